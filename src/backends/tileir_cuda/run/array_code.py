@@ -47,9 +47,9 @@ class Library(ctypes.Structure):
 
 
 class Entry(ctypes.Structure):
-    """What is handed over for some addresses: all arguments, and where the graphs with them are, if there are any.
+    """Cache entry of one set of addresses: all arguments of the launches, and the graphs made with them, if any.
 
-    ``used`` tells when it was used last, by a clock that counts calls.
+    ``used`` is the time of the last use, by a clock that counts calls.
     """
 
     _fields_ = (("arguments", _POINTER), ("graphs", _POINTER), ("used", _NUMBER))

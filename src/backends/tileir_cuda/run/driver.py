@@ -53,7 +53,7 @@ class Card:
 
 @attrs.define(eq=False, repr=False)
 class _Process:
-    """Whether this process, or the one that it was forked from, has used the driver; contexts, and our streams.
+    """State of the driver in this process: use by it and by the one that it was forked from, contexts, streams.
 
     ``alien`` says of a card that has failed whether that was in work of another library.
     """

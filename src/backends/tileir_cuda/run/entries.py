@@ -33,7 +33,7 @@ REMEMBERED: Final = 16
 
 @attrs.define(eq=False)
 class _Held:
-    """What lives as long as an entry refers to it; ``arguments`` are all, tensor maps behind the addresses.
+    """Memory that an entry refers to, kept for its lifetime; ``arguments`` are addresses, then tensor maps.
 
     ``numbers`` are what the driver calls the graphs, one for each run but those of the same launches.
     """

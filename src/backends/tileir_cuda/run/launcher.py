@@ -51,7 +51,7 @@ class Table(ctypes.Structure):
         ("most", _NUMBER),
     )
     held: Any = None
-    """What it points to."""
+    """Owners of the memory that the fields point to."""
 
 
 class Launch(ctypes.Structure):

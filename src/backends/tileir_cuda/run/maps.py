@@ -25,9 +25,9 @@ _TYPES: Final = {
     4: _KINDS.CU_TENSOR_MAP_DATA_TYPE_UINT32,
     8: _KINDS.CU_TENSOR_MAP_DATA_TYPE_UINT64,
 }
-"""What is copied has no arithmetic: its bytes count, and those of zero are zeros in all dtypes.
+"""Element types of tensor maps, by bytes: copies do no arithmetic, and zero has the same bytes in all dtypes.
 
-Only factors of products in TF32 are rounded to that on the way: the instructions would cut them.
+Factors of products in TF32 alone are rounded on the way: the instructions would cut them.
 """
 
 _SWIZZLE: Final = driver.CUtensorMapSwizzle

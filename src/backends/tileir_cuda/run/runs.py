@@ -27,7 +27,7 @@ REPEATED: Final = 512
 
 @attrs.frozen(eq=False)
 class Runs:
-    """What is run, one after the other.
+    """Sequence of launches, run one after the other.
 
     Attributes:
         bodies: Launches that follow each other.

@@ -20,7 +20,7 @@ MOST: Final = 512 << 10
 """More are as fast by the driver's own stages. On an H200 64 KiB take the host 19 µs so, and 8 from here."""
 
 PIECES: Final = 4
-"""So many copies may be under way before the oldest one is waited for."""
+"""Copies under way at the same time, before the oldest one is waited for."""
 
 
 @attrs.define(eq=False)

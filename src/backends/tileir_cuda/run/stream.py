@@ -92,7 +92,7 @@ class CudaEvent:
 
     @property
     def settled(self) -> bool:
-        """Whether somebody has found out how it ended."""
+        """Completion of the event, as far as somebody has asked."""
         return self._settled
 
     @property

@@ -92,13 +92,8 @@ def uniform(
     if _is(low, 0) and _is(high, 1):
         return cast_to(values, dtype), after
     values = cast_to(low + (high - low) * values, dtype)
-    if (
-        isinstance(low, int | float)
-        and isinstance(high, int | float)
-        and (last := _below(high, low, dtype)) is not None
-    ):
-        values = tf.min(values, last)
-    return values, after
+    last = _below(high, low, dtype) if isinstance(low, int | float) and isinstance(high, int | float) else None
+    return values if last is None else tf.min(values, last), after
 
 
 def normal(
