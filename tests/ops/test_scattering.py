@@ -197,3 +197,25 @@ def test_many_updates_take_no_pairs() -> None:
     for mode in ("set", "max"):
         found = evaluated(lambda x, i, mode=mode: ops.scatter(x, i, 3, mode=mode), x, at)
         np.testing.assert_array_equal(found, np.full(count, 3, np.float32))
+
+
+@pytest.mark.parametrize("zeros", [(), (0,), (4,), (0, 1), (1, 5), (0, 1, 2)])
+def test_second_derivatives_of_products_are_right_at_zeros(zeros: tuple[int, ...]) -> None:
+    program = """function (U, I, V, W, C) -> (H) {
+        O = scatter_mul(U, I, V);
+        L = simple_reduce(reshape(O * W, 4));
+        G = gradient(L, U);
+        S = simple_reduce(reshape(G * C, 7));
+        H = gradient(S, U);
+    }"""
+    generator = np.random.default_rng(0)
+    updates, weights, factors = generator.normal(size=7), generator.normal(size=4), generator.normal(size=7)
+    updates[list(zeros)] = 0
+    rows = np.array([0, 0, 0, 1, 1, 2, 2], np.int32)
+    expected = np.zeros(7)
+    for one, other in np.ndindex(7, 7):
+        if one != other and rows[one] == rows[other]:
+            left = [k for k in range(7) if rows[k] == rows[one] and k not in (one, other)]
+            expected[other] += factors[one] * weights[rows[one]] * np.prod(updates[left])
+    found = tileir.evaluate(program, (updates, rows, np.zeros(4), weights, factors))
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)

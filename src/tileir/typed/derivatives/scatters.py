@@ -15,27 +15,43 @@ if TYPE_CHECKING:
 def chosen(algebra: Algebra, operation: Scatter, value: Tensor) -> Tensor:
     """Return a value of each update times the derivative of its row by it.
 
-    Of tied extrema each gets all, or with even ties its share. The product of the others is found by a division, and
-    zeros are counted apart: so first derivatives are right at zeros, those of derivatives only elsewhere.
+    Of tied extrema each gets all, or with even ties its share.
     """
     how = operation.aggregation
     if how in (Aggregation.SUM, Aggregation.ASSIGN):
         return value
     updates, zero = algebra.value(operation.updates), algebra.zero(value)
     if how is Aggregation.PROD:
-        none, one = algebra.constant(0.0, updates), algebra.constant(1.0, updates)
-        is_zero = algebra.compute(Op.CMP_EQ, updates, none)
-        factors = algebra.choose(is_zero, one, updates)
-        others = algebra.div(_met(algebra, operation, factors, how), factors)
-        zeros = algebra.choose(is_zero, algebra.constant(1.0, value), zero)
-        alone = algebra.compute(Op.CMP_EQ, _met(algebra, operation, zeros, Aggregation.SUM), zeros)
-        return algebra.choose(alone, algebra.mul(value, algebra.emission.cast(others, value.dtype)), zero)
+        return algebra.mul(value, algebra.emission.cast(_others(algebra, operation, updates), value.dtype))
     extreme = _rows(algebra, operation, algebra.value(operation.name))
     tied = algebra.compute(Op.CMP_EQ, updates, extreme)
     if algebra.even_ties:
         one = algebra.constant(1.0, value)
         value = algebra.div(value, _met(algebra, operation, algebra.choose(tied, one, zero), Aggregation.SUM))
     return algebra.choose(tied, value, zero)
+
+
+def _others(algebra: Algebra, operation: Scatter, updates: Tensor) -> Tensor:
+    """Return for each update the product of the other updates of its row.
+
+    Those that are not 0 are divided out of the row's product. One that is 0 comes in as the sum of the zeros, so that
+    derivatives of the result are right at it; of two and more the product is taken for the constant 0, so that third
+    derivatives of the row are not right there.
+    """
+    none, one = algebra.constant(0.0, updates), algebra.constant(1.0, updates)
+    is_zero = algebra.compute(Op.CMP_EQ, updates, none)
+    factors = algebra.choose(is_zero, one, updates)
+    quotient = algebra.div(_met(algebra, operation, factors, Aggregation.PROD), factors)
+    count = _less_own(algebra, operation, algebra.choose(is_zero, one, none))
+    single = _less_own(algebra, operation, algebra.choose(is_zero, updates, none))
+    is_single = algebra.compute(Op.CMP_EQ, count, one)
+    zeros = algebra.choose(is_single, single, algebra.choose(algebra.compute(Op.CMP_EQ, count, none), one, none))
+    return algebra.mul(quotient, zeros)
+
+
+def _less_own(algebra: Algebra, operation: Scatter, values: Tensor) -> Tensor:
+    """Return for each update the sum of the values of the other updates of its row."""
+    return algebra.compute(Op.SUB, _met(algebra, operation, values, Aggregation.SUM), values)
 
 
 def replaced(algebra: Algebra, operation: Scatter, updates: Tensor | None, rows: Tensor | None) -> Tensor:
