@@ -122,3 +122,23 @@ def _turned(x: Any, positions: Any) -> Any:
     angle = positions[:, None] * 10000.0 ** (-np.arange(half) / half)
     pairs = (x[:, :half] + 1j * x[:, half:]) * np.exp(1j * angle)
     return np.concatenate([pairs.real, pairs.imag], -1)
+
+
+@pytest.mark.parametrize("kind", [np.bool_, np.int32, np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("causal", [False, True])
+def test_masks_of_floats_are_added_and_others_hide(kind: Any, causal: bool) -> None:
+    generator = np.random.default_rng(0)
+    query, key, value = (generator.standard_normal((2, 5, 8), np.float32) for _ in range(3))
+    seen = generator.random((5, 5)) > 0.3
+    seen[:, 0] = True
+    mask = seen.astype(kind)
+    scores = query.astype(np.float64) @ key.transpose(0, 2, 1) / np.sqrt(8)
+    scores = scores + mask if np.issubdtype(kind, np.floating) else np.where(seen, scores, -np.inf)
+    if causal:
+        scores = np.where(np.tri(5, dtype=bool), scores, -np.inf)
+    powers = np.exp(scores)
+    expected = powers / powers.sum(-1, keepdims=True) @ value
+    found = run(
+        lambda q, k, v, m: ops.scaled_dot_product_attention(q, k, v, mask=m, causal=causal), query, key, value, mask
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)

@@ -75,10 +75,11 @@ def scaled_dot_product_attention(
     all have as many axes, two or more, and leading ones are equal. H is K or a multiple of it: then H / K neighbouring
     heads of queries share one of keys and values (grouped-query attention; multi-query for K = 1).
 
-    ``mask`` and ``bias`` broadcast with [..., H, S, T]: a query sees the keys where ``mask`` is not 0, and ``bias``,
-    which may be minus infinity, is added to the scores. With ``causal``, query s sees keys 0 to s. ``scale`` is by
-    default ``1 / sqrt(D)``. A query that sees no key gives zeros, and has zero gradients; PyTorch gives NaN. Values
-    are finite, or results do not matter: whether those come in that a query does not see is open.
+    ``mask`` and ``bias`` broadcast with [..., H, S, T]: a query sees the keys where a ``mask`` of bool or integers is
+    not 0, and a mask of floats is added to the scores, as PyTorch's. So is ``bias``, which may be minus infinity. With
+    ``causal``, query s sees keys 0 to s. ``scale`` is by default ``1 / sqrt(D)``. A query that sees no key gives zeros,
+    and has zero gradients. Values are finite, or results do not matter: whether those come in that a query does not see
+    is open.
 
     Sources: Vaswani et al., "Attention is all you need", 2017; Ainslie et al., "GQA", 2023.
 
@@ -102,9 +103,15 @@ def scaled_dot_product_attention(
         weights = _softmax(scores, (rank_of(scores) - 1,))
     else:
         if mask is not None:
-            scores = call("cond", heads.divided(mask), scores, _NOTHING)
+            scores = _masked(scores, heads.divided(mask))
         weights = _softmax_or_zeros(scores)
     return heads.weighted(weights, (query, key, value, bias, scale), masked=masked)
+
+
+def _masked(scores: Tensor, mask: Tensor) -> Tensor:
+    """Add a mask of floats to scores, or hide them where another one is 0; its dtype decides when it is compiled."""
+    is_float = call("as_like", 0.5, mask) == 0.5
+    return call("cond", is_float, scores + mask, call("cond", mask, scores, _NOTHING))
 
 
 def multi_head_attention(
