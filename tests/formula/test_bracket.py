@@ -89,7 +89,7 @@ def test_formulas_are_held_or_refused_with_all_reasons(formula: Formula) -> None
 
 def test_examples_of_the_manual_can_be_read() -> None:
     page = (ROOT / "docs" / "formula.md").read_text(encoding="utf-8")
-    blocks = [block for block in re.findall(r"```text\n(.*?)```", page, re.DOTALL) if block.startswith("// Edges")]
+    blocks = [block for block in re.findall(r"```formula\n(.*?)```", page, re.DOTALL) if block.startswith("// Edges")]
     line, brackets = sorted(blocks, key=lambda block: "\n[" in block)
     assert faults_of(parse(line), own_functions()) == []
     assert faults_of(bracket.parse(brackets), own_functions()) == []

@@ -11,6 +11,7 @@ import numpy as np
 import pyopencl as cl
 
 from tileir_opencl.device.features import Features
+from tileir_opencl.device.platforms import scan
 from tileir_opencl.emit.emitter import emit, scratch_bytes, symbol
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ FEATURES: Final = {POCL: Features(max_vector_bytes=32), OCLGRIND: Features()}
 
 @cache
 def context(platform: str) -> cl.Context:
-    """Return a context for the devices of a platform."""
-    found = next(each for each in cl.get_platforms() if each.name == platform)
+    """Return a context for the devices of the first platform of a name that compiles kernels."""
+    found = next(each.platform for each in scan().require() if each.platform.name == platform)
     return cl.Context(found.get_devices())
 
 

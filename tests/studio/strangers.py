@@ -26,8 +26,8 @@ folder, wanted = Path(sys.argv[1]), sys.argv[2]
 source = (folder / "formula.cl").read_text()
 comment = source[: source.index("*/\n")]
 facts = json.loads(comment[comment.index("\n{\n") :])
-platforms = {each.name: each for each in cl.get_platforms()}
-context = cl.Context(platforms[wanted].get_devices()[:1])
+platform = next(each for each in cl.get_platforms() if each.version == wanted)
+context = cl.Context(platform.get_devices()[:1])
 queue = cl.CommandQueue(context)
 program = cl.Program(context, source).build(facts["options"].split())
 memory = {each["name"]: cl.Buffer(context, cl.mem_flags.READ_WRITE, max(1, each["bytes"])) for each in facts["buffers"]}
@@ -74,7 +74,7 @@ assert "tileir" not in sys.modules
 
 
 def by_opencl(source: str, pictures: Sequence[Array], platform: str, folder: Path) -> list[Array]:
-    """Return the results of OpenCL source on a platform, by a script that reads nothing but the source."""
+    """Return the results of OpenCL source on a platform, given by its version, by a script that knows the source alone."""
     (folder / "formula.cl").write_text(source)
     (folder / "launcher.py").write_text(_LAUNCHER)
     for number, picture in enumerate(pictures):
