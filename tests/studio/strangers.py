@@ -74,7 +74,7 @@ assert "tileir" not in sys.modules
 
 
 def by_opencl(source: str, pictures: Sequence[Array], platform: str, folder: Path) -> list[Array]:
-    """Return the results of OpenCL source on a platform, given by its version, by a script that knows the source alone."""
+    """Return the results of OpenCL source on a platform, given by its version, by a script from the source alone."""
     (folder / "formula.cl").write_text(source)
     (folder / "launcher.py").write_text(_LAUNCHER)
     for number, picture in enumerate(pictures):
