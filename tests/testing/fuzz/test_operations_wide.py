@@ -70,6 +70,14 @@ def test_terms_that_cancel_are_allowed_for() -> None:
     assert (change >= 1).all()
 
 
+def test_infinities_have_no_terms_and_warn_of_nothing() -> None:
+    x = np.array([np.inf, -np.inf, np.nan, 1.0], LONG)
+    with np.errstate(all="raise"):
+        (change,) = sensitivity(lambda v: [v[0] + 1], [x])
+    np.testing.assert_array_equal(change[:3], 0)
+    assert 1 <= change[3] <= 4
+
+
 def test_slopes_of_products_and_kinks() -> None:
     x = np.array([0.5, 0.0, -2.0], LONG)
     square = slope(lambda v: [v[0] ** 3], [x], 0, [np.array([1.0, 1.0, 0.5], LONG)], pointwise=True)

@@ -48,9 +48,11 @@ def sensitivity(oracle: Callable[[Sequence[Array]], Sequence[Array]], inputs: Se
         ]
         for place, (one, other) in enumerate(zip(oracle(moved), usual, strict=True)):
             if other.dtype == np.longdouble:
-                change = np.abs(one - other) / np.longdouble(_STEP)
-                most[place] = np.maximum(most[place], np.where(np.isfinite(change), change, 0))
-    return [2 * each for each in most]
+                # Infinities do not move, and the difference of two is none.
+                finite = np.isfinite(one) & np.isfinite(other)
+                change = np.where(finite, one, 0) - np.where(finite, other, 0)
+                most[place] = np.maximum(most[place], np.abs(change))
+    return [each / np.longdouble(_STEP / 2) for each in most]
 
 
 def unit(dtype: DType, values: Array) -> Array:
