@@ -11,7 +11,7 @@ from strategies.sources import ROOT, functions_of, name_of, python_files, tree_o
 
 pytestmark = pytest.mark.once
 
-FILE_LINES: Final = 400
+FILE_LINES: Final = 800
 FUNCTION_LINES: Final = 60
 FOLDERS: Final = ("src", "tests", "benchmarks", "examples", "plugins", "typings")
 SOURCES: Final = python_files(ROOT / "src")
