@@ -5,11 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Final
 
-import pytest
-
 from strategies.sources import ROOT, functions_of, name_of, python_files, tree_of
-
-pytestmark = pytest.mark.once
 
 FILE_LINES: Final = 800
 FUNCTION_LINES: Final = 60

@@ -10,8 +10,6 @@ import pytest
 
 from strategies.sources import ROOT
 
-pytestmark = pytest.mark.once
-
 FOLDER: Final = ROOT / "changes"
 NAME: Final = re.compile(r"(\d+|\+[a-z0-9-]+)\.([a-z]+)(\.\d+)?\.md")
 

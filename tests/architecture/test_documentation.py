@@ -17,8 +17,6 @@ from tileir.tile.functions import BUILTINS
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.once
-
 PAGES = ("README.md", "docs/cli.md")
 
 

@@ -12,8 +12,6 @@ from strategies.sources import BACKENDS, PACKAGE, ROOT, functions_of, imports_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.once
-
 LAYERS: Final = (
     *("core", "poly", "tile", "ops", "formula", "typed", "stripe", "schedule", "passes", "semtree"),
     *("runtime", "driver", "testing", "studio"),

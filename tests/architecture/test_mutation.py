@@ -8,8 +8,6 @@ import pytest
 
 from strategies.sources import ROOT
 
-pytestmark = pytest.mark.once
-
 LAYERS = tomllib.loads((ROOT / "tests/mutation/layers.toml").read_text(encoding="utf-8"))
 NAMED = [(name, pattern) for name, layer in LAYERS.items() for pattern in (*layer["files"], *layer["tests"])]
 

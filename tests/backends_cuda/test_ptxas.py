@@ -39,7 +39,6 @@ SPILLED = {("sm_100a", 128): 96}
 """Bytes that attention spills for all that: some twenty registers of 255, where tiles of 64 keys pay on other cards."""
 
 pytestmark = [
-    pytest.mark.once,
     pytest.mark.skipif(PTXAS is None, reason="there is no assembler of PTX; `tox -e ptxas` brings one"),
 ]
 

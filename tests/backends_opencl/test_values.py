@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from strategies.exhaustive import Known
 
 INTEGERS = tuple(dtype for dtype in DType if dtype.is_integer)
-pytestmark = pytest.mark.once
 
 
 def check(cases: list[Known]) -> None:

@@ -11,8 +11,6 @@ import pytest
 from browser.conftest import PAGE, node
 from strategies.sources import ROOT
 
-pytestmark = pytest.mark.once
-
 STATIC: Final = ROOT / "src/tileir/studio/static"
 IN_PLACE: Final = not any("/studio/" in str(path) for path in distribution("tileir").files or ())
 

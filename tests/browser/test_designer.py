@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page
 
-pytestmark = pytest.mark.once
-
 LEVELS: Final = np.random.default_rng(0).integers(0, 256, (240, 320, 3), np.uint8)
 
 ANSWER_EDITS_LATE: Final = """() => {

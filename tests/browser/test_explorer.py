@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Locator, Page
 
-pytestmark = pytest.mark.once
-
 PROGRAM: Final = """\
 function (A[M, K], B[K, N]) -> (Y) {
     C[i, j : M, N] = +(A[i, k] * B[k, j]);

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page
 
-pytestmark = pytest.mark.once
-
 LEVELS: Final = np.random.default_rng(5).integers(0, 256, (1200, 1500, 3), np.uint8)
 NEAR: Final = (900, 1100)
 """A pixel that is seen after scrolling."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from tileir.studio.notebook.notebook_model import FormulaDesigner
 
-pytestmark = pytest.mark.once
-
 LEVELS: Final = np.random.default_rng(1).integers(0, 256, (60, 80, 3), np.uint8)
 TEXT: Final = "inputs image, other\nblend(amount=0.5) of image, other\ngaussian(sigma=1)\n"
 

@@ -53,7 +53,6 @@ def test_results_do_not_depend_on_the_schedule(target: str, passes: str) -> None
         case.check(means.on_device(compiled, case.inputs))
 
 
-@pytest.mark.once
 @each_case
 def test_groups_of_threads_agree_with_numpy(case: Conformance) -> None:
     """Run the kernels that the passes for cards make, whose threads meet, on the host's processor."""

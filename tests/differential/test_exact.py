@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from tileir.passes.base import Pass
     from tileir.typed.ir import Function
 
-pytestmark = pytest.mark.once
-
 
 def _shipped(name: str) -> Target:
     choice = choice_of(name)

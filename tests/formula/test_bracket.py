@@ -20,8 +20,6 @@ from tileir.formula.text.parser import parse
 from tileir.formula.text.printer import to_text
 from tileir.formula.verifier import faults_of
 
-pytestmark = pytest.mark.once
-
 TEXT = """\
 // Edges of a photograph
 {photo,paper}

@@ -14,8 +14,6 @@ from tileir.formula.editing.step_edits import inserted
 from tileir.formula.lower.applying import Applied, apply, following
 from tileir.formula.text.parser import parse
 
-pytestmark = pytest.mark.once
-
 TEXT = """\
 // of a photograph
 inputs photo, paper

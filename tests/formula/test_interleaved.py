@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from tileir.formula.editing.changes import Edited
     from tileir.formula.editing.controls import Control
 
-pytestmark = pytest.mark.once
-
 TEXT = """\
 // of a photograph
 inputs image,  paper

@@ -15,8 +15,6 @@ from tileir.formula.definitions.parameters import ChoiceParameter
 from tileir.formula.lower.lowering import craft
 from tileir.formula.text.parser import parse
 
-pytestmark = pytest.mark.once
-
 
 def texts(name: str) -> list[str]:
     """Return steps that call a function: one for each word of its first choice."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tileir.ops.shared.foundation import Dim, Tensor
     from tileir.tile.ir import Function
 
-pytestmark = pytest.mark.once
-
 SMOOTH = (
     "convolve(weights=[1 2 3; 4 5 6])", "selective", "box", "gaussian", "sharpen", "sobel", "laplacian_of_gaussian",
     "corners", "guided", "median", "dilate", "bilateral", "diffuse", "gamma", "levels", "curve", "sigmoid", "tonemap",

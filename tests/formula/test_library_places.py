@@ -16,8 +16,6 @@ from strategies.photographs import MODES, Picture, filtered, photograph
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = pytest.mark.once
-
 Places = tuple[Any, Any]
 
 GRID = {**MODES, "wrap": "grid-wrap", "constant": "grid-constant"}

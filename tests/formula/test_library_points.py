@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     Two = Callable[[Picture, Picture], Picture]
 
 
-pytestmark = pytest.mark.once
-
-
 def clipped(image: Picture) -> Picture:
     return np.clip(image, 0, 1)
 

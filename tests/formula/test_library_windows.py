@@ -16,8 +16,6 @@ from strategies.photographs import MODES, Picture, filtered, photograph
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = pytest.mark.once
-
 ANY = [[0.5, -1.0, 2.0], [0.25, 3.0, -0.75]]
 DISC = disk(2)[..., None]
 CROSS = np.array([[0, 1, 0], [1, 1, 1], [0, 1, 0]])[..., None]

@@ -28,8 +28,6 @@ from tileir.formula.text import bracket
 from tileir.formula.text.parser import parse
 from tileir.formula.text.printer import to_text
 
-pytestmark = pytest.mark.once
-
 Picture = npt.NDArray[Any]
 
 PHOTO = np.random.default_rng(2).random((40, 52, 3)).astype(np.float32)

@@ -8,8 +8,6 @@ from strategies.formulas import SOBEL
 from tileir.core.errors import ArgumentError
 from tileir.formula.editing.step_edits import duplicated, inserted, moved, removed
 
-pytestmark = pytest.mark.once
-
 
 def lines_of(text: str) -> list[str]:
     return text.splitlines()

@@ -15,8 +15,6 @@ from tileir.formula.definitions.function_file import read_functions
 from tileir.formula.lower.lowering import craft
 from tileir.formula.text.parser import parse
 
-pytestmark = pytest.mark.once
-
 PHOTO = np.random.default_rng(5).random((7, 9, 3), np.float32)
 MODES = {"clamp": "nearest", "mirror": "mirror", "wrap": "grid-wrap", "constant": "grid-constant"}
 FILE = """\

@@ -14,8 +14,6 @@ from mutants.verdicts import CAUGHT, judged
 if TYPE_CHECKING:
     from mutants.mutant import Mutant
 
-pytestmark = pytest.mark.once
-
 ROOT = Path(__file__).parents[2]
 FOLDERS = {
     "tileir": ROOT / "src",

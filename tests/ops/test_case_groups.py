@@ -15,7 +15,6 @@ CASES: Final = dict(list(all_cases().items())[::3])
 DIFFERENTIATED: Final = [name for name, case in CASES.items() if case.differentiated]
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("name", [name for name in CASES if name not in DIFFERENTIATED])
 def test_values_by_groups_of_threads(name: str) -> None:
     case = CASES[name]
@@ -25,7 +24,6 @@ def test_values_by_groups_of_threads(name: str) -> None:
     case.check(tuple(found.values()), case.expected(arrays), dtype)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("name", DIFFERENTIATED)
 def test_gradients_by_groups_of_threads(name: str) -> None:
     """Compare with the interpreter of the Tile language: other tests compare that one with differences."""

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "properties"
 
-pytestmark = pytest.mark.once
-
 
 def described(sources: Iterable[Source], target: str, *, digests: bool) -> Described:
     found: Described = {}

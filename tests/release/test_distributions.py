@@ -18,8 +18,6 @@ import pytest
 
 from strategies.sources import ROOT
 
-pytestmark = pytest.mark.once
-
 DIST: Final = Path(os.environ.get("TILEIR_DIST", ROOT / "nowhere"))
 WHEELS: Final = sorted(DIST.glob("*.whl"))
 SOURCES: Final = sorted(DIST.glob("*.tar.gz"))

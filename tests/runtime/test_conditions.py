@@ -106,7 +106,6 @@ def test_an_endless_loop_stops_when_it_is_given_up(device: Callable[[], Any]) ->
         plan.run(ENDLESS, plan.fresh_outputs())
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("device", ["executor", "DistantDevice"])
 def test_a_process_ends_although_it_has_submitted_an_endless_loop(device: str) -> None:
     script = f"""

@@ -180,7 +180,6 @@ def test_what_a_repetition_uses_lives_throughout_it() -> None:
     assert plan.peak_bytes == 2 * 4096 + 4000
 
 
-@pytest.mark.once
 def test_memory_of_plans_is_bounded_and_given_back() -> None:
     device = PlainDevice()
     resources = Resources(device, spare_bytes=50_000)  # type: ignore[arg-type]

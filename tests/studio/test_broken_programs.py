@@ -7,7 +7,6 @@ import random
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
-import pytest
 
 from strategies.effort import share_of
 from studio.conversation import MATMUL, PORT, TOKEN, parsed
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from starlette.types import ASGIApp
-
-pytestmark = pytest.mark.once
 
 
 PROGRAMS: Final = (

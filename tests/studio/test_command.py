@@ -21,8 +21,6 @@ from tileir.core.errors import TileError
 from tileir.studio.serve.command import example, start_of
 from tileir.studio.serve.uploads import read
 
-pytestmark = pytest.mark.once
-
 LAUNCH: Final = (sys.executable, "-m", "tileir", "studio", "--no-browser")
 
 

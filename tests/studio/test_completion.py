@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from starlette.testclient import TestClient
 
-pytestmark = pytest.mark.once
-
 FUNCTIONS = own_functions()
 TILE = "function (Pixels[H, W]) -> (R) {\n    Rows[y, x : H, W] = +(Pixels[y + k - 1, x]), k < 3;\n    R = sq"
 

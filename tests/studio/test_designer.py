@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from starlette.testclient import TestClient
 
-pytestmark = pytest.mark.once
-
 FORMULA: Final = """\
 // soft
 a = convolve(weights=[-1 0 1; -2 0 2; -1 0 1])

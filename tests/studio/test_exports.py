@@ -29,8 +29,6 @@ from tileir_opencl.emit.whole import whole
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.once
-
 OTHERS: Final = {
     "several": "grey",
     "conditioned": "deep",

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
-pytestmark = pytest.mark.once
-
 LARGE: Final = np.random.default_rng(3).integers(0, 256, (1100, 1300, 3), np.uint8)
 TEXT: Final = "gaussian(sigma=2)\n"
 DRAGGED: Final = {"text": TEXT, "path": "steps[0].arguments.sigma", "value": "1.5"}

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from starlette.testclient import TestClient
 
-pytestmark = pytest.mark.once
-
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:

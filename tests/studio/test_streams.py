@@ -15,8 +15,6 @@ from tileir.studio.serve.workshop import Workshop
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.once
-
 
 async def talk(workshop: Workshop, path: str, messages: list[dict[str, Any]], wait: float = 0.0) -> list[Any]:
     """Send messages, the last of them after a while, and return what comes back."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tileir.studio.serve.session import Event
 
-pytestmark = [pytest.mark.once, pytest.mark.skipif(os.name != "posix", reason="limits and signals are those of POSIX")]
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="limits and signals are those of POSIX")
 
 RUN = {"job": "run", "text": MATMUL, "values": SIZES}
 ENDLESS = {

@@ -40,7 +40,6 @@ AREAS = ("contractions", "copies", "dtypes", "errors", "events", "kernels", "lib
 """What the tests of back ends lack on OpenCL: its drivers take minutes to build what all other areas compute, too."""
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(("name", "areas"), [("llvm", (*AREAS, "functions", "generated")), ("opencl", AREAS)])
 def test_our_own_back_ends_pass(name: str, areas: tuple[str, ...]) -> None:
     """Leave out what others run: the named programs on LLVM tests/conformance, all of it on the interpreter tox."""

@@ -96,7 +96,6 @@ def test_interrupts_at_chosen_moments_leave_nothing(device: str, operation: str,
 
 
 @posix
-@pytest.mark.once
 def test_signals_at_random_moments_leave_nothing() -> None:
     assert faults_of_signals("llvm", 1, 8, 3) == []
 
@@ -106,7 +105,6 @@ def test_threads_on_one_context() -> None:
 
 
 @posix
-@pytest.mark.once
 def test_killed_processes_on_a_cold_cache(tmp_path: Path) -> None:
     assert faults_of_killed_processes("llvm", tmp_path / "cache", 5, 3, 1) == []
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from tileir.semtree.ir import KernelFunction, Program
 
-pytestmark = pytest.mark.once
-
 
 def golden(target: str) -> Iterator[tuple[str, Program]]:
     sources = [*operations(target), *(workloads() if target in ("x86-64-v3", "nvidia-hopper") else ())]

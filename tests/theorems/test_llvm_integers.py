@@ -34,8 +34,6 @@ INTEGRAL = tuple(dtype for dtype in DType if not dtype.is_float)
 COMPARISONS = tuple(op for op in Op if op.info.compares)
 DIVISIONS = {"sdiv": lambda a, b: a / b, "udiv": z3.UDiv, "srem": z3.SRem, "urem": z3.URem}
 
-pytestmark = pytest.mark.once
-
 
 def unknown_divisions(bits: int) -> dict[str, Callable[[Any, Any], Any]]:
     """Return divisions of which only those by 1 are known: two equal ones of 64 bits are soon told, unlike circuits."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tileir.core.nodes.rewrite import Rule
     from tileir.semtree.ir import Expr
 
-pytestmark = pytest.mark.once
-
 
 def fault(old: Expr, new: Expr) -> str | None:
     """Return in words for what values two expressions differ."""

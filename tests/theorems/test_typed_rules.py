@@ -20,8 +20,6 @@ from tileir.typed.simplify.simplifier import simplify
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-pytestmark = pytest.mark.once
-
 
 @attrs.define
 class Writer:

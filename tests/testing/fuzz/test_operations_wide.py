@@ -87,7 +87,6 @@ def test_slopes_of_products_and_kinks() -> None:
     np.testing.assert_allclose(whole.value.astype(float)[[0, 2]], [1, -1], atol=1e-9)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("name", ["sum", "sort", "tanh", "take"])
 def test_a_wrong_operation_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     row = ROWS[name]
