@@ -7,7 +7,7 @@ broadcasts of shape are implicit in :class:`Elementwise`, right-aligned as in Nu
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from tileir.core import Aggregation, ArrayValue, Combination, Combine, DType, Op, Span, attrs, schema, span_field
 from tileir.core.nodes.schema import BODY, INTRODUCES, USES
@@ -19,6 +19,13 @@ from tileir.typed.tensor_type import Shape as Shape, TensorType as TensorType
 
 if TYPE_CHECKING:
     import networkx as nx
+
+
+class Definition(Node):
+    """What defines a value; its form stands behind the name and the type of that."""
+
+    __slots__ = ()
+    head: ClassVar[str] = r"{name}: {dtype}\[{shape}\] = "
 
 
 @attrs.frozen(cache_hash=True, repr=False)
@@ -34,6 +41,7 @@ class Value(Node):
 
     """
 
+    form: ClassVar[str] = r"{name}: {dtype}\[{shape}\][ = {number}]"
     name: str = attrs.field(metadata=INTRODUCES)
     dtype: DType
     shape: Shape
@@ -42,9 +50,10 @@ class Value(Node):
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class Constant(Node):
+class Constant(Definition):
     """A scalar known when compiling; ``value`` is representable in ``dtype``. Its shape is ()."""
 
+    form: ClassVar[str] = "constant({value})"
     name: str = attrs.field(metadata=INTRODUCES)
     dtype: DType
     value: bool | int | float = attrs.field(eq=repr)  # 0.0 and -0.0 differ, NaN equals itself
@@ -57,9 +66,10 @@ class Constant(Node):
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class ArrayConstant(Node):
+class ArrayConstant(Definition):
     """An array known when compiling. It stands outside of loops, to which it is passed."""
 
+    form: ClassVar[str] = "array({value})"
     name: str = attrs.field(metadata=INTRODUCES)
     value: ArrayValue
     span: Span | None = span_field()
@@ -76,9 +86,10 @@ class ArrayConstant(Node):
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class Elementwise(Node):
+class Elementwise(Definition):
     """``op`` at every element; ``shape`` is the broadcast of the inputs' shapes."""
 
+    form: ClassVar[str] = "{op}({inputs})"
     name: str = attrs.field(metadata=INTRODUCES)
     op: Op
     inputs: tuple[str, ...] = attrs.field(metadata=USES)
@@ -88,9 +99,10 @@ class Elementwise(Node):
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class Cast(Node):
+class Cast(Definition):
     """Convert every element to ``dtype`` by the rules of :func:`tileir.core.numbers.arithmetic.cast`."""
 
+    form: ClassVar[str] = "cast({input})"
     name: str = attrs.field(metadata=INTRODUCES)
     input: str = attrs.field(metadata=USES)
     dtype: DType
@@ -99,9 +111,10 @@ class Cast(Node):
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class Coordinate(Node):
+class Coordinate(Definition):
     """The coordinate of each element along ``axis``; its dtype is i32 (i64 from 2**31 elements on an axis)."""
 
+    form: ClassVar[str] = "coordinate({axis})"
     name: str = attrs.field(metadata=INTRODUCES)
     axis: int
     dtype: DType
@@ -110,9 +123,10 @@ class Coordinate(Node):
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class ShapeOf(Node):
+class ShapeOf(Definition):
     """The i32 vector ``dims``: the shape of some tensor, known when compiling."""
 
+    form: ClassVar[str] = "shape({dims})"
     name: str = attrs.field(metadata=INTRODUCES)
     dims: tuple[int, ...]
     dtype: DType
@@ -121,9 +135,10 @@ class ShapeOf(Node):
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class Reshape(Node):
+class Reshape(Definition):
     """The same elements in row-major order under another shape."""
 
+    form: ClassVar[str] = "reshape({input})"
     name: str = attrs.field(metadata=INTRODUCES)
     input: str = attrs.field(metadata=USES)
     dtype: DType
@@ -132,13 +147,14 @@ class Reshape(Node):
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class Argsort(Node):
+class Argsort(Definition):
     """Where the elements of ``input`` stand along ``axis`` when they are sorted: the first ``shape[axis]`` of them.
 
     The order is that of :func:`tileir.core.numbers.arithmetic.order`: stable, with NaN as the greatest element. Its
     dtype is that of a :class:`Coordinate`. What is sorted by it, keys and payload alike, follows by a :class:`Gather`.
     """
 
+    form: ClassVar[str] = "argsort({input}, {axis})[ {descending}]"
     name: str = attrs.field(metadata=INTRODUCES)
     input: str = attrs.field(metadata=USES)
     axis: int
@@ -149,9 +165,10 @@ class Argsort(Node):
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class Gather(Node):
+class Gather(Definition):
     """``out[i…, r…] = data[clamp(indices[i…], 0, data.shape[0] - 1), r…]``; indices are i32 or i64."""
 
+    form: ClassVar[str] = "gather({data}, {indices})"
     name: str = attrs.field(metadata=INTRODUCES)
     data: str = attrs.field(metadata=USES)
     indices: str = attrs.field(metadata=USES)
@@ -161,13 +178,14 @@ class Gather(Node):
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class Scatter(Node):
+class Scatter(Definition):
     """``out[clamp(indices[i…], 0, shape[0] - 1), r…] += updates[i…, r…]`` into zeros, or another aggregation.
 
     ``accumulator`` is the dtype in which duplicates are aggregated. A row without updates holds the identity of the
     aggregation. ``ASSIGN`` replaces rows of ``into``, and promises that no row has two updates: of several any counts.
     """
 
+    form: ClassVar[str] = "{aggregation:scatter}({updates}, {indices}[, {into}]) in {accumulator}"
     name: str = attrs.field(metadata=INTRODUCES)
     updates: str = attrs.field(metadata=USES)
     indices: str = attrs.field(metadata=USES)
@@ -183,6 +201,7 @@ class Scatter(Node):
 class Access(Node):
     """``tensor[indices…]`` with rational affine indices: a point counts only where they are integral."""
 
+    form: ClassVar[str] = r"{tensor}\[{indices}\]"
     tensor: str = attrs.field(metadata=USES)
     indices: tuple[Affine, ...]
 
@@ -191,12 +210,13 @@ class Access(Node):
 class Constraint(Node):
     """``0 <= polynomial < bound``."""
 
+    form: ClassVar[str] = "{polynomial} < {bound:integer}"
     polynomial: Affine
     bound: int
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class Contraction(Node):
+class Contraction(Definition):
     """Aggregate a combination of the inputs over all valid index points.
 
     ``output`` holds one polynomial for each axis of ``shape``. Inputs are cast to ``operand_dtype``
@@ -207,6 +227,11 @@ class Contraction(Node):
     result counts only where no operand, nor a sum of it, is infinite or NaN: terms with a factor of 0 may be left out.
     """
 
+    form: ClassVar[str] = (
+        r"\[{output}\] {aggregation:sign}({inputs:combined})[, {constraints}]"
+        r"[ combine {operand_dtype=dtype} aggregate {accumulator=dtype}]"
+        r"[ {reduce:no_defract}][ {finite}][ default {default}]"
+    )
     name: str = attrs.field(metadata=INTRODUCES)
     output: tuple[Affine, ...]
     inputs: tuple[Access, ...] = attrs.field(metadata=USES)
@@ -224,13 +249,14 @@ class Contraction(Node):
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class Reduce(Node):
+class Reduce(Definition):
     """Component ``result`` of the state of all elements along ``axes``, which the shape lacks.
 
     ``axes`` are in order, and elements have their positions in row-major order of these. The dtype is that of the rule,
     whose elements are what ``input`` holds. Operations that differ in ``name``, ``result`` and dtype run once.
     """
 
+    form: ClassVar[str] = "{combine}({input}[, {axes}]): {result}"
     name: str = attrs.field(metadata=INTRODUCES)
     combine: Combine
     input: str = attrs.field(metadata=USES)
@@ -259,12 +285,13 @@ class ScanResult(Node):
     of the step, and OUTPUT the output ``number`` of the steps, from 0 after the new carries, stacked in the same way.
     """
 
+    form: ClassVar[str] = "{part} {number}"
     part: ScanPart
     number: int
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class Scan(Node):
+class Scan(Definition):
     """``result`` of a loop over ``count`` steps, which is not unrolled: the meaning is that of ``lax.scan`` in JAX.
 
     The inputs of ``body`` are the carries, one slice for each of ``sequences``, and the constants; its outputs are the
@@ -273,6 +300,7 @@ class Scan(Node):
     Operations that differ in ``name``, ``result`` and the type that follows from it are one loop and run once.
     """
 
+    form: ClassVar[str] = "scan {body:step}({carries}; {sequences}; {constants}) {count} times[ {reverse}]: {result}"
     name: str = attrs.field(metadata=INTRODUCES)
     body: Function = attrs.field(metadata=BODY)
     count: int
@@ -287,13 +315,14 @@ class Scan(Node):
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class Override(Node):
+class Override(Definition):
     """``input`` itself, through which no gradient passes: each pair (X, G) says that X gets G instead.
 
     ``upstream`` is the :class:`Upstream` by which the gradients refer to what arrives here, or None where none does.
     A gradient has the dtype of its X and a shape that broadcasts to that of X.
     """
 
+    form: ClassVar[str] = "override_gradient({input}[, {pairs}])[ from {upstream}]"
     name: str = attrs.field(metadata=INTRODUCES)
     input: str = attrs.field(metadata=USES)
     pairs: tuple[tuple[str, str], ...] = attrs.field(metadata=USES)
@@ -304,9 +333,10 @@ class Override(Node):
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class Upstream(Node):
+class Upstream(Definition):
     """A placeholder for what arrives at an :class:`Override`: values made of it are a template, which never runs."""
 
+    form: ClassVar[str] = "upstream()"
     name: str = attrs.field(metadata=INTRODUCES)
     dtype: DType
     shape: Shape
@@ -314,9 +344,10 @@ class Upstream(Node):
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class Checkpoint(Node):
+class Checkpoint(Definition):
     """``input`` itself, which is kept for the backward pass; forward values without this mark are computed again."""
 
+    form: ClassVar[str] = "checkpoint({input})"
     name: str = attrs.field(metadata=INTRODUCES)
     input: str = attrs.field(metadata=USES)
     dtype: DType
@@ -325,9 +356,10 @@ class Checkpoint(Node):
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class Recall(Node):
+class Recall(Definition):
     """``input`` itself, computed again from what is kept, for the backward pass number ``sweep``."""
 
+    form: ClassVar[str] = "recall({input}) in sweep {sweep}"
     name: str = attrs.field(metadata=INTRODUCES)
     input: str = attrs.field(metadata=USES)
     sweep: int

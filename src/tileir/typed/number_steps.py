@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from tileir.core import DType, Op, Span, attrs, span_field
 from tileir.typed.node import Node
 
 
+class NumberNode(Node):
+    """A step; its form stands behind its name."""
+
+    __slots__ = ()
+    head: ClassVar[str] = "{name}: number[({dtype})] = "
+
+
 @attrs.frozen(cache_hash=True, repr=False)
-class NumberLiteral(Node):
+class NumberLiteral(NumberNode):
     """A number of the program; without a dtype it is exact, and adapts."""
 
+    form: ClassVar[str] = "{value}"
     name: str
     value: bool | int | float = attrs.field(eq=repr)
     dtype: DType | None
@@ -19,9 +27,10 @@ class NumberLiteral(Node):
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class NumberCast(Node):
+class NumberCast(NumberNode):
     """A number converted to ``dtype`` because the program says so."""
 
+    form: ClassVar[str] = "cast({input})"
     name: str
     input: str
     dtype: DType
@@ -29,9 +38,10 @@ class NumberCast(Node):
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class NumberArithmetic(Node):
+class NumberArithmetic(NumberNode):
     """``op`` on numbers, computed as on literals: exactly or in f64 without a dtype, else in ``dtype``."""
 
+    form: ClassVar[str] = "{op}({inputs})"
     name: str
     op: Op
     inputs: tuple[str, ...]

@@ -23,6 +23,7 @@ from attrs import (
     define as define,
     field as field,
     fields as fields,
+    fields_dict as fields_dict,
     has as has,
     validators as validators,
 )

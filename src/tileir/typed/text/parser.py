@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tileir.core import ArrayValue, Op, attrs, collection_paused
+from tileir.core import ArrayValue, Span, attrs, collection_paused, nearest
 from tileir.core.text.lexing import END, AbandonError, everything, source_of
 from tileir.tile.text.constant_parser import ConstantParser
 from tileir.typed.dataflow import MAX_NESTING
-from tileir.typed.ir import Function, Operation, Value
-from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral, NumberStep
-from tileir.typed.text.definition_parser import DefinitionParser, Head
+from tileir.typed.ir import Contraction, Function, Operation, Value
+from tileir.typed.number_steps import NumberCast, NumberLiteral, NumberStep
+from tileir.typed.text.language import OPERATIONS, STEPS, Reader
 from tileir.typed.text.lexer import BODY, NEXT_INPUT, NEXT_STATEMENT, WORD, Cursor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tileir.core.array_value import Array
-
-
-_OPS = {op.value: op for op in Op}
 
 
 def parse(text: str, name: str = "<text>", *, arrays: Iterable[ArrayValue | Array] = ()) -> Function:
@@ -86,11 +83,11 @@ class _Parser:
 
     def _header(self, inputs: list[Value]) -> tuple[str, ...]:
         """Read the ``inputs``, and return the names of the outputs."""
-        cursor = self.cursor
+        cursor, reader = self.cursor, Reader(self.cursor, self.constants, {})
         cursor.expect("(")
         while not cursor.at(")"):
             try:
-                inputs.append(self._input())
+                inputs.append(reader.node(Value, {}))
                 if not cursor.at(")"):
                     cursor.expect(",", "',' or ')'")
             except AbandonError:
@@ -101,21 +98,12 @@ class _Parser:
         cursor.expect("->")
         return cursor.enclosed(cursor.name)
 
-    def _input(self) -> Value:
-        cursor = self.cursor
-        start = cursor.token.start
-        name = cursor.name()
-        cursor.expect(":")
-        dtype, shape = cursor.tensor_type()
-        number = cursor.name("the name of a number") if cursor.skip("=") else None
-        return Value(name, dtype, shape, number, span=cursor.span_from(start))
-
     def _statement(self, body: _Body) -> None:
         cursor = self.cursor
         labels = []
         while cursor.at("["):
             labels.append(self._attribute())
-        start = cursor.token.start
+        start = cursor.here
         name = cursor.name("a statement, as in S: f32[4] = neg(A)")
         body.labels += [(name, label) for label in labels]
         if (labels and cursor.on_new_line) or cursor.at("}"):
@@ -129,8 +117,23 @@ class _Parser:
             return
         dtype, shape = cursor.tensor_type()
         cursor.expect("=")
-        definitions = DefinitionParser(cursor, self.constants, body.steps)
-        body.operations.append(definitions.operation(Head(name, dtype, shape, start)))
+        head = {"name": name, "dtype": dtype, "shape": shape}
+        body.operations.append(self._operation(Reader(cursor, self.constants, body.steps), head, start))
+
+    def _operation(self, reader: Reader, head: dict[str, Any], start: Span) -> Any:
+        """Read the operation behind the ``=``."""
+        cursor = self.cursor
+        if cursor.at("["):
+            return reader.node(Contraction, head, start=start)
+        if cursor.token.kind != WORD:
+            raise cursor.unexpected("an operation, as in neg(A)")
+        word = cursor.token.text
+        if word not in OPERATIONS:
+            message = f"there is no operation {word}{nearest(word, OPERATIONS)}"
+            raise cursor.report_and_abandon(message, cursor.here, "TIL102")
+        cursor.advance()
+        kind, told = OPERATIONS[word]
+        return reader.node(kind, {**head, **told}, 1, start)
 
     def _attribute(self) -> str:
         """Read ``[[pid(label)]]``."""
@@ -153,20 +156,17 @@ class _Parser:
         body.steps[name] = None
         body.steps[name] = attrs.evolve(self, depth=self.depth + 1).function()
 
-    def _number(self, name: str, start: int) -> NumberStep:
+    def _number(self, name: str, start: Span) -> Any:
         """Read what stands behind ``name: number``."""
         cursor = self.cursor
-        dtype = cursor.inside(cursor.dtype) if cursor.at("(") else None
+        head = {"name": name, "dtype": cursor.inside(cursor.dtype) if cursor.at("(") else None}
         cursor.expect("=")
-        if cursor.at_word("cast"):
-            where = cursor.span_of(cursor.advance())
-            source = cursor.inside(cursor.name)
-            if dtype is None:
-                message = "a number is cast to a dtype: write number(f32) for its type, say"
-                raise cursor.report_and_abandon(message, where, "TIL102")
-            return NumberCast(name, source, dtype, span=cursor.span_from(start))
-        if cursor.token.kind == WORD and cursor.token.text in _OPS:
-            op = _OPS[cursor.advance().text]
-            inputs = cursor.enclosed(cursor.name)
-            return NumberArithmetic(name, op, inputs, dtype, span=cursor.span_from(start))
-        return NumberLiteral(name, cursor.number(), dtype, span=cursor.span_from(start))
+        reader, where = Reader(cursor, self.constants, {}), cursor.here
+        if cursor.token.kind != WORD or cursor.token.text not in STEPS:
+            return reader.node(NumberLiteral, head, start=start)
+        kind, told = STEPS[cursor.advance().text]
+        step = reader.node(kind, {**head, **told}, 1, start)
+        if kind is NumberCast and head["dtype"] is None:
+            message = "a number is cast to a dtype: write number(f32) for its type, say"
+            raise cursor.report_and_abandon(message, where, "TIL102")
+        return step

@@ -1,0 +1,166 @@
+"""How typed text spells what stands in the fields of nodes: the forms of their classes say the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, get_args
+
+from tileir.core import ArrayValue, Combination, Combine, Span, attrs, nearest
+from tileir.core.text.forms import FormReader, Language, Part, Spelling
+from tileir.core.text.lexing import AbandonError
+from tileir.poly.affine import Affine
+from tileir.tile.functions import SCATTERS
+from tileir.tile.text.constant_parser import ConstantParser
+from tileir.tile.text.contraction_parser import combined
+from tileir.tile.text.grammar import AGGREGATIONS, COMBINATIONS
+from tileir.tile.text.printer import value_text
+from tileir.typed.ir import (
+    Access,
+    ArrayConstant,
+    Constant,
+    Constraint,
+    Contraction,
+    Function,
+    Operation,
+    Reduce,
+    Scan,
+    ScanResult,
+    Value,
+)
+from tileir.typed.number_steps import NumberStep
+from tileir.typed.text.lexer import Cursor, spell
+
+_AGGREGATION_SIGNS: Final = {aggregation: sign for sign, aggregation in AGGREGATIONS.items()}
+_COMBINATION_SIGNS: Final = {combination: f" {sign} " for sign, combination in COMBINATIONS.items()}
+_PARTS: Final[tuple[Any, ...]] = (Access, Constraint, ScanResult)
+"""Nodes that stand in others, and have no places of their own."""
+
+
+@attrs.frozen
+class Writer:
+    """What printing knows of nodes around: how the functions of loops are called."""
+
+    steps: Mapping[Function, str]
+
+
+@attrs.define(eq=False, repr=False)
+class Reader(FormReader):
+    """Reads operations, at a cursor.
+
+    ``steps`` are the functions of loops that stand above, by name, and None for one with a fault.
+    """
+
+    cursor: Cursor
+    constants: ConstantParser
+    steps: Mapping[str, Function | None]
+
+    def made(self, kind: type, values: dict[str, Any], start: Span) -> Any:
+        """Return a node that knows its place."""
+        if kind in _PARTS:
+            return kind(**values)
+        span = self.cursor.span_from(start.start)
+        if kind is Constant and values.pop("shape"):
+            dtype = values["dtype"]
+            message = f"a constant is a scalar: write {dtype.value}[] for its type, or the elements of an array"
+            raise self.cursor.report_and_abandon(message, span, "TIL102")
+        if kind is Scan:
+            values["body"] = self.body(*values["body"])
+        if kind is ArrayConstant:
+            value = values["value"]
+            if (values.pop("dtype"), values.pop("shape")) != (value.dtype, value.shape):
+                message = f"this array is {value}; write that as the type of {values['name']!r}"
+                raise self.cursor.report_and_abandon(message, span, "TIL102")
+        node: Any = kind
+        return node(**values, span=span)
+
+    def array(self) -> ArrayValue:
+        """Read an array."""
+        return self.constants.array(self.cursor.dtype_ahead())
+
+    def pair(self) -> tuple[str, str]:
+        """Read ``value gets gradient``."""
+        value = self.cursor.name()
+        self.cursor.word("gets")
+        return value, self.cursor.name()
+
+    def step(self, values: dict[str, Any]) -> None:
+        """Read the name of the function that a loop runs, which is looked for when all of the loop is read."""
+        where = self.cursor.here
+        values["body"] = self.cursor.name("the name of a step, a function that stands above,"), where
+
+    def aggregation(self, values: dict[str, Any]) -> None:
+        """Read the sign of an aggregation."""
+        found = AGGREGATIONS.get(self.cursor.token.kind)
+        if found is None:
+            raise self.cursor.unexpected("an aggregation: +(…), *(…), >(…), <(…) or =(…)")
+        self.cursor.advance()
+        values["aggregation"] = found
+
+    def combination(self, values: dict[str, Any]) -> None:
+        """Read the inputs of a contraction, and how they are combined."""
+        values["combination"], values["inputs"] = combined(self.cursor, lambda: self.node(Access, {}))
+
+    def body(self, step: str, where: Span) -> Function:
+        """Return the function that a loop runs."""
+        body = self.steps.get(step)
+        if body is not None:
+            return body
+        if step not in self.steps:
+            known = nearest(step, self.steps) if self.steps else ""
+            self.cursor.report(f"no function {step!r} stands above{known}", where)
+        raise AbandonError
+
+
+def _combined(writer: Writer, node: Contraction) -> str:
+    """Return the inputs of a contraction with signs between them."""
+    inputs = [LANGUAGE.text(writer, access) for access in node.inputs]
+    if node.combination is Combination.COND:
+        return f"{inputs[0]} == {inputs[1]} ? {inputs[2]}"
+    return _COMBINATION_SIGNS.get(node.combination, "").join(inputs)
+
+
+def _affine(affine: Affine) -> str:
+    return str(affine.rename({name: spelt for name in affine.indices if (spelt := spell(name)) != name}))
+
+
+LANGUAGE: Final = Language(
+    types=MappingProxyType(
+        {
+            "str": Spelling(lambda _, name: spell(name), lambda reader: reader.cursor.name()),
+            "int": Spelling(lambda _, value: str(value), lambda reader: reader.cursor.size()),
+            "integer": Spelling(lambda _, value: str(value), lambda reader: reader.cursor.integer()),
+            "bool | int | float": Spelling(lambda _, value: str(value).lower(), lambda reader: reader.cursor.number()),
+            "ArrayValue": Spelling(lambda _, value: value_text(value), Reader.array),
+            "Affine": Spelling(lambda _, affine: _affine(affine), lambda reader: reader.cursor.affine()),
+            "tuple[str, str]": Spelling(lambda _, pair: f"{spell(pair[0])} gets {spell(pair[1])}", Reader.pair),
+        }
+    ),
+    nodes=MappingProxyType({kind.__name__: kind for kind in _PARTS}),
+    words=MappingProxyType(
+        {"scatter": SCATTERS, "Combine": MappingProxyType({f"reduce_{each.value}": each for each in Combine})}
+    ),
+    parts=MappingProxyType(
+        {
+            "sign": Part(lambda _, node: _AGGREGATION_SIGNS[node.aggregation], Reader.aggregation),
+            "combined": Part(_combined, Reader.combination),
+            "step": Part(lambda writer, node: writer.steps[node.body], Reader.step),
+        }
+    ),
+    expected=MappingProxyType(
+        {
+            "DType": "a dtype",
+            (Value, "number"): "the name of a number",
+            (Access, "tensor"): "an access, as in A[i, j]",
+            (Constraint, "<"): "'<': a constraint is 'affine < bound' and means 0 <= affine < bound",
+            (Reduce, ":"): "':' and the number of the result",
+            (Scan, ":"): "reverse, or ':' and which result this is",
+            (ScanResult, "part"): "which result this is",
+        }
+    ),
+)
+Reader.language = LANGUAGE
+OPERATIONS: Final = LANGUAGE.openings(get_args(Operation))
+"""Operations by the words that they start with, and the fields that are told by these."""
+STEPS: Final = LANGUAGE.openings(get_args(NumberStep))
+"""Steps of numbers likewise; literals start with no word."""
