@@ -7,9 +7,10 @@ from typing import Any, Final, get_args
 import pytest
 
 from tileir.core.errors import ParseError
+from tileir.core.text.forms import Field, Option, Piece, pieces
 from tileir.semtree import ir
 from tileir.semtree.check.verifier import verify
-from tileir.semtree.text.forms import EXPRESSIONS, STATEMENTS, Field, Option, Piece, pieces
+from tileir.semtree.text.language import EXPRESSIONS, STATEMENTS
 from tileir.semtree.text.parser import parse_kernel
 from tileir.semtree.text.printer import to_text
 from tileir.semtree.text.syntax import is_reserved

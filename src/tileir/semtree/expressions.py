@@ -1,6 +1,6 @@
 """The expressions of the kernel IR; :mod:`tileir.semtree.ir` holds these names too.
 
-A class that has a ``form`` is written as :mod:`tileir.semtree.text.forms` tells.
+A class that has a ``form`` is written as :mod:`tileir.core.text.forms` tells.
 """
 
 from __future__ import annotations

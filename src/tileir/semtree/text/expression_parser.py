@@ -12,8 +12,7 @@ from tileir.core.text.lexing import Token
 from tileir.semtree.check.type_rules import MAX_DEPTH, expression_faults
 from tileir.semtree.ir import Apply, Const, Expr, GridIndex, KernelFunction, Subscript, Type, Var
 from tileir.semtree.text.cursor import Cursor
-from tileir.semtree.text.form_parser import FormParser
-from tileir.semtree.text.forms import EXPRESSIONS
+from tileir.semtree.text.language import EXPRESSIONS, Reader
 from tileir.semtree.text.lexer import NAME, NUMBER, WORD
 from tileir.semtree.text.syntax import CALLS, GRID_FUNCTIONS, INFIX, PREFIX, TERNARY_RANK, type_of
 
@@ -197,8 +196,8 @@ class ExpressionParser:
     def _form(self) -> Parsed:
         """Read what starts with a word that no other expression starts with."""
         word = self.cursor.advance()
-        form = FormParser(self)
-        node = form.node(EXPRESSIONS[word.text])
+        form = Reader(self.cursor, self)
+        node = form.node(EXPRESSIONS[word.text], {}, 1)
         assert isinstance(node, Expr)
         # The token before the current one is the last of the form.
         return self._made(node, self.cursor.span_of(word).to(self.cursor.last), tuple(form.operands))

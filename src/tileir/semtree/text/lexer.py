@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Final
 
-from tileir.core.text.lexing import END, Faults, Lexer
+from tileir.core.text.lexing import Faults, Lexer
 from tileir.core.text.span import Source
 
 WORD: Final = "word"
@@ -35,13 +34,6 @@ _COMMENT: Final = re.compile(r"^[^\S\n]*//[ ]?(.*)$", re.MULTILINE)
 def lexer_of(source: Source, faults: Faults) -> Lexer:
     """Return what reads the tokens of a text; characters that belong to none are reported as TIL101."""
     return Lexer(source, faults, _TOKEN, "TIL101", lambda word: f"{word!r} has no meaning here: remove it")
-
-
-def words_of(text: str) -> Iterator[str]:
-    """Yield the words and signs of a text."""
-    lexer = lexer_of(Source(text, ""), Faults())
-    while (token := lexer.next()).kind != END:
-        yield token.text
 
 
 def comments_between(source: Source, start: int, stop: int) -> tuple[str, ...]:

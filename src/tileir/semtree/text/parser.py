@@ -42,8 +42,7 @@ from tileir.semtree.ir import (
 from tileir.semtree.launches import MAX_NESTED_WORKS
 from tileir.semtree.text.cursor import Cursor, HopelessError
 from tileir.semtree.text.expression_parser import ExpressionParser
-from tileir.semtree.text.form_parser import FormParser
-from tileir.semtree.text.forms import STATEMENTS
+from tileir.semtree.text.language import STATEMENTS, Reader
 from tileir.semtree.text.lexer import WORD
 from tileir.semtree.text.syntax import type_of
 
@@ -238,7 +237,7 @@ class _Body:
             return self._role()
         if word in STATEMENTS:
             cursor.advance()
-            stmt = FormParser(self.expressions).node(STATEMENTS[word])
+            stmt = Reader(cursor, self.expressions).node(STATEMENTS[word], {}, 1)
             cursor.expect(";")
             assert isinstance(stmt, Stmt)
             return stmt

@@ -8,7 +8,6 @@ Names that are no plain words stand between back quotes.
 from __future__ import annotations
 
 import math
-from enum import Enum
 from typing import assert_never
 
 from tileir.core import DType, Op, attrs, rounded
@@ -33,14 +32,13 @@ from tileir.semtree.ir import (
     Program,
     Stmt,
     Subscript,
-    Type,
     Var,
     WarpRole,
     While,
     Work,
 )
 from tileir.semtree.node import Node
-from tileir.semtree.text.forms import Field, Literal, Piece, pieces
+from tileir.semtree.text.language import LANGUAGE
 from tileir.semtree.text.syntax import ATOM_RANK, GRID_FUNCTIONS, INFIX, PREFIX, TERNARY_RANK, UNARY_RANK, spelt_name
 
 
@@ -76,7 +74,7 @@ def node_text(node: Node) -> str:
         case _ if isinstance(node, Stmt):
             _Statements(writer, _Expressions(DType.I64)).statement(node)
         case _:
-            return _Expressions(DType.I64).formed(node)
+            return LANGUAGE.text(_Expressions(DType.I64), node)
     return writer.text().rstrip("\n")
 
 
@@ -181,33 +179,7 @@ class _Expressions:
                 extent = f" : {kind.lanes}" if kind.lanes != offset.type.lanes else ""
                 return f"{spelt_name(array)}[{self.text(offset)}{extent}]"
             case _:
-                return self.formed(expr)
-
-    def formed(self, node: object) -> str:
-        """Return the text of a node that has a form."""
-        kind: type = type(node)
-        return self._pieces(node, pieces(kind))
-
-    def _pieces(self, node: object, form: tuple[Piece, ...]) -> str:
-        texts: list[str] = []
-        for piece in form:
-            if isinstance(piece, Literal):
-                texts.append(piece.text)
-            elif isinstance(piece, Field):
-                texts.append(self._value(getattr(node, piece.name)))
-            elif piece.is_written(node):
-                texts.append(self._pieces(node, piece.pieces))
-        return "".join(texts)
-
-    def _value(self, value: object) -> str:
-        """Return the text of a field."""
-        if isinstance(value, Expr):
-            return self.text(value)
-        if isinstance(value, tuple):
-            return ", ".join(map(self._value, value))
-        if isinstance(value, Enum):
-            return str(value.value)
-        return str(value) if isinstance(value, int | str | Type) else self.formed(value)
+                return LANGUAGE.text(self, expr)
 
     def _apply(self, expr: Apply, outer: int) -> str:
         op, args = expr.op, expr.args
@@ -287,7 +259,7 @@ class _Statements:
                 self.body(stmt.body)
                 line("}")
             case _:
-                line(f"{self.expressions.formed(stmt)};")
+                line(f"{LANGUAGE.text(self.expressions, stmt)};")
 
     def _loop(self, loop: For) -> None:
         text, name = self.expressions.text, spelt_name(loop.counter.name)

@@ -9,7 +9,7 @@ from typing import Final
 
 from tileir.core import DType, Op
 from tileir.semtree.ir import BufferRole, GridLevel, LoopKind, ParamAccess, Region, Type
-from tileir.semtree.text.forms import EXPRESSIONS, STATEMENTS
+from tileir.semtree.text.language import EXPRESSIONS, STATEMENTS
 
 TERNARY_RANK: Final = 1
 UNARY_RANK: Final = 12
