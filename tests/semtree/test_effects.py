@@ -54,6 +54,7 @@ kernel product(inout f32 C[256], in f32 A[256], in f32 B[256], in i64 P[4], out 
   vote any seen[0] = sums[1] > kept;
   arrive before[0] = F[0];
   await F[0] until u32(1);
+  update max C[2] by sums[1];
   masked(P[0], 3) sums[0 : 4] = A[0 : 4];
   kept = kept + sums[1];
   if (kept < 1.0) {

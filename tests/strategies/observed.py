@@ -49,6 +49,12 @@ def observe(kernel: KernelFunction, arrays: Sequence[Array]) -> list[Touched]:
             if running:
                 running[-1].writes.add(self.name)
 
+        def updates(self, place: int, agent: Any) -> None:
+            super().updates(place, agent)
+            if running:
+                running[-1].reads.add(self.name)
+                running[-1].writes.add(self.name)
+
         def copied(self, place: Any, agent: Any, copier: int, message: int) -> None:
             super().copied(place, agent, copier, message)
             if running:

@@ -12,6 +12,7 @@ from typing import Final
 
 from tileir.core import DType, Target, attrs
 from tileir.core.fragments import FRAGMENTS, named
+from tileir.core.updates import WIDEST_UPDATE
 
 STATIC_SHARED_BYTES: Final = 48 * 1024
 """Shared memory that a group may have as variables of a module; more is asked for at the launch."""
@@ -108,6 +109,7 @@ def target_of(row: Architecture, card: str, multiprocessors: int, cache_bytes: i
         index_dtype=DType.I32,
         async_copies=True,
         bulk_copies=row.name in BULK_COPIES,
+        update_bytes=WIDEST_UPDATE,
         fragments=row.fragments,
         pipeline="gpu",
     )

@@ -12,6 +12,7 @@ import llvmlite.binding as llvm
 
 from tileir.core import BackendError, attrs
 from tileir.core.distributions import version_of
+from tileir.core.updates import WIDEST_UPDATE
 from tileir.runtime.checks import checked_parts
 from tileir.runtime.interface import DeviceInfo, Options
 from tileir.semtree.ir import KernelFunction
@@ -110,7 +111,9 @@ class LLVMCompiler:
         def expanded(numbers: Iterable[int], *, whole: bool = False) -> Iterator[tuple[int, KernelFunction]]:
             for number in numbers:
                 verify(kernels[number])
-                plain = without_instructions(kernels[number], masks=False)  # products read values, and no bits of them
+                plain = without_instructions(  # products read values, and no bits of them
+                    kernels[number], masks=False, updates=WIDEST_UPDATE
+                )
                 exact = compensated_dots(checked_dots(plain, flushing), dots)
                 spelt_out = expand_kernel(exact, NATIVE, dots, own=own if whole else {})
                 yield number, stored_as_bits(spelt_out, stored)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from tileir.core.nodes import attrs
 from tileir.core.targets import hardware
 from tileir.poly.affine import Affine, total
-from tileir.schedule.nest import Use, product
+from tileir.schedule.nest import Use, atomic_names, product
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.tree import Item, Leaf, Loop, Tree, fills, leaves, map_uses, walk
 from tileir.stripe import ir as stripe
@@ -171,16 +171,21 @@ def _axes_of_threads(root: str, seen: list[tuple[Leaf, Path]]) -> tuple[int, ...
 def _handed_on(seen: list[tuple[Leaf, Path]], apart: set[str]) -> str | None:
     """Return memory from which a thread may read, or write, what another one wrote; None where there is none."""
     touches: dict[str, list[_Touch]] = {}
+    updated: dict[str, bool] = {}  # whether every access to memory is an atomic update
     for leaf, path in seen:
+        atomic = atomic_names(leaf.statements)
         first = next((number for number, loop in enumerate(path) if _is_thread(loop)), None)
         phase = id(leaf) if first is None else id(path[first])
         again = any(loop.binding is not Binding.GRID and loop.size > 1 for loop in path[:first])
         for use in (use for use in leaf.uses if use.root not in apart):
             team = bool(_team(path))
+            updated[use.root] = updated.get(use.root, True) and use.name in atomic
             touches.setdefault(use.root, []).append(_Touch(phase, use.direction.writes, team, again, _own(use, path)))
     for root, found in touches.items():
         meets = len({touch.phase for touch in found}) > 1 or any(touch.again for touch in found)
         alone = len({touch.own for touch in found}) == 1 and found[0].own is not None
+        if updated[root]:
+            continue
         if meets and not alone and any(touch.writes for touch in found) and any(touch.team for touch in found):
             return root
     return None

@@ -230,6 +230,11 @@ def chosen_by_data(statements: Iterable[stripe.Statement]) -> frozenset[str]:
     return frozenset(s.source if isinstance(s, stripe.Load) else s.into for s in indirect)
 
 
+def atomic_names(statements: Iterable[stripe.Statement]) -> frozenset[str]:
+    """Return the uses into which all threads may merge at the same time."""
+    return frozenset(s.into for s in statements if isinstance(s, stripe.Store) and stripe.ATOMIC in s.tags)
+
+
 def _touched(statements: Iterable[stripe.Statement]) -> set[str]:
     names: set[str] = set()
     for statement in statements:

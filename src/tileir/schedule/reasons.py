@@ -199,6 +199,9 @@ _ALGORITHMS: Final = {
     "TR689": Reason("two kernels do not meet at the same elements"),
     "TR690": Reason("a reduction runs in more threads than what stores its results at places that data choose"),
     "TR691": _beside("a thread of another kernel counts the steps of a loop, and so no loop of that kernel does"),
+    "TR692": _beside("results of other updates than sums of integers, and extrema, depend on their order"),
+    "TR693": Reason("the table is larger than what groups keep of it, or has too few updates for each element"),
+    "TR694": _beside("all threads merge into the table at the same time already"),
 }
 
 _SCRIPTS: Final = {

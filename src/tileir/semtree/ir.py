@@ -50,6 +50,7 @@ from tileir.semtree.messages import (
     Channel as Channel,
 )
 from tileir.semtree.node import Node, Whole
+from tileir.semtree.updates import Update as Update
 from tileir.semtree.works import (
     Branch as Branch,
     Buffer as Buffer,
@@ -262,6 +263,7 @@ Instruction: TypeAlias = (
     | Vote
     | Arrive
     | Await
+    | Update
     | Channel
     | BulkCopy
     | BulkStore

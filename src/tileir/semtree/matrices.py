@@ -48,6 +48,7 @@ from tileir.semtree.ir import (
     Stmt,
     Subscript,
     Type,
+    Update,
     Var,
     Vote,
     VoteKind,
@@ -102,6 +103,7 @@ def without_instructions(
     channels: bool = True,
     roles: bool = True,
     flags: bool = True,
+    updates: int = 0,
 ) -> KernelFunction:
     """Return an equal kernel without the instructions that few devices have; itself where it has none.
 
@@ -118,14 +120,15 @@ def without_instructions(
         channels: Whether channels and their copies go, and clusters with them.
         roles: Whether the back end lacks roles.
         flags: Whether it lacks flags.
+        updates: The bytes of the widest elements that it updates as one step; 0 for none.
 
     Raises:
-        BackendError: TIL804, the kernel has roles, or flags, which wait for each other: nothing can take their place.
+        BackendError: TIL804, the kernel has roles, flags or updates, and nothing can take the place of what is lacking.
     """
     kernel = attrs.evolve(kernel, cluster=1) if channels and kernel.cluster > 1 else kernel
     if _RARE.isdisjoint(map(type, statements(kernel.body))):
         return kernel
-    _refuse_waits(kernel, roles=roles, channels=channels, flags=flags)
+    _refuse_waits(kernel, roles=roles, channels=channels, flags=flags, updates=updates)
     names = NameScope.of(kernel_names(kernel))
 
     def plain(stmt: Stmt) -> tuple[Stmt, ...]:
@@ -136,12 +139,10 @@ def without_instructions(
                 return (Assign(target, source),)
             case AsyncCommit() | AsyncWait() if copies:
                 return ()
-            case Channel() | BulkWait() if channels:
+            case Channel() | BulkWait() | Barrier(scope=Scope.CLUSTER) if channels:
                 return (Barrier(),) if waits(stmt) else ()
             case BulkCopy() | BulkStore() if channels:
                 return (copied_in_turn(stmt, kernel, names),)
-            case Barrier(scope=Scope.CLUSTER) if channels:
-                return (Barrier(),)
             case Exchange() | Vote() if exchanges:
                 return _exchanged(stmt, kernel, names) if isinstance(stmt, Exchange) else _voted(stmt, kernel, names)
             case MatrixMultiply() if stmt.fragment not in spelt or not (folds or is_plain(stmt)):
@@ -152,8 +153,8 @@ def without_instructions(
     return with_body(kernel, rewrite_stmts(plain, kernel.body))
 
 
-def _refuse_waits(kernel: KernelFunction, *, roles: bool, channels: bool, flags: bool) -> None:
-    """Refuse a kernel whose warps or groups wait for each other in a way that the back end lacks."""
+def _refuse_waits(kernel: KernelFunction, *, roles: bool, channels: bool, flags: bool, updates: int) -> None:
+    """Refuse a kernel whose warps or groups wait for each other, or update elements, in a way that is lacking."""
     found = [stmt for stmt in kernel.body if isinstance(stmt, WarpRole)]
     if found and (roles or (channels and any(isinstance(s, Channel | BulkCopy) for s in statements(found)))):
         message = f"kernel {kernel.name!r} gives warps roles that wait for each other, which the device cannot do so"
@@ -161,6 +162,10 @@ def _refuse_waits(kernel: KernelFunction, *, roles: bool, channels: bool, flags:
     if flags and any(isinstance(stmt, Arrive | Await) for stmt in statements(kernel.body)):
         message = f"groups of kernel {kernel.name!r} tell each other by flags how far they are, which the device cannot"
         raise BackendError.of("TIL804", message, None, "schedule it without flags")
+    sizes = [stmt.target.type.dtype.itemsize for stmt in statements(kernel.body) if isinstance(stmt, Update)]
+    if max(sizes, default=0) > updates:
+        message = f"threads of kernel {kernel.name!r} update elements of {max(sizes)} bytes at the same time"
+        raise BackendError.of("TIL804", f"{message}, which the device cannot", None, "schedule it without updates")
 
 
 def _lane_by_lane(stmt: AssignLanes, names: NameScope) -> tuple[Stmt, ...]:

@@ -48,6 +48,7 @@ from tileir.stripe.nesting import entry_around, main_of
 from tileir.stripe.shapes import Whole
 from tileir.stripe.tags import (
     ADVANCE as ADVANCE,
+    ATOMIC as ATOMIC,
     BESIDE as BESIDE,
     BODY as BODY,
     BRANCH as BRANCH,

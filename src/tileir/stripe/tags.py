@@ -12,6 +12,7 @@ from tileir.stripe.shapes import Node
 TagValue: TypeAlias = bool | int | float | str | None
 
 INSIDE: Final = "inside"
+ATOMIC: Final = "atomic"
 ADVANCE: Final = "advance"
 PADDED: Final = "padded"
 SWIZZLE_SHIFT: Final = "swizzle_shift"
@@ -40,6 +41,7 @@ LIFETIMES: Final = (USER, TEMPORARY)
 SCHEDULE: Final[Mapping[str, str]] = MappingProxyType(
     {
         INSIDE: "the place that data give is in bounds; on loads and stores",
+        ATOMIC: "other threads merge into the same elements at the same time; on stores",
         ADVANCE: "hands a step's results on to the next step; on kernels of loops",
         PADDED: "what constraints keep from being stored is zero; on blocks",
         SWIZZLE_SHIFT: "how far bits of a place are moved before they are mixed in; on allocations",

@@ -32,6 +32,7 @@ from tileir.semtree.ir import (
     MatrixMultiply,
     Prefetch,
     Turn,
+    Update,
     Var,
     Vote,
     WarpRole,
@@ -113,6 +114,7 @@ class Statements:
                 | Vote()
                 | Arrive()
                 | Await()
+                | Update()
                 | Channel()
                 | BulkCopy()
                 | BulkStore()

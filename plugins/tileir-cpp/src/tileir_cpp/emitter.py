@@ -166,6 +166,7 @@ class _Emitter:
                 | sem.Vote()
                 | sem.Arrive()
                 | sem.Await()
+                | sem.Update()
                 | sem.Channel()
                 | sem.BulkCopy()
                 | sem.BulkStore()

@@ -12,6 +12,7 @@ from typing import Final
 
 from tileir.core import BackendError, Diagnostic, DType
 from tileir.core.fragments import FRAGMENTS
+from tileir.core.updates import WIDEST_UPDATE
 from tileir.semtree.analysis.effects import assigned_variables
 from tileir.semtree.analysis.ranges import Ranges
 from tileir.semtree.check.verifier import verify
@@ -117,6 +118,7 @@ def spelt_out(kernel: KernelFunction, architecture: Architecture) -> KernelFunct
         channels=not has_maps(kernel, architecture),
         roles=False,
         flags=False,
+        updates=WIDEST_UPDATE,
     )
 
 

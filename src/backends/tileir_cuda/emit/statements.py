@@ -39,6 +39,7 @@ from tileir.semtree.ir import (
     Turn,
     TurnStep,
     Type,
+    Update,
     Vote,
     WarpRole,
 )
@@ -55,6 +56,7 @@ from tileir_llvm.emit.memory import Offset, Place, load, pointer_to, store
 from tileir_llvm.emit.spelling import register
 from tileir_llvm.emit.statements import Statements, Together
 from tileir_llvm.emit.text import Value
+from tileir_llvm.emit.updates import update
 
 _CACHED_ONCE: Final = 16
 """Copies of so many bytes pass by the first-level cache, where nothing else would find them."""
@@ -137,6 +139,10 @@ class CudaStatements(Statements):
             or not released.isdisjoint((product.left.start.array, product.right.start.array))
         )
         return max(needed, default=0)
+
+    def update(self, stmt: Update) -> None:
+        """Write an update as one step for all threads of the card."""
+        update(self.env, stmt, 'syncscope("device") ')
 
     def is_abreast(self, loop: For) -> bool:  # noqa: ARG002
         """Return that no loop is written abreast: other warps run while one waits."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from tileir.core import DType, Op
+from tileir.core.updates import WIDEST_UPDATE
 from tileir.semtree.analysis.effects import assigned_variables
 from tileir.semtree.analysis.ranges import Ranges
 from tileir.semtree.ir import GridLevel, KernelFunction, Param, ParamAccess, Type
@@ -67,7 +68,7 @@ def emit(
             yield module.text(last)
             module = ModuleText(flags, scheduled)
         streamed = streamed_results(kernel, cache_bytes) if cache_bytes and vector_bits >= 8 * LINE else frozenset()
-        _kernel(module, one_thread(kernel, masks=False), symbol(number, kernel), streamed)
+        _kernel(module, one_thread(kernel, masks=False, updates=WIDEST_UPDATE), symbol(number, kernel), streamed)
     yield module.text(last)
 
 

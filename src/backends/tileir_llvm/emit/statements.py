@@ -38,6 +38,7 @@ from tileir.semtree.ir import (
     Stmt,
     Subscript,
     Type,
+    Update,
     Var,
     Vote,
     WarpRole,
@@ -52,6 +53,7 @@ from tileir_llvm.emit.memory import Offset, Place, broadcast, load, prefetch, ra
 from tileir_llvm.emit.neighbours import pairs_of, read_pair
 from tileir_llvm.emit.spelling import memory_element, register
 from tileir_llvm.emit.text import Value
+from tileir_llvm.emit.updates import update
 
 Together: TypeAlias = (
     Barrier
@@ -128,6 +130,8 @@ class Statements:
                 self._loop(stmt)
             case If():
                 self._branch(stmt)
+            case Update():
+                self.update(stmt)
             case (
                 Barrier()
                 | AsyncCopy()
@@ -152,6 +156,10 @@ class Statements:
 
     def together(self, stmt: Together) -> None:
         """Write what the threads of a group do together: nothing, as groups of processors have one thread."""
+
+    def update(self, stmt: Update) -> None:
+        """Write an update as one step."""
+        update(self.env, stmt)
 
     def _hint(self, hint: Hint) -> None:
         """Write a hint that LLVM has a word for."""

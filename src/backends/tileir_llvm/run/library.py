@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from tileir.core import BackendError, attrs
+from tileir.core.updates import WIDEST_UPDATE
 from tileir.runtime.checks import sealed
 from tileir.semtree.ir import KernelFunction
 from tileir.semtree.transform.layout import layout
@@ -45,7 +46,7 @@ class LLVMLibrary:
 
     @scratch_bytes.default
     def _measure_scratch(self) -> tuple[int, ...]:
-        return tuple(layout(one_thread(kernel)).scratch_bytes for kernel in self.kernels)
+        return tuple(layout(one_thread(kernel, updates=WIDEST_UPDATE)).scratch_bytes for kernel in self.kernels)
 
     def save(self) -> Mapping[str, bytes]:
         """Return the parts ``llvm`` and ``object``, ``llvm1`` and ``object1`` and so on, ``seconds``, their digest."""

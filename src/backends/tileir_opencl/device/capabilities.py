@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pyopencl as cl
 
 from tileir.core import DType, Target, attrs
-from tileir_opencl.device.features import SPELT, Features
+from tileir_opencl.device.features import SPELT, WIDEST_UPDATE, Features
 from tileir_opencl.device.probe import has_ptx, works_with
 
 if TYPE_CHECKING:
@@ -122,6 +122,7 @@ def _gpu_target(found: Found, features: Features) -> Target:
         index_dtype=DType.I32,
         doubles=features.fp64,
         async_copies=features.ptx,
+        update_bytes=WIDEST_UPDATE,
         fragments=SPELT if features.ptx else (),
         pipeline="gpu",
     )

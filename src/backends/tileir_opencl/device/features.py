@@ -6,6 +6,9 @@ from typing import Final
 
 from tileir.core.nodes import attrs
 
+WIDEST_UPDATE: Final = 4
+"""Bytes of the widest element that devices of OpenCL 1.2 update as one step."""
+
 SPELT: Final = ("mma_m16n8k16_f16", "mma_m16n8k16_bf16", "mma_m16n8k8_f32")
 """The matrix fragments that have statements of PTX, as :mod:`tileir.core.fragments` names them."""
 

@@ -36,7 +36,7 @@ from tileir.semtree.matrices import without_instructions
 from tileir.semtree.rewrite import kernel_names, mentions, statements, walk
 from tileir.semtree.transform.expansions import expand_kernel
 from tileir.semtree.transform.layout import Layout, layout
-from tileir_opencl.device.features import SPELT, Features
+from tileir_opencl.device.features import SPELT, WIDEST_UPDATE, Features
 from tileir_opencl.emit.expressions import Environment
 from tileir_opencl.emit.lanes import split_lanes
 from tileir_opencl.emit.memory import Place
@@ -74,7 +74,7 @@ def emit(kernels: Sequence[KernelFunction], features: Features, *, fast_math: bo
     """
     native = FAST if fast_math else NATIVE if features.fp64 else SINGLE
     spelt = SPELT if features.ptx else ()
-    plain = [without_instructions(kernel, spelt, copies=not features.ptx) for kernel in kernels]
+    plain = [without_instructions(kernel, spelt, copies=not features.ptx, updates=WIDEST_UPDATE) for kernel in kernels]
     ready = [_legal(split_lanes(expand_kernel(kernel, native), features), native) for kernel in plain]
     used = [census(kernel).dtypes for kernel in ready]
     _check(kernels, used, features)

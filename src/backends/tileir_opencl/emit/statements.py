@@ -35,6 +35,7 @@ from tileir.semtree.ir import (
     Stmt,
     Subscript,
     Turn,
+    Update,
     Var,
     Vote,
     WarpRole,
@@ -46,6 +47,7 @@ from tileir_opencl.emit.memory import Place, prefetch, scatter, store
 from tileir_opencl.emit.peephole import accumulation
 from tileir_opencl.emit.spelling import MASKS, MEMORY, SUM, register, vector
 from tileir_opencl.emit.text import Value, canonical
+from tileir_opencl.emit.updates import update
 
 
 @attrs.define(eq=False, repr=False)
@@ -114,6 +116,8 @@ class Statements:
                 pass  # spelt out before, left out, or refused
             case Arrive() | Await() | BulkCopy() | BulkStore() | BulkWait():
                 pass  # spelt out before, left out, or refused
+            case Update():
+                self._line(update(self.env, stmt))
             case Prefetch(target=target):
                 self._line(prefetch(self.env.arrays[target.array], evaluate(self.env, target.offset)))
             case _:

@@ -31,6 +31,7 @@ class Target:
         async_copies: Whether copies to local memory go on beside computation.
         bulk_copies: Whether one thread can have a box of a tensor copied to local memory, swizzled as matrix
             instructions want it, with zeros for what is outside of the tensor.
+        update_bytes: The widest elements that threads of all groups update at the same time, as one step; 0 for none.
         fragments: Names of the rows of :mod:`tileir.core.fragments` that schedules may use: instructions by which
             neighbouring threads multiply matrices, or lanes of vectors neighbours; those that come first are preferred.
         approximate: Whether results may be approximated, and fragments be used that round their operands.
@@ -61,6 +62,7 @@ class Target:
     doubles: bool = True
     async_copies: bool = False
     bulk_copies: bool = False
+    update_bytes: int = 0
     fragments: tuple[str, ...] = ()
     approximate: bool = False
     native: tuple[str, ...] = ()

@@ -136,6 +136,8 @@ def _against(clear: stripe.Statement | None, kernel: stripe.Block) -> Refused | 
     )
     if not cleared:
         return refused("TR665")
+    if any(isinstance(s, stripe.Store) and stripe.ATOMIC in s.tags for s in kernel.statements):
+        return refused("TR694")
     if output.aggregation is not Aggregation.SUM or not output.access:
         return refused("TR668")
     return refused("TR627") if any(len(access.terms) > 1 for access in output.access) else None

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from tileir.core import DType, accumulator, attrs
 from tileir.core.targets import hardware
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import Nest, Node, Segment, Use, chosen_by_data, leaf, product
+from tileir.schedule.nest import Nest, Node, Segment, Use, atomic_names, chosen_by_data, leaf, product
 from tileir.stripe import ir as stripe
 
 LOCAL: stripe.Location = (stripe.Device(hardware.LOCAL),)
@@ -142,10 +142,11 @@ def varying_scalars(statements: Iterable[stripe.Statement], moved: Collection[st
 def parallel_indices(nest: Nest) -> tuple[stripe.Index, ...]:
     """Return the outer indices whose values may run at the same time.
 
-    Points of a block may run in parallel unless they merge into memory of the caller; then only an
-    index that moves every such access to elements of its own may.
+    Points of a block may run in parallel unless they merge into memory of the caller, other than by atomic
+    updates; then only an index that moves every such access to elements of its own may.
     """
-    merging = [use for use in written_uses(nest) if use.merges]
+    atomic = {name for segment in nest.segments for name in atomic_names(segment.statements)}
+    merging = [use for use in written_uses(nest) if use.merges and use.name not in atomic]
     indirect, ranges = frozenset(name for s in nest.segments for name in indirect_names(s)), nest.kernel.ranges
     return tuple(i for i in nest.indices if all(_moves_alone(use, i.name, indirect, ranges) for use in merging))
 

@@ -9,6 +9,7 @@ from typing import Final
 FILES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "accumulate": "algorithms.accumulate",
+        "atomic_scatter": "algorithms.atomic_scatter",
         "autotile": "tiling.autotile",
         "block_sums": "algorithms.block_sums",
         "bound_places": "rewrites.bound_places",
@@ -30,6 +31,7 @@ FILES: Final[Mapping[str, str]] = MappingProxyType(
         "group_order": "algorithms.group_order",
         "group_reduction": "schedules.groups.group_reduction",
         "group_rows": "schedules.groups.group_rows",
+        "group_scatter": "schedules.groups.group_scatter",
         "group_transpose": "schedules.groups.group_transpose",
         "immediates": "rewrites.immediates",
         "inline": "fusion.inline",

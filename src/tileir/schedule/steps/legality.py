@@ -11,22 +11,25 @@ from math import inf
 from typing import Final
 
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import chosen_by_data
+from tileir.schedule.nest import atomic_names, chosen_by_data
 from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.tree import Item, Leaf, Loop, Tree, leaves, own_memory, walk
 from tileir.stripe.bindings import Binding
 
 
 def shared_merge(loop: Loop) -> str | None:
-    """Return memory from outside of a loop that several of its iterations may merge into; None where there is none."""
+    """Return memory from outside of a loop that several of its iterations may merge into; None where there is none.
+
+    What they update atomically they may.
+    """
     own = own_memory(loop)
     sizes = {each.name: each.size for each in walk(loop.body) if isinstance(each, Loop)}
     for leaf in leaves(loop.body):
-        chosen = chosen_by_data(leaf.statements)
+        chosen, atomic = chosen_by_data(leaf.statements), atomic_names(leaf.statements)
         for use in leaf.uses:
             axes = use.access[1:] if use.name in chosen else use.access
             apart = any(_moves_apart(axis, loop.name, sizes) for axis in axes)
-            if use.root not in own and use.direction.writes and use.merges and not apart:
+            if use.root not in own and use.direction.writes and use.merges and not apart and use.name not in atomic:
                 return use.root
     return None
 

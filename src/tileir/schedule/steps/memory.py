@@ -58,7 +58,8 @@ class _Footprint:
             reach = [(use.access[axis] - _outside(use.access[axis], inner)).bounds(inner) for use in uses]
             low = min(low for low, _ in reach)
             first.append(next(iter(outside)) + low)
-            sizes.append(int(max(high for _, high in reach) - low) + 1)
+            seen = (use.sizes[axis] if use.sizes else 1 for use in uses)
+            sizes.append(int(max(high + size for (_, high), size in zip(reach, seen, strict=True)) - low))
         return cls(tuple(first), tuple(sizes))
 
     def within(self, access: tuple[Affine, ...]) -> tuple[Affine, ...]:
@@ -202,7 +203,7 @@ class Accumulate:
     def _accumulated(self, tree: Tree, loop: Loop, around: tuple[Loop, ...]) -> Replaced | Refused:
         uses = self._uses(loop)
         kinds = {use.aggregation for use in uses}
-        if len(kinds) != 1 or not all(use.merges for use in uses) or any(size > 1 for u in uses for size in u.sizes):
+        if len(kinds) != 1 or not all(use.merges for use in uses):
             return refused("TR715", loop=loop.name, memory=self.memory)
         footprint = accepted(_Footprint.of(uses, _inner(loop.body)))
         found = stripe.allocation(self.into, uses[0].dtype, footprint.sizes, self.level.location)
@@ -233,19 +234,35 @@ class Accumulate:
             use,
             access=tuple(a + b for a, b in zip(footprint.first, places, strict=True)),
             direction=stripe.Direction.INOUT,
+            sizes=(),
         )
         tests = past_the_end(tree, use.root, target.access, _inner_of(self.into, footprint))
         known = {*(each.name for each in around), *_inner_of(self.into, footprint)}
         cut = _where_defined(tree, target, known, lambda leaf: leaf.constraints)
         padded = _where_defined(tree, target, known, lambda leaf: leaf.padded)
         end = Leaf(
-            (stripe.Load(self.into, "part"), stripe.Store("part", target.name)),
+            (
+                stripe.Load(self.into, "part"),
+                stripe.Store("part", target.name, tags=_tags_of_stores(tree, target.root)),
+            ),
             (attrs.evolve(own, direction=stripe.Direction.IN), target),
             (*tests, *cut),
             padded=padded,
         )
         loops = [(f"{self.into}_{axis}", size) for axis, size in enumerate(footprint.sizes)]
         return _around(loops, start), _around(loops, end)
+
+
+def _tags_of_stores(tree: Tree, root: str) -> stripe.Tags:
+    """Return what stores into memory say of themselves: whether they are updates beside those of other threads."""
+    found = (
+        {s.tags for s in leaf.statements if isinstance(s, stripe.Store) and s.into == use.name}
+        for leaf in leaves(tree.body)
+        for use in leaf.uses
+        if use.root == root
+    )
+    atomic = any(stripe.ATOMIC in tags for stores in found for tags in stores)
+    return stripe.Tags.of(stripe.ATOMIC) if atomic else stripe.Tags()
 
 
 @attrs.frozen

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from tileir.core import Diagnostic, DType
 from tileir.core.fragments import FRAGMENTS, Fragment, Operand, Swizzle, Where
+from tileir.core.updates import UPDATES
 from tileir.semtree.check.scopes import Scoped, Survey
 from tileir.semtree.ir import (
     WARP,
@@ -32,6 +33,7 @@ from tileir.semtree.ir import (
     Subscript,
     Turn,
     Type,
+    Update,
     Vote,
     WarpRole,
 )
@@ -112,6 +114,19 @@ def check_flags(survey: Survey) -> Iterator[Diagnostic]:
             yield from _elsewhere(Region.PRIVATE, place, stmt.target, "arrivals set elements of private arrays")
         if survey.kernel.cluster > 1 or WarpRole in survey.kinds:
             yield Diagnostic("TIL551", "groups arrive as a whole: a kernel with flags has neither clusters nor roles")
+
+
+def check_updates(survey: Survey) -> Iterator[Diagnostic]:
+    """Elements of arrays that threads share are updated one at a time, in a way that needs no order."""
+    for place, stmt in _of_kind(survey, Update):
+        known, kind = place.meaning(stmt.target), stmt.target.type
+        if isinstance(known, Param) and known.access is not ParamAccess.READ_WRITE:
+            yield Diagnostic("TIL554", f"updates are for 'inout' parameters and local arrays, unlike {known.name!r}")
+        if not isinstance(known, Param):
+            yield from _elsewhere(Region.LOCAL, place, stmt.target, "threads update elements that they share")
+        if stmt.value.type != kind or (stmt.op, kind.dtype) not in UPDATES or kind.lanes != 1:
+            message = f"{stmt.op.name.lower()} of {kind} and {stmt.value.type} is no update, which is a sum of"
+            yield Diagnostic("TIL552", f"{message} integers of 4 or 8 bytes, or their extremum, or that of f32 or f64")
 
 
 def check_channels(survey: Survey) -> Iterator[Diagnostic]:

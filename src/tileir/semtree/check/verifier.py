@@ -22,6 +22,7 @@ from tileir.semtree.check.instruction_checks import (
     check_products,
     check_stores_of_boxes,
     check_turns,
+    check_updates,
     check_votes,
 )
 from tileir.semtree.check.role_checks import check_roles
@@ -179,6 +180,7 @@ _STAGES: Final[tuple[tuple[Callable[[Survey], Iterable[Diagnostic]], ...], ...]]
         check_masked,
         check_prefetches,
         check_turns,
+        check_updates,
         check_products,
         check_roles,
     ),

@@ -28,6 +28,7 @@ from tileir.semtree.interpret.instructions import (
 )
 from tileir.semtree.interpret.memory import NO_CHECKS, Checks, Memory, WatchedMemory, poisoned
 from tileir.semtree.interpret.stores import storing
+from tileir.semtree.interpret.updates import updating
 from tileir.semtree.ir import (
     Arrive,
     Assign,
@@ -53,6 +54,7 @@ from tileir.semtree.ir import (
     MatrixMultiply,
     Region,
     Stmt,
+    Update,
     Var,
     Vote,
     WarpRole,
@@ -98,8 +100,8 @@ class StatementCompiler:
                 if isinstance(target, Var):
                     return self._set(target, value)
                 return self.expressions.store(target, self.expressions.evaluator(value))
-            case AssignLanes():
-                return masked(self.expressions, stmt)
+            case AssignLanes() | Update():
+                return updating(self.expressions, stmt) if isinstance(stmt, Update) else masked(self.expressions, stmt)
             case DeclareArray():
                 return self._allocate(stmt)
             case For():

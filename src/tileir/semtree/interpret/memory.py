@@ -23,6 +23,9 @@ _NEVER: Final = -1
 COPIER: Final = -3
 """Who writes what the first channel of a kernel copies; further channels count down from there."""
 
+_UPDATING: Final = 1 << 62
+"""Who writes what threads update as one step: these updates come in any order."""
+
 
 @attrs.frozen
 class Checks:
@@ -134,6 +137,9 @@ class Memory:
     def writes(self, place: Place, agent: Agent, new: Array) -> None:
         """Note that a thread is about to write ``new``; only watched memory does."""
 
+    def updates(self, place: int, agent: Agent) -> None:
+        """Note that a thread updates an element as one step; only watched memory does."""
+
     def forget(self, place: Place) -> None:
         """Note that elements have no value any more; only watched memory does."""
 
@@ -191,6 +197,14 @@ class WatchedMemory(Memory):
         old = self.data[place]
         self._note(place, agent, (old != new) & ((old == old) | (new == new)))  # a NaN is like others
 
+    def updates(self, place: int, agent: Agent) -> None:
+        """Check that what a thread updates is defined, and that no other one reads or writes it in another way."""
+        if self.defined is not None and not self.defined[place]:
+            raise fail("TIL557", f"kernel {self.kernel!r} updates elements of {self.name!r} that nothing has written")
+        self._check_received(place, agent, "updates")
+        self._check_stored(place, agent)
+        self._note(place, agent, changed=True, updates=True)
+
     def forget(self, place: Place) -> None:
         """Take what was written there as undefined."""
         if self.defined is not None:
@@ -236,10 +250,11 @@ class WatchedMemory(Memory):
             message = f"{who} {touches} element {early} of {self.name!r}, which is being copied"
             raise fail("TIL558", f"{message}: receive the message before")
 
-    def _note(self, place: Place, agent: Agent, changed: Array | bool | None) -> None:
+    def _note(self, place: Place, agent: Agent, changed: Array | bool | None, *, updates: bool = False) -> None:
+        group, thread = (_UPDATING, _UPDATING) if updates else (agent.group, agent.thread)
         if self.groups:
             if agent.order is None:
-                clash, advice = self._among_groups.clash(place, 0, 0, agent.group, changed), "groups are unordered"
+                clash, advice = self._among_groups.clash(place, 0, 0, group, changed), "groups are unordered"
             else:
                 elements = np.atleast_1d(np.arange(len(self.data))[place]).tolist()
                 clash, advice = self._touched.clash(elements, agent.order, changed), "await a flag between"
@@ -247,10 +262,10 @@ class WatchedMemory(Memory):
                 raise self._race(f"group {agent.group}", clash, advice)
         if self.threads > 1:
             own, known = agent.party, agent.known
-            clash = self._among_threads[own].clash(place, agent.time, known[own], agent.thread, changed)
+            clash = self._among_threads[own].clash(place, agent.time, known[own], thread, changed)
             for party in range(self.parties) if self.parties > 1 else ():
                 if party != own and clash is None:
-                    clash = self._among_threads[party].other(place, known[party], agent.thread, changed)
+                    clash = self._among_threads[party].other(place, known[party], thread, changed)
             if clash is not None:
                 between = "put a barrier between" if self.parties == 1 else "put a barrier or a message between"
                 raise self._race(f"thread {agent.thread} of a group", clash, between)

@@ -26,6 +26,7 @@ class Touch:
             :data:`THREAD` and other variables. Equal ones are the same elements for the same thread.
         fixed: Whether the other variables of ``own`` never change.
         local: Whether the array is in local memory.
+        atomic: Whether it is an update, beside which other threads may update the same elements.
         waits: Whether the access goes on until a wait for it: it is a store of a box.
 
     """
@@ -38,6 +39,7 @@ class Touch:
     fixed: bool
     local: bool
     waits: bool = False
+    atomic: bool = False
 
     def earlier(self) -> Touch:
         """Return the touch as an iteration of a loop around sees that of the one before."""
@@ -170,4 +172,5 @@ def _meet(before: Iterable[Touch], after: Iterable[Touch]) -> bool:
 
 def _clash(a: Touch, b: Touch) -> bool:
     """Return whether different threads may touch an element of one array, and one of them writes it."""
-    return (a.writes or b.writes) and not (a.threads == b.threads == 1 or (a.own is not None and a.own == b.own))
+    alone = a.threads == b.threads == 1 or (a.own is not None and a.own == b.own)
+    return (a.writes or b.writes) and not (alone or (a.atomic and b.atomic))

@@ -12,7 +12,7 @@ from tileir.core import LOCAL, REGISTER, SCRATCH, NameScope, Op, Target, attrs, 
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.barriers import THREAD, Touch
-from tileir.semtree.lower.lanes import SomeLanes, fused_products, merged_in_turn, of_some_lanes, some_lanes
+from tileir.semtree.lower.lanes import SomeLanes, fused_products, merged_in_turn, of_some_lanes, some_lanes, updated
 from tileir.semtree.lower.loops import Guard, LoopPlan, grid_indices, plan_loops, with_zeros
 from tileir.semtree.lower.product import dot_index, dot_product, fragment_of
 from tileir.semtree.lower.repair import under_test
@@ -312,19 +312,16 @@ class BlockLowering:
         return reversed_lanes(run) if (run := backward_run(element)) is not None else element
 
     def _element(
-        self, scope: _Scope, name: str, index: str | None, *, writes: bool, inside: bool = False
+        self, scope: _Scope, name: str, index: str | None, *, writes: bool, inside: bool = False, atomic: bool = False
     ) -> sem.Var | sem.Subscript:
-        """Return the element of a view at the current point: as many lanes as the access really has.
-
-        A place that data choose is clamped unless it is ``inside`` of the view.
-        """
+        """Return the lanes of a view at the current point; a place that data choose is clamped unless ``inside``."""
         view = scope.views[name]
         if view.variable is not None:
             self.offsets.mark_mutable(view.variable)
             return view.variable
         dtype = view.shape.dtype
         stride = view.offset.coefficient(LANE)
-        self.touch(view, writes=writes, lanes=None if index is not None else scope.lanes)
+        self.touch(view, writes=writes, lanes=None if index is not None else scope.lanes, atomic=atomic)
         if index is not None:
             place = scope.scalars[index]
             size = view.shape.dims[0].size
@@ -338,35 +335,38 @@ class BlockLowering:
             return sem.Subscript(view.array, self.offsets.swizzled(base, *view.swizzle), wide)
         return sem.Subscript(view.array, swizzled(self.offsets.lanes(view.offset, scope.lanes), *view.swizzle), wide)
 
-    def touch(self, view: View, *, writes: bool, lanes: int | None) -> None:
+    def touch(self, view: View, *, writes: bool, lanes: int | None, atomic: bool = False) -> None:
         """Note an access that other threads may notice; ``lanes`` is None where it is not known which elements."""
         team = self._team
         if team is None or view.region is sem.Region.PRIVATE:
             return
         own = None if lanes is None else team.own(view.offset, LANE, lanes)
         fixed = own is not None and team.fixed.issuperset(name for name in own.indices if name != THREAD)
-        merging = writes and merges(view.aggregation)
-        local = view.region is sem.Region.LOCAL
-        self._touches.append(Touch(view.array, writes, merging, team.threads, own, fixed, local))
+        merging, local = writes and merges(view.aggregation), view.region is sem.Region.LOCAL
+        self._touches.append(Touch(view.array, writes, merging, team.threads, own, fixed, local, atomic=atomic))
 
     def _indirect(self, scope: _Scope, view: View, place: sem.Expr) -> sem.Subscript:
         base = self.offsets.lanes(view.offset, scope.lanes)
         scaled = sem.Apply(Op.MUL, uniform((place, self.offsets.constant(view.shape.dims[0].stride))))
         if place.type.lanes == 1 < scope.lanes and view.offset.coefficient(LANE) == 1 and view.swizzle == UNMOVED:
             first = self.offsets.scalar(view.offset.substitute({LANE: 0}))
-            wide = sem.Type(view.shape.dtype, scope.lanes)
-            return sem.Subscript(view.array, sem.Apply(Op.ADD, (first, scaled)), wide)
+            return sem.Subscript(
+                view.array, sem.Apply(Op.ADD, (first, scaled)), sem.Type(view.shape.dtype, scope.lanes)
+            )
         offset = swizzled(sem.Apply(Op.ADD, uniform((base, scaled))), *view.swizzle)
         return sem.Subscript(view.array, offset, sem.Type(view.shape.dtype, offset.type.lanes))
 
     def _store(self, scope: _Scope, statement: stripe.Store, fused: dict[str, tuple[str, str]]) -> list[sem.Stmt]:
         view, result = scope.views[statement.into], list[sem.Stmt]()
-        target = self._element(scope, statement.into, statement.index, writes=True)
+        atomic = stripe.ATOMIC in statement.tags
+        target = self._element(scope, statement.into, statement.index, writes=True, atomic=atomic)
         aggregation, run = view.aggregation, backward_run(target)
         op = None if aggregation is None else aggregation.op
+        if atomic and op is not None and isinstance(target, sem.Subscript):
+            return updated(target, op, scope.scalars[statement.source], scope.lanes, scope.some, self.names)
         scattered = statement.index is not None and run is None
         if op is not None and scattered and isinstance(target, sem.Subscript) and target.offset.type.lanes > 1:
-            values = [scope.scalars[name] for name in fused.get(statement.source, (statement.source,))]
+            values = [scope.scalars[each] for each in fused.get(statement.source, (statement.source,))]
             return merged_in_turn(target, op, values, scope.some, self.names)
         some, run = scope.some if target.type.lanes > 1 else None, run if scope.some is None else None
         target = target if run is None else run

@@ -53,13 +53,38 @@ def merged_in_turn(
         element = sem.Subscript(target.array, one, sem.Type(target.type.dtype))
         fused = len(factors) == 2
         merged = sem.Apply(Op.FMA, (*factors, element)) if fused else sem.Apply(op, (element, *factors))
-        put: sem.Stmt = sem.Assign(element, merged)
-        if some is not None:
-            number = sem.Const(lane, some[0].type)
-            runs = sem.Apply(Op.CMP_LE, (some[0], number)), sem.Apply(Op.CMP_LT, (number, some[1]))
-            put = sem.If(sem.Apply(Op.BIT_AND, runs), (put,))
-        result.append(put)
+        result.append(_where_run(some, lane, sem.Assign(element, merged)))
     return result
+
+
+def updated(
+    target: sem.Subscript, op: Op, value: sem.Expr, lanes: int, some: SomeLanes | None, names: NameScope
+) -> list[sem.Stmt]:
+    """Return an update for each lane of a block, as lanes may meet in one element."""
+    place, own = target.offset, value
+    result: list[sem.Stmt] = []
+    if lanes > 1:
+        place, own = (sem.Var(names.fresh(stem), each.type) for stem, each in (("place", place), ("update", own)))
+        result += [sem.Declare(place, target.offset), sem.Declare(own, value)]
+    for lane in range(lanes):
+        there: sem.Expr = place
+        if place.type.lanes > 1:
+            there = sem.Shuffle((place,), (lane,))
+        elif target.type.lanes > 1:
+            there = sem.Apply(Op.ADD, (place, sem.Const(lane, place.type)))
+        part = own if own.type.lanes == 1 else sem.Shuffle((own,), (lane,))
+        element = sem.Subscript(target.array, there, sem.Type(target.type.dtype))
+        result.append(_where_run(some, lane, sem.Update(op, element, part)))
+    return result
+
+
+def _where_run(some: SomeLanes | None, lane: int, stmt: sem.Stmt) -> sem.Stmt:
+    """Return a statement for a lane that may not run."""
+    if some is None:
+        return stmt
+    number = sem.Const(lane, some[0].type)
+    runs = sem.Apply(Op.CMP_LE, (some[0], number)), sem.Apply(Op.CMP_LT, (number, some[1]))
+    return sem.If(sem.Apply(Op.BIT_AND, runs), (stmt,))
 
 
 def fused_products(block: stripe.Block) -> dict[str, tuple[str, str]]:

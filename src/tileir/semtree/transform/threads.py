@@ -37,14 +37,15 @@ from tileir.semtree.matrices import without_instructions
 from tileir.semtree.rewrite import kernel_names, map_expr, map_stmts, statements
 
 
-def one_thread(kernel: KernelFunction, *, masks: bool = True) -> KernelFunction:
+def one_thread(kernel: KernelFunction, *, masks: bool = True, updates: int = 0) -> KernelFunction:
     """Return an equal kernel whose groups have one thread; itself where they have. Assignments to some lanes may stay.
 
     Args:
         kernel: The kernel.
         masks: Whether these go, as other instructions do.
+        updates: The bytes of the widest elements that the back end updates as one step; 0 for none.
     """
-    kernel = without_instructions(kernel, masks=masks)
+    kernel = without_instructions(kernel, masks=masks, updates=updates)
     if math.prod(kernel.group) == 1:
         return kernel
     return attrs.evolve(kernel, body=_Threads.of(kernel).in_step(kernel.body, {}), group=(1,))

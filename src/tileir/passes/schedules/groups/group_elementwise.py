@@ -52,9 +52,6 @@ class GroupElementwise:
     @refusing
     def _kernel(self, kernel: stripe.Block) -> tuple[stripe.Block, ...] | Refused:
         nest = accepted(unscheduled_elementwise(kernel))
-        scattered = next((i.name for i in nest.indices if sch.scatters(nest.segments[0], i.name)), None)
-        if scattered is not None:
-            return refused("TR208", index=scattered)
         rule_out(against_parallel(nest))
         nest = merged(nest)
         index = _contiguous(nest)
@@ -95,10 +92,14 @@ class GroupElementwise:
 
 
 def _contiguous(nest: Nest) -> stripe.Index | Refused:
-    """Return the index for neighbouring threads: it moves results by one element, and most inputs by one or none."""
-    written = sch.written_uses(nest)
+    """Return the index for neighbouring threads: it moves results by one element, and most inputs by one or none.
+
+    Where no index does, it is one along which data choose the place of each result.
+    """
+    written, reads, (segment,) = sch.written_uses(nest), sch.read_uses(nest), nest.segments
     candidates = [i for i in nest.indices if i.range > 1 and all(u.stride(i.name) == 1 for u in written)]
-    reads = sch.read_uses(nest)
+    if not candidates:
+        candidates = [i for i in nest.indices if i.range > 1 and sch.scatters(segment, i.name)]
     if not candidates:
         return refused("TR302", outputs=len(written))
     return max(candidates, key=lambda i: (sum(u.stride(i.name) in (0, 1) for u in reads), i.range))

@@ -1,0 +1,26 @@
+"""Atomic updates: merges into elements that other threads, and other groups, merge into at the same time."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from tileir.core import Op
+from tileir.core.nodes import attrs
+from tileir.core.nodes.schema import OPERAND, Role, role
+from tileir.semtree.expressions import Expr, Subscript
+from tileir.semtree.node import Node
+
+
+@attrs.frozen(cache_hash=True, repr=False)
+class Update(Node):
+    """Set an element to ``op`` of itself and a value, as one step: no other update of it comes between.
+
+    Updates of an element have no order, nor do they order anything else: who reads it meets those that update it at a
+    barrier first, or is a later kernel. A float is a maximum or minimum only where the element begins as a number; an
+    update that is NaN makes it NaN, and of zeros -0.0 is the lesser.
+    """
+
+    form: ClassVar[str] = "update {op} {target} by {value}"
+    op: Op
+    target: Subscript = attrs.field(metadata=role(Role.UPDATED, Subscript))
+    value: Expr = attrs.field(metadata=OPERAND)
