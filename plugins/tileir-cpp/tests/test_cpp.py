@@ -42,8 +42,8 @@ def test_vectors_are_written_as_scalars_are() -> None:
     text, scratch = emit([kernel], ["k_entry"])
     body = text.partition("} // namespace")[2]
     assert "for (int lane" not in body
-    assert "const Lanes<int32_t, 8> v_x = load<int32_t, 8>(v_A + int64_t(0));" in body
-    assert "bits<Lanes<int32_t, 8>>(Lanes<uint32_t, 8>((bits<Lanes<uint32_t, 8>>" in body
+    assert "const Lanes<int32_t, 8> v_x = load<int32_t, 8>(v_A + INT64_C(0));" in body
+    assert "bits<Lanes<int32_t, 8>>(Lanes<uint32_t, 8>(bits<Lanes<uint32_t, 8>>" in body
     assert scratch == (0,)
 
 

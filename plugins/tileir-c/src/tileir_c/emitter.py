@@ -7,15 +7,16 @@ Every kernel becomes a static function of its arrays, in the order of its parame
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core.dtype import DType
 from tileir.core.ops import Domain, Op
 from tileir.core.text.names import NameScope
-from tileir.core.text.writer import Writer
-from tileir.semtree.analysis.effects import assigned_variables
-from tileir.semtree.ir import For, GridIndex, GridLevel, LoopKind, ParamAccess, Prefetch, Subscript
+from tileir.semtree.emit.c_like import UNARY, CLike, Value, call
+from tileir.semtree.ir import DeclareArray, For, GridIndex, GridLevel, LoopKind, Prefetch, Subscript, Type
 from tileir.semtree.legalise.capabilities import C_LIKE
 from tileir.semtree.legalise.legaliser import legalise
 from tileir.semtree.legalise.repeated import with_parts_named
@@ -32,20 +33,16 @@ from tileir.semtree.rewrite import (
     with_body,
 )
 from tileir.semtree.transform.expansions import EXPANDED, expand_kernel
-from tileir.semtree.transform.layout import layout
+from tileir.semtree.transform.layout import ALIGNMENT, layout
 from tileir.semtree.transform.threads import one_thread
-from tileir_c.expressions import BITS, Names
 from tileir_c.identifiers import RESERVED, identifier, identifiers
-from tileir_c.spelling import MEMORY, VALUE
-from tileir_c.statements import Statements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tileir.semtree.ir import KernelFunction, Param, Stmt
 
-HEADER: Final = (
-    """\
+HEADER: Final = """\
 #include <float.h>
 #include <math.h>
 #include <stdbool.h>
@@ -72,9 +69,15 @@ HEADER: Final = (
 #define TILE_INDEPENDENT
 #endif
 
+// Reading another member of a union than the one written is defined in C, and no copy in any compiler.
+#define TILE_BITS(name, of, to) \\
+  static inline to name(of x) { const union { of from; to to_; } bits = {x}; return bits.to_; }
+TILE_BITS(tile_u32_of_f32, float, uint32_t)
+TILE_BITS(tile_f32_of_u32, uint32_t, float)
+TILE_BITS(tile_u64_of_f64, double, uint64_t)
+TILE_BITS(tile_f64_of_u64, uint64_t, double)
+
 """
-    + BITS
-)
 """What stands above all emitted code."""
 
 NATIVE: Final = frozenset(op for op in Op if op not in EXPANDED and op.info.domain is not Domain.BITS)
@@ -137,63 +140,114 @@ def prepare(kernel: KernelFunction) -> KernelFunction:
     return with_parts_named(legalise(scalar, CAPABILITIES))
 
 
-def parameter(param: Param, name: str) -> str:
-    """Return the declaration of a parameter."""
-    const = "const " if param.access is ParamAccess.READ else ""
-    return f"{const}{MEMORY[param.dtype]} *{'restrict ' if param.no_alias else ''}{name}"
+_SHIFTS: Final = (Op.BIT_LEFT, Op.BIT_RIGHT)
+_REAL: Final = (DType.F32, DType.F64)
 
 
-def _function(kernel: KernelFunction, function: str) -> str:
+@attrs.define(eq=False, repr=False)
+class C(CLike):
+    """C11, as the header above all code makes GCC and Clang understand it."""
+
+    SCRATCH = f"{{type}} *restrict {{name}} = ({{type}} *)TILE_ALIGNED(scratch + {{offset}}, {ALIGNMENT});"
+    HINTS = MappingProxyType({LoopKind.VECTOR: "TILE_INDEPENDENT"})
+
+    coordinates: tuple[str, ...] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Name the coordinates of groups."""
+        super().__attrs_post_init__()
+        self.coordinates = tuple(self.scope.fresh(f"group{axis}") for axis in range(len(self.kernel.grid)))
+
+    def definition(self, name: str) -> str:
+        """Return the function of the kernel."""
+        for text in self.kernel.comments:
+            self.line(comment_line(text))
+        self.line(f"TILE_KERNEL void {name}(")
+        with self.out.indented(2):
+            for param in self.kernel.params:
+                self.line(f"{self.parameter(param)},")
+            self.line("unsigned char *restrict scratch, int64_t begin, int64_t end) {")
+        with self.out.indented():
+            if not self.places.offsets:
+                self.line("(void)scratch;")
+            for param in self.kernel.params:
+                self._use(param)
+            with self.block("for (int64_t group = begin; group < end; ++group)"):
+                self._coordinates()
+                self.write(self.kernel.body)
+        self.line("}")
+        return self.out.text()
+
+    def _use(self, param: Param) -> None:
+        """Tell the compiler of a parameter's alignment, or that it is meant where nothing uses it."""
+        name, touched = (
+            self.names[param.name],
+            (root for stmt in statements(self.kernel.body) for root in mentions(stmt)),
+        )
+        if not any(isinstance(node, Subscript) and node.array == param.name for root in touched for node in walk(root)):
+            self.line(f"(void){name};")
+        elif param.alignment > param.dtype.itemsize:
+            self.line(f"{name} = TILE_ALIGNED({name}, {param.alignment});")
+
+    def _coordinates(self) -> None:
+        """Declare the coordinates of the group that the kernel asks for; axis 0 varies fastest."""
+        roots = [root for stmt in statements(self.kernel.body) for root in expressions(stmt)]
+        nodes = (node for root in roots for node in walk(root))
+        used = {node.axis for node in nodes if isinstance(node, GridIndex) and node.level is GridLevel.GROUP}
+        below, kind = 1, self.TYPES[self.kernel.index]
+        for axis, extent in enumerate(self.kernel.grid):
+            if axis in used:
+                text = "group" if below == 1 else f"group / {below}"
+                text = text if axis == len(self.kernel.grid) - 1 else f"{text} % {extent}"
+                text = f"({kind})({text})" if kind != "int64_t" else text
+                self.line(f"const {kind} {self.coordinates[axis]} = {text};")
+            below *= extent
+
+    def coordinate(self, expr: GridIndex) -> Value:
+        """Return the variable of a coordinate."""
+        return Value(self.coordinates[expr.axis] if expr.level is GridLevel.GROUP else "0", expr.type)
+
+    def first(self, loop: For) -> str:
+        """Return the first value of a counter as what does not change."""
+        return self.fixed(loop.begin, "bound")
+
+    def end(self, loop: For) -> str:
+        """Return the bound of a loop."""
+        return self.fixed(loop.end, "bound")
+
+    def loop_hint(self, loop: For) -> str:
+        """Return that iterations are independent, unless they share an array in scratch memory."""
+        return "" if any(isinstance(stmt, DeclareArray) for stmt in statements(loop.body)) else super().loop_hint(loop)
+
+    def infix(self, op: Op, left: Value, right: Value) -> Value:
+        """Return an operation, in which a constant beside another operand needs no type."""
+        if op not in _SHIFTS and (left.known is None) != (right.known is None):
+            left, right = _plain(left), _plain(right)
+        return super().infix(op, left, right)
+
+    def reinterpreted(self, value: Value, kind: Type) -> Value:
+        """Return the bits of a value as another type of the same width."""
+        source, target = value.type.dtype, kind.dtype
+        if self.TYPES[source] == self.TYPES[target]:
+            return value.retyped(kind)
+        if source in _REAL:
+            read = call(f"tile_u{source.bits}_of_{source.value}", Type(DType(f"u{source.bits}")), value)
+            return read.retyped(kind) if not target.is_signed else self.converted(read, kind)
+        if target in _REAL:
+            return call(f"tile_{target.value}_of_u{source.bits}", kind, value)
+        return self.converted(value, kind)
+
+
+def _plain(value: Value) -> Value:
+    """Return a small constant of 64 bits without its type."""
+    known = value.known
+    plain = known is not None and value.type.dtype is DType.I64 and abs(known) <= DType.I32.maximum
+    return Value(str(known), value.type, UNARY, known) if plain else value
+
+
+def _function(kernel: KernelFunction, name: str) -> str:
     scope = NameScope.of(RESERVED)
-    names = identifiers(kernel_names(kernel), scope)
-    coordinates = tuple(scope.fresh(f"group{axis}") for axis in range(len(kernel.grid)))
-    out = Writer()
-    for comment in kernel.comments:
-        out.line(comment_line(comment))
-    params = [parameter(param, names[param.name]) for param in kernel.params]
-    out.line(f"TILE_KERNEL void {function}(")
-    with out.indented(2):
-        for text in params:
-            out.line(f"{text},")
-        out.line("unsigned char *restrict scratch, int64_t begin, int64_t end) {")
-    places = layout(kernel)
-    writer = Statements(out, Names(names, coordinates), scope, places, assigned_variables(kernel.body))
-    with out.indented():
-        if not places.offsets:
-            out.line("(void)scratch;")
-        for param in kernel.params:
-            _use(out, kernel, param, names[param.name])
-        out.line("for (int64_t group = begin; group < end; ++group) {")
-        with out.indented():
-            _coordinates(out, kernel, coordinates)
-            writer.write(kernel.body)
-        out.line("}")
-    out.line("}")
-    return out.text()
-
-
-def _use(out: Writer, kernel: KernelFunction, param: Param, name: str) -> None:
-    """Tell the compiler of a parameter's alignment, or that it is meant where nothing uses it."""
-    touched = (root for stmt in statements(kernel.body) for root in mentions(stmt))
-    if not any(isinstance(node, Subscript) and node.array == param.name for root in touched for node in walk(root)):
-        out.line(f"(void){name};")
-    elif param.alignment > param.dtype.itemsize:
-        out.line(f"{name} = TILE_ALIGNED({name}, {param.alignment});")
-
-
-def _coordinates(out: Writer, kernel: KernelFunction, names: tuple[str, ...]) -> None:
-    """Declare the coordinates of the group that the kernel asks for; axis 0 varies fastest."""
-    roots = [root for stmt in statements(kernel.body) for root in expressions(stmt)]
-    nodes = (node for root in roots for node in walk(root))
-    used = {node.axis for node in nodes if isinstance(node, GridIndex) and node.level is GridLevel.GROUP}
-    below = 1
-    for axis, extent in enumerate(kernel.grid):
-        if axis in used:
-            text = "group" if below == 1 else f"group / {below}"
-            text = text if axis == len(kernel.grid) - 1 else f"{text} % {extent}"
-            kind = VALUE[kernel.index]
-            out.line(f"const {kind} {names[axis]} = {f'({kind})({text})' if kind != 'int64_t' else text};")
-        below *= extent
+    return C(kernel, identifiers(kernel_names(kernel), scope), scope).definition(name)
 
 
 def comment_line(text: str) -> str:

@@ -62,8 +62,4 @@ template <class T, int N, class M> inline void store(M *to, const Lanes<T, N> &a
 template <class T, class M, class P, int N> inline void scatter(M *to, const Lanes<P, N> &places, const Lanes<T, N> &a) {
   for (int lane = 0; lane < N; ++lane) to[places.at[lane]] = a.at[lane];
 }
-template <class T> inline T advance(T i, T end, T step) { // counters do not wrap
-  const uint64_t left = static_cast<uint64_t>(end) - static_cast<uint64_t>(i);
-  return left > static_cast<uint64_t>(step) ? static_cast<T>(i + step) : end;
-}
 } // namespace

@@ -1,151 +1,512 @@
-"""Expressions of kernels as OpenCL C, once :mod:`tileir.semtree.legalise` has left in them what the language has."""
+"""Expressions of kernels as OpenCL C, once :mod:`tileir.semtree.legalise` has left in them what the language has.
+
+In registers, f16 and bf16 are floats whose value is one of the narrow type: their arithmetic is defined in f32, and
+only memory holds them in 16 bits. A bool is ``bool``; a vector of bools is a mask, whose lanes are signed integers, 0
+or -1, as comparisons of vectors give them: of 8 bits where it is declared, else as wide as what was compared.
+In memory a bool is a byte.
+"""
 
 from __future__ import annotations
 
-from typing import Final, assert_never
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Final
 
-import attrs
+import numpy as np
 
-from tileir.core.ops import Op
-from tileir.semtree.analysis.ranges import Ranges
-from tileir.semtree.ir import (
-    Apply,
-    Bitcast,
-    Broadcast,
-    Cast,
-    Const,
-    Dot,
-    Expr,
-    GridIndex,
-    GridLevel,
-    Ramp,
-    Reduce,
-    Shuffle,
-    Subscript,
-    Type,
-    Var,
+from tileir.core import DType, Op, attrs
+from tileir.semtree.emit import c_like
+from tileir.semtree.emit.c_like import (
+    BIT_AND,
+    BIT_OR,
+    BIT_XOR,
+    BOTH,
+    EITHER,
+    EQUAL,
+    ORDER,
+    PRODUCT,
+    SHIFT,
+    SUM,
+    TERNARY,
+    UNARY,
+    CLike,
+    Infix,
+    Value,
+    call,
 )
+from tileir.semtree.ir import Apply, Broadcast, Const, Expr, GridIndex, GridLevel, Ramp, Shuffle, Subscript, Type
+from tileir.semtree.legalise.lanes import register_bits
 from tileir.semtree.legalise.offsets import ramp_of
-from tileir_opencl.emit.memory import Place, gather, load
-from tileir_opencl.emit.operators import applied, converted, reinterpreted
+from tileir_opencl.device.features import Features
+from tileir_opencl.emit.operations import FAST
 from tileir_opencl.emit.peephole import Call, builtin_for, guard
-from tileir_opencl.emit.spelling import MASKS, MEMORY, UNARY, lane_constant, register, vector
-from tileir_opencl.emit.text import KernelText, Value, call, canonical, integer, lane_of, real
+
+MASKS: Final[Mapping[int, str]] = MappingProxyType({8: "char", 16: "short", 32: "int", 64: "long"})
+"""The element of a mask, by its bits."""
+
+WIDENED_LANES: Final = 8
+"""Most lanes that a choice widens to 32 bits: PoCL 3.0 computes wrongly with vectors of 512 bits."""
 
 _HALVES: Final = {0: ".lo", 1: ".hi"}
+_UNSIGNED: Final = {DType.U8: "uchar", DType.U16: "ushort", DType.U32: "uint", DType.U64: "ulong"}
+_SIGNED: Final = {DType(dtype.value.replace("u", "i")): name[1:] for dtype, name in _UNSIGNED.items()}
+_SMALL: Final = {dtype: f"({name}){{}}" for dtype, name in (_UNSIGNED | _SIGNED).items() if dtype.bits < 32}
+_FURTHER: Final = (Op.RSQRT, Op.EXP, Op.LOG, Op.SIN, Op.COS, Op.TAN)
+
+
+def _infix() -> Iterator[tuple[Op, Infix]]:
+    """Yield operators; operands of those of bits stand in brackets, for few know how they bind."""
+    ranks = {
+        SHIFT: "<<|>>",
+        BIT_AND: "&",
+        BIT_XOR: "^",
+        BIT_OR: "|",
+        EQUAL: "==|!=",
+        ORDER: "<|<=|>|>=",
+        PRODUCT: "*|/|%",
+    }
+    rank_of = {sign: rank for rank, signs in ranks.items() for sign in (signs.split("|") if signs != "|" else signs)}
+    for op, sign in c_like.SIGNS.items():
+        rank = rank_of.get(sign, SUM)
+        inner = SUM if op.info.compares else UNARY
+        yield op, Infix(sign, rank, rank, rank + 1) if rank > SHIFT else Infix(sign, rank, inner, inner)
+
+
+@attrs.frozen
+class Place:
+    """An array: the pointer to its first element, with the qualifiers of what it points to, and that one's alignment.
+
+    ``registers`` says that elements are stored as variables are: halves as floats.
+    """
+
+    pointer: str
+    qualifiers: str
+    dtype: DType
+    alignment: int
+    registers: bool = False
+
+    @property
+    def stored(self) -> DType:
+        """The element type in memory."""
+        return DType.F32 if self.registers and self.dtype.is_narrow else self.dtype
+
+    def is_aligned(self, divisor: int, kind: Type) -> bool:
+        """Return whether neighbours from an offset on that ``divisor`` divides lie where a vector of them would."""
+        size = kind.dtype.itemsize
+        return kind.lanes != 3 and math.gcd(self.alignment, divisor * size) % (kind.lanes * size) == 0
+
+    def at(self, offset: Value) -> Value:
+        """Return the pointer to an element; offsets are summed before they are widened to the size of a pointer."""
+        if offset.known == 0:
+            return Value(self.pointer, offset.type)
+        return Value(f"{self.pointer} + {offset.at(PRODUCT)}", offset.type, SUM)
+
+    def element(self, offset: Value) -> str:
+        """Return one element as memory holds it, but f16 as a float."""
+        if self.stored is DType.F16:
+            return f"vload_half({offset.text}, {self.pointer})"
+        return f"{self.pointer}[{offset.text}]"
 
 
 @attrs.define(eq=False, repr=False)
-class Environment:
-    """What names mean at one point of a kernel."""
+class Expressions(CLike):
+    """OpenCL C without statements.
 
-    out: KernelText
-    ranges: Ranges
-    variables: dict[str, Value] = attrs.field(factory=dict)
-    arrays: dict[str, Place] = attrs.field(factory=dict)
-    coordinates: dict[tuple[GridLevel, int], Value] = attrs.field(factory=dict)
+    Attributes:
+        features: What the device offers.
+        fast_math: Whether accuracy may be given up for speed.
+        arrays: Where each array is.
+        coordinates: The text of each coordinate.
+
+    """
+
+    TYPES = MappingProxyType(
+        {
+            DType.BOOL: "bool",
+            DType.F16: "float",
+            DType.BF16: "float",
+            DType.F32: "float",
+            DType.F64: "double",
+            **_UNSIGNED,
+            **_SIGNED,
+        }
+    )
+    ELEMENTS = MappingProxyType({DType.BOOL: "uchar", DType.F16: "half", DType.BF16: "ushort"})
+    VALUED = frozenset({DType.F16, DType.BF16})
+    LITERALS = MappingProxyType({**_SMALL, DType.U32: "{}u", DType.I64: "{}L", DType.U64: "{}ul"})
+    LEAST = MappingProxyType({DType.I32: "(-2147483647 - 1)", DType.I64: "(-9223372036854775807L - 1)"})
+    INFIX = MappingProxyType(dict(_infix()))
+    FUNCTIONS = MappingProxyType(
+        {**c_like.FUNCTIONS, Op.MAX: "fmax", Op.MIN: "fmin", **{op: op.value for op in _FURTHER}}
+    )
+    SIGNED = UNARY
+
+    features: Features = attrs.field(kw_only=True)
+    fast_math: bool = attrs.field(kw_only=True)
+    arrays: dict[str, Place] = attrs.field(factory=dict, init=False)
+    coordinates: dict[tuple[GridLevel, int], Value] = attrs.field(factory=dict, init=False)
+
+    # Types and constants
+
+    @classmethod
+    def type(cls, kind: Type) -> str:
+        """Return the type of a variable."""
+        return f"char{kind.lanes}" if kind.dtype.is_bool and kind.lanes > 1 else super().type(kind)
+
+    @classmethod
+    def neighbours(cls, dtype: DType, lanes: int) -> str:
+        """Return the type of neighbours in memory; a single one is a scalar."""
+        return f"{cls.element_type(dtype)}{lanes if lanes > 1 else ''}"
+
+    @classmethod
+    def literal(cls, value: bool | int | float, dtype: DType) -> str:
+        """Return a constant; large ones are easier to read as hexadecimal numbers."""
+        if dtype.is_integer and not dtype.is_signed and dtype.bits > 16 and value > 0xFFFF:
+            return cls.LITERALS[dtype].format(hex(int(value)))
+        return super().literal(value, dtype)
+
+    @classmethod
+    def real(cls, value: float, dtype: DType) -> str:
+        """Return an exact float: as a decimal number where that is short, else as a hexadecimal one."""
+        double = dtype is DType.F64
+        if not math.isfinite(value):
+            return f"{'(double)' * double}{'-' * (value < 0)}{'NAN' if math.isnan(value) else 'INFINITY'}"
+        digits = repr(value if double else float(np.format_float_scientific(np.float32(value), unique=True)))
+        if len(digits) > 12 or "e" in digits or Fraction(digits) != Fraction(value):
+            mantissa, exponent = value.hex().split("p")
+            digits = f"{mantissa.rstrip('0').rstrip('.')}p{exponent}"
+        return digits + ("" if double else "f")
+
+    @classmethod
+    def splat(cls, scalar: Value, kind: Type) -> Value:
+        """Return a constant in every lane: the literal of a vector converts what is in it."""
+        if kind.dtype.is_bool:
+            return Value(f"({cls.type(kind)})({-int(scalar.known or 0)})", kind, known=scalar.known)
+        short = kind.dtype.is_integer and kind.dtype.bits < 32
+        text = str(scalar.known) if short else scalar.text
+        return Value(f"({cls.type(kind)})({text})", kind, known=scalar.known, splat=scalar)
+
+    # Operations
+
+    def apply(self, expr: Apply) -> Value:
+        """Return an operation, or the function that computes it with others."""
+        found = builtin_for(expr, fast_math=self.fast_math)
+        if found is not None:
+            return self.builtin(found)
+        assert self.ranges is not None
+        return super().apply(guard(expr, self.ranges) or expr)
+
+    def builtin(self, found: Call) -> Value:
+        """Return the call of a function that the peephole rows have found."""
+        args = [self.value(arg) for arg in found.args]
+        return call(found.builtin.value, args[-1].type, *args)
+
+    def applied(self, op: Op, args: tuple[Value, ...]) -> Value:
+        """Return an operation on operands of one type, for which the language defines it."""
+        kind = args[0].type
+        if op is Op.COND:
+            return self.choice(*args)
+        if kind.dtype.is_bool:
+            return negated(*args) if op is Op.BIT_NOT else connected(op, *args)
+        same = _unchanged(op, args)
+        if same is not None:
+            return same
+        if kind.dtype.is_integer and op in (Op.ABS, Op.MAX, Op.MIN):
+            return call(self._magnitude(kind) if op is Op.ABS else op.value, kind, *args)
+        value = super().applied(op, args)
+        if op.info.compares or kind.lanes > 1 or kind.dtype.is_float or kind.dtype.bits >= 32:
+            return value
+        return super().converted(value, kind)  # C has computed it in ``int``
+
+    def infix(self, op: Op, left: Value, right: Value) -> Value:
+        """Return an operator between two operands; the language widens a scalar beside a vector."""
+        kind, infix = left.type, self.INFIX[op]
+        if infix.rank != SHIFT or right.splat is not None:
+            left, right = _operands(left, right)
+        if op.info.compares:
+            mask = register_bits(kind.dtype)
+            return attrs.evolve(infix.of(left, right, kind.with_dtype(DType.BOOL)), mask=mask)
+        return infix.of(left, right, kind)
+
+    def function_name(self, op: Op, kind: Type) -> str:
+        """Return the name of a function of floats."""
+        native = self.fast_math and op in FAST and kind.dtype is not DType.F64
+        return f"{'native_' * native}{self.FUNCTIONS[op]}"
+
+    def _magnitude(self, kind: Type) -> str:
+        """Return the function from a signed number to what lies between it and 0.
+
+        PoCL 3.0 computes ``abs`` of the least number as if it could not occur, though OpenCL defines it, and Oclgrind
+        lacks what compilers make of a choice between a number and its negation.
+        """
+        word = self.type(kind)
+        name, unsigned = f"magnitude_{word}", self.type(kind.with_dtype(DType(f"u{kind.dtype.bits}")))
+        text = f"static inline {word} {name}({word} x)\n{{\n  return max(x, ({word})-({unsigned})x);\n}}\n"
+        return self.helpers.use(name, lambda: text)
+
+    def choice(self, condition: Value, then: Value, otherwise: Value) -> Value:
+        """Return ``then`` in the lanes where ``condition`` holds, else ``otherwise``."""
+        kind = then.type
+        if kind.lanes == 1:
+            text = f"{condition.at(UNARY)} ? {then.at(TERNARY + 1)} : {otherwise.at(TERNARY)}"
+            small = kind.dtype.is_integer and kind.dtype.bits < 32
+            return Value(f"({self.type(kind)})({text})", kind, UNARY) if small else Value(text, kind, TERNARY)
+        bits = register_bits(kind.dtype)
+        if kind.dtype.is_bool:
+            bits = condition.mask
+            then, otherwise = masked(then, bits), masked(otherwise, bits)
+        elif (
+            bits == 16 != condition.mask
+            and then.known is not None
+            and otherwise.known is not None
+            and kind.lanes <= WIDENED_LANES
+        ):
+            # NVIDIA's driver 580 turns this into a shift of the widened mask, as if signed: 1 : 0 became -1 : 0.
+            wide = kind.with_dtype(DType.I32)
+            then, otherwise = self.constant(then.known, wide), self.constant(otherwise.known, wide)
+            found = call("select", wide, otherwise, then, masked(condition, 32))
+            return call(f"convert_{self.type(kind)}", kind, found)
+        return attrs.evolve(call("select", kind, otherwise, then, masked(condition, bits)), mask=bits)
+
+    def converted(self, value: Value, kind: Type) -> Value:
+        """Return every lane as a value of another type."""
+        source, dtype = value.type.dtype, kind.dtype
+        if source is DType.F16:
+            return value.retyped(kind)
+        if dtype is DType.F16:
+            return call(self._rounder(value.type), kind, value)
+        if kind.lanes == 1:
+            return super().converted(value, kind)
+        if source.is_integer and dtype.is_integer and source.bits == dtype.bits:
+            return self.reinterpreted(value, kind)
+        return call(f"convert_{self.type(kind)}", kind, value)
+
+    def _rounder(self, single: Type) -> str:
+        """Return the function that rounds f32 to values of f16, by way of memory where registers hold no halves."""
+        kind = self.type(single)
+        n, size = "" if single.lanes == 1 else single.lanes, 2 * (4 if single.lanes == 3 else single.lanes)
+        if self.features.fp16:
+            lines = f"  return convert_{kind}(convert_half{n}_rte(x));\n"
+        else:
+            lines = (
+                f"  uchar bytes[{size}] __attribute__((aligned({size})));\n"
+                f"  vstore_half{n}(x, 0, (__private half *)bytes);\n"
+                f"  return vload_half{n}(0, (__private const half *)bytes);\n"
+            )
+        name = f"rounded_f16_{kind}"
+        return self.helpers.use(name, lambda: f"static inline {kind} {name}({kind} x)\n{{\n{lines}}}\n")
+
+    def reinterpreted(self, value: Value, kind: Type) -> Value:
+        """Return the same bits as another type."""
+        if kind.dtype is value.type.dtype:
+            return value
+        if value.type.dtype.is_integer and kind.dtype.is_integer and kind.lanes == 1:
+            return super().converted(value, kind)
+        return call(f"as_{self.type(kind)}", kind, value)
+
+    # Lanes
+
+    def coordinate(self, expr: GridIndex) -> Value:
+        """Return a coordinate of a thread or group."""
+        return self.coordinates[expr.level, expr.axis]
+
+    def named(self, stem: str, value: Value) -> Value:
+        """Return a value as a new variable."""
+        return super().named(stem, canonical(value))
+
+    def vector(self, expr: Expr) -> Value:
+        """Return vectors that are made of scalars, or of lanes of others."""
+        match expr:
+            case Broadcast(operand=operand, lanes=lanes):
+                return self._broadcast(self.value(operand), lanes)
+            case Ramp(base=base, stride=stride, type=kind):
+                first = self.value(base)
+                texts = (
+                    self.constant(Const.of(stride * n, Type(kind.dtype)).value, Type(kind.dtype))
+                    for n in range(kind.lanes)
+                )
+                parts = ", ".join(str(each.known) if kind.dtype.bits < 32 else each.text for each in texts)
+                steps = Value(f"({self.type(kind)})({parts})", kind)
+                return steps if first.known == 0 else self.applied(Op.ADD, (self._broadcast(first, kind.lanes), steps))
+            case Shuffle(operands=operands, lanes=chosen):
+                return self._shuffle(tuple(map(self.value, operands)), chosen)
+            case _:
+                return super().vector(expr)
+
+    def _broadcast(self, value: Value, lanes: int) -> Value:
+        """Return a scalar in every lane."""
+        kind = Type(value.type.dtype, lanes)
+        if kind.dtype.is_bool:
+            return Value(f"({self.type(kind)})({value.at(UNARY)} ? -1 : 0)", kind)
+        return Value(f"({self.type(kind)})({value.text})", kind, splat=value)
+
+    def _shuffle(self, operands: tuple[Value, ...], lanes: tuple[int, ...]) -> Value:
+        kind = operands[0].type
+        used = dict.fromkeys(lane // kind.lanes for lane in lanes)
+        named = {number: self.temporary("lanes", canonical(operands[number])) for number in used}
+        result = Type(kind.dtype, len(lanes))
+        if len(used) == 1 and len(lanes) > 1 and kind.lanes > 1:
+            (only,) = named.values()
+            inside = [lane % kind.lanes for lane in lanes]
+            half, rest = divmod(inside[0], len(lanes))
+            run = list(range(inside[0], inside[0] + len(lanes)))
+            whole = not rest and 2 * len(lanes) == kind.lanes and inside == run
+            return Value(only.text + (_HALVES[half] if whole else f".s{''.join(f'{i:x}' for i in inside)}"), result)
+        found = [
+            named[lane // kind.lanes] if kind.lanes == 1 else lane_of(named[lane // kind.lanes], lane % kind.lanes)
+            for lane in lanes
+        ]
+        if len(found) == 1:
+            return found[0]
+        parts = [f"-{value.at(UNARY)}" if kind.dtype.is_bool else value.text for value in found]
+        return Value(f"({self.type(result)})({', '.join(parts)})", result)
+
+    def offsets(self, offset: Expr) -> list[Value]:
+        """Return the offset of each lane, or the one that all lanes have."""
+        ramp = ramp_of(offset)
+        if ramp is None:
+            whole = self.temporary("place", self.value(offset))
+            return [lane_of(whole, number) for number in range(offset.type.lanes)]
+        (base, step), count = ramp, offset.type.lanes if ramp[1] else 1
+        return [self.value(Apply(Op.ADD, (base, Const(step * number, base.type)))) for number in range(count)]
+
+    # Memory
+
+    def load(self, place: Subscript) -> Value:
+        """Read neighbours, or the element of each lane, or one element for all lanes."""
+        array, ramp, kind = self.arrays[place.array], ramp_of(place.offset), place.type
+        if ramp is not None and (ramp[1] == 1 or kind.lanes == 1):
+            return self.read(array, self.value(ramp[0]), self.divisor(ramp[0]), kind)
+        stored = kind.with_dtype(array.stored)
+        elements = ", ".join(array.element(offset) for offset in self.offsets(place.offset))
+        element = self.type(stored) if array.stored is DType.F16 else self.neighbours(stored.dtype, stored.lanes)
+        return self._from_memory(Value(f"({element})({elements})", stored)).retyped(kind)
+
+    def read(self, array: Place, offset: Value, divisor: int, kind: Type) -> Value:
+        """Read ``kind.lanes`` neighbours from an offset on, which ``divisor`` divides."""
+        stored = kind.with_dtype(array.stored)
+        pointer, aligned = array.at(offset), array.is_aligned(divisor, stored)
+        if kind.lanes == 1:
+            value = Value(array.element(offset), stored)
+        elif array.stored is DType.F16:
+            return call(f"vload{'a' if aligned else ''}_half{kind.lanes}", kind, "0", pointer)
+        elif aligned:
+            text = f"*({array.qualifiers}{self.neighbours(stored.dtype, kind.lanes)} *){pointer.at(UNARY)}"
+            value = Value(text, stored, UNARY)
+        else:
+            value = call(f"vload{kind.lanes}", stored, "0", pointer)
+        return self._from_memory(value).retyped(kind)
+
+    def _from_memory(self, value: Value) -> Value:
+        """Return loaded memory as a register value; any byte but 0 is true."""
+        if not value.type.dtype.is_bool:
+            return value
+        byte = value.retyped(value.type.with_dtype(DType.U8))
+        zero = Value("0", byte.type) if value.type.lanes == 1 else self.constant(0, byte.type)
+        return self.infix(Op.CMP_NE, byte, zero)
+
+    def store(self, array: Place, offset: Value, divisor: int, value: Value) -> None:
+        """Write neighbours from an offset on, which ``divisor`` divides."""
+        kind = value.type.with_dtype(array.stored)
+        pointer, aligned, half = array.at(offset), array.is_aligned(divisor, kind), array.stored is DType.F16
+        content = value.text if half else _to_memory(value).text
+        if kind.lanes == 1 and half:
+            text = f"vstore_half_rte({content}, {offset.text}, {array.pointer})"
+        elif kind.lanes == 1:
+            text = f"{array.pointer}[{offset.text}] = {content}"
+        elif half:
+            text = f"vstore{'a' if aligned else ''}_half{kind.lanes}_rte({content}, 0, {pointer.text})"
+        elif aligned:
+            element = self.neighbours(kind.dtype, kind.lanes)
+            text = f"*({array.qualifiers}{element} *){pointer.at(UNARY)} = {content}"
+        else:
+            text = f"vstore{kind.lanes}({content}, 0, {pointer.text})"
+        self.line(f"{text};")
+
+    def scatter(self, array: Place, offsets: Sequence[Value], value: Value) -> None:
+        """Write the element of each lane, lane 0 first."""
+        value = self.temporary("value", canonical(value))
+        for number, offset in enumerate(offsets):
+            self.store(array, offset, 1, lane_of(value, number))
+
+    def prefetch(self, target: Subscript) -> str:
+        """Return a call that asks for the element at a scalar offset, which may lie outside of the array."""
+        return f"prefetch({self.arrays[target.array].at(self.value(target.offset)).text}, 1)"
 
 
-def evaluate(env: Environment, expr: Expr) -> Value:
-    """Return the text of ``expr``, after the statements that it needs."""
-    if not expr.type.dtype.is_float:
-        known = env.ranges.at(expr).known
-        if known is not None:
-            return integer(known, expr.type)
-    match expr:
-        case Const(value=value, type=kind):
-            return real(float(value), kind)
-        case Var(name=name):
-            return env.variables[name]
-        case GridIndex(level=level, axis=axis):
-            return env.coordinates[level, axis]
-        case Apply():
-            return _apply(env, expr)
-        case Cast(operand=operand, type=kind):
-            return converted(env.out, evaluate(env, operand), kind)
-        case Bitcast(operand=operand, type=kind):
-            return reinterpreted(evaluate(env, operand), kind)
-        case Broadcast(operand=operand, lanes=lanes):
-            return _broadcast(evaluate(env, operand), lanes)
-        case Ramp(base=base, stride=stride):
-            return _ramp(env.out, evaluate(env, base), stride, expr.type)
-        case Shuffle(operands=operands, lanes=chosen):
-            return _shuffle(env.out, tuple(evaluate(env, operand) for operand in operands), chosen)
-        case Subscript():
-            return _load(env, expr)
-        case Reduce() | Dot():
-            raise TypeError(f"{type(expr).__name__} is expressed by other operations here")
+def _operands(left: Value, right: Value) -> tuple[Value, Value]:
+    """Return operands of an operator: one of two vectors may be a scalar."""
+    if right.splat is not None and left.splat is None:
+        return left, right.splat
+    if left.splat is not None and right.splat is None:
+        return left.splat, right
+    return left, right
+
+
+def _unchanged(op: Op, args: tuple[Value, ...]) -> Value | None:
+    """Return the operand that is the result, if one is known to be."""
+    match op, [arg.known for arg in args]:
+        case (Op.ADD, (_, 0)) | (Op.SUB, (_, 0)) | ((Op.MUL | Op.DIV), (_, 1)):
+            return args[0]
+        case (Op.ADD, (0, _)) | (Op.MUL, (1, _)):
+            return args[1]
         case _:
-            assert_never(expr)
+            return None
 
 
-def call_builtin(env: Environment, found: Call) -> Value:
-    """Return the call of a function that the peephole rows have found."""
-    args = [evaluate(env, arg) for arg in found.args]
-    return call(found.builtin.value, args[-1].type, *args)
+_CONNECTIVES: Final = {Op.BIT_AND: ("&&", BOTH, "&", BIT_AND), Op.BIT_OR: ("||", EITHER, "|", BIT_OR)}
+_DIFFER: Final = ("!=", EQUAL, "^", BIT_XOR)
 
 
-def _apply(env: Environment, expr: Apply) -> Value:
-    found = builtin_for(expr, fast_math=env.out.fast_math)
-    if found is not None:
-        return call_builtin(env, found)
-    expr = guard(expr, env.ranges) or expr
-    return applied(env.out, expr.op, tuple([evaluate(env, arg) for arg in expr.args]))
+def connected(op: Op, left: Value, right: Value) -> Value:
+    """Return whether both of two truth values hold, or at least one, or exactly one."""
+    for value, other in ((left, right), (right, left)):
+        if value.known is not None:
+            if op is Op.BIT_XOR:
+                return negated(other) if value.known else other
+            return other if bool(value.known) is (op is Op.BIT_AND) else value
+    sign, rank, mask_sign, mask_rank = _CONNECTIVES.get(op, _DIFFER)
+    if left.type.lanes == 1:
+        inner = rank if sign != "!=" else SHIFT
+        return Value(f"{left.at(inner)} {sign} {right.at(max(inner, rank + 1))}", left.type, rank)
+    right = masked(right, left.mask)
+    # Each bit operation of masks has its own brackets, for few know how they bind.
+    text = f"{left.at(mask_rank if left.rank == mask_rank else SUM)} {mask_sign} {right.at(SUM)}"
+    return Value(text, left.type, mask_rank, mask=left.mask)
 
 
-def _broadcast(value: Value, lanes: int) -> Value:
-    """Return a scalar in every lane."""
-    if lanes == 1:
+def negated(value: Value) -> Value:
+    """Return whether a truth value does not hold."""
+    if value.known is not None:
+        return Expressions.constant(1 - value.known, value.type)
+    sign = "!" if value.type.lanes == 1 else "~"
+    return Value(sign + value.at(UNARY + 1), value.type, UNARY, mask=value.mask)
+
+
+def canonical(value: Value) -> Value:
+    """Return a vector of bools as it is declared; any other value as it is."""
+    return masked(value, 8) if value.type.dtype.is_bool and value.type.lanes > 1 else value
+
+
+def masked(value: Value, bits: int) -> Value:
+    """Return a vector of bools with lanes of ``bits`` bits."""
+    if value.mask == bits:
         return value
-    kind = Type(value.type.dtype, lanes)
-    if kind.dtype.is_bool:
-        return Value(f"({register(kind)})({value.at(UNARY)} ? -1 : 0)", kind)
-    return Value(f"({register(kind)})({value.text})", kind, splat=value)
+    name = f"convert_{MASKS[bits]}{value.type.lanes}"
+    return attrs.evolve(call(name, value.type, value), known=value.known, mask=bits)
 
 
-def _ramp(out: KernelText, base: Value, stride: int, kind: Type) -> Value:
-    if kind.lanes == 1:
-        return base
-    steps = [Const.of(stride * number, Type(kind.dtype)).value for number in range(kind.lanes)]
-    texts = ", ".join(lane_constant(int(step), kind.dtype) for step in steps)
-    vectors = Value(f"({vector(MEMORY[kind.dtype], kind.lanes)})({texts})", kind)
-    return vectors if base.known == 0 else applied(out, Op.ADD, (_broadcast(base, kind.lanes), vectors))
+def lane_of(value: Value, number: int) -> Value:
+    """Return one lane of a vector that is a name."""
+    kind, text = Type(value.type.dtype), f"{value.text}.s{number:x}"
+    return Value(f"({text} != 0)", kind) if kind.dtype.is_bool else Value(text, kind)
 
 
-def _shuffle(out: KernelText, operands: tuple[Value, ...], lanes: tuple[int, ...]) -> Value:
-    kind = operands[0].type
-    used = dict.fromkeys(lane // kind.lanes for lane in lanes)
-    named = {number: out.temporary("lanes", canonical(operands[number])) for number in used}
-    result = Type(kind.dtype, len(lanes))
-    if len(used) == 1 and len(lanes) > 1 and kind.lanes > 1:
-        (only,) = named.values()
-        inside = [lane % kind.lanes for lane in lanes]
-        half, rest = divmod(inside[0], len(lanes))
-        whole = not rest and 2 * len(lanes) == kind.lanes and inside == list(range(inside[0], inside[0] + len(lanes)))
-        return Value(only.text + (_HALVES[half] if whole else f".s{''.join(f'{lane:x}' for lane in inside)}"), result)
-    found = [
-        named[lane // kind.lanes] if kind.lanes == 1 else lane_of(named[lane // kind.lanes], lane % kind.lanes)
-        for lane in lanes
-    ]
-    if len(found) == 1:
-        return found[0]
-    parts = [f"-{value.at(UNARY)}" if kind.dtype.is_bool else value.text for value in found]
-    element = vector(MASKS[8], len(lanes)) if kind.dtype.is_bool else register(result)
-    return Value(f"({element})({', '.join(parts)})", result)
-
-
-def _load(env: Environment, place: Subscript) -> Value:
-    array, ramp = env.arrays[place.array], ramp_of(place.offset)
-    if ramp is None or (ramp[1] != 1 and place.type.lanes > 1):
-        return gather(array, lane_offsets(env, place.offset), place.type)
-    return load(array, evaluate(env, ramp[0]), env.ranges.at(ramp[0]).divisor, place.type)
-
-
-def lane_offsets(env: Environment, offset: Expr) -> list[Value]:
-    """Return the offset of each lane, or the one that all lanes have."""
-    ramp = ramp_of(offset)
-    if ramp is None:
-        whole = env.out.temporary("place", evaluate(env, offset))
-        return [lane_of(whole, number) for number in range(offset.type.lanes)]
-    (base, step), count = ramp, offset.type.lanes if ramp[1] else 1
-    return [evaluate(env, Apply(Op.ADD, (base, Const(step * number, base.type)))) for number in range(count)]
+def _to_memory(value: Value) -> Value:
+    kind = value.type
+    if not kind.dtype.is_bool or kind.lanes == 1:
+        return value
+    ones = Value("-" + masked(value, 8).at(UNARY + 1), kind, UNARY)
+    return call(f"as_uchar{kind.lanes}", kind.with_dtype(DType.U8), ones)

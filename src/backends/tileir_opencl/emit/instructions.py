@@ -7,17 +7,17 @@ Fragments of operands are those of NVIDIA, "PTX ISA" (mma.m16n8k16, mma.m16n8k8,
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tileir.core import DType, attrs
 from tileir.core.fragments import FRAGMENTS
+from tileir.semtree.emit.c_like import PRODUCT, SUM
 from tileir.semtree.ir import AsyncCopy, MatrixMultiply, MatrixOperand
 from tileir.semtree.rewrite import summands
 from tileir.semtree.swizzles import period
-from tileir_opencl.emit.expressions import Environment, evaluate
-from tileir_opencl.emit.memory import Place, is_aligned, load, store
-from tileir_opencl.emit.spelling import MEMORY, PRODUCT, SUM
-from tileir_opencl.emit.text import KernelText
+
+if TYPE_CHECKING:
+    from tileir_opencl.emit.expressions import Expressions, Place
 
 _PTX: Final = {DType.F16: "f16", DType.U16: "bf16", DType.F32: "tf32"}
 """What instructions call elements; of bf16 there are the bits."""
@@ -27,54 +27,53 @@ _ROW_BYTES: Final = 16
 """What ldmatrix takes from one address."""
 
 
-def copy(env: Environment, stmt: AsyncCopy) -> None:
+def copy(out: Expressions, stmt: AsyncCopy) -> None:
     """Write an asynchronous copy; an ordinary one where the elements may not be aligned."""
-    out, kind = env.out, stmt.target.type
-    to, source = env.arrays[stmt.target.array], env.arrays[stmt.source.array]
-    place, origin = evaluate(env, stmt.target.offset), evaluate(env, stmt.source.offset)
-    after, before = (env.ranges.at(each.offset).divisor for each in (stmt.target, stmt.source))
-    if not (is_aligned(to, after, kind) and is_aligned(source, before, kind)):
-        store(out, to, place, after, load(source, origin, before, kind))
+    kind = stmt.target.type
+    to, source = out.arrays[stmt.target.array], out.arrays[stmt.source.array]
+    place, origin = out.value(stmt.target.offset), out.value(stmt.source.offset)
+    after, before = (out.divisor(each.offset) for each in (stmt.target, stmt.source))
+    if not (to.is_aligned(after, kind) and source.is_aligned(before, kind)):
+        out.store(to, place, after, out.read(source, origin, before, kind))
         return
     size = kind.lanes * kind.dtype.itemsize
     cache = "cg" if size == _ROW_BYTES else "ca"
     body = f'asm volatile("cp.async.{cache}.shared.global [%0], [%1], {size};" :: "r"(to), "l"(from) : "memory");'
     name = _function(out, f"copy_async_{size}", "void", "uint to, __global const void *from", body)
     target = f"(uint)(size_t)({to.pointer} + {place.at(PRODUCT)})"
-    out.writer.line(f"{name}({target}, {source.pointer} + {origin.at(PRODUCT)});")
+    out.line(f"{name}({target}, {source.pointer} + {origin.at(PRODUCT)});")
 
 
-def commit(out: KernelText) -> str:
+def commit(out: Expressions) -> str:
     """Return the function that makes one group of the copies so far."""
     return _function(out, "commit_copies", "void", "void", 'asm volatile("cp.async.commit_group;" ::: "memory");')
 
 
-def wait(out: KernelText, pending: int) -> str:
+def wait(out: Expressions, pending: int) -> str:
     """Return the function that waits for all groups of copies but the last ``pending`` ones."""
     body = f'asm volatile("cp.async.wait_group {pending};" ::: "memory");'
     return _function(out, f"wait_for_copies_{pending}", "void", "void", body)
 
 
-def _function(out: KernelText, name: str, result: str, params: str, *body: str) -> str:
+def _function(out: Expressions, name: str, result: str, params: str, *body: str) -> str:
     lines = "".join(f"  {line}\n" for line in body)
     return out.helpers.use(name, lambda: f"static inline {result} {name}({params})\n{{\n{lines}}}\n")
 
 
-def multiply(env: Environment, stmt: MatrixMultiply, group: tuple[int, ...]) -> None:
+def multiply(out: Expressions, stmt: MatrixMultiply) -> None:
     """Write a product: for each step the fragments of both operands, then all pairs of them."""
-    out = env.out
     dtype, fragment = stmt.left.start.type.dtype, FRAGMENTS[stmt.fragment]
     (rows, columns, step), (height, width, depth) = fragment.mnk, stmt.tile
-    lane = out.names.fresh("lane")
-    out.writer.line(f"const uint {lane} = {_number(group)} % {fragment.threads};")
+    lane = out.scope.fresh("lane")
+    out.line(f"const uint {lane} = {_number(out.kernel.group)} % {fragment.threads};")
     left: _Held | _Fragments
     if stmt.left.held:
-        left = _Held(env, stmt, env.arrays[stmt.left.start.array])
+        left = _Held(out, stmt, out.arrays[stmt.left.start.array])
     else:
-        left = _Fragments.of(env, stmt.left, lane, step, height, right=False)
-    right = _Fragments.of(env, stmt.right, lane, step, width, right=True)
-    first = evaluate(env, stmt.accumulators.offset)
-    sums = env.arrays[stmt.accumulators.array].pointer
+        left = _Fragments.of(out, stmt.left, lane, step, height, right=False)
+    right = _Fragments.of(out, stmt.right, lane, step, width, right=True)
+    first = out.value(stmt.accumulators.offset)
+    sums = out.arrays[stmt.accumulators.array].pointer
     function = _multiplier(out, dtype, step)
     count = fragment.sums.held
     for number in range(depth // step):
@@ -84,28 +83,28 @@ def multiply(env: Environment, stmt: MatrixMultiply, group: tuple[int, ...]) -> 
             for column in range(width // columns):
                 at = (row * (width // columns) + column) * count
                 pair = f"{b[column // 2]}.{'lo' if column % 2 == 0 else 'hi'}"
-                out.writer.line(f"{function}({sums} + {first.at(PRODUCT)} + {at}, {a[row]}, {pair});")
+                out.line(f"{function}({sums} + {first.at(PRODUCT)} + {at}, {a[row]}, {pair});")
 
 
 @attrs.frozen(eq=False, repr=False)
 class _Held:
     """Takes fragments of the left operand from a private array, where they lie as instructions want them."""
 
-    env: Environment
+    out: Expressions
     stmt: MatrixMultiply
     place: Place
 
     def at(self, row: int, step: int) -> str:
         """Return the variable with the fragment at a row and a step: four words."""
-        out, (height, _, depth) = self.env.out, FRAGMENTS[self.stmt.fragment].mnk
+        out, (height, _, depth) = self.out, FRAGMENTS[self.stmt.fragment].mnk
         number = row // height * (self.stmt.tile[2] // depth) + step // depth
-        first = evaluate(self.env, self.stmt.left.start.offset).at(PRODUCT)
+        first = self.out.value(self.stmt.left.start.offset).at(PRODUCT)
         distance = number * (_ROW_BYTES // self.place.dtype.itemsize)
         words = f"vload4(0, (const __private uint *)({self.place.pointer} + {first} + {distance}))"
-        name = out.names.fresh("held")
+        name = out.scope.fresh("held")
         if self.place.dtype is DType.F32:
             words = f"{_rounder(out)}({words})"
-        out.writer.line(f"const uint4 {name} = {words};")
+        out.line(f"const uint4 {name} = {words};")
         return name
 
 
@@ -118,7 +117,7 @@ def _number(group: tuple[int, ...]) -> str:
     return f"({text})"
 
 
-def _multiplier(out: KernelText, dtype: DType, step: int) -> str:
+def _multiplier(out: Expressions, dtype: DType, step: int) -> str:
     """Return the function that adds one product to four sums of a thread."""
     name, kind = f"multiply_{_PTX[dtype]}", _PTX[dtype]
     sums = ", ".join(f'"+f"(sums[{n}])' for n in range(4))
@@ -133,7 +132,7 @@ class _Fragments:
     """Loads fragments of one operand: sixteen rows of the left one, or sixteen columns of the right one, at a time.
 
     Attributes:
-        env: What names mean.
+        out: The kernel.
         place: The array.
         strides: Elements from one row, or column of the right operand, to the next, and from one step to the next.
         swizzle: Shift and mask.
@@ -146,7 +145,7 @@ class _Fragments:
         by_rows: Whether ldmatrix may be used.
     """
 
-    env: Environment
+    out: Expressions
     place: Place
     strides: tuple[int, int]
     swizzle: tuple[int, int]
@@ -160,15 +159,15 @@ class _Fragments:
     _bases: dict[tuple[str, int], str] = attrs.field(factory=dict, init=False)
 
     @classmethod
-    def of(cls, env: Environment, operand: MatrixOperand, lane: str, step: int, end: int, *, right: bool) -> _Fragments:
+    def of(cls, out: Expressions, operand: MatrixOperand, lane: str, step: int, end: int, *, right: bool) -> _Fragments:
         """Look at an operand; the right one is taken by its columns."""
-        place = env.arrays[operand.start.array]
+        place = out.arrays[operand.start.array]
         unit = period(operand.shift, operand.mask) if operand.mask else 1
         start: list[str] = []
         inside: list[str] = []
         divisor = 0
         for term in summands(operand.start.offset):
-            text, own = evaluate(env, term).at(SUM + 1), env.ranges.at(term).divisor
+            text, own = out.value(term).at(SUM + 1), out.divisor(term)
             (start if own % unit == 0 else inside).append(text)
             divisor = math.gcd(divisor, own)
         major, minor = operand.strides[::-1] if right else operand.strides
@@ -179,7 +178,7 @@ class _Fragments:
         along = minor == 1 or (major == 1 and place.dtype is not DType.F32)
         by_rows = fits and along and end % _ROWS == 0 and place.qualifiers.startswith("__local")
         return cls(
-            env,
+            out,
             place,
             (major, minor),
             (operand.shift, operand.mask),
@@ -194,12 +193,12 @@ class _Fragments:
 
     def at(self, row: int, step: int) -> str:
         """Return the variable with the fragments of sixteen rows from ``row`` and the steps from ``step`` on."""
-        out = self.env.out
-        name = out.names.fresh("right" if self.right else "left")
+        out = self.out
+        name = out.scope.fresh("right" if self.right else "left")
         parts = self._by_rows(row, step) if self.by_rows else self._by_elements(row, step)
         if self.place.dtype is DType.F32:
             parts = f"{_rounder(out)}({parts})"
-        out.writer.line(f"const uint4 {name} = {parts};")
+        out.line(f"const uint4 {name} = {parts};")
         return name
 
     def _by_rows(self, row: int, step: int) -> str:
@@ -219,7 +218,7 @@ class _Fragments:
         variable, rest = self._base(place, row * major + step * minor)
         size = self.place.dtype.itemsize
         pointer = f"(uint)(size_t)({self.place.pointer} + {self.start}) + {size} * ({variable} + {rest})"
-        return f"{_loader(self.env.out, turned=turned)}({pointer})"
+        return f"{_loader(self.out, turned=turned)}({pointer})"
 
     def _by_elements(self, row: int, step: int) -> str:
         """Return the fragments put together from single elements."""
@@ -244,7 +243,7 @@ class _Fragments:
 
     def _words(self) -> str:
         """Return the array as one of unsigned integers."""
-        kind = MEMORY[DType.U32 if self.place.dtype.itemsize == 4 else DType.U16]
+        kind = "uint" if self.place.dtype.itemsize == 4 else "ushort"
         return f"(({self.place.qualifiers}{kind} *){self.place.pointer})"
 
     def _word(self, elements: list[str]) -> str:
@@ -258,16 +257,16 @@ class _Fragments:
         inner = offset % period(shift, mask) if mask else 0
         key = (place, inner)
         if key not in self._bases:
-            out = self.env.out
-            name = self._bases[key] = out.names.fresh("place")
+            out = self.out
+            name = self._bases[key] = out.scope.fresh("place")
             terms = " + ".join(term for term in (self.inside, place, str(inner) if inner else "") if term)
-            out.writer.line(f"uint {name} = {terms};")
+            out.line(f"uint {name} = {terms};")
             if mask:
-                out.writer.line(f"{name} ^= {name} >> {shift} & {mask};")
+                out.line(f"{name} ^= {name} >> {shift} & {mask};")
         return self._bases[key], offset - inner
 
 
-def _loader(out: KernelText, *, turned: bool) -> str:
+def _loader(out: Expressions, *, turned: bool) -> str:
     """Return the function that loads four matrices from local memory, each transposed if they are ``turned``."""
     code = f"ldmatrix.sync.aligned.m8n8.x4{'.trans' if turned else ''}.shared.b16 {{%0, %1, %2, %3}}, [%4];"
     outputs = ", ".join(f'"=r"({name})' for name in "xyzw")
@@ -282,7 +281,7 @@ def _loader(out: KernelText, *, turned: bool) -> str:
     )
 
 
-def _rounder(out: KernelText) -> str:
+def _rounder(out: Expressions) -> str:
     """Return the function that rounds fragments of f32 to TF32."""
     lines = (f'asm("cvt.rna.tf32.f32 %0, %1;" : "=r"({name}) : "f"(as_float(from.{name})));' for name in "xyzw")
     return _function(

@@ -15,9 +15,8 @@ from tileir.runtime.plans.placement import place
 from tileir.semtree.ir import Branch, BufferRole, Launch, Loop
 from tileir.semtree.launches import used_buffers
 from tileir.semtree.transform.layout import ALIGNMENT, aligned
-from tileir_c.emitter import HEADER, comment_line, emit
+from tileir_c.emitter import HEADER, C, comment_line, emit
 from tileir_c.identifiers import RESERVED, function_name, identifiers
-from tileir_c.spelling import MEMORY, constant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,8 +59,8 @@ class Interface:
 
     def declaration(self) -> list[str]:
         """Return the lines of its declaration, without what ends it."""
-        types = [(f"const {MEMORY[buffer.dtype]}", buffer) for buffer in self.inputs]
-        types += [(MEMORY[buffer.dtype], buffer) for buffer in self.outputs]
+        types = [(f"const {C.element_type(buffer.dtype)}", buffer) for buffer in self.inputs]
+        types += [(C.element_type(buffer.dtype), buffer) for buffer in self.outputs]
         lines = [f"    {kind} *{self.parameters[buffer.name]}," for kind, buffer in types]
         return [f"void {self.name}(", *lines, "    void *workspace)"]
 
@@ -228,7 +227,7 @@ class _Body:
 
     def _argument(self, name: str, dtype: DType, arrays: Mapping[str, str]) -> str:
         if name in self.offsets:
-            return f"({MEMORY[dtype]} *)(memory + {self.offsets[name]})"
+            return f"({C.element_type(dtype)} *)(memory + {self.offsets[name]})"
         return arrays[name]
 
     def _launch(self, out: Writer, launch: Launch, arrays: Mapping[str, str]) -> None:
@@ -245,10 +244,10 @@ class _Body:
 def _constant(out: Writer, buffer: Buffer, name: str) -> None:
     """Define an array by its values, so that it is the same on processors of either byte order."""
     data = np.frombuffer(buffer.data, buffer.dtype.numpy.newbyteorder("<"))
-    values = [constant(value, buffer.dtype) for value in data.astype(buffer.dtype.numpy).tolist()]
+    values = [C.literal(value, buffer.dtype) for value in data.astype(buffer.dtype.numpy).tolist()]
     kind = "1" if buffer.dtype.is_bool else ""
     words = [("1" if value == "true" else "0") if kind else value for value in values] or ["0"]
-    out.line(f"static const {MEMORY[buffer.dtype]} {name}[] = {{")
+    out.line(f"static const {C.element_type(buffer.dtype)} {name}[] = {{")
     with out.indented():
         for start in range(0, len(words), _NUMBERS_IN_LINE):
             out.line(f"{', '.join(words[start : start + _NUMBERS_IN_LINE])},")

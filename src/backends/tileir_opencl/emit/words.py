@@ -1,12 +1,9 @@
-"""Names of kernels as identifiers of OpenCL C."""
+"""Words that mean something in OpenCL C."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
 from typing import Final
-
-from tileir.core.text.names import NameScope
 
 HELPERS: Final = (
     "divide", "remainder", "shift_left", "shift_right", "maximum", "minimum", "saturated", "rounded", "odd",
@@ -41,30 +38,6 @@ _WORDS: Final = frozenset(
 """Keywords, macros, and functions that a variable would hide."""
 
 
-def identifiers(names: Iterable[str], scope: NameScope) -> Mapping[str, str]:
-    """Return an identifier for each name, all different; names that are identifiers stay, where they mean nothing else.
-
-    Args:
-        names: Any texts.
-        scope: What is taken; the identifiers are added.
-
-    """
-    ordered = tuple(dict.fromkeys(names))
-    result: dict[str, str] = {}
-    for name in ordered:
-        if _is_free(name):
-            result[name] = scope.fresh(name)
-    for name in ordered:
-        if name not in result:
-            result[name] = scope.fresh(_spelt(name))
-    return result
-
-
-def _is_free(name: str) -> bool:
-    plain = re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) is not None
-    return plain and name not in _WORDS and _PATTERN.fullmatch(name) is None
-
-
-def _spelt(name: str) -> str:
-    """Return an identifier that reminds of ``name`` and means nothing in OpenCL C."""
-    return "v_" + re.sub(r"\W", "_", name, flags=re.ASCII)
+def means_nothing(name: str) -> bool:
+    """Return whether a word is free for variables."""
+    return name not in _WORDS and _PATTERN.fullmatch(name) is None

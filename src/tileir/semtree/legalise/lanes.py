@@ -1,6 +1,6 @@
-"""Vectors that a device lacks, as several that it has.
+"""Vectors that a language lacks, as several that it has.
 
-A vector of other lanes than OpenCL has, or of more than the device shall use, becomes chunks: a variable ``x`` of 32
+A vector of other lanes than there are, or of more than the device shall use, becomes chunks: a variable ``x`` of 32
 lanes becomes ``x_0`` and ``x_1`` of 16. Lanes stay in their order, so that scatters keep their meaning.
 """
 
@@ -43,11 +43,14 @@ from tileir.semtree.rewrite import (
     walk,
     with_body,
 )
-from tileir_opencl.device.features import Features
-from tileir_opencl.emit.spelling import register_bits
 
 WIDTHS: Final = (16, 8, 4, 3, 2, 1)
-"""The lanes that OpenCL has."""
+"""The lanes of the vectors of OpenCL C, and of most languages for cards."""
+
+
+def register_bits(dtype: DType) -> int:
+    """Return the bits of one lane of a variable, where narrow floats are held as those of f32."""
+    return 32 if dtype.is_narrow else dtype.itemsize * 8
 
 
 @attrs.frozen
@@ -58,16 +61,20 @@ class Chunk:
     lanes: int
 
 
-def split_lanes(kernel: KernelFunction, features: Features) -> KernelFunction:
-    """Replace the vectors that the device lacks; the kernel itself where it has all.
+def split_lanes(kernel: KernelFunction, most_lanes: int, most_bytes: int) -> KernelFunction:
+    """Replace the vectors that a device lacks; the kernel itself where it has all.
 
-    Dot products have been spelt out before.
+    Args:
+        kernel: The kernel, in which dot products have been spelt out.
+        most_lanes: Lanes of the longest vector, one of :data:`WIDTHS`.
+        most_bytes: Bytes of the longest vector.
+
     """
     kinds = {node.type: None for root in _roots(kernel.body) for node in walk(root) if node.type.lanes > 1}
     chunks = {}
     for lanes in dict.fromkeys(kind.lanes for kind in kinds):
         dtypes = tuple(kind.dtype for kind in kinds if kind.lanes == lanes)
-        found = tuple(_chunks(lanes, dtypes, features))
+        found = tuple(_chunks(lanes, dtypes, most_lanes, most_bytes))
         if len(found) > 1:
             chunks[lanes] = found
     if not chunks:
@@ -82,9 +89,9 @@ def _roots(stmts: tuple[Stmt, ...]) -> Iterator[Expr]:
         yield from mentions(stmt)
 
 
-def _chunks(lanes: int, dtypes: tuple[DType, ...], features: Features) -> Iterator[Chunk]:
+def _chunks(lanes: int, dtypes: tuple[DType, ...], most_lanes: int, most_bytes: int) -> Iterator[Chunk]:
     widest = max(register_bits(dtype) // 8 for dtype in dtypes)
-    most = max(1, min(features.max_lanes, features.max_vector_bytes // widest))
+    most = max(1, min(most_lanes, most_bytes // widest))
     first = 0
     while first < lanes:
         width = next(width for width in WIDTHS if width <= min(most, lanes - first))

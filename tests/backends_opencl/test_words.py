@@ -9,13 +9,14 @@ from hypothesis import given, strategies as st
 
 from strategies.effort import examples
 from tileir.core.text.names import NameScope
-from tileir_opencl.emit.names import HELPERS, identifiers
+from tileir.semtree.emit.c_like import identifiers
+from tileir_opencl.emit.words import HELPERS, means_nothing
 
 
 @examples(200)
 @given(names=st.lists(st.one_of(st.text(min_size=1, max_size=6), st.sampled_from(["a b", "v_a_b", "a-b", "float4"]))))
 def test_identifiers_are_legal_and_distinct(names: list[str]) -> None:
-    spelt = identifiers(names, NameScope())
+    spelt = identifiers(names, NameScope(), means_nothing)
     assert set(spelt) == set(names)
     assert len(set(spelt.values())) == len(set(names))
     assert all(re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) for name in spelt.values())
@@ -23,7 +24,7 @@ def test_identifiers_are_legal_and_distinct(names: list[str]) -> None:
 
 @pytest.mark.parametrize("name", ["x", "X_T2", "A", "i_block", "assign", "island", "total4", "images", "getter"])
 def test_ordinary_names_stay(name: str) -> None:
-    assert identifiers([name], NameScope()) == {name: name}
+    assert identifiers([name], NameScope(), means_nothing) == {name: name}
 
 
 @pytest.mark.parametrize(
@@ -35,8 +36,8 @@ def test_ordinary_names_stay(name: str) -> None:
     + ["in it", "über", "1st", "a.b"],
 )
 def test_names_with_a_meaning_are_changed(name: str) -> None:
-    assert identifiers([name], NameScope())[name].startswith("v_")
+    assert identifiers([name], NameScope(), means_nothing)[name].startswith("v_")
 
 
 def test_a_changed_name_gives_way_to_a_real_one() -> None:
-    assert identifiers(["a b", "v_a_b"], NameScope()) == {"v_a_b": "v_a_b", "a b": "v_a_b_0"}
+    assert identifiers(["a b", "v_a_b"], NameScope(), means_nothing) == {"v_a_b": "v_a_b", "a b": "v_a_b_0"}

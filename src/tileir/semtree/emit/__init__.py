@@ -1,0 +1,1 @@
+"""Bases for emitters: a public one for languages like C."""
