@@ -5,13 +5,11 @@ var Vt=class extends Error{constructor(t){super(t.map(i=>i.message).join("; "));
       --band: var(--band-${Qi(n)});
     }
   `),ee=[q`
-    :host {
-      box-sizing: border-box;
-    }
+    :host,
     *,
     *::before,
     *::after {
-      box-sizing: inherit;
+      box-sizing: border-box;
     }
     button,
     select,
@@ -31,6 +29,7 @@ var Vt=class extends Error{constructor(t){super(t.map(i=>i.message).join("; "));
     }
     select {
       text-overflow: ellipsis;
+      min-width: 0;
     }
     button {
       cursor: pointer;
@@ -55,6 +54,7 @@ var Vt=class extends Error{constructor(t){super(t.map(i=>i.message).join("; "));
       display: inline-flex;
       gap: 0.4em;
       align-items: center;
+      max-width: 100%;
     }
     h2 {
       font-size: 0.86rem;
@@ -84,6 +84,12 @@ var Vt=class extends Error{constructor(t){super(t.map(i=>i.message).join("; "));
     }
     .quiet {
       color: var(--quiet);
+    }
+    .cut {
+      min-width: 0;
+      overflow: hidden;
+      text-overflow: ellipsis;
+      white-space: nowrap;
     }
     .mono {
       font-family: var(--mono);
@@ -556,8 +562,7 @@ ${c}${"^".repeat(h)}`}var Ja=class extends U{static properties={text:{},faults:{
         background: var(--panel);
       }
       .bar label:first-child {
-        flex: 1;
-        min-width: 10em;
+        flex: 1 1 16em;
       }
       input[type="range"] {
         flex: 1;
@@ -648,21 +653,25 @@ ${c}${"^".repeat(h)}`}var Ja=class extends U{static properties={text:{},faults:{
       }
       .label {
         color: var(--quiet);
-        overflow: hidden;
-        text-overflow: ellipsis;
-        white-space: nowrap;
       }
       .given {
         color: var(--text);
       }
       .number {
-        display: grid;
-        grid-template-columns: minmax(3em, 1fr) 4.7em;
-        gap: 0.4em;
+        display: flex;
+        flex-wrap: wrap;
+        gap: 0 0.4em;
         align-items: center;
+        min-width: 0;
       }
-      .number.bare {
-        grid-template-columns: minmax(0, 8em);
+      .number [type="range"] {
+        flex: 1 1 2.5em;
+      }
+      .number [type="number"] {
+        flex: 0 1 4.7em;
+      }
+      .number.bare [type="number"] {
+        flex-basis: 8em;
       }
       select,
       input:not([type="checkbox"], [type="range"], [type="color"]) {
@@ -672,7 +681,7 @@ ${c}${"^".repeat(h)}`}var Ja=class extends U{static properties={text:{},faults:{
         background: var(--ground);
       }
       input[type="range"] {
-        width: 100%;
+        min-width: 0;
         min-height: 1.5em;
         padding: 0;
         border: 0;
@@ -706,7 +715,7 @@ ${c}${"^".repeat(h)}`}var Ja=class extends U{static properties={text:{},faults:{
         text-align: right;
         font-variant-numeric: tabular-nums;
       }
-    `];wish(e,t=!1){let i={path:this.control.path,value:e,dragged:t};this.dispatchEvent(new CustomEvent("value-wanted",{detail:i,bubbles:!0,composed:!0}))}get name(){return`${this.control.label}, ${this.of}`}render(){let{control:e}=this;return A`<span class="label ${e.given?"given":""}" title=${e.about} aria-hidden="true"
+    `];wish(e,t=!1){let i={path:this.control.path,value:e,dragged:t};this.dispatchEvent(new CustomEvent("value-wanted",{detail:i,bubbles:!0,composed:!0}))}get name(){return`${this.control.label}, ${this.of}`}render(){let{control:e}=this;return A`<span class="label cut ${e.given?"given":""}" title=${e.about} aria-hidden="true"
         >${e.label}</span
       >${this.field(e)}`}field(e){switch(e.$){case"NumberControl":return this.number(e);case"ChoiceControl":return this.choice(e);case"WeightsControl":return this.weights(e);case"FlagControl":return A`<input
           type="checkbox"
@@ -774,6 +783,7 @@ ${c}${"^".repeat(h)}`}var Ja=class extends U{static properties={text:{},faults:{
     row-gap: 26px;
     column-gap: 0;
     justify-content: center;
+    min-width: min-content;
   }
   svg {
     position: absolute;
@@ -846,10 +856,6 @@ ${c}${"^".repeat(h)}`}var Ja=class extends U{static properties={text:{},faults:{
       }
       .head strong {
         flex: 1;
-        min-width: 0;
-        overflow: hidden;
-        text-overflow: ellipsis;
-        white-space: nowrap;
       }
       .head button {
         min-height: 1.6em;
@@ -873,22 +879,26 @@ ${c}${"^".repeat(h)}`}var Ja=class extends U{static properties={text:{},faults:{
         border-color: var(--line);
       }
       .body {
-        display: grid;
-        grid-template-columns: minmax(0, 1fr) auto;
-        gap: 0 0.6em;
+        display: flex;
+        flex-wrap: wrap;
+        gap: 0.15em 0.6em;
         padding: 0.35em 0.6em 0.45em;
       }
       .controls {
+        flex: 1 1 12em;
         display: grid;
         gap: 0.15em;
         align-content: start;
         min-width: 0;
       }
-      .wide {
-        grid-column: 1 / -1;
-        margin-top: 0.15em;
+      .wide,
+      .cost,
+      details {
+        flex-basis: 100%;
+        min-width: 0;
       }
       canvas {
+        margin: 0 0 auto auto;
         width: 64px;
         height: auto;
         max-height: 64px;
@@ -898,13 +908,11 @@ ${c}${"^".repeat(h)}`}var Ja=class extends U{static properties={text:{},faults:{
         background: var(--panel);
       }
       .cost {
-        grid-column: 1 / -1;
         font-size: 0.82em;
         color: var(--quiet);
         margin: 0.25em 0 0;
       }
       details {
-        grid-column: 1 / -1;
         margin-top: 0.2em;
       }
       summary {
@@ -918,7 +926,7 @@ ${c}${"^".repeat(h)}`}var Ja=class extends U{static properties={text:{},faults:{
     `];ask(e){this.dispatchEvent(new CustomEvent("edit-wanted",{detail:e,bubbles:!0,composed:!0}))}button(e,t,i,s=!1){let r=`${t} ${Xn(this.line)}`;return A`<button type="button" aria-label=${r} title=${r} ?disabled=${s} @click=${i}>
       <svg viewBox="0 0 16 16" aria-hidden="true">${At`<path d=${nv[e]}></path>`}</svg>
     </button>`}head(e){let{path:t}=this.line,i=o=>()=>this.ask({action:"move",path:t,target:pp(t,o)}),s=Number(/\[(\d+)\]$/.exec(t)?.[1])+1,r=()=>this.dispatchEvent(new CustomEvent("place-chosen",{detail:{path:pp(t,1),where:`below ${Xn(this.line)}`},bubbles:!0,composed:!0}));return A`<div class="head">
-      <span class="number" aria-hidden="true">${s}</span><strong aria-hidden="true">${e}</strong>
+      <span class="number" aria-hidden="true">${s}</span><strong class="cut" aria-hidden="true" title=${e}>${e}</strong>
       ${this.button("up","Move up",i(-1),t.endsWith("[0]"))}
       ${this.button("down","Move down",i(2),this.last)}
       ${this.button("add","Add a step below",r)}
@@ -977,18 +985,15 @@ ${c}${"^".repeat(h)}`}var Ja=class extends U{static properties={text:{},faults:{
         align-items: center;
         max-width: 100%;
       }
-      .name {
-        min-width: 0;
-        overflow: hidden;
-        text-overflow: ellipsis;
-        white-space: nowrap;
+      .file {
+        flex: 1 1 3em;
       }
       .picture button {
         min-height: 1.7em;
         padding: 0 0.5em;
       }
     `];constructor(){super(),this.facts=new Map,this.files={}}get drawing(){return this.view}send(e,t){this.dispatchEvent(new CustomEvent(e,{detail:t,bubbles:!0,composed:!0}))}input(e){return A`<div class="end picture" role="group" aria-label=${`Input ${e}`}>
-      <strong>${e}</strong><span class="name quiet" title=${this.files[e]??""}>${this.files[e]??"no picture"}</span>
+      <strong class="cut" title=${e}>${e}</strong><span class="file cut quiet" title=${this.files[e]??""}>${this.files[e]??"no picture"}</span>
       <button type="button" aria-label=${`Open a picture for ${e}`} @click=${()=>this.send("picture-wanted",e)}>
         Open
       </button>
@@ -1063,8 +1068,17 @@ ${c}${"^".repeat(h)}`}var Ja=class extends U{static properties={text:{},faults:{
         min-width: 0;
       }
       .picture .bar {
-        justify-content: space-between;
         flex-wrap: wrap;
+      }
+      .choices {
+        flex: 1 1 18em;
+        display: flex;
+        justify-content: flex-end;
+        gap: 0.4em;
+        min-width: 0;
+      }
+      .choices label:last-child {
+        min-width: 0;
       }
       tileir-picture {
         flex: 1;
@@ -1135,7 +1149,7 @@ ${c}${"^".repeat(h)}`}var Ja=class extends U{static properties={text:{},faults:{
       <div class="right">${this.pictures()}${this.panes()}</div>`}pictures(){let e=this.devices?.devices??[],t=this.shown?.results??1;return A`<section class="picture" aria-label="Picture">
       <div class="bar">
         <output class="quiet" aria-label="Time">${this.shown===null?"…":this.status(this.shown)}</output>
-        <span>
+        <span class="choices">
           ${t>1?A`<label
                 >Result
                 <select

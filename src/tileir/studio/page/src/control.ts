@@ -39,21 +39,25 @@ export class ControlField extends LitElement {
       }
       .label {
         color: var(--quiet);
-        overflow: hidden;
-        text-overflow: ellipsis;
-        white-space: nowrap;
       }
       .given {
         color: var(--text);
       }
       .number {
-        display: grid;
-        grid-template-columns: minmax(3em, 1fr) 4.7em;
-        gap: 0.4em;
+        display: flex;
+        flex-wrap: wrap;
+        gap: 0 0.4em;
         align-items: center;
+        min-width: 0;
       }
-      .number.bare {
-        grid-template-columns: minmax(0, 8em);
+      .number [type="range"] {
+        flex: 1 1 2.5em;
+      }
+      .number [type="number"] {
+        flex: 0 1 4.7em;
+      }
+      .number.bare [type="number"] {
+        flex-basis: 8em;
       }
       select,
       input:not([type="checkbox"], [type="range"], [type="color"]) {
@@ -63,7 +67,7 @@ export class ControlField extends LitElement {
         background: var(--ground);
       }
       input[type="range"] {
-        width: 100%;
+        min-width: 0;
         min-height: 1.5em;
         padding: 0;
         border: 0;
@@ -111,7 +115,7 @@ export class ControlField extends LitElement {
 
   protected override render(): TemplateResult | typeof nothing {
     const { control } = this;
-    return html`<span class="label ${control.given ? "given" : ""}" title=${control.about} aria-hidden="true"
+    return html`<span class="label cut ${control.given ? "given" : ""}" title=${control.about} aria-hidden="true"
         >${control.label}</span
       >${this.field(control)}`;
   }

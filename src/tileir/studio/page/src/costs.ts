@@ -56,6 +56,11 @@ export class Costs extends LitElement {
       .roof-name {
         fill: var(--quiet);
       }
+      .roof-name {
+        paint-order: stroke;
+        stroke: var(--ground);
+        stroke-width: 3;
+      }
       .dot {
         fill: var(--text);
         font-weight: 600;

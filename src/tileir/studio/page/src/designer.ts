@@ -69,8 +69,17 @@ export class Designer extends Design {
         min-width: 0;
       }
       .picture .bar {
-        justify-content: space-between;
         flex-wrap: wrap;
+      }
+      .choices {
+        flex: 1 1 18em;
+        display: flex;
+        justify-content: flex-end;
+        gap: 0.4em;
+        min-width: 0;
+      }
+      .choices label:last-child {
+        min-width: 0;
       }
       tileir-picture {
         flex: 1;
@@ -161,7 +170,7 @@ export class Designer extends Design {
     return html`<section class="picture" aria-label="Picture">
       <div class="bar">
         <output class="quiet" aria-label="Time">${this.shown === null ? "…" : this.status(this.shown)}</output>
-        <span>
+        <span class="choices">
           ${results > 1
             ? html`<label
                 >Result

@@ -1,6 +1,6 @@
 // The explorer: a program with its inputs on the left, and what becomes of it on the right. The text is the model.
 
-import { css, html, LitElement } from "lit";
+import { css, html, LitElement, nothing } from "lit";
 import "./column.js";
 import "./editor.js";
 import { define } from "./elements.js";
@@ -69,13 +69,14 @@ export class Explorer extends LitElement {
       }
       .head {
         display: flex;
+        flex-wrap: wrap;
         gap: 0.8em;
         align-items: center;
         padding: 0.4em 0.8em;
         border-bottom: 1px solid var(--line);
       }
       .head h2 {
-        flex: 1;
+        flex: 1 1 8em;
       }
       tileir-editor {
         flex: 1;
@@ -208,7 +209,7 @@ export class Explorer extends LitElement {
         @run-wanted=${() => this.columns.forEach((column) => column.showRun())}
       >
         <div class="head">
-          <h2>${this.start?.name ?? "Program"}</h2>
+          <h2 class="cut" title=${this.start?.name ?? nothing}>${this.start?.name ?? "Program"}</h2>
           <button @click=${() => save(this.start?.name ?? "program.tile", this.text)}>Save</button>
           <label
             ><input

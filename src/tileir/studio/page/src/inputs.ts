@@ -51,10 +51,8 @@ export class Inputs extends LitElement {
         align-items: center;
         margin-bottom: 0.3em;
       }
-      .row > * {
-        min-width: 0;
-        overflow: hidden;
-        text-overflow: ellipsis;
+      label.cut {
+        display: block;
       }
       input {
         width: 100%;
@@ -107,9 +105,9 @@ export class Inputs extends LitElement {
     const file = this.files[value.slice(UPLOAD.length)] ?? "the given file";
     const dims = input.dims === null ? "" : `[${input.dims.join(", ")}]`;
     return html`<div class="row">
-      <label for=${id} class="mono">${input.name}${dims}</label>
+      <label for=${id} class="mono cut" title="${input.name}${dims}">${input.name}${dims}</label>
       ${given
-        ? html`<span id=${id} tabindex="-1" title=${file}>${file}</span>`
+        ? html`<span id=${id} class="cut" tabindex="-1" title=${file}>${file}</span>`
         : html`<input
             id=${id}
             class="mono"

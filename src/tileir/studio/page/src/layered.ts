@@ -19,6 +19,7 @@ export const layers = css`
     row-gap: 26px;
     column-gap: 0;
     justify-content: center;
+    min-width: min-content;
   }
   svg {
     position: absolute;

@@ -95,8 +95,7 @@ export class Picture extends LitElement {
         background: var(--panel);
       }
       .bar label:first-child {
-        flex: 1;
-        min-width: 10em;
+        flex: 1 1 16em;
       }
       input[type="range"] {
         flex: 1;

@@ -84,10 +84,6 @@ export class StepCard extends LitElement {
       }
       .head strong {
         flex: 1;
-        min-width: 0;
-        overflow: hidden;
-        text-overflow: ellipsis;
-        white-space: nowrap;
       }
       .head button {
         min-height: 1.6em;
@@ -111,22 +107,26 @@ export class StepCard extends LitElement {
         border-color: var(--line);
       }
       .body {
-        display: grid;
-        grid-template-columns: minmax(0, 1fr) auto;
-        gap: 0 0.6em;
+        display: flex;
+        flex-wrap: wrap;
+        gap: 0.15em 0.6em;
         padding: 0.35em 0.6em 0.45em;
       }
       .controls {
+        flex: 1 1 12em;
         display: grid;
         gap: 0.15em;
         align-content: start;
         min-width: 0;
       }
-      .wide {
-        grid-column: 1 / -1;
-        margin-top: 0.15em;
+      .wide,
+      .cost,
+      details {
+        flex-basis: 100%;
+        min-width: 0;
       }
       canvas {
+        margin: 0 0 auto auto;
         width: 64px;
         height: auto;
         max-height: 64px;
@@ -136,13 +136,11 @@ export class StepCard extends LitElement {
         background: var(--panel);
       }
       .cost {
-        grid-column: 1 / -1;
         font-size: 0.82em;
         color: var(--quiet);
         margin: 0.25em 0 0;
       }
       details {
-        grid-column: 1 / -1;
         margin-top: 0.2em;
       }
       summary {
@@ -180,7 +178,7 @@ export class StepCard extends LitElement {
         }),
       );
     return html`<div class="head">
-      <span class="number" aria-hidden="true">${number}</span><strong aria-hidden="true">${title}</strong>
+      <span class="number" aria-hidden="true">${number}</span><strong class="cut" aria-hidden="true" title=${title}>${title}</strong>
       ${this.button("up", "Move up", move(-1), path.endsWith("[0]"))}
       ${this.button("down", "Move down", move(2), this.last)}
       ${this.button("add", "Add a step below", below)}

@@ -55,11 +55,8 @@ export class Steps extends Layered {
         align-items: center;
         max-width: 100%;
       }
-      .name {
-        min-width: 0;
-        overflow: hidden;
-        text-overflow: ellipsis;
-        white-space: nowrap;
+      .file {
+        flex: 1 1 3em;
       }
       .picture button {
         min-height: 1.7em;
@@ -84,7 +81,7 @@ export class Steps extends Layered {
 
   private input(name: string): TemplateResult {
     return html`<div class="end picture" role="group" aria-label=${`Input ${name}`}>
-      <strong>${name}</strong><span class="name quiet" title=${this.files[name] ?? ""}>${this.files[name] ?? "no picture"}</span>
+      <strong class="cut" title=${name}>${name}</strong><span class="file cut quiet" title=${this.files[name] ?? ""}>${this.files[name] ?? "no picture"}</span>
       <button type="button" aria-label=${`Open a picture for ${name}`} @click=${() => this.send("picture-wanted", name)}>
         Open
       </button>

@@ -21,13 +21,11 @@ const bands = [...Array(BANDS).keys(), "many"].map(
 
 export const shared = [
   css`
-    :host {
-      box-sizing: border-box;
-    }
+    :host,
     *,
     *::before,
     *::after {
-      box-sizing: inherit;
+      box-sizing: border-box;
     }
     button,
     select,
@@ -47,6 +45,7 @@ export const shared = [
     }
     select {
       text-overflow: ellipsis;
+      min-width: 0;
     }
     button {
       cursor: pointer;
@@ -71,6 +70,7 @@ export const shared = [
       display: inline-flex;
       gap: 0.4em;
       align-items: center;
+      max-width: 100%;
     }
     h2 {
       font-size: 0.86rem;
@@ -100,6 +100,12 @@ export const shared = [
     }
     .quiet {
       color: var(--quiet);
+    }
+    .cut {
+      min-width: 0;
+      overflow: hidden;
+      text-overflow: ellipsis;
+      white-space: nowrap;
     }
     .mono {
       font-family: var(--mono);
