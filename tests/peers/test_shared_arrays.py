@@ -145,7 +145,7 @@ def test_results_are_written_to_arrays_of_others(library: str, device: str, dtyp
 @pytest.mark.parametrize(
     ("make", "advice"),
     [
-        (lambda torch: torch.ones(3, requires_grad=True), r"tensor\.detach\(\)"),
+        (lambda torch: torch.ones(3, requires_grad=True) * 2, r"tensor\.detach\(\).*torch\.no_grad\(\)"),
         (lambda torch: torch.eye(3).to_sparse(), r"to_dense\(\)"),
         (lambda torch: torch.ones(3, device="meta"), "make it on the host"),
         (lambda torch: torch.ones(3, dtype=torch.complex64), "convert it to one of bool"),

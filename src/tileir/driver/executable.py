@@ -129,10 +129,14 @@ class Executable(Generic[R_co]):
         """
         return listing_of(self, self._backend, self._library, form)
 
-    @property
+    @cached_property
     def inputs(self) -> tuple[str, ...]:
         """Names of the inputs, in declared order."""
         return input_names(self._compilation.request.program)
+
+    @cached_property
+    def _keys(self) -> frozenset[str]:
+        return frozenset(self.inputs)
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -156,6 +160,8 @@ class Executable(Generic[R_co]):
         Raises:
             ArgumentError: A value does not fit, or there is not enough memory; nothing was written.
         """
+        if named and not arrays and named.keys() == self._keys:
+            arrays, named = tuple([named[name] for name in self.inputs]), {}
         try:
             fast: R_co | None = None if named or self.usual is None else self.usual.call(arrays, out)
             if fast is not None:

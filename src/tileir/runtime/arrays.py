@@ -13,6 +13,7 @@ from tileir.core.numbers.arithmetic import constant, fits
 from tileir.runtime.array_files import declared, is_nameless, possible_dtypes
 from tileir.runtime.devices.dlpack import HOST_KINDS, imported, place_of
 from tileir.runtime.devices.refusals import advice_for, advice_on, missing_elements
+from tileir.runtime.devices.torch_tensors import host_array, memory_of, values_of
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Format: TypeAlias = tuple[np.dtype[Any], tuple[int, ...]]
@@ -111,19 +112,26 @@ def _imported(name: str, value: object, *, writable: bool = False, in_place: boo
         return value
     if isinstance(value, bool | int | float | np.generic):
         return _scalar(name, value)
+    tensor = host_array(value, written=in_place)
+    if tensor is not None:
+        return tensor
     lacking = missing_elements(value)
     if lacking is not None:
         raise ArgumentError.of("TIL702", f"{name!r} has masked or missing elements; {lacking}")
     if isinstance(value, np.ndarray):
         return value
     if hasattr(value, "__dlpack__") and not hasattr(value, "__array_interface__"):
-        return _from_dlpack(name, value, writable=writable, in_place=in_place)
+        try:
+            plain = memory_of(value) if in_place else values_of(value)
+        except Exception as error:  # code of others may fail in any way
+            raise _unshared(name, value, error) from error
+        return _from_dlpack(name, plain, writable=writable, in_place=in_place)
     try:
         if hasattr(value, "__array_interface__"):
             return np.asarray(value)
         if not isinstance(value, str | bytes) and (_is_buffer(value) or hasattr(value, "__array__")):
             return np.asarray(value)
-    except Exception as error:  # code of others may fail in any way
+    except Exception as error:  # as above
         raise _unshared(name, value, error) from error
     raise ArgumentError.of("TIL702", f"{name!r} is {advice_for(value)}")
 

@@ -103,6 +103,20 @@ def test_tensors_that_mean_more_than_their_memory_speak_for_themselves(
         assert value.asked[-1]["stream"] == card.dlpack_stream
 
 
+def test_parameters_are_read_as_their_values_and_not_written(context: tileir.Context) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise BufferError("use tensor.detach()")
+
+    said = {"requires_grad": True, "is_leaf": True, "__dlpack__": refuse, "detach": lambda self: self.values}
+    value = type("Parameter", (exchanging(),), {**said, "__dlpack_c_exchange_api__": None})(sample(), CUDA)
+    value.values = exchanging()(sample(), CUDA)
+    np.testing.assert_array_equal(tileir.to_device(value, context=context).numpy(), sample())
+    same = tileir.jit("function (A) -> (B) { B = A; }", context=context)
+    np.testing.assert_array_equal(np.asarray(same(value).numpy()), sample())
+    with pytest.raises(tileir.ArgumentError, match=r"TIL714.*use tensor\.detach"):
+        same(value, out=value)
+
+
 def test_subclasses_and_others_have_no_functions() -> None:
     kind = exchanging()
     assert Exchange.of(kind(sample())) is not None

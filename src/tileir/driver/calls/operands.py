@@ -23,6 +23,7 @@ from tileir.runtime.arrays import (
 from tileir.runtime.devices.array import DeviceArray
 from tileir.runtime.devices.home import Home
 from tileir.runtime.devices.overlap import Footprint, footprint, overlap
+from tileir.runtime.devices.torch_tensors import host_array
 from tileir.runtime.devices.transfer import adopted, described, is_foreign, resident
 from tileir.runtime.events import ended_in_queue
 from tileir.runtime.offers import StreamingExecutor
@@ -86,7 +87,8 @@ def residents(names: Sequence[str], values: Sequence[Any], context: Context) -> 
     """
 
     def found(name: str, value: Any) -> Any:
-        array = resident(name, value, context)
+        array = host_array(value)
+        array = resident(name, value, context) if array is None else array
         is_known = isinstance(array, np.ndarray | DeviceArray) or not hasattr(array, "__dlpack__")
         return array if is_known else to_array(name, array)
 
@@ -208,7 +210,7 @@ def _room(out: Any, home: Home) -> DeviceArray | None:
         return None
     if type(out) is not DeviceArray:
         try:
-            out = adopted("out", out, home) if is_foreign(out) else None
+            out = adopted("out", out, home, written=True) if is_foreign(out) else None
         except ArgumentError:  # which is told by whoever looks at all operands
             return None
     return None if out is None or out.read_only else out
@@ -314,7 +316,7 @@ def _entered(
     try:
         if not _is_resident(value):
             return check_outputs([tensor], [value])[0] if output else check_inputs([tensor], [value])[0]
-        array = value if isinstance(value, DeviceArray) else adopted(tensor.name, value, home)
+        array = value if isinstance(value, DeviceArray) else adopted(tensor.name, value, home, written=output)
         array.memory()
     except ArgumentError as error:
         faults.extend(error.diagnostics)

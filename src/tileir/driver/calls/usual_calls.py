@@ -12,6 +12,7 @@ from tileir.core.nodes import attrs
 from tileir.driver.calls.arguments import memory_checked, out_of_memory
 from tileir.driver.calls.pending import PendingCall, called
 from tileir.runtime.devices.home import Home
+from tileir.runtime.devices.torch_tensors import host_array, quicker
 from tileir.runtime.plans.calls import Calls
 from tileir.runtime.plans.plan import Plan
 from tileir.runtime.results import ROOMS
@@ -41,6 +42,19 @@ class UsualCalls:
 
     def call(self, arrays: Sequence[Any], out: Any) -> Any:
         """Return the results; None, with nothing done, for all other arrays."""
+        found = self._call(arrays, out)
+        return self._call_on_tensors(arrays, out) if found is None else found
+
+    def _call_on_tensors(self, arrays: Sequence[Any], out: Any) -> Any:
+        """Do the same with tensors of PyTorch, some or all of them."""
+        room = out if out is None or type(out) is np.ndarray else host_array(out, written=True)
+        seen = quicker(arrays)
+        if (out is None) is not (room is None) or (seen is None and room is out):
+            return None
+        found = self._call(arrays if seen is None else seen, room)
+        return found if out is None or found is None else out
+
+    def _call(self, arrays: Sequence[Any], out: Any) -> Any:
         plan, calls = self.plan, self.calls
         if calls.pending and calls:
             return None

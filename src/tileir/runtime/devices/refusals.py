@@ -23,6 +23,8 @@ def advice_on(value: Any, error: Exception) -> str:
         return f"; move it to the host's memory first{way_to_host(value)}"
     if type(value).__name__.endswith("Tracer"):
         return "; it has no elements while it is traced: call this outside, or by a callback such as jax.pure_callback"
+    if getattr(value, "requires_grad", False):
+        return "; or do this under torch.no_grad(), since no gradient is recorded here"
     if getattr(value, "is_meta", False):
         return "; it has no elements: make it on the host"
     if getattr(value, "is_quantized", False):

@@ -16,6 +16,7 @@ from tileir.runtime.devices.dlpack import CUDA_KINDS, HOST_KINDS, STREAM_KINDS, 
 from tileir.runtime.devices.exchange import Exchange
 from tileir.runtime.devices.home import Home
 from tileir.runtime.devices.refusals import way_to_host
+from tileir.runtime.devices.torch_tensors import memory_of, values_of
 from tileir.runtime.events import all_ended
 from tileir.runtime.interface import Buffer, DeviceInfo
 
@@ -73,13 +74,14 @@ def is_foreign(value: object) -> bool:
     return hasattr(value, "__cuda_array_interface__") and not hasattr(value, "__array_interface__")
 
 
-def adopted(name: str, value: Any, home: Home) -> DeviceArray:
+def adopted(name: str, value: Any, home: Home, *, written: bool = False) -> DeviceArray:
     """Return an array over memory of a device that is another library's, and stays shared.
 
     Args:
         name: What to call it in messages.
         value: What :func:`is_foreign` says yes to.
         home: The device that it must be on.
+        written: Whether it will be written to, as no tensor may be whose gradient is wanted.
 
     Raises:
         ArgumentError: TIL714, it is elsewhere, or its layout does not allow that.
@@ -89,7 +91,8 @@ def adopted(name: str, value: Any, home: Home) -> DeviceArray:
     if home.place[0] not in CUDA_KINDS if place is None else place != home.place:
         raise _elsewhere(name, value, place, f"{home.device.id} does not share")
     try:
-        array, written = _read(value, home, by_dlpack=place is not None)
+        plain = memory_of(value) if written else values_of(value)
+        array, ends = _read(plain, home, by_dlpack=place is not None)
     except Exception as error:  # code of others may fail in any way
         message = f"{name!r}: {type(value).__name__} cannot be shared with {home.device.id} ({error})"
         raise ArgumentError.of("TIL714", message) from error
@@ -104,8 +107,8 @@ def adopted(name: str, value: Any, home: Home) -> DeviceArray:
         )
         raise ArgumentError.of("TIL714", message)
     found = DeviceArray.of(buffer, home, dtype, array.shape, read_only=not array.flags.writeable)
-    if written:
-        found.await_call(all_ended(written))
+    if ends:
+        found.await_call(all_ended(ends))
     return found
 
 
@@ -148,7 +151,7 @@ def described(name: str, value: Any) -> Array:
     streams = place is not None and place[0] in STREAM_KINDS
     try:
         if place is not None:
-            return imported(value, **({"stream": -1} if streams else {}))
+            return imported(values_of(value), **({"stream": -1} if streams else {}))
         return _interfaced(value)
     except Exception as error:  # code of others may fail in any way
         message = f"{name!r}: {type(value).__name__} does not tell what it is ({error})"
