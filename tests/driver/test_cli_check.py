@@ -143,6 +143,21 @@ def test_warnings_without_types(command: Callable[..., tuple[int, str, str]]) ->
     )
 
 
+def test_types_are_asked_for_where_none_are_given(command: Callable[..., tuple[int, str, str]]) -> None:
+    hint = "with types of all inputs, as in A=f32[3,4], more is checked\n"
+    assert command("check", "sum.tile") == (0, "sum.tile: 1 statement, results O\n", hint)
+    for arguments in (["A=f32[5,9]"], ["--warn", "none"], ["sum.tile"]):
+        assert command("check", "sum.tile", *arguments)[2] == ""
+    Path("constant.tile").write_text("function () -> (C) { C = 2.0; }", encoding="utf-8")
+    assert command("check", "constant.tile")[2] == ""
+    Path("scalar.tile").write_text("function (A[], B) -> (C) { C = A * B; }", encoding="utf-8")
+    assert "as in A=f32[], more" in command("check", "scalar.tile")[2]
+    reads_past_the_end = "function (A[N, M]) -> (C) { C[i : N] = =(A[i, 7]); }"
+    Path("column.tile").write_text(reads_past_the_end, encoding="utf-8")
+    assert "as in A=f32[3,4]" in command("check", "column.tile")[2]
+    assert "TIL411" in command("check", "column.tile", "A=f32[3,4]")[2]
+
+
 def test_warnings_for_types(command: Callable[..., tuple[int, str, str]]) -> None:
     Path("swapped.tile").write_text(SWAPPED, encoding="utf-8")
     code, _, error = command("check", "swapped.tile", "A=f32[5,3]", "B=0.1")

@@ -22,7 +22,7 @@ from tileir.driver.targets import TargetChoice
 from tileir.passes.base import Pass
 from tileir.runtime.context import default_context
 from tileir.tile.checks.unused import in_order
-from tileir.tile.ir import Function
+from tileir.tile.ir import Function, Input
 
 _file = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 _values = click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
@@ -70,7 +70,8 @@ def check(
     if passes is None:
         if module:
             raise click.UsageError("--from is for --passes PIPELINE")
-        return max(_read(each, values if len(files) == 1 else (), levels, choice, device) for each in files)
+        alone = len(files) == 1
+        return max(_read(each, values if alone else (), levels, choice, device, hints=alone) for each in files)
     program = cli_values.read_program(file)
     steps = passes if module is None else _pipeline(passes, module)
     return _checked(file, program, values, steps, choice, device)
@@ -100,6 +101,8 @@ def _read(
     levels: tuple[str, ...],
     choice: Target | TargetChoice | None,
     device: str | None,
+    *,
+    hints: bool,
 ) -> int:
     """Print what is wrong with one file, or what it has; return 1 where something is wrong."""
     try:
@@ -116,7 +119,15 @@ def _read(
     count, what = size_of(program)
     names = ", ".join(output_names(program))
     click.echo(f"{file}: {count} {what}{'' if count == 1 else 's'}, results {names}")
+    if hints and not values and "none" not in levels and isinstance(program, Function) and program.inputs:
+        click.echo(f"with types of all inputs, as in {_described(program.inputs[0])}, more is checked", err=True)
     return 0
+
+
+def _described(parameter: Input) -> str:
+    """Return a type of an input as it is written in a command."""
+    rank = 2 if parameter.dims is None else len(parameter.dims)
+    return f"{parameter.name}=f32[{','.join(str(size) for size in range(3, 3 + rank))}]"
 
 
 def warnings_about(
