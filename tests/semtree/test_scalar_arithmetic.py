@@ -13,7 +13,7 @@ from tileir.core.numbers.arithmetic import apply, cast
 from tileir.core.numbers.number_system import NumberSystem
 from tileir.core.ops import Op
 from tileir.driver.checking.numbers import EXACT
-from tileir.semtree.check.type_rules import REDUCTIONS
+from tileir.semtree.expressions import REDUCTIONS
 from tileir.semtree.interpret.scalar_arithmetic import (
     constant,
     conversion,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import ClassVar
 
-from tileir.core.nodes import attrs
+from tileir.core import DType, attrs
+from tileir.core.nodes.rules import Rule
 from tileir.core.nodes.schema import OPERAND, Role, role
 from tileir.semtree.expressions import Expr, Subscript
-from tileir.semtree.kinds import Collective
+from tileir.semtree.kinds import Collective, ParamAccess, Region, Type
 
 
 @attrs.frozen(cache_hash=True, repr=False)
@@ -20,6 +22,18 @@ class Arrive(Collective):
     """
 
     form: ClassVar[str] = "arrive {target} = {flag}"
+    rules: ClassVar = (
+        Rule(
+            lambda s: s.flag.type == s.target.type == Type(DType.U32),
+            "flags count in u32, and not in {flag.type} and {target.type}",
+        ),
+    )
+    places: ClassVar = MappingProxyType(
+        {
+            "flag": (ParamAccess.READ_WRITE, "flags are elements of 'inout' parameters"),
+            "target": (Region.PRIVATE, "arrivals set elements of private arrays"),
+        }
+    )
     target: Subscript = attrs.field(metadata=role(Role.TARGET, Subscript))
     flag: Subscript = attrs.field(metadata=role(Role.UPDATED, Subscript))
 
@@ -32,5 +46,12 @@ class Await(Collective):
     """
 
     form: ClassVar[str] = "await {flag} until {count}"
+    rules: ClassVar = (
+        Rule(
+            lambda s: s.flag.type == s.count.type == Type(DType.U32),
+            "flags count in u32, and not in {flag.type} and {count.type}",
+        ),
+    )
+    places: ClassVar = MappingProxyType({"flag": (ParamAccess.READ_WRITE, "flags are elements of 'inout' parameters")})
     flag: Subscript = attrs.field(metadata=role(Role.OPERAND, Subscript))
     count: Expr = attrs.field(metadata=OPERAND)

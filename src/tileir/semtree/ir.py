@@ -8,10 +8,13 @@ no order. Each has ``group`` threads, one on most processors, which may meet at 
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from tileir.core import DType, ShownProgram, attrs, call_of, counted, statements_in
+from tileir.core.nodes.rules import Rule, at_least
 from tileir.core.nodes.schema import BODY, INTRODUCES, OPERAND, PART, Role, role
+from tileir.core.text.writer import listed
 from tileir.semtree.expressions import (
     Apply as Apply,
     Bitcast as Bitcast,
@@ -26,6 +29,7 @@ from tileir.semtree.expressions import (
     Shuffle as Shuffle,
     Subscript as Subscript,
     Var as Var,
+    neighbours as neighbours,
 )
 from tileir.semtree.flags import Arrive as Arrive, Await as Await
 from tileir.semtree.kinds import (
@@ -69,6 +73,9 @@ LValue: TypeAlias = Var | Subscript
 WARP: Final = 32
 """Neighbouring threads that exchange what they hold without local memory, where a device has an instruction for it."""
 
+COPIED_BYTES: Final = (4, 8, 16)
+"""How much one thread copies asynchronously by one statement."""
+
 _READ: Final = role(Role.OPERAND, Subscript)
 _WRITTEN: Final = role(Role.TARGET, Subscript)
 _UPDATED: Final = role(Role.UPDATED, Subscript)
@@ -76,9 +83,30 @@ _PLACE: Final = role(Role.PLACE, Subscript)
 
 
 @attrs.frozen(cache_hash=True, repr=False)
+class Param(Node):
+    """An array that the caller passes: ``size`` elements of ``dtype``.
+
+    ``alignment``, in bytes, is promised by the caller, and so is ``no_alias``: no other parameter overlaps it.
+    """
+
+    name: str
+    dtype: DType
+    size: int
+    access: ParamAccess
+    alignment: int = 1
+    no_alias: bool = True
+
+
+@attrs.frozen(cache_hash=True, repr=False)
 class Declare(Node):
     """Introduce a variable, visible to the end of the enclosing list of statements."""
 
+    rules: ClassVar = (
+        Rule(
+            lambda s: s.value.type == s.variable.type,
+            "{variable.name!r} of type {variable.type} cannot start as {value.type}",
+        ),
+    )
     variable: Var = attrs.field(metadata=INTRODUCES)
     value: Expr = attrs.field(metadata=OPERAND)
 
@@ -111,6 +139,12 @@ class AssignLanes(Node):
     """
 
     form: ClassVar[str] = "masked({begin}, {end}) {target} = {value}"
+    rules: ClassVar = (
+        Rule(
+            lambda s: s.target.type == s.value.type and s.target.type.lanes != 1,
+            "lanes of {target.type} cannot be set to those of {value.type}",
+        ),
+    )
     begin: Expr = attrs.field(metadata=OPERAND)
     end: Expr = attrs.field(metadata=OPERAND)
     target: LValue = attrs.field(metadata=role(Role.TARGET, Var, Subscript))
@@ -136,6 +170,12 @@ class For(Node):
 class If(Node):
     """Run ``then`` where the scalar bool ``condition`` holds, else ``otherwise``."""
 
+    rules: ClassVar = (
+        Rule(
+            lambda s: s.condition.type == Type(DType.BOOL),
+            "the condition of an if is a scalar bool, not {condition.type}",
+        ),
+    )
     condition: Expr = attrs.field(metadata=OPERAND)
     then: tuple[Stmt, ...] = attrs.field(metadata=BODY)
     otherwise: tuple[Stmt, ...] = attrs.field(default=(), metadata=BODY)
@@ -154,6 +194,20 @@ class AsyncCopy(Deferred):
     """Begin to copy neighbours to a local array, whose elements are undefined until an :class:`AsyncWait`."""
 
     form: ClassVar[str] = "async {target} = {source}"
+    rules: ClassVar = (
+        Rule(neighbours, "an asynchronous copy cannot turn {source.type} into {target.type}"),
+        Rule(
+            lambda s: not neighbours(s) or s.target.type.lanes * s.target.type.dtype.itemsize in COPIED_BYTES,
+            f"an asynchronous copy has one of {listed(COPIED_BYTES)} bytes, and not those of {{target.type}}",
+            "TIL551",
+        ),
+    )
+    places: ClassVar = MappingProxyType(
+        {
+            "target": (Region.LOCAL, "asynchronous copies go to local arrays"),
+            "source": (Param, "asynchronous copies take from parameters"),
+        }
+    )
     target: Subscript = attrs.field(metadata=_WRITTEN)
     source: Subscript = attrs.field(metadata=_READ)
 
@@ -170,6 +224,7 @@ class AsyncWait(Node):
     """Wait until at most the last ``pending`` groups of copies of this thread are not complete."""
 
     form: ClassVar[str] = "async_wait({pending})"
+    rules: ClassVar = (Rule(at_least("pending", 0), "so many groups of copies cannot be pending: {pending}", "TIL551"),)
     pending: int = 0
 
 
@@ -218,6 +273,10 @@ class Exchange(Collective):
     """
 
     form: ClassVar[str] = "exchange({mask}) {target} = {source}"
+    rules: ClassVar = (Rule(neighbours, "an exchange cannot turn {source.type} into {target.type}"),)
+    places: ClassVar = MappingProxyType(
+        dict.fromkeys(("target", "source"), (Region.PRIVATE, "threads exchange elements of private arrays"))
+    )
     mask: int
     target: Subscript = attrs.field(metadata=_WRITTEN)
     source: Subscript = attrs.field(metadata=_READ)
@@ -231,6 +290,13 @@ class Vote(Collective):
     """
 
     form: ClassVar[str] = "vote {kind} {target} = {value}"
+    rules: ClassVar = (
+        Rule(
+            lambda s: s.target.type == s.value.type == Type(DType.BOOL),
+            "a vote is about bool, and sets one, not {value.type} and {target.type}",
+        ),
+    )
+    places: ClassVar = MappingProxyType({"target": (Region.PRIVATE, "votes set elements of private arrays")})
     kind: VoteKind
     target: Subscript = attrs.field(metadata=_WRITTEN)
     value: Expr = attrs.field(metadata=OPERAND)
@@ -241,6 +307,13 @@ class Prefetch(Hint):
     """Bring an element of a parameter nearer, or what lies beyond its ends: a hint, which changes nothing."""
 
     form: ClassVar[str] = "prefetch {target}"
+    rules: ClassVar = (
+        Rule(
+            lambda s: s.target.offset.type.lanes == 1,
+            "a prefetch has one address, and {target.array!r} is given several",
+        ),
+    )
+    places: ClassVar = MappingProxyType({"target": (Param, "prefetches are for parameters")})
     target: Subscript = attrs.field(metadata=_PLACE)
 
 
@@ -290,21 +363,6 @@ class WarpRole(Node):
 
 
 Stmt: TypeAlias = Declare | DeclareArray | Assign | For | If | WarpRole | Barrier | Instruction | Prefetch | Turn
-
-
-@attrs.frozen(cache_hash=True, repr=False)
-class Param(Node):
-    """An array that the caller passes: ``size`` elements of ``dtype``.
-
-    ``alignment``, in bytes, is promised by the caller, and so is ``no_alias``: no other parameter overlaps it.
-    """
-
-    name: str
-    dtype: DType
-    size: int
-    access: ParamAccess
-    alignment: int = 1
-    no_alias: bool = True
 
 
 @attrs.frozen(cache_hash=True, repr=False)

@@ -57,9 +57,6 @@ from tileir.semtree.ir import (
 from tileir.semtree.rewrite import kernel_names, rewrite_stmts, statements, with_body
 from tileir.semtree.swizzles import PLAIN, swizzled
 
-COPIED_BYTES: Final = (4, 8, 16)
-"""What one asynchronous copy can move."""
-
 _RARE: Final = frozenset((*get_args(Instruction), WarpRole))
 """The classes of statements that most kernels have none of."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from tileir.core.nodes import attrs
+from tileir.core.nodes.rules import Rule, at_least
 from tileir.core.nodes.schema import OPERANDS, Role, role
 from tileir.semtree.expressions import Expr, Subscript
 from tileir.semtree.kinds import ChannelStep, Collective, Deferred, Scope
@@ -124,4 +125,5 @@ class BulkWait(Collective):
     """
 
     form: ClassVar[str] = "bulk_wait({pending})"
+    rules: ClassVar = (Rule(at_least("pending", 0), "so many stores of boxes cannot be pending: {pending}", "TIL551"),)
     pending: int = 0

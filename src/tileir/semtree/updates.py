@@ -6,8 +6,11 @@ from typing import ClassVar
 
 from tileir.core import Op
 from tileir.core.nodes import attrs
+from tileir.core.nodes.rules import Rule
 from tileir.core.nodes.schema import OPERAND, Role, role
+from tileir.core.updates import UPDATES
 from tileir.semtree.expressions import Expr, Subscript
+from tileir.semtree.kinds import Type
 from tileir.semtree.node import Node
 
 
@@ -21,6 +24,17 @@ class Update(Node):
     """
 
     form: ClassVar[str] = "update {op} {target} by {value}"
+    rules: ClassVar = (
+        Rule(
+            lambda s: (
+                s.value.type == s.target.type == Type(s.value.type.dtype) and (s.op, s.value.type.dtype) in UPDATES
+            ),
+            lambda s: (
+                f"{s.op.name.lower()} of {s.target.type} and {s.value.type} is no update, which is a sum of integers of"
+                " 4 or 8 bytes, or their extremum, or that of f32 or f64"
+            ),
+        ),
+    )
     op: Op
     target: Subscript = attrs.field(metadata=role(Role.UPDATED, Subscript))
     value: Expr = attrs.field(metadata=OPERAND)

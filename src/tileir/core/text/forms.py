@@ -220,8 +220,8 @@ class Language:
             return piece.spelling or name
         words = self.words_of(kind, piece)
         if words is not None:
-            texts = {value: word for word, value in words.items()}
-            return lambda _, node: texts[getattr(node, name)]
+            texts = {value: word for word, value in words.items()}  # nodes that break rules have others
+            return lambda _, node: texts.get(value := getattr(node, name)) or str(value.value)
         spelt = self._spelling(piece.spelling or piece.hint).write
         return lambda writer, node: spelt(writer, getattr(node, name))
 

@@ -1,25 +1,22 @@
-"""Rules of asynchronous copies, of channels and of products of matrices."""
+"""Rules that classes declare, and those of channels, boxes and products of matrices that look further."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
 
 from tileir.core import Diagnostic, DType
 from tileir.core.fragments import FRAGMENTS, Fragment, Operand, Swizzle, Where
-from tileir.core.updates import UPDATES
+from tileir.core.nodes.rules import broken
 from tileir.semtree.check.scopes import Scoped, Survey
 from tileir.semtree.ir import (
     WARP,
     Arrive,
     AssignLanes,
-    AsyncCopy,
-    AsyncWait,
     Await,
     BulkCopy,
     BulkStore,
-    BulkWait,
     Channel,
     Const,
     DeclareArray,
@@ -28,7 +25,6 @@ from tileir.semtree.ir import (
     MatrixOperand,
     Param,
     ParamAccess,
-    Prefetch,
     Region,
     Subscript,
     Turn,
@@ -37,96 +33,76 @@ from tileir.semtree.ir import (
     Vote,
     WarpRole,
 )
-from tileir.semtree.matrices import COPIED_BYTES, held, held_of_left
+from tileir.semtree.matrices import held, held_of_left
 from tileir.semtree.swizzles import PLAIN
 
 S = TypeVar("S")
 
 
-def check_copies(survey: Survey) -> Iterator[Diagnostic]:
-    """Asynchronous copies move whole words from a parameter to a local array."""
-    for place in _of_kinds(survey, AsyncCopy, AsyncWait):
+def check_rules(survey: Survey) -> Iterator[Diagnostic]:
+    """Statements keep the rules of their classes, and elements are of arrays that lie where these say."""
+    every: Iterable[Any] = survey.kinds
+    kinds = {kind for kind in every if kind.rules or kind.places}
+    for place in survey.scoped if kinds else ():
         stmt = place.stmt
-        if isinstance(stmt, AsyncWait) and stmt.pending < 0:
-            yield Diagnostic("TIL551", f"so many groups of copies cannot be pending: {stmt.pending}")
-        if not isinstance(stmt, AsyncCopy):
+        if type(stmt) not in kinds:
             continue
-        target, source = stmt.target, stmt.source
-        if target.type != source.type or target.offset.type.lanes != 1 or source.offset.type.lanes != 1:
-            yield Diagnostic("TIL552", f"an asynchronous copy cannot turn {source.type} into {target.type}")
-        elif target.type.lanes * target.type.dtype.itemsize not in COPIED_BYTES:
-            sizes = ", ".join(map(str, COPIED_BYTES))
-            yield Diagnostic("TIL551", f"an asynchronous copy has one of {sizes} bytes, and not those of {target.type}")
-        yield from _elsewhere(Region.LOCAL, place, target, "asynchronous copies go to local arrays")
-        if not isinstance(place.meaning(source), Param):
-            yield Diagnostic("TIL554", f"asynchronous copies take from parameters, and {source.array!r} is none")
+        for rule in broken(stmt):
+            yield Diagnostic(rule.code or "TIL552", rule.told(stmt))
+        for name, (where, message) in stmt.places.items() if stmt.places else ():
+            yield from _elsewhere(where, place, getattr(stmt, name), message)
+
+
+def _elsewhere(where: object, place: Scoped, element: Subscript, rule: str) -> Iterator[Diagnostic]:
+    """Yield the fault of an element that is not of an array of a region, or of a parameter, or one accessed so."""
+    array = place.meaning(element)
+    if isinstance(where, Region):
+        lies = isinstance(array, DeclareArray) and array.region is where
+    else:
+        lies = isinstance(array, Param) and where in (Param, array.access)
+    if not lies:
+        yield Diagnostic("TIL554", f"{rule}, and {element.array!r} is none")
 
 
 def check_masked(survey: Survey) -> Iterator[Diagnostic]:
-    """Lanes are set from one number on, and before another one, by a value of as many lanes."""
+    """Lanes that are set are numbered by the index type."""
     index = Type(survey.kernel.index)
     for _, stmt in _of_kind(survey, AssignLanes):
-        if stmt.target.type != stmt.value.type or stmt.target.type.lanes == 1:
-            yield Diagnostic("TIL552", f"lanes of {stmt.target.type} cannot be set to those of {stmt.value.type}")
         if not stmt.begin.type == stmt.end.type == index:
             yield Diagnostic("TIL552", f"lanes are numbered by {index}, not by {stmt.begin.type} and {stmt.end.type}")
 
 
 def check_exchanges(survey: Survey) -> Iterator[Diagnostic]:
-    """Threads of a warp exchange what they hold in private arrays, as many neighbours as they set."""
+    """Threads exchange what they hold with others of their warp."""
     threads = math.prod(survey.kernel.group)
-    for place, stmt in _of_kind(survey, Exchange):
-        target, source = stmt.target, stmt.source
+    for _, stmt in _of_kind(survey, Exchange):
         if not 0 < stmt.mask < WARP or threads % (1 << stmt.mask.bit_length()):
             message = f"threads of {threads} cannot exchange with the mask {stmt.mask}: it is below {WARP}, and"
             yield Diagnostic("TIL551", f"{message} all threads need another one")
-        if target.type != source.type or target.offset.type.lanes != 1 or source.offset.type.lanes != 1:
-            yield Diagnostic("TIL552", f"an exchange cannot turn {source.type} into {target.type}")
-        for each in (target, source):
-            yield from _elsewhere(Region.PRIVATE, place, each, "threads exchange elements of private arrays")
 
 
 def check_votes(survey: Survey) -> Iterator[Diagnostic]:
-    """Whole warps vote about scalar bools, and set elements of private arrays."""
-    for place, stmt in _of_kind(survey, Vote):
+    """Whole warps vote."""
+    for _ in _of_kinds(survey, Vote):
         if math.prod(survey.kernel.group) % WARP:
             yield Diagnostic("TIL551", f"whole warps of {WARP} threads vote, unlike in {survey.kernel.group}")
-        if not stmt.target.type == stmt.value.type == Type(DType.BOOL):
-            yield Diagnostic(
-                "TIL552", f"a vote is about bool, and sets one, not {stmt.value.type} and {stmt.target.type}"
-            )
-        yield from _elsewhere(Region.PRIVATE, place, stmt.target, "votes set elements of private arrays")
 
 
 def check_flags(survey: Survey) -> Iterator[Diagnostic]:
-    """Whole groups arrive at flags, which are elements of parameters of u32, and wait for them."""
-    number = Type(DType.U32)
-    for place in _of_kinds(survey, Arrive, Await):
-        stmt = place.stmt
-        assert isinstance(stmt, Arrive | Await)
-        flag, own = stmt.flag, stmt.count if isinstance(stmt, Await) else stmt.target
-        param = place.meaning(flag)
-        if not isinstance(param, Param) or param.access is not ParamAccess.READ_WRITE:
-            yield Diagnostic("TIL554", f"flags are elements of 'inout' parameters, and {flag.array!r} is none")
-        if not flag.type == own.type == number:
-            yield Diagnostic("TIL552", f"flags count in {number}, and not in {flag.type} and {own.type}")
-        if isinstance(stmt, Arrive):
-            yield from _elsewhere(Region.PRIVATE, place, stmt.target, "arrivals set elements of private arrays")
+    """Whole groups arrive at flags and wait for them."""
+    for _ in _of_kinds(survey, Arrive, Await):
         if survey.kernel.cluster > 1 or WarpRole in survey.kinds:
             yield Diagnostic("TIL551", "groups arrive as a whole: a kernel with flags has neither clusters nor roles")
 
 
 def check_updates(survey: Survey) -> Iterator[Diagnostic]:
-    """Elements of arrays that threads share are updated one at a time, in a way that needs no order."""
+    """Elements that are updated are of arrays that threads share."""
     for place, stmt in _of_kind(survey, Update):
-        known, kind = place.meaning(stmt.target), stmt.target.type
+        known = place.meaning(stmt.target)
         if isinstance(known, Param) and known.access is not ParamAccess.READ_WRITE:
             yield Diagnostic("TIL554", f"updates are for 'inout' parameters and local arrays, unlike {known.name!r}")
         if not isinstance(known, Param):
             yield from _elsewhere(Region.LOCAL, place, stmt.target, "threads update elements that they share")
-        if stmt.value.type != kind or (stmt.op, kind.dtype) not in UPDATES or kind.lanes != 1:
-            message = f"{stmt.op.name.lower()} of {kind} and {stmt.value.type} is no update, which is a sum of"
-            yield Diagnostic("TIL552", f"{message} integers of 4 or 8 bytes, or their extremum, or that of f32 or f64")
 
 
 def check_channels(survey: Survey) -> Iterator[Diagnostic]:
@@ -155,13 +131,7 @@ def check_channels(survey: Survey) -> Iterator[Diagnostic]:
 def check_stores_of_boxes(survey: Survey) -> Iterator[Diagnostic]:
     """Boxes are stored from local arrays to parameters that nothing else touches."""
     stored: list[Param] = []
-    for place in _of_kinds(survey, BulkStore, BulkWait):
-        stmt = place.stmt
-        if isinstance(stmt, BulkWait):
-            if stmt.pending < 0:
-                yield Diagnostic("TIL551", f"so many stores of boxes cannot be pending: {stmt.pending}")
-            continue
-        assert isinstance(stmt, BulkStore)
+    for place, stmt in _of_kind(survey, BulkStore):
         yield from _box_faults(stmt, place)
         tensor = place.meaning(stmt.target)
         if isinstance(tensor, Param):
@@ -210,15 +180,6 @@ def _last(stmt: BulkCopy | BulkStore) -> int:
     return int(stmt.tensor.offset.value) + last
 
 
-def check_prefetches(survey: Survey) -> Iterator[Diagnostic]:
-    """Only parameters are far enough away for a prefetch, and only single places have an address."""
-    for place, stmt in _of_kind(survey, Prefetch):
-        if not isinstance(place.meaning(stmt.target), Param):
-            yield Diagnostic("TIL554", f"prefetches are for parameters, and {stmt.target.array!r} is none")
-        if stmt.target.offset.type.lanes != 1:
-            yield Diagnostic("TIL552", f"a prefetch has one address, and {stmt.target.array!r} is given several")
-
-
 def check_turns(survey: Survey) -> Iterator[Diagnostic]:
     """Parts of a group that take turns are equal, and the same everywhere."""
     threads = math.prod(survey.kernel.group)
@@ -244,13 +205,6 @@ def check_products(survey: Survey) -> Iterator[Diagnostic]:
 def _of_kind(survey: Survey, kind: type[S]) -> Iterator[tuple[Scoped, S]]:
     """Yield the statements of a class, and where they stand."""
     return ((place, place.stmt) for place in _of_kinds(survey, kind) if isinstance(place.stmt, kind))
-
-
-def _elsewhere(region: Region, place: Scoped, element: Subscript, rule: str) -> Iterator[Diagnostic]:
-    """Yield the fault of an element that is not of an array of a region."""
-    array = place.meaning(element)
-    if not isinstance(array, DeclareArray) or array.region is not region:
-        yield Diagnostic("TIL554", f"{rule}, and {element.array!r} is none")
 
 
 def _of_kinds(survey: Survey, *kinds: type) -> Iterator[Scoped]:

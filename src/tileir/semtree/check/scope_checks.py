@@ -103,17 +103,12 @@ def check_types(survey: Survey) -> Iterator[Diagnostic]:
             yield Diagnostic("TIL552", f"in {excerpt(node, kernel)}: {message}")
 
 
-def check_statement_types(survey: Survey) -> Iterator[Diagnostic]:
-    """Values have the type of what they are stored to, and conditions are scalar bool."""
+def check_assignments(survey: Survey) -> Iterator[Diagnostic]:
+    """Values have the type of what they are stored to."""
     for stmt in survey.statements:
-        match stmt:
-            case Declare(variable=Var(name=name, type=kind), value=value) if value.type != kind:
-                yield Diagnostic("TIL552", f"{name!r} of type {kind} cannot start as {value.type}")
-            case Assign(target=target, value=value) if value.type != target.type:
-                place = excerpt(target, survey.kernel)
-                yield Diagnostic("TIL552", f"{place} of type {target.type} cannot hold a value of type {value.type}")
-            case If(condition=condition) if not condition.type.dtype.is_bool or condition.type.lanes != 1:
-                yield Diagnostic("TIL552", f"the condition of an if is a scalar bool, not {condition.type}")
+        if isinstance(stmt, Assign) and stmt.value.type != stmt.target.type:
+            target = f"{excerpt(stmt.target, survey.kernel)} of type {stmt.target.type}"
+            yield Diagnostic("TIL552", f"{target} cannot hold a value of type {stmt.value.type}")
 
 
 def check_loops(survey: Survey) -> Iterator[Diagnostic]:

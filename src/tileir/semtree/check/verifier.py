@@ -14,12 +14,11 @@ from tileir.core.nodes.schema import bodies, introduced, mentions, operands, use
 from tileir.semtree.check.cluster_checks import check_clusters
 from tileir.semtree.check.instruction_checks import (
     check_channels,
-    check_copies,
     check_exchanges,
     check_flags,
     check_masked,
-    check_prefetches,
     check_products,
+    check_rules,
     check_stores_of_boxes,
     check_turns,
     check_updates,
@@ -27,11 +26,11 @@ from tileir.semtree.check.instruction_checks import (
 )
 from tileir.semtree.check.role_checks import check_roles
 from tileir.semtree.check.scope_checks import (
+    check_assignments,
     check_barriers,
     check_bounds,
     check_declared,
     check_loops,
-    check_statement_types,
     check_stores,
     check_types,
     check_unique_names,
@@ -168,17 +167,16 @@ _STAGES: Final[tuple[tuple[Callable[[Survey], Iterable[Diagnostic]], ...], ...]]
     (check_unique_names, check_declared),
     (
         check_types,
-        check_statement_types,
+        check_assignments,
         check_loops,
         check_stores,
         check_channels,
         check_stores_of_boxes,
-        check_copies,
+        check_rules,
         check_exchanges,
         check_votes,
         check_flags,
         check_masked,
-        check_prefetches,
         check_turns,
         check_updates,
         check_products,

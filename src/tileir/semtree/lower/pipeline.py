@@ -19,12 +19,12 @@ from tileir.core.fragments import FRAGMENTS
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.clusters import axis_of_parts
+from tileir.semtree.ir import COPIED_BYTES
 from tileir.semtree.lower.barriers import Phase, Touch
 from tileir.semtree.lower.block import BlockLowering
 from tileir.semtree.lower.boxes import box_copy
 from tileir.semtree.lower.turns import Turns
 from tileir.semtree.lower.views import View, swizzle_of
-from tileir.semtree.matrices import COPIED_BYTES
 from tileir.semtree.rewrite import map_bodies
 from tileir.stripe import ir as stripe
 
