@@ -20,9 +20,9 @@ import numpy as np
 
 import tileir
 from pictures import measured
-from tileir.formula.definitions.catalogue import own_functions
-from tileir.formula.lower.lowering import craft
-from tileir.formula.text.parser import parse
+from tileir_formula.definitions.catalogue import own_functions
+from tileir_formula.lower.lowering import craft
+from tileir_formula.text.parser import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -13,10 +13,6 @@ from tileir import ops
 from tileir.core.codes import CODES, WARNINGS
 from tileir.core.dtype import DType
 from tileir.driver.cli.new import contents_of
-from tileir.formula.definitions.catalogue import FOLDER, read_file
-from tileir.formula.definitions.functions import WORDS
-from tileir.formula.definitions.parameters import ChoiceParameter, NumberParameter, WeightsParameter
-from tileir.formula.text.printer import value_text
 from tileir.ops.plaidml import ALIASES
 from tileir.passes.pipelines.catalog import PASSES
 from tileir.schedule.reasons import REASONS
@@ -24,11 +20,15 @@ from tileir.semtree.transform.expansions import ULP
 from tileir.testing.fuzz.wide.table import ROWS
 from tileir.tile.ir import UnaryOperator
 from tileir.tile.text.grammar import RANK
+from tileir_formula.definitions.catalogue import FOLDER, read_file
+from tileir_formula.definitions.functions import WORDS
+from tileir_formula.definitions.parameters import ChoiceParameter, NumberParameter, WeightsParameter
+from tileir_formula.text.printer import value_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from tileir.formula.definitions.parameters import Parameter
+    from tileir_formula.definitions.parameters import Parameter
 
 STAGES = {
     "1": "Text",

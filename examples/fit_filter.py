@@ -16,10 +16,10 @@ from rich.progress import track
 from skimage import data
 
 import tileir
-from tileir.formula.definitions.catalogue import own_functions
-from tileir.formula.editing.edits import replaced
-from tileir.formula.lower.lowering import Crafted, craft
-from tileir.formula.text.parser import parse
+from tileir_formula.definitions.catalogue import own_functions
+from tileir_formula.editing.edits import replaced
+from tileir_formula.lower.lowering import Crafted, craft
+from tileir_formula.text.parser import parse
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 

@@ -13,8 +13,8 @@ from pygments.token import Keyword, Name, Number, Text
 import tileir
 import tileir_pygments
 from strategies.sources import ROOT
-from tileir.formula.text.reading import WORDS as FORMULA_WORDS
 from tileir.tile.text.grammar import RESERVED
+from tileir_formula.text.reading import WORDS as FORMULA_WORDS
 from tileir_pygments import FormulaLexer, ProgramLexer, PythonTileLexer
 
 LEXERS = (ProgramLexer, FormulaLexer, PythonTileLexer)

@@ -42,12 +42,12 @@ if typing.TYPE_CHECKING:
     from tileir.driver.calls.stepper import Stepper, stepper
     from tileir.driver.differentiation import gradient, jvp, vjp
     from tileir.driver.explain.explanation import Explanation, explain
-    from tileir.driver.formulas.crafting import CraftedFormula, craft
     from tileir.driver.tuning.search import Tuned, tune
     from tileir.driver.warnings import warnings_of
     from tileir.runtime.devices.array import DeviceArray
     from tileir.runtime.devices.regions import MemoryRegions, memory
     from tileir.runtime.devices.transfer import to_device
+    from tileir_formula.running.crafting import CraftedFormula, craft
 
 __version__: typing.Final = _VERSION
 
@@ -114,7 +114,6 @@ def devices() -> tuple[DeviceInfo, ...]:
 
 _LATER: typing.Final = types.MappingProxyType(
     {
-        **dict.fromkeys(("CraftedFormula", "craft"), "tileir.driver.formulas.crafting"),
         **dict.fromkeys(("gradient", "jvp", "vjp"), "tileir.driver.differentiation"),
         **dict.fromkeys(("Explanation", "explain"), "tileir.driver.explain.explanation"),
         **dict.fromkeys(("Stepper", "stepper"), "tileir.driver.calls.stepper"),
@@ -128,6 +127,9 @@ _LATER: typing.Final = types.MappingProxyType(
 )
 """Where names are that are loaded when they are first used: to compile a program and run it takes none of them."""
 
+_BESIDE: typing.Final = ("CraftedFormula", "craft")
+"""Names that packages built on the compiler provide by entry points."""
+
 if not typing.TYPE_CHECKING:  # or every unknown name would have a type
 
     def __getattr__(name: str) -> object:
@@ -136,6 +138,11 @@ if not typing.TYPE_CHECKING:  # or every unknown name would have a type
             return importlib.import_module("tileir.ops")
         if name in _LATER:
             value = globals()[name] = getattr(importlib.import_module(_LATER[name]), name)
+            return value
+        if name in _BESIDE:
+            from tileir.core.beside import provided
+
+            value = globals()[name] = provided(name)
             return value
         from tileir.core.text.advice import missing_attribute  # for faults only
 

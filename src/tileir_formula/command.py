@@ -14,15 +14,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tileir.core import fail, to_json
 from tileir.driver.cli.values import destinations, save, type_of
-from tileir.driver.formulas.crafting import CraftedFormula, craft
-from tileir.driver.formulas.frames import frames_of, load_picture, written_to
-from tileir.driver.formulas.pictures import depth_of
+from tileir.driver.pictures.files import depth_of
 from tileir.driver.texts import write_whole
-from tileir.formula.definitions.catalogue import default_catalogue, read_file
-from tileir.formula.editing import step_edits
-from tileir.formula.lower.conditions import count_of
-from tileir.formula.text.printer import to_text
 from tileir.tile.text.printer import to_text as tile_text
+from tileir_formula.definitions.catalogue import default_catalogue, read_file
+from tileir_formula.editing import step_edits
+from tileir_formula.lower.conditions import count_of
+from tileir_formula.running.crafting import CraftedFormula, craft
+from tileir_formula.running.frames import frames_of, load_picture, written_to
+from tileir_formula.text.printer import to_text
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -6,7 +6,7 @@ import enum
 from typing import TypeAlias
 
 from tileir.core import Span, attrs, call_of, counted, span_field
-from tileir.formula.node import Node, Whole
+from tileir_formula.node import Node, Whole
 
 
 @attrs.frozen(cache_hash=True, repr=False)

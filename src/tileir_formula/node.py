@@ -11,7 +11,7 @@ class Node(Shown):
     __slots__ = ()
 
     def __str__(self) -> str:
-        from tileir.formula.text.printer import node_text  # it imports the nodes
+        from tileir_formula.text.printer import node_text  # it imports the nodes
 
         return node_text(self)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tileir.core.nodes import attrs
-from tileir.formula.ir import Formula, Mask, Repeat, Source, Step
-from tileir.formula.text.reading import PREVIOUS
+from tileir_formula.ir import Formula, Mask, Repeat, Source, Step
+from tileir_formula.text.reading import PREVIOUS
 
 
 @attrs.frozen

@@ -8,10 +8,10 @@ from typing import Final
 import attrs
 
 from tileir.core import Diagnostic, Span, VerifyError, nearest
-from tileir.formula.definitions.functions import Function
-from tileir.formula.ir import Formula, Mask, Merge, Near, Number, Region, Repeat, Source, Step
-from tileir.formula.text import spelling
-from tileir.formula.text.reading import PREVIOUS
+from tileir_formula.definitions.functions import Function
+from tileir_formula.ir import Formula, Mask, Merge, Near, Number, Region, Repeat, Source, Step
+from tileir_formula.text import spelling
+from tileir_formula.text.reading import PREVIOUS
 
 MOST_ROUNDS: Final = 100_000
 """Of a group, so that a slip of the finger does not run for days."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LAYERS: Final = (
-    *("core", "poly", "tile", "ops", "formula", "typed", "stripe", "schedule", "passes", "semtree"),
+    *("core", "poly", "tile", "ops", "typed", "stripe", "schedule", "passes", "semtree"),
     *("runtime", "driver", "testing", "studio"),
 )
 TOP: Final = ("tileir", "tileir.__main__")
@@ -87,7 +87,6 @@ def test_stages_import_stages_at_the_top() -> None:
     assert sorted(inner) == [
         ("src/tileir/core/text/markup.py", "tileir_pygments"),
         ("src/tileir/core/text/shown.py", "tileir.core.drawing.svg"),
-        ("src/tileir/formula/node.py", "tileir.formula.text.printer"),
         ("src/tileir/passes/algorithms/scan.py", "tileir.passes.schedules.groups.scan"),
         ("src/tileir/passes/algorithms/scan.py", "tileir.passes.schedules.groups.scan"),
         ("src/tileir/passes/pipelines/installed.py", "tileir.passes.pipelines.resolution"),

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, get_type_hints
 import attrs
 import pytest
 
-from strategies.sources import PACKAGE, imports_of, name_of
+from strategies.sources import PACKAGE, ROOT, imports_of, module_of, name_of
 from tileir.poly.affine import Affine
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-FILES: Final = sorted(PACKAGE.glob("*/ir.py"))
-MODULES: Final = [importlib.import_module(f"tileir.{path.parent.name}.ir") for path in FILES]
+FILES: Final = [*sorted(PACKAGE.glob("*/ir.py")), ROOT / "src/tileir_formula/ir.py"]
+MODULES: Final = [importlib.import_module(module_of(path)) for path in FILES]
 CLASSES: Final = [
     cls
     for module in MODULES
@@ -33,7 +33,7 @@ def label(cls: type) -> str:
 
 
 def test_the_stages_are_found() -> None:
-    assert [path.parent.name for path in FILES] == ["formula", "semtree", "stripe", "tile", "typed"]
+    assert [path.parent.name for path in FILES] == ["semtree", "stripe", "tile", "typed", "tileir_formula"]
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=label)

@@ -13,11 +13,11 @@ import tileir
 from tileir.core.json.codec import format_of
 from tileir.core.json.encoder import field_names
 from tileir.core.json.versions import version_of
-from tileir.formula.ir import Formula
 from tileir.schedule.script import Script
 from tileir.semtree.ir import KernelFunction, Program as SemProgram
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.typed.ir import Function as TypedFunction
+from tileir_formula.ir import Formula
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

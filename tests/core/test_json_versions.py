@@ -9,10 +9,10 @@ import pytest
 import tileir
 from tileir.core.json.codec import format_of
 from tileir.core.json.versions import VERSIONS, refusal, version_of
-from tileir.formula.ir import Formula
 from tileir.semtree.ir import Program as SemProgram
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.typed.ir import Function as TypedFunction
+from tileir_formula.ir import Formula
 
 
 @pytest.mark.parametrize("cls", [tileir.Function, TypedFunction, StripeProgram, SemProgram, Formula, tileir.Target])

@@ -18,14 +18,14 @@ from strategies.tile import Case, cases
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.core.text.shown import Shown, ShownWhole, counted, shortened
-from tileir.formula import ir as formula
-from tileir.formula.text.parser import parse as parse_formula
-from tileir.formula.text.printer import to_text as formula_text
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.stripe import ir as stripe
 from tileir.tile import ir as tile
 from tileir.typed import ir as typed
+from tileir_formula import ir as formula
+from tileir_formula.text.parser import parse as parse_formula
+from tileir_formula.text.printer import to_text as formula_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

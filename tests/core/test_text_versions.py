@@ -8,8 +8,8 @@ import tileir
 from tileir.core.text.span import Source
 from tileir.core.text.versions import LINE, check_version, unversioned
 from tileir.core.version import VERSION
-from tileir.formula.definitions.function_file import read_functions
-from tileir.formula.text.parser import parse as parse_formula
+from tileir_formula.definitions.function_file import read_functions
+from tileir_formula.text.parser import parse as parse_formula
 
 TILE = "function (A) -> (B) { B = A + 1; }"
 FORMULA = "invert\n"
@@ -63,7 +63,7 @@ def test_places_stay_where_the_version_is_taken_out() -> None:
 
 
 def test_a_formula_keeps_the_line_that_names_its_version() -> None:
-    from tileir.formula.text.printer import to_text
+    from tileir_formula.text.printer import to_text
 
     text = f"{LINE}invert\n"
     assert to_text(parse_formula(text)).startswith(LINE)

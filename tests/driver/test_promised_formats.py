@@ -17,9 +17,9 @@ import pytest
 
 import tileir
 from tileir.core.version import VERSION
-from tileir.formula.definitions.catalogue import default_catalogue
-from tileir.formula.definitions.function_file import read_functions
-from tileir.formula.text.parser import parse as parse_formula
+from tileir_formula.definitions.catalogue import default_catalogue
+from tileir_formula.definitions.function_file import read_functions
+from tileir_formula.text.parser import parse as parse_formula
 
 FOLDER: Final = Path(__file__).parents[1] / "golden/formats"
 RELEASES: Final = sorted(path for path in FOLDER.iterdir() if path.is_dir())

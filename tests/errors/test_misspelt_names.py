@@ -57,7 +57,7 @@ TYPED = {
     "state": (lambda: tileir.stepper(STEP, {"Weight": "Next"}, {"Wieght": GIVEN}), "Weight"),
     "updated": (lambda: tileir.stepper(STEP, {"Wieght": "Next"}, {"Weight": GIVEN}), "Weight"),
     "update": (lambda: tileir.stepper(STEP, {"Weight": "Nexxt"}, {"Weight": GIVEN}), "Next"),
-    "stage": (lambda: tileir.parse(SUM, stage="tyled"), "typed"),  # type: ignore[call-overload]
+    "stage": (lambda: tileir.parse(SUM, stage="tyled"), "typed"),
     "format": (lambda: tileir.compile('{"format": "tileir.tile.Functon"}'), "tileir.tile.Function"),
 }
 SCHEDULED = {

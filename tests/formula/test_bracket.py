@@ -13,12 +13,12 @@ from strategies.effort import examples
 from strategies.formulas import COMMENTS, FORMULAS, NAMES, STEPS
 from strategies.sources import ROOT
 from tileir.core.errors import Diagnostic, ParseError, VerifyError
-from tileir.formula.definitions.catalogue import own_functions
-from tileir.formula.ir import Boundary, Formula, Mask, Repeat, Source, Step
-from tileir.formula.text import bracket
-from tileir.formula.text.parser import parse
-from tileir.formula.text.printer import to_text
-from tileir.formula.verifier import faults_of
+from tileir_formula.definitions.catalogue import own_functions
+from tileir_formula.ir import Boundary, Formula, Mask, Repeat, Source, Step
+from tileir_formula.text import bracket
+from tileir_formula.text.parser import parse
+from tileir_formula.text.printer import to_text
+from tileir_formula.verifier import faults_of
 
 TEXT = """\
 // Edges of a photograph

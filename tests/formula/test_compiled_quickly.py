@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import tileir
-from tileir.driver.formulas.crafting import craft
 from tileir.runtime.interface import Options
+from tileir_formula.running.crafting import craft
 
 PICTURE = np.random.default_rng(9).integers(0, 256, (37, 41, 3), np.uint8)
 

@@ -7,12 +7,12 @@ import pytest
 from strategies.formulas import FUNCTIONS
 from tileir.core.errors import TileError
 from tileir.core.json.codec import from_json, to_json
-from tileir.formula.definitions.offers import MOST_SOURCES, offers
-from tileir.formula.editing.control_tree import controls_of
-from tileir.formula.editing.controls import ChoiceControl, Control, FormulaControls, WeightsControl, each_control
-from tileir.formula.editing.step_edits import inserted
-from tileir.formula.lower.applying import Applied, apply, following
-from tileir.formula.text.parser import parse
+from tileir_formula.definitions.offers import MOST_SOURCES, offers
+from tileir_formula.editing.control_tree import controls_of
+from tileir_formula.editing.controls import ChoiceControl, Control, FormulaControls, WeightsControl, each_control
+from tileir_formula.editing.step_edits import inserted
+from tileir_formula.lower.applying import Applied, apply, following
+from tileir_formula.text.parser import parse
 
 TEXT = """\
 // of a photograph

@@ -11,11 +11,11 @@ import pytest
 
 import tileir
 from tileir.core.errors import ArgumentError, TileError
-from tileir.formula.definitions.function_file import read_functions
 from tileir.runtime.caches.disk_cache import DiskCache
+from tileir_formula.definitions.function_file import read_functions
 
 if TYPE_CHECKING:
-    from tileir.formula.editing.given_values import GivenValue
+    from tileir_formula.editing.given_values import GivenValue
 
 PHOTO = np.random.default_rng(5).random((20, 31, 3), np.float32)
 SOBEL = """\

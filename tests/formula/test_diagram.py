@@ -9,9 +9,9 @@ import pytest
 
 from strategies.formulas import FUNCTIONS
 from tileir.core.json.codec import from_json, to_json
-from tileir.formula.definitions.catalogue import own_functions
-from tileir.formula.diagrams.diagram import Diagram, diagram_of
-from tileir.formula.diagrams.diagram_svg import to_svg
+from tileir_formula.definitions.catalogue import own_functions
+from tileir_formula.diagrams.diagram import Diagram, diagram_of
+from tileir_formula.diagrams.diagram_svg import to_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 

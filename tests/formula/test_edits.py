@@ -6,9 +6,9 @@ import pytest
 
 from strategies.formulas import SOBEL
 from tileir.core.errors import ArgumentError, ParseError
-from tileir.formula.editing.edits import elements, replaced, with_argument, without_argument
-from tileir.formula.ir import Number
-from tileir.formula.text.parser import parse
+from tileir_formula.editing.edits import elements, replaced, with_argument, without_argument
+from tileir_formula.ir import Number
+from tileir_formula.text.parser import parse
 
 
 def lines_of(text: str) -> list[str]:

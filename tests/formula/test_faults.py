@@ -8,8 +8,8 @@ import pytest
 import tileir
 from strategies.photographs import filtered
 from tileir.core.errors import TileError
-from tileir.formula.definitions.catalogue import own_functions
-from tileir.formula.definitions.function_file import read_functions
+from tileir_formula.definitions.catalogue import own_functions
+from tileir_formula.definitions.function_file import read_functions
 
 ODD = """\
 /// odd: needs three channels

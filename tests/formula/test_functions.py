@@ -7,11 +7,11 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from tileir.core.errors import TileError
-from tileir.formula.definitions.catalogue import catalogue_of, own_functions
-from tileir.formula.definitions.function_file import read_functions
-from tileir.formula.definitions.functions import Function
-from tileir.formula.definitions.parameters import NumberParameter
-from tileir.formula.ir import Argument, Boundary, Number, Weights, Word
+from tileir_formula.definitions.catalogue import catalogue_of, own_functions
+from tileir_formula.definitions.function_file import read_functions
+from tileir_formula.definitions.functions import Function
+from tileir_formula.definitions.parameters import NumberParameter
+from tileir_formula.ir import Argument, Boundary, Number, Weights, Word
 
 POINT = "function (Image[H, W, C], Level) -> (R) { R = Image * Level; }\n"
 SHARPEN = """\

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from tileir.core.errors import ArgumentError
-from tileir.formula.definitions.catalogue import own_functions
-from tileir.formula.editing.given_values import given_text
-from tileir.formula.lower.applying import apply
-from tileir.formula.text.parser import parse_value
-from tileir.formula.text.printer import value_text
+from tileir_formula.definitions.catalogue import own_functions
+from tileir_formula.editing.given_values import given_text
+from tileir_formula.lower.applying import apply
+from tileir_formula.text.parser import parse_value
+from tileir_formula.text.printer import value_text
 
 if TYPE_CHECKING:
-    from tileir.formula.editing.given_values import GivenValue
+    from tileir_formula.editing.given_values import GivenValue
 
 
 @pytest.mark.parametrize(

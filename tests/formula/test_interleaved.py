@@ -13,11 +13,14 @@ import pytest
 from strategies.effort import share_of
 from strategies.formulas import FUNCTIONS
 from tileir.core.errors import TileError
-from tileir.formula.definitions.catalogue import own_functions
-from tileir.formula.editing.changes import Change, changed, composed, edited
-from tileir.formula.editing.control_edits import ControlEdits
-from tileir.formula.editing.control_tree import controls_of
-from tileir.formula.editing.controls import (
+from tileir.testing.fuzz import formulas
+from tileir.testing.fuzz.area import Refused
+from tileir.testing.generated.choices import Seeded
+from tileir_formula.definitions.catalogue import own_functions
+from tileir_formula.editing.changes import Change, changed, composed, edited
+from tileir_formula.editing.control_edits import ControlEdits
+from tileir_formula.editing.control_tree import controls_of
+from tileir_formula.editing.controls import (
     ChoiceControl,
     FlagControl,
     GroupControls,
@@ -25,20 +28,17 @@ from tileir.formula.editing.controls import (
     StepControls,
     each_control,
 )
-from tileir.formula.editing.step_edits import duplicated, inserted, moved, removed
-from tileir.formula.ir import Formula, Repeat, Step
-from tileir.formula.lower.applying import apply
-from tileir.formula.references import places_of
-from tileir.formula.text.parser import parse
-from tileir.testing.fuzz import formulas
-from tileir.testing.fuzz.area import Refused
-from tileir.testing.generated.choices import Seeded
+from tileir_formula.editing.step_edits import duplicated, inserted, moved, removed
+from tileir_formula.ir import Formula, Repeat, Step
+from tileir_formula.lower.applying import apply
+from tileir_formula.references import places_of
+from tileir_formula.text.parser import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tileir.formula.editing.changes import Edited
-    from tileir.formula.editing.controls import Control
+    from tileir_formula.editing.changes import Edited
+    from tileir_formula.editing.controls import Control
 
 TEXT = """\
 // of a photograph

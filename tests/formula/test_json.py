@@ -10,12 +10,15 @@ import pytest
 from strategies.formulas import FUNCTIONS, SOBEL
 from tileir.core.errors import TileError
 from tileir.core.json.codec import content_hash, from_json, to_json
-from tileir.formula.definitions.catalogue import own_functions
-from tileir.formula.definitions.function_checks import faults_of as faults_of_function
-from tileir.formula.definitions.functions import Derived, Function
-from tileir.formula.definitions.parameters import NumberParameter
-from tileir.formula.editing.control_tree import controls_of
-from tileir.formula.ir import (
+from tileir.testing.fuzz import formulas, json_values
+from tileir.testing.fuzz.area import Refused
+from tileir.testing.generated.choices import Seeded
+from tileir_formula.definitions.catalogue import own_functions
+from tileir_formula.definitions.function_checks import faults_of as faults_of_function
+from tileir_formula.definitions.functions import Derived, Function
+from tileir_formula.definitions.parameters import NumberParameter
+from tileir_formula.editing.control_tree import controls_of
+from tileir_formula.ir import (
     Argument,
     Colour,
     Formula,
@@ -30,11 +33,8 @@ from tileir.formula.ir import (
     Weights,
     Word,
 )
-from tileir.formula.text.parser import parse
-from tileir.formula.verifier import faults_of
-from tileir.testing.fuzz import formulas, json_values
-from tileir.testing.fuzz.area import Refused
-from tileir.testing.generated.choices import Seeded
+from tileir_formula.text.parser import parse
+from tileir_formula.verifier import faults_of
 
 
 def test_hashes_stay() -> None:

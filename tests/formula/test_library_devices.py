@@ -10,10 +10,10 @@ import pytest
 import tileir
 from strategies import opencl_device
 from strategies.photographs import filtered, photograph
-from tileir.formula.definitions.catalogue import own_functions
-from tileir.formula.definitions.parameters import ChoiceParameter
-from tileir.formula.lower.lowering import craft
-from tileir.formula.text.parser import parse
+from tileir_formula.definitions.catalogue import own_functions
+from tileir_formula.definitions.parameters import ChoiceParameter
+from tileir_formula.lower.lowering import craft
+from tileir_formula.text.parser import parse
 
 
 def texts(name: str) -> list[str]:

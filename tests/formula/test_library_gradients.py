@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tileir import FunctionBuilder
-from tileir.formula.definitions.catalogue import own_functions
-from tileir.formula.definitions.functions import parameter_name
-from tileir.formula.ir import Step
-from tileir.formula.text.parser import parse
 from tileir.testing.gradients import check_gradients
+from tileir_formula.definitions.catalogue import own_functions
+from tileir_formula.definitions.functions import parameter_name
+from tileir_formula.ir import Step
+from tileir_formula.text.parser import parse
 
 if TYPE_CHECKING:
     import numpy.typing as npt

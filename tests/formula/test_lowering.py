@@ -11,12 +11,12 @@ import pytest
 from tileir import evaluate
 from tileir.core.errors import TileError
 from tileir.driver.calls.arguments import tensor_types
-from tileir.formula.definitions.catalogue import own_functions
-from tileir.formula.lower.lowering import craft
-from tileir.formula.text.parser import parse
-from tileir.formula.verifier import faults_of
 from tileir.tile.ir import Scan
 from tileir.typed.inference.inference import infer
+from tileir_formula.definitions.catalogue import own_functions
+from tileir_formula.lower.lowering import craft
+from tileir_formula.text.parser import parse
+from tileir_formula.verifier import faults_of
 
 Picture = npt.NDArray[Any]
 

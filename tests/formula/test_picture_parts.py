@@ -7,10 +7,10 @@ import pytest
 
 import tileir
 from tileir.core.errors import ArgumentError
-from tileir.driver.formulas import crafting, function as formula_function
-from tileir.driver.formulas.picture_parts import Rectangle
-from tileir.formula.definitions.catalogue import own_functions
-from tileir.formula.definitions.function_file import read_functions
+from tileir_formula.definitions.catalogue import own_functions
+from tileir_formula.definitions.function_file import read_functions
+from tileir_formula.running import crafting, function as formula_function
+from tileir_formula.running.picture_parts import Rectangle
 
 PHOTO = np.random.default_rng(6).random((120, 90, 3), np.float32)
 LOCAL = {

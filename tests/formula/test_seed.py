@@ -13,20 +13,20 @@ from strategies.formulas import FUNCTIONS
 from tileir import evaluate
 from tileir.core.errors import TileError
 from tileir.driver.explain.dispatch import BufferLife, Dispatch
-from tileir.formula.definitions.bodies import keeps_size
-from tileir.formula.definitions.catalogue import own_functions
-from tileir.formula.definitions.function_file import read_functions
-from tileir.formula.definitions.offers import offers
-from tileir.formula.diagrams.diagram import diagram_of
-from tileir.formula.diagrams.diagram_svg import to_svg
-from tileir.formula.editing.control_tree import controls_of
-from tileir.formula.editing.controls import ChoiceControl, StepControls, each_control
-from tileir.formula.ir import Source, Step
-from tileir.formula.lower.applying import apply
-from tileir.formula.lower.lowering import craft
-from tileir.formula.text import bracket
-from tileir.formula.text.parser import parse
-from tileir.formula.text.printer import to_text
+from tileir_formula.definitions.bodies import keeps_size
+from tileir_formula.definitions.catalogue import own_functions
+from tileir_formula.definitions.function_file import read_functions
+from tileir_formula.definitions.offers import offers
+from tileir_formula.diagrams.diagram import diagram_of
+from tileir_formula.diagrams.diagram_svg import to_svg
+from tileir_formula.editing.control_tree import controls_of
+from tileir_formula.editing.controls import ChoiceControl, StepControls, each_control
+from tileir_formula.ir import Source, Step
+from tileir_formula.lower.applying import apply
+from tileir_formula.lower.lowering import craft
+from tileir_formula.text import bracket
+from tileir_formula.text.parser import parse
+from tileir_formula.text.printer import to_text
 
 Picture = npt.NDArray[Any]
 

@@ -6,7 +6,7 @@ import pytest
 
 from strategies.formulas import SOBEL
 from tileir.core.errors import ArgumentError
-from tileir.formula.editing.step_edits import duplicated, inserted, moved, removed
+from tileir_formula.editing.step_edits import duplicated, inserted, moved, removed
 
 
 def lines_of(text: str) -> list[str]:

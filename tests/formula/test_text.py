@@ -11,11 +11,11 @@ from strategies.effort import examples
 from strategies.formulas import FORMULAS, SOBEL
 from tileir.core.errors import MAX_FAULTS, ArgumentError, Diagnostic, ParseError
 from tileir.core.json.codec import from_json, to_json
-from tileir.formula.ir import Formula, Number, Repeat, Step
-from tileir.formula.text.lexer import MAX_CHARACTERS
-from tileir.formula.text.parser import parse
-from tileir.formula.text.printer import to_text
-from tileir.formula.text.spelling import MAX_DEPTH
+from tileir_formula.ir import Formula, Number, Repeat, Step
+from tileir_formula.text.lexer import MAX_CHARACTERS
+from tileir_formula.text.parser import parse
+from tileir_formula.text.printer import to_text
+from tileir_formula.text.spelling import MAX_DEPTH
 
 
 @given(formula=FORMULAS)

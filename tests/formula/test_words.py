@@ -10,10 +10,10 @@ import pytest
 from scipy import ndimage
 
 from tileir import evaluate
-from tileir.formula.definitions.catalogue import own_functions
-from tileir.formula.definitions.function_file import read_functions
-from tileir.formula.lower.lowering import craft
-from tileir.formula.text.parser import parse
+from tileir_formula.definitions.catalogue import own_functions
+from tileir_formula.definitions.function_file import read_functions
+from tileir_formula.lower.lowering import craft
+from tileir_formula.text.parser import parse
 
 PHOTO = np.random.default_rng(5).random((7, 9, 3), np.float32)
 MODES = {"clamp": "nearest", "mirror": "mirror", "wrap": "grid-wrap", "constant": "grid-constant"}

@@ -72,7 +72,7 @@ def test_the_wheel_has_what_the_page_contains_and_its_licences() -> None:
     licences = [content for name, content in files.items() if re.search(r"dist-info/licenses/.*licences\.txt$", name)]
     assert licences == [(static / "licences.txt").read_bytes()]
     assert all(word in licences[0] for word in (b"@codemirror/view", b"lit-html", b"BSD-3-Clause", b"MIT License"))
-    assert {"tileir/targets/cpu.json", "tileir_pytest.py", "tileir/formula/library/edges.tile"} <= files.keys()
+    assert {"tileir/targets/cpu.json", "tileir_pytest.py", "tileir_formula/library/edges.tile"} <= files.keys()
 
 
 def test_the_source_distribution_has_the_sources_of_the_page() -> None:

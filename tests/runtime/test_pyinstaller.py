@@ -40,12 +40,13 @@ def test_the_hook_collects_data_entry_points_and_modules(monkeypatch: pytest.Mon
     ):
         monkeypatch.setitem(sys.modules, name, module)
     found = runpy.run_path(str(folder_of_the_hook() / "hook-tileir.py"))
-    assert {("data of", "tileir"), ("metadata of", "tileir")} <= set(found["datas"])
+    assert {("data of", "tileir"), ("data of", "tileir_formula"), ("metadata of", "tileir")} <= set(found["datas"])
     imported = set(found["hiddenimports"])
     assert {
         "tileir.passes.algorithms.accumulate",
         "tileir.passes.pipelines.catalog",
         "tileir.ops.networks.recurrent",
         "tileir_llvm.run.executor",
+        "tileir_formula.running.crafting",
     } <= imported
     assert not any(name.startswith("tileir.testing") for name in imported)

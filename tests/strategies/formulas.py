@@ -5,8 +5,8 @@ from __future__ import annotations
 import attrs
 from hypothesis import strategies as st
 
-from tileir.formula.definitions.function_file import read_functions
-from tileir.formula.ir import (
+from tileir_formula.definitions.function_file import read_functions
+from tileir_formula.ir import (
     Argument,
     Boundary,
     Colour,
@@ -23,7 +23,7 @@ from tileir.formula.ir import (
     Weights,
     Word,
 )
-from tileir.formula.text.reading import WORDS
+from tileir_formula.text.reading import WORDS
 
 SOBEL = """\
 // Edges of a photograph

@@ -10,9 +10,9 @@ import numpy.typing as npt
 from skimage import data
 
 from tileir import evaluate
-from tileir.formula.definitions.catalogue import own_functions
-from tileir.formula.lower.lowering import craft
-from tileir.formula.text.parser import parse
+from tileir_formula.definitions.catalogue import own_functions
+from tileir_formula.lower.lowering import craft
+from tileir_formula.text.parser import parse
 
 Picture = npt.NDArray[Any]
 

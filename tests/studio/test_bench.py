@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tileir.driver.formulas import crafting
-from tileir.formula.lower import lowering
 from tileir.studio.design.bench import Bench
+from tileir_formula.lower import lowering
+from tileir_formula.running import crafting
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tileir.driver.formulas.crafting import CraftedFormula
-    from tileir.formula.ir import Formula
-    from tileir.formula.lower.lowering import Crafted
+    from tileir_formula.ir import Formula
+    from tileir_formula.lower.lowering import Crafted
+    from tileir_formula.running.crafting import CraftedFormula
 
 UPLOAD = "0" * 32
 FORMULA = "gaussian(sigma=1.2)\ngamma(gamma={gamma})\nsharpen(amount={amount})"

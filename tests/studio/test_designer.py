@@ -13,7 +13,7 @@ from PIL import Image
 
 import tileir
 from studio.conversation import codes, events, frames, pixels, shown, studio
-from tileir.driver.formulas.pictures import as_levels
+from tileir.driver.pictures.files import as_levels
 from tileir.studio.serve.command import start_of
 from tileir.studio.serve.uploads import KEPT, keep, read, store
 

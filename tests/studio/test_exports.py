@@ -15,7 +15,7 @@ import tileir
 from studio.strangers import by_opencl
 from studio.taken import COLOUR, DEEP, FLOATS, FORMULAS, GREY, PICTURES, assignment, check_equal, check_near, results_of
 from tileir.core.errors import TileError
-from tileir.driver.formulas.pictures import as_levels
+from tileir.driver.pictures.files import as_levels
 from tileir.runtime.context import Context, default_context
 from tileir.runtime.discovery import Registry
 from tileir.studio.design.bench import Assignment, Bench

@@ -1,4 +1,4 @@
-"""Things by name from anybody's wheel: passes, schedules, targets, operations, listings and commands.
+"""Things by name from anybody's wheel: passes, schedules, targets, operations, listings, commands and languages.
 
 Each kind has a group of entry points, beside ``tileir.backends`` and ``tileir.formulas``. An entry point is loaded when
 its name is first used. What cannot be loaded hides nothing else: who names it gets the reason, and whoever lists what
@@ -37,6 +37,7 @@ class Kind(enum.Enum):
     OPERATION = "tileir.operations"
     LISTING = "tileir.listings"
     COMMAND = "tileir.commands"
+    LANGUAGE = "tileir.languages"
 
     __hash__ = object.__hash__
 

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from tileir.core.array_value import Array
     from tileir.core.targets.target_file import TargetFile
     from tileir.driver.programs import Program
-    from tileir.formula.ir import Formula
     from tileir.passes.base import Pass
     from tileir.schedule.script import Script
+    from tileir_formula.ir import Formula
 
     Form: TypeAlias = (
         Program
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
         | Formula
     )
 
-STAGES: Final = (*texts.STAGES, "any", "block", "kernel", "script", "pipeline", "target", "hardware", "formula")
-"""What a text may be of; ``any`` is a program of the stage that the text tells."""
+STAGES: Final = (*texts.STAGES, "any", "block", "kernel", "script", "pipeline", "target", "hardware")
+"""What a text may be of, beside installed languages; ``any`` is a program of the stage that the text tells."""
 
 
 @at_the_call
@@ -60,7 +60,7 @@ def to_text(node: Form) -> str:
     Args:
         node: A program of Tile, typed, of Stripe or of the semtree; a block of Stripe, a kernel of the semtree; a
             :class:`~tileir.schedule.script.Script`; a pass, or a sequence of them; a :class:`tileir.Target`, a target
-            file, a hardware model, or a formula.
+            file, a hardware model, or a node of an installed language, such as a formula.
 
     Raises:
         ArgumentError: TIL707, it is something else.
@@ -104,20 +104,21 @@ def _target_text(target: Target) -> str:
 def _schedule_text(node: object) -> str:
     """Return the text of what passes are made of."""
     from tileir.core.targets.target_file import TargetFile
-    from tileir.formula.ir import Formula
+    from tileir.driver.languages import language_of
     from tileir.passes.pipelines.pipeline import to_text as pipeline_text
     from tileir.passes.schedules.scripted import Scripted
     from tileir.schedule.script import Script
 
     if isinstance(node, TargetFile):
         return node.text
-    if isinstance(node, Formula):
-        return str(node)
     if isinstance(node, Script):
         return pipeline_text((Scripted.of(node),))
     passes = _passes(node)
     if passes is not None:
         return pipeline_text(passes)
+    language = language_of(node)
+    if language is not None:
+        return language.to_text(node)
     message = (
         "text is there of programs, blocks, kernels, scripts, passes, targets and hardware models, not of a value of"
         f" type {type(node).__name__}"
@@ -169,6 +170,8 @@ def parse(text: str | bytes | Path, name: str = ..., *, stage: Literal["target"]
 def parse(text: str | bytes | Path, name: str = ..., *, stage: Literal["hardware"]) -> HardwareModel: ...
 @overload
 def parse(text: str | bytes | Path, name: str = ..., *, stage: Literal["formula"]) -> Formula: ...
+@overload
+def parse(text: str | bytes | Path, name: str = ..., *, stage: str) -> object: ...
 
 
 @at_the_call
@@ -182,8 +185,8 @@ def parse(
             Programs are read from their JSON, too, which may be bytes, or from a bundle. Or the file that has it.
         name: What to call the text in errors; by default as the file is called.
         stage: ``tile``, ``typed``, ``stripe`` or ``sem`` for a program of that stage, ``any`` for one of the stage that
-            the text tells; ``block`` of Stripe, ``kernel`` of the semtree; ``script``, ``pipeline``, ``target``,
-            ``hardware`` or ``formula``.
+            the text tells; ``block`` of Stripe, ``kernel`` of the semtree; ``script``, ``pipeline``, ``target`` or
+            ``hardware``; or the name of an installed language, such as ``formula``.
         arrays: What a text of Tile or a typed one may name by digests alone, as printed ones name long constants.
 
     Raises:
@@ -191,6 +194,7 @@ def parse(
         VerifyError: What it means breaks a rule; one diagnostic for each fault.
         TileError: TIL601 or TIL602, JSON is wrong; TIL603, a bundle is; TIL901, the file cannot be read; TIL702, tileir
             has no such arrays; TIL541 to TIL547, passes and targets.
+        BackendError: TIL811 or TIL812, the language cannot be loaded.
         ArgumentError: TIL707, it is no text, or there is no such stage.
     """
     check_kind("name", name, str | Path, "what errors call the text")
@@ -215,16 +219,13 @@ def parse(
             from tileir.core.targets.hardware_json import from_json
 
             return from_json(text, name)
-        case "formula":
-            from tileir.formula.text.parser import parse as parse_formula
-
-            formula = parse_formula(text, name)
-            verify(formula)
-            return formula
         case _:
-            from tileir.core.text.names import nearest
+            from tileir.driver.languages import language_called
 
-            raise ArgumentError.of("TIL707", f"there is no stage {stage!r:.64}{nearest(stage, STAGES)}")
+            language = language_called(stage, STAGES)
+            node = language.parse(text, name)
+            language.verify(node)
+            return node
 
 
 def _arrays_of(arrays: object) -> tuple[ArrayValue | Array, ...]:
@@ -346,25 +347,23 @@ def _verify_target(target: Target) -> None:
 def _verify_schedule(node: object) -> None:
     from tileir.core.protocols import mistakes
     from tileir.core.targets.target_file import TargetFile
-    from tileir.formula.ir import Formula
+    from tileir.driver.languages import language_of
     from tileir.passes.base import Pass, unnamed
     from tileir.passes.offers import OFFERS
     from tileir.schedule.script import Script
 
     if isinstance(node, Script):
         return  # the classes of steps check their fields
-    if isinstance(node, Formula):
-        from tileir.formula.definitions.catalogue import default_catalogue
-        from tileir.formula.verifier import verify as verify_formula
-
-        verify_formula(node, default_catalogue().functions)
-        return
     if isinstance(node, TargetFile):
         if all(parameter.default is not None for parameter in node.parameters):  # the others have no value to check
             _verify_target(attrs.evolve(Target(), pipeline=node.text))
         return
     passes = _passes(node)
     if passes is None:
+        language = language_of(node)
+        if language is not None:
+            language.verify(node)
+            return
         message = f"there are no rules for a value of type {type(node).__name__}"
         if isinstance(node, str | bytes | Path):
             message += ": pass what tileir.parse makes of it"

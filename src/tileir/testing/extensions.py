@@ -1,4 +1,4 @@
-"""The conformance kit of extensions: what a pass, schedule, target, operation, listing or command must do.
+"""The conformance kit of extensions: checks of passes, schedules, targets, operations, commands and the like.
 
 Each check raises an ``AssertionError`` that says what is wrong. ``python -m tileir.testing --extension pass NAME`` runs
 the one of a kind on what is installed.
@@ -17,6 +17,7 @@ from tileir.core.targets.target_file import load, target_called
 from tileir.driver.checking.check import check_passes
 from tileir.driver.executable import compile as compile_for_device
 from tileir.driver.jit import evaluate
+from tileir.driver.languages import wrong_language
 from tileir.driver.listings import wrong_listing
 from tileir.driver.targets import TargetChoice
 from tileir.ops.shared.installed import wrong_operation
@@ -152,6 +153,24 @@ def check_command(command: object) -> None:
     assert result.exit_code == 0, f"--help fails: {result.output}"
 
 
+def check_language(language: Any, *texts: str) -> None:
+    """Check a language: its form, and that texts are read, follow its rules, and are printed and read back as equals.
+
+    Args:
+        language: What the entry point names.
+        texts: Of the language, each of which follows its rules.
+
+    """
+    fault = wrong_language(getattr(language, "name", ""))(language)
+    assert fault is None, f"the language {fault}"
+    for text in texts:
+        node = language.parse(text, "<text>")
+        assert isinstance(node, language.kinds), f"kinds lacks {type(node).__name__}, of which {text!r} is one"
+        language.verify(node)
+        again = language.parse(language.to_text(node), "<printed>")
+        assert again == node, f"{text!r} is not read back as the node that was printed"
+
+
 def check_installed(kind: Kind, name: str) -> None:
     """Check the extension of that kind and name of an installed distribution.
 
@@ -177,3 +196,6 @@ def check_installed(kind: Kind, name: str) -> None:
             check_listing(offer)
         case Kind.COMMAND:
             check_command(offer)
+        case Kind.LANGUAGE:
+            fault = wrong_language(name)(offer)
+            assert fault is None, f"the language {fault}"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import cache
 
 from tileir.core.errors import TileError
-from tileir.formula.definitions.functions import Function, parameter_name
 from tileir.ops.shared.foundation import dims_of
 from tileir.poly.affine import Affine
 from tileir.tile.builder import FunctionBuilder, Operand, Tensor
 from tileir.tile.ir import Binary, BinaryOperator, Expr, Function as TileFunction, IntLiteral, Name
+from tileir_formula.definitions.functions import Function, parameter_name
 
 
 def build(function: Function) -> TileFunction:

@@ -10,15 +10,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tileir.core import ArgumentError, Diagnostic, TileError, attrs
-from tileir.formula.definitions.function_file import read_functions
-from tileir.formula.definitions.functions import Function
+from tileir_formula.definitions.function_file import read_functions
+from tileir_formula.definitions.functions import Function
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP: Final = "tileir.formulas"
 """Entry points of this group name the text of a file of functions, or a sequence of such texts and of
-:class:`~tileir.formula.definitions.functions.Function`."""
+:class:`~tileir_formula.definitions.functions.Function`."""
 
 FOLDER: Final = Path(__file__).parents[1] / "library"
 
@@ -94,7 +94,7 @@ def catalogue_of(entries: Iterable[EntryPoint]) -> Catalogue:
             else:
                 functions[function.name] = function
     for failure in failures:
-        logging.getLogger(__name__).warning("skipped: %s", failure.message)
+        logging.getLogger("tileir.formula").warning("skipped: %s", failure.message)
     return Catalogue(MappingProxyType(functions), tuple(failures))
 
 

@@ -13,15 +13,15 @@ from tileir.core.targets.template_expressions import (
     evaluate,
     parse,
 )
-from tileir.formula.definitions.bodies import build
-from tileir.formula.definitions.functions import Derived, Function, input_name
-from tileir.formula.definitions.parameters import ColourParameter, NumberParameter, Parameter, WeightsParameter
-from tileir.formula.ir import Number
-from tileir.formula.text.reading import LARGEST
-from tileir.formula.text.spelling import fault_of_value
 from tileir.tile import ir as tile
 from tileir.tile.checks.verifier import verify
 from tileir.tile.traversal import walk
+from tileir_formula.definitions.bodies import build
+from tileir_formula.definitions.functions import Derived, Function, input_name
+from tileir_formula.definitions.parameters import ColourParameter, NumberParameter, Parameter, WeightsParameter
+from tileir_formula.ir import Number
+from tileir_formula.text.reading import LARGEST
+from tileir_formula.text.spelling import fault_of_value
 
 
 def faults_of(function: Function) -> list[Diagnostic]:

@@ -19,9 +19,12 @@ from typing import Final
 from tileir.core import ArgumentError, Diagnostic, ParseError, Source, Span, TileError, VerifyError, attrs, nearest
 from tileir.core.targets.template_expressions import ExpressionError, parse
 from tileir.core.text.versions import check_version, unversioned
-from tileir.formula.definitions.function_checks import faults_of
-from tileir.formula.definitions.functions import Derived, Function
-from tileir.formula.definitions.parameters import (
+from tileir.tile import ir as tile
+from tileir.tile.text.parser import parse_unverified
+from tileir.tile.traversal import walk
+from tileir_formula.definitions.function_checks import faults_of
+from tileir_formula.definitions.functions import Derived, Function
+from tileir_formula.definitions.parameters import (
     NO,
     YES,
     ChoiceParameter,
@@ -31,11 +34,8 @@ from tileir.formula.definitions.parameters import (
     Parameter,
     WeightsParameter,
 )
-from tileir.formula.ir import Argument, Boundary, Colour, Number, Step, Value, Weights, Word
-from tileir.formula.text.parser import parse as parse_formula
-from tileir.tile import ir as tile
-from tileir.tile.text.parser import parse_unverified
-from tileir.tile.traversal import walk
+from tileir_formula.ir import Argument, Boundary, Colour, Number, Step, Value, Weights, Word
+from tileir_formula.text.parser import parse as parse_formula
 
 MAX_CHARACTERS: Final = 1_000_000
 """Of a file."""

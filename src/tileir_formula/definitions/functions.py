@@ -16,17 +16,17 @@ from typing import Final
 
 from tileir.core import Diagnostic, attrs, nearest
 from tileir.core.targets.template_expressions import Budget, evaluate, parse
-from tileir.formula.definitions.parameters import ChoiceParameter, FlagParameter, Operand, Parameter
-from tileir.formula.ir import Argument, Boundary, Value
-from tileir.formula.lower.channels import bordered, channel, coloured
-from tileir.formula.lower.ranking import ranked
-from tileir.formula.lower.sampling import picked, sampled
-from tileir.formula.text.spelling import fault_of_value
 from tileir.ops.shared.foundation import Dim, Tensor, dim_like, mistaken
 from tileir.tile import ir as tile
 from tileir.tile.building.inlining import Expansion, inline
 from tileir.tile.functions import builtin
 from tileir.tile.traversal import walk
+from tileir_formula.definitions.parameters import ChoiceParameter, FlagParameter, Operand, Parameter
+from tileir_formula.ir import Argument, Boundary, Value
+from tileir_formula.lower.channels import bordered, channel, coloured
+from tileir_formula.lower.ranking import ranked
+from tileir_formula.lower.sampling import picked, sampled
+from tileir_formula.text.spelling import fault_of_value
 
 
 @attrs.frozen
@@ -55,7 +55,7 @@ class Function:
     Attributes:
         name: How formulas call it.
         body: Tile. Its inputs are pictures, then parameters by their names with a capital, and derived values. It may
-            call the words of :mod:`tileir.formula.definitions.functions`, and helpers.
+            call the words of :mod:`tileir_formula.definitions.functions`, and helpers.
         parameters: In the order of their controls.
         derived: What the body is passed besides.
         boundary: What windows see outside the picture where a step does not say.

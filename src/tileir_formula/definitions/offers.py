@@ -7,11 +7,11 @@ from itertools import islice
 from typing import Final
 
 from tileir.core import ArgumentError, attrs
-from tileir.formula.definitions.bodies import keeps_size
-from tileir.formula.definitions.functions import Function
-from tileir.formula.ir import Formula, Repeat, Step
-from tileir.formula.references import Scope, places_of
-from tileir.formula.text.reading import PREVIOUS
+from tileir_formula.definitions.bodies import keeps_size
+from tileir_formula.definitions.functions import Function
+from tileir_formula.ir import Formula, Repeat, Step
+from tileir_formula.references import Scope, places_of
+from tileir_formula.text.reading import PREVIOUS
 
 MOST_SOURCES: Final = 100
 """Earlier steps that are offered to be read, the nearest ones."""

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tileir.core import attrs, nearest
-from tileir.formula.ir import Colour, Number, Value, Weights, Word
-from tileir.formula.text.printer import number_text, value_text
+from tileir_formula.ir import Colour, Number, Value, Weights, Word
+from tileir_formula.text.printer import number_text, value_text
 
 Operand: TypeAlias = int | float | np.ndarray[Any, np.dtype[np.float32]]
 """What a body is called with."""

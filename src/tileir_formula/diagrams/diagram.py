@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from tileir.core.nodes import attrs
-from tileir.formula.definitions.bodies import keeps_size
-from tileir.formula.definitions.functions import Function
-from tileir.formula.text.printer import value_text
+from tileir_formula.definitions.bodies import keeps_size
+from tileir_formula.definitions.functions import Function
+from tileir_formula.text.printer import value_text
 
 
 @attrs.frozen

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 from xml.sax.saxutils import escape
 
-from tileir.formula.diagrams.diagram import Diagram, Node
+from tileir_formula.diagrams.diagram import Diagram, Node
 
 _SIDE: Final = 132
 """Of the square of a function."""

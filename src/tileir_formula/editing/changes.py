@@ -7,9 +7,9 @@ from types import MappingProxyType
 from typing import Final
 
 from tileir.core.nodes import attrs
-from tileir.formula.ir import Argument, Formula
-from tileir.formula.text.layout import Call
-from tileir.formula.text.parser import parse
+from tileir_formula.ir import Argument, Formula
+from tileir_formula.text.layout import Call
+from tileir_formula.text.parser import parse
 
 BLANKS: Final = " \t\r"
 """What stands between the parts of a step."""

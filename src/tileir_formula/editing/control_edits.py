@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tileir.core import ArgumentError, attrs, nearest
-from tileir.formula.definitions.bodies import keeps_size
-from tileir.formula.definitions.functions import Function
-from tileir.formula.definitions.offers import MASK, NEAR, NONE, REGION
-from tileir.formula.definitions.parameters import NO, YES
-from tileir.formula.editing.changes import BLANKS, Change, with_argument_changed, without_arguments
-from tileir.formula.editing.edits import Element, check_steps, check_value, elements, extents, no_element
-from tileir.formula.ir import Argument, Formula, Near, Repeat, Step
-from tileir.formula.references import places_of, references_of
-from tileir.formula.text.layout import Call, Extent, Layout, layout_of
-from tileir.formula.text.parser import (
+from tileir_formula.definitions.bodies import keeps_size
+from tileir_formula.definitions.functions import Function
+from tileir_formula.definitions.offers import MASK, NEAR, NONE, REGION
+from tileir_formula.definitions.parameters import NO, YES
+from tileir_formula.editing.changes import BLANKS, Change, with_argument_changed, without_arguments
+from tileir_formula.editing.edits import Element, check_steps, check_value, elements, extents, no_element
+from tileir_formula.ir import Argument, Formula, Near, Repeat, Step
+from tileir_formula.references import places_of, references_of
+from tileir_formula.text.layout import Call, Extent, Layout, layout_of
+from tileir_formula.text.parser import (
     parse_argument,
     parse_condition,
     parse_merge,

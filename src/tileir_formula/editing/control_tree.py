@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final, TypedDict
 
 from tileir.core.nodes import attrs
-from tileir.formula.definitions.functions import Function
-from tileir.formula.definitions.offers import MASK, NEAR, NONE, REGION, Offers, offered
-from tileir.formula.definitions.parameters import (
+from tileir_formula.definitions.functions import Function
+from tileir_formula.definitions.offers import MASK, NEAR, NONE, REGION, Offers, offered
+from tileir_formula.definitions.parameters import (
     NO,
     YES,
     ChoiceParameter,
@@ -18,7 +18,7 @@ from tileir.formula.definitions.parameters import (
     Parameter,
     WeightsParameter,
 )
-from tileir.formula.editing.controls import (
+from tileir_formula.editing.controls import (
     ChoiceControl,
     ColourControl,
     ConditionControls,
@@ -32,8 +32,8 @@ from tileir.formula.editing.controls import (
     StepControls,
     WeightsControl,
 )
-from tileir.formula.editing.edits import extents
-from tileir.formula.ir import (
+from tileir_formula.editing.edits import extents
+from tileir_formula.ir import (
     Argument,
     Boundary,
     Condition,
@@ -48,11 +48,11 @@ from tileir.formula.ir import (
     Value,
     Weights,
 )
-from tileir.formula.references import places_of
-from tileir.formula.text.layout import Extent
-from tileir.formula.text.parser import parse
-from tileir.formula.text.printer import source_text, to_text, value_text
-from tileir.formula.verifier import MOST_ROUNDS
+from tileir_formula.references import places_of
+from tileir_formula.text.layout import Extent
+from tileir_formula.text.parser import parse
+from tileir_formula.text.printer import source_text, to_text, value_text
+from tileir_formula.verifier import MOST_ROUNDS
 
 _SIDE: Final = float(1 << 30)
 """The largest number of a region."""
@@ -61,7 +61,7 @@ _SIDE: Final = float(1 << 30)
 def controls_of(formula: Formula | str, functions: Mapping[str, Function]) -> FormulaControls:
     """Return the controls of a formula, or of its text; of one that was not parsed, those of the text it is printed as.
 
-    What its functions do not know has no controls, and what is wrong with it (:mod:`tileir.formula.verifier`) is no
+    What its functions do not know has no controls, and what is wrong with it (:mod:`tileir_formula.verifier`) is no
     obstacle: the text may be in the middle of a change.
 
     Raises:

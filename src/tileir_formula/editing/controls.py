@@ -1,7 +1,7 @@
 """Controls of a formula as data: what a page shows for each step, where that stands in the text, and what may.
 
-Every control has the path that :func:`tileir.formula.lower.applying.apply` takes. They are made by
-:func:`tileir.formula.editing.control_tree.controls_of`; ``tileir.to_json`` writes them, with ``"$"`` for their kinds.
+Every control has the path that :func:`tileir_formula.lower.applying.apply` takes. They are made by
+:func:`tileir_formula.editing.control_tree.controls_of`; ``tileir.to_json`` writes them, with ``"$"`` for their kinds.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from tileir.core.nodes import attrs
-from tileir.formula.text.layout import Extent
+from tileir_formula.text.layout import Extent
 
 
 @attrs.frozen(repr=False)

@@ -12,8 +12,8 @@ from typing import Final, TypeAlias
 import attrs
 
 from tileir.core import ArgumentError, nearest
-from tileir.formula.editing.changes import Change, Edited, edited, with_argument_changed, without_arguments
-from tileir.formula.ir import (
+from tileir_formula.editing.changes import Change, Edited, edited, with_argument_changed, without_arguments
+from tileir_formula.ir import (
     Argument,
     Boundary,
     Condition,
@@ -26,8 +26,8 @@ from tileir.formula.ir import (
     Subject,
     Value,
 )
-from tileir.formula.text.layout import Call, Extent, layout_of
-from tileir.formula.text.parser import (
+from tileir_formula.text.layout import Call, Extent, layout_of
+from tileir_formula.text.parser import (
     parse,
     parse_argument,
     parse_condition,

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tileir.core.errors import ArgumentError
-from tileir.formula.definitions.parameters import NO, YES
-from tileir.formula.ir import Number, Weights
-from tileir.formula.text.printer import value_text
+from tileir_formula.definitions.parameters import NO, YES
+from tileir_formula.ir import Number, Weights
+from tileir_formula.text.printer import value_text
 
 GivenScalar: TypeAlias = "bool | float | np.bool_ | np.integer[Any] | np.floating[Any]"
 GivenValue: TypeAlias = "str | GivenScalar | Sequence[Sequence[float]] | np.ndarray[Any, np.dtype[Any]]"

@@ -9,13 +9,13 @@ from typing import Final
 import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.formula.editing.changes import BLANKS, Change, Edited, changed, edited
-from tileir.formula.editing.edits import check_steps, element_at, elements, no_element
-from tileir.formula.ir import Formula, Repeat, Source, Step
-from tileir.formula.references import Reference, Scope, places_of, references_of
-from tileir.formula.text.layout import layout_of
-from tileir.formula.text.parser import parse
-from tileir.formula.text.printer import INDENT, source_text
+from tileir_formula.editing.changes import BLANKS, Change, Edited, changed, edited
+from tileir_formula.editing.edits import check_steps, element_at, elements, no_element
+from tileir_formula.ir import Formula, Repeat, Source, Step
+from tileir_formula.references import Reference, Scope, places_of, references_of
+from tileir_formula.text.layout import layout_of
+from tileir_formula.text.parser import parse
+from tileir_formula.text.printer import INDENT, source_text
 
 _NUMBERS: Final = re.compile(r"steps\[(\d+)\]")
 

@@ -6,17 +6,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from tileir.core import VerifyError, attrs
-from tileir.formula.definitions.functions import Function
-from tileir.formula.editing.changes import Edited, composed, edited
-from tileir.formula.editing.control_edits import ControlEdits
-from tileir.formula.editing.control_tree import controls_of
-from tileir.formula.editing.controls import Control, FormulaControls, each_control
-from tileir.formula.editing.edits import elements
-from tileir.formula.editing.given_values import GivenValue, given_text
-from tileir.formula.editing.step_edits import moved_path, removed
-from tileir.formula.ir import Formula, Repeat, Step
-from tileir.formula.text.parser import parse
-from tileir.formula.verifier import faults_of
+from tileir_formula.definitions.functions import Function
+from tileir_formula.editing.changes import Edited, composed, edited
+from tileir_formula.editing.control_edits import ControlEdits
+from tileir_formula.editing.control_tree import controls_of
+from tileir_formula.editing.controls import Control, FormulaControls, each_control
+from tileir_formula.editing.edits import elements
+from tileir_formula.editing.given_values import GivenValue, given_text
+from tileir_formula.editing.step_edits import moved_path, removed
+from tileir_formula.ir import Formula, Repeat, Step
+from tileir_formula.text.parser import parse
+from tileir_formula.verifier import faults_of
 
 
 @attrs.frozen
@@ -72,7 +72,7 @@ def apply(text: str, path: str | Sequence[str], value: GivenValue | None, functi
 
 
 def following(before: Formula, made: Edited, functions: Mapping[str, Function]) -> Applied:
-    """Return the controls after an edit, one of :mod:`tileir.formula.editing.step_edits` too, and what changed."""
+    """Return the controls after an edit, one of :mod:`tileir_formula.editing.step_edits` too, and what changed."""
     after = controls_of(made.formula, functions)
     return Applied(made, after, tuple(_changed(controls_of(before, functions), after, made.moved)))
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tileir.formula.ir import Boundary
 from tileir.ops.arrays.padding import pad
 from tileir.ops.shared.foundation import Aggregation, Dim, Tensor, aggregate, call, dims_of, full, indices_of
+from tileir_formula.ir import Boundary
 
 
 def channel(picture: Tensor, number: Dim | int) -> Tensor:

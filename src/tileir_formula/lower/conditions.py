@@ -10,11 +10,11 @@ from functools import partial, reduce
 from typing import Final
 
 from tileir.core.ops import Aggregation
-from tileir.formula.ir import Condition, Mask, Near, Region, Repeat, Source, Step, Subject
-from tileir.formula.lower.channels import channel
-from tileir.formula.references import sources_of
 from tileir.ops.shared.foundation import aggregate, call, dims_of, indices_of
 from tileir.tile.builder import Operand, Tensor
+from tileir_formula.ir import Condition, Mask, Near, Region, Repeat, Source, Step, Subject
+from tileir_formula.lower.channels import channel
+from tileir_formula.references import sources_of
 
 Lookup = Callable[[str], Operand]
 """From the name of a number of a condition to what computes with it."""

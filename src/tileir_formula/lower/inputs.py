@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 
 from tileir.core import NameScope, attrs
-from tileir.formula.definitions.functions import Function
-from tileir.formula.definitions.parameters import Operand, channels
-from tileir.formula.ir import Argument, Colour, Condition, Formula, Near, Number, Region, Repeat, Step
+from tileir_formula.definitions.functions import Function
+from tileir_formula.definitions.parameters import Operand, channels
+from tileir_formula.ir import Argument, Colour, Condition, Formula, Near, Number, Region, Repeat, Step
 
 
 @attrs.frozen

@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tileir.core import ArgumentError, DType, TileError, attrs
-from tileir.formula.definitions.functions import Function, parameter_name
-from tileir.formula.definitions.parameters import Operand as Value
-from tileir.formula.ir import Boundary, Formula, Mask, Near, Repeat, Source, Step, Subject
-from tileir.formula.lower.conditions import chosen_by, count_of, reads_of
-from tileir.formula.lower.inputs import inputs_of
-from tileir.formula.text.reading import PREVIOUS
-from tileir.formula.verifier import verify
 from tileir.ops.shared.foundation import Aggregation, Tensor, aggregate, call, cast_to, indices_of
 from tileir.tile.builder import FunctionBuilder, Operand
 from tileir.tile.building.scans import scan
 from tileir.tile.ir import Attribute, Function as TileFunction
+from tileir_formula.definitions.functions import Function, parameter_name
+from tileir_formula.definitions.parameters import Operand as Value
+from tileir_formula.ir import Boundary, Formula, Mask, Near, Repeat, Source, Step, Subject
+from tileir_formula.lower.conditions import chosen_by, count_of, reads_of
+from tileir_formula.lower.inputs import inputs_of
+from tileir_formula.text.reading import PREVIOUS
+from tileir_formula.verifier import verify
 
 MOST_UNROLLED: Final = 32
 """Steps of a group, in all rounds, that are written out; more of them become a loop."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from tileir.core.dtype import DType
-from tileir.formula.ir import Boundary
 from tileir.ops.arrays.indexing import take
 from tileir.ops.shared.foundation import Dim, Tensor, call, cast_to, dims_of
+from tileir_formula.ir import Boundary
 
 _FARTHEST: Final = 1e9
 """Positions beyond it are taken for it, so that they fit into i32."""

@@ -11,33 +11,31 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tileir import Context, DeviceInfo, Executable, Options, bind, jit
 from tileir.core import ArgumentError, DType, TileError, at_the_call, attrs, nearest
-from tileir.driver.binding import bind
 from tileir.driver.calls.arguments import check_kind, check_options, is_number
-from tileir.driver.executable import Executable
-from tileir.driver.formulas.faults import Trial
-from tileir.driver.formulas.function import RANKS, FormulaFunction, as_passed, dtype_of, shown
-from tileir.driver.formulas.picture_parts import MOST_PIXELS, Array, Rectangle, check_inside, in_tiles, part, part_read
-from tileir.driver.jit import jit
 from tileir.driver.texts import read
-from tileir.formula.definitions.catalogue import default_catalogue
-from tileir.formula.definitions.functions import Function
-from tileir.formula.editing import edits
-from tileir.formula.editing.control_tree import controls_of
-from tileir.formula.editing.controls import each_control
-from tileir.formula.editing.given_values import GivenValue, given_text
-from tileir.formula.ir import Formula
-from tileir.formula.lower.applying import apply
-from tileir.formula.lower.inputs import inputs_of
-from tileir.formula.lower.lowering import Crafted, craft as lowered
-from tileir.formula.text.parser import parse
-from tileir.formula.text.printer import to_text
-from tileir.formula.verifier import verify
-from tileir.runtime import Context, DeviceInfo, Options, to_array
+from tileir.runtime import to_array
 from tileir.tile.low_rank import with_low_rank
+from tileir_formula.definitions.catalogue import default_catalogue
+from tileir_formula.definitions.functions import Function
+from tileir_formula.editing import edits
+from tileir_formula.editing.control_tree import controls_of
+from tileir_formula.editing.controls import each_control
+from tileir_formula.editing.given_values import GivenValue, given_text
+from tileir_formula.ir import Formula
+from tileir_formula.lower.applying import apply
+from tileir_formula.lower.inputs import inputs_of
+from tileir_formula.lower.lowering import Crafted, craft as lowered
+from tileir_formula.running.faults import Trial
+from tileir_formula.running.function import RANKS, FormulaFunction, as_passed, dtype_of, shown
+from tileir_formula.running.picture_parts import MOST_PIXELS, Array, Rectangle, check_inside, in_tiles, part, part_read
+from tileir_formula.text.parser import parse
+from tileir_formula.text.printer import to_text
+from tileir_formula.verifier import verify
 
 if TYPE_CHECKING:
-    from tileir.driver.formulas.explanation import FormulaExplanation
+    from tileir_formula.running.explanation import FormulaExplanation
 
 
 @at_the_call
@@ -248,7 +246,7 @@ class CraftedFormula:
             TileError: What a call raises; TIL902, a formula with a loop is to be measured.
 
         """
-        from tileir.driver.formulas.explanation import explained
+        from tileir_formula.running.explanation import explained
 
         arrays, _ = self._pictures(pictures)
         with self._faults_located(arrays):
@@ -260,7 +258,7 @@ class CraftedFormula:
 
         The value is text, as in a formula, or a bool, a number, or rows of weights.
 
-        Paths and values are those of controls (:func:`tileir.formula.lower.applying.apply`): another function keeps the
+        Paths and values are those of controls (:func:`tileir_formula.lower.applying.apply`): another function keeps the
         arguments that it takes.
 
         Raises:
@@ -310,7 +308,7 @@ class CraftedFormula:
 
     def _repr_html_(self) -> str:
         """Return what notebooks show."""
-        from tileir.driver.explain.notebook import formula_html
+        from tileir_formula.running.notebook import formula_html
 
         return formula_html(self)
 

@@ -7,21 +7,21 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from tileir import explain
 from tileir.core.nodes import attrs
-from tileir.driver.explain.explanation import explain
 from tileir.driver.explain.text import runs_text, seconds_text, size_text
 from tileir.driver.programs import function_of
-from tileir.formula.editing.edits import elements
-from tileir.formula.ir import Step
-from tileir.formula.text.printer import step_text
 from tileir.passes.rewrites.immediates import REMARK
 from tileir.typed.ir import Function, Scan
+from tileir_formula.editing.edits import elements
+from tileir_formula.ir import Step
+from tileir_formula.text.printer import step_text
 
 if TYPE_CHECKING:
     from tileir.driver.explain.dispatch import Dispatch, Dispatched
-    from tileir.driver.formulas.crafting import CraftedFormula
-    from tileir.driver.formulas.function import FormulaFunction
-    from tileir.formula.lower.lowering import Crafted
+    from tileir_formula.lower.lowering import Crafted
+    from tileir_formula.running.crafting import CraftedFormula
+    from tileir_formula.running.function import FormulaFunction
 
 WIDTH: Final = 120
 """Columns of the text."""
@@ -127,7 +127,7 @@ class FormulaExplanation:
 
     def _repr_html_(self) -> str:
         """Return what notebooks show."""
-        from tileir.driver.explain.notebook import formula_explanation_html
+        from tileir_formula.running.notebook import formula_explanation_html
 
         return formula_explanation_html(self)
 

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Final
 
 from tileir.core import Diagnostic, DType, TileError, attrs
 from tileir.driver.calls.arguments import tensor_types
-from tileir.formula.definitions.function_file import read_functions
-from tileir.formula.ir import Formula, Mask, Number, Repeat, Source, Step
-from tileir.formula.lower.lowering import craft
-from tileir.formula.text.printer import source_text
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import Scan
+from tileir_formula.definitions.function_file import read_functions
+from tileir_formula.ir import Formula, Mask, Number, Repeat, Source, Step
+from tileir_formula.lower.lowering import craft
+from tileir_formula.text.printer import source_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from tileir.driver.formulas.picture_parts import Array
-    from tileir.formula.definitions.functions import Function
+    from tileir_formula.definitions.functions import Function
+    from tileir_formula.running.picture_parts import Array
 
     Ending = Callable[[Step | Repeat], tuple[Step | Repeat, ...]]
     """From a last step to the steps up to it."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from tileir.core import attrs, fail
 from tileir.driver.cli.values import dtype_and_file, load, read_array, save
-from tileir.driver.formulas.pictures import depth_of, is_picture
+from tileir.driver.pictures.files import depth_of, is_picture
 from tileir.runtime.array_files import as_saved
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tileir import Jit, Options
 from tileir.core import ArgumentError, DType, attrs
 from tileir.driver.calls.arguments import tensor_types
-from tileir.driver.formulas.picture_parts import STRIP_PIXELS, Array, in_strips
-from tileir.driver.jit import Jit
 from tileir.driver.programs import function_of
-from tileir.runtime.interface import Options
 from tileir.typed.footprint import Reach, reach_of
 from tileir.typed.inference.inference import infer
+from tileir_formula.running.picture_parts import STRIP_PIXELS, Array, in_strips
 
 if TYPE_CHECKING:
-    from tileir.formula.lower.lowering import Crafted
     from tileir.tile.low_rank import Approximation
+    from tileir_formula.lower.lowering import Crafted
 
 
 @attrs.frozen(eq=False)

@@ -14,7 +14,7 @@ import attrs
 
 from tileir.core import Diagnostic, Source as Text, Span, VerifyError
 from tileir.core.text.lexing import END, AbandonError, everything
-from tileir.formula.ir import (
+from tileir_formula.ir import (
     Argument,
     Boundary,
     Condition,
@@ -31,10 +31,10 @@ from tileir.formula.ir import (
     Value,
     Weights,
 )
-from tileir.formula.references import sources_of
-from tileir.formula.text.lexer import COMMENT, NAME, NUMBER, Lexer
-from tileir.formula.text.printer import value_text
-from tileir.formula.text.reading import PREVIOUS, WORDS, Reader
+from tileir_formula.references import sources_of
+from tileir_formula.text.lexer import COMMENT, NAME, NUMBER, Lexer
+from tileir_formula.text.printer import value_text
+from tileir_formula.text.reading import PREVIOUS, WORDS, Reader
 
 SIGNS: Final = "=(){}[],;%:<>~?!&"
 """What the form is made of, besides names, numbers and colours."""

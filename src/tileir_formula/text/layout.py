@@ -7,8 +7,8 @@ from typing import Final, TypeAlias
 
 from tileir.core import Source as Text, attrs
 from tileir.core.text.lexing import END, Faults, Token
-from tileir.formula.ir import Condition, Near, Step
-from tileir.formula.text.lexer import NAME, Lexer, tokens
+from tileir_formula.ir import Condition, Near, Step
+from tileir_formula.text.lexer import NAME, Lexer, tokens
 
 Extent: TypeAlias = tuple[int, int]
 """The characters from the first offset to before the second."""

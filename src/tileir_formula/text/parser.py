@@ -10,7 +10,7 @@ import attrs
 from tileir.core.text.lexing import END, AbandonError, Token, everything
 from tileir.core.text.span import Source as Text, Span
 from tileir.core.text.versions import check_version
-from tileir.formula.ir import (
+from tileir_formula.ir import (
     Argument,
     Boundary,
     Condition,
@@ -26,9 +26,9 @@ from tileir.formula.ir import (
     Subject,
     Value,
 )
-from tileir.formula.text.lexer import COMMENT, LINE, NAME
-from tileir.formula.text.reading import PREVIOUS, WORDS, Reader
-from tileir.formula.text.spelling import MAX_DEPTH
+from tileir_formula.text.lexer import COMMENT, LINE, NAME
+from tileir_formula.text.reading import PREVIOUS, WORDS, Reader
+from tileir_formula.text.spelling import MAX_DEPTH
 
 T = TypeVar("T")
 

@@ -1,11 +1,11 @@
-"""Formula to text: what :mod:`tileir.formula.text.parser` reads back as the same formula, with its comments."""
+"""Formula to text: what :mod:`tileir_formula.text.parser` reads back as the same formula, with its comments."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from tileir.formula.ir import (
+from tileir_formula.ir import (
     Argument,
     Colour,
     Condition,
@@ -22,7 +22,7 @@ from tileir.formula.ir import (
     Weights,
     Word,
 )
-from tileir.formula.node import Node
+from tileir_formula.node import Node
 
 INDENT: Final = "  "
 

@@ -8,8 +8,8 @@ import attrs
 
 from tileir.core.text.lexing import END, AbandonError, Cursor, Token
 from tileir.core.text.names import nearest
-from tileir.formula.ir import Argument, Colour, Number, Value, Weights, Word
-from tileir.formula.text.lexer import COLOUR, COMMENT, LINE, NAME, NUMBER, Lexer
+from tileir_formula.ir import Argument, Colour, Number, Value, Weights, Word
+from tileir_formula.text.lexer import COLOUR, COMMENT, LINE, NAME, NUMBER, Lexer
 
 PREVIOUS: Final = "previous"
 """The source, inside of a repeated group, that is the result of its last round."""

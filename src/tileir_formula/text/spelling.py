@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from tileir.core.errors import Diagnostic
-from tileir.formula.ir import Colour, Formula, Near, Number, Region, Repeat, Step, Value, Weights, Word
-from tileir.formula.text.reading import LARGEST, WORDS
+from tileir_formula.ir import Colour, Formula, Near, Number, Region, Repeat, Step, Value, Weights, Word
+from tileir_formula.text.reading import LARGEST, WORDS
 
 MAX_DEPTH: Final = 20
 """How deep repeated groups may be nested."""

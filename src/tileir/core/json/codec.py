@@ -99,8 +99,11 @@ def from_json(data: bytes | str, cls: type[T]) -> T:
 
 
 def format_of(cls: type) -> str:
-    """Return the name of a class in the package of its stage, whatever the module there."""
-    return ".".join((*cls.__module__.split(".")[:2], cls.__name__))
+    """Return the name of a class in the package of its stage, whatever the module there.
+
+    A package beside the compiler, ``tileir_formula``, is named as a stage of it is: ``tileir.formula``.
+    """
+    return ".".join((*cls.__module__.replace("tileir_", "tileir.", 1).split(".")[:2], cls.__name__))
 
 
 def _decode_document(document: object, cls: type[T]) -> T:

@@ -14,11 +14,13 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from tileir.core.distributions import distribution_of
+from tileir.core.beside import PACKAGES, not_installed
+from tileir.core.distributions import distribution_of, name_of
 from tileir.core.errors import BackendError, TileError
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.targets.target_file import target_called
 from tileir.driver.cli.reporting import report
+from tileir.driver.languages import language_called
 from tileir.driver.listings import wrong_listing
 from tileir.ops.shared.installed import wrong_operation
 from tileir.passes.pipelines.installed import passes_installed
@@ -34,8 +36,11 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command, tileir's own before others; one that cannot be loaded says why when it is run."""
         own = super().get_command(ctx, cmd_name)
-        if own is not None or cmd_name not in EXTENSIONS.entries(Kind.COMMAND):
+        if own is not None:
             return own
+        if cmd_name not in EXTENSIONS.entries(Kind.COMMAND):
+            missing = cmd_name in PACKAGES
+            return _broken(cmd_name, not_installed(f"the command {cmd_name}", cmd_name)) if missing else None
         try:
             found = EXTENSIONS.get(Kind.COMMAND, cmd_name, wrong_command)
         except BackendError as error:
@@ -66,6 +71,7 @@ _LOADERS: Final[dict[Kind, Callable[[str], object]]] = {
     Kind.OPERATION: lambda name: EXTENSIONS.get(Kind.OPERATION, name, wrong_operation),
     Kind.LISTING: lambda name: EXTENSIONS.get(Kind.LISTING, name, wrong_listing),
     Kind.COMMAND: lambda name: EXTENSIONS.get(Kind.COMMAND, name, wrong_command),
+    Kind.LANGUAGE: language_called,
 }
 """What loads one of each kind, as whoever uses its name does."""
 
@@ -73,7 +79,7 @@ _LOADERS: Final[dict[Kind, Callable[[str], object]]] = {
 @click.command()
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def extensions(json_: bool) -> None:
-    """List passes, schedules, targets, operations, listings and commands of other distributions.
+    """List passes, schedules, targets, operations, listings, commands and languages of other distributions.
 
     Each is loaded, and those that cannot be are told with the reason. Back ends are listed by `tileir devices`.
     """
@@ -99,6 +105,8 @@ def _rows() -> Iterator[tuple[str, str, str, str | None]]:
     """Yield kind, name and distributions of each, and why it cannot be loaded."""
     for kind in Kind:
         for name, entries in sorted(EXTENSIONS.entries(kind).items()):
+            if all(name_of(entry) == "tileir" for entry in entries):
+                continue
             problem = None
             try:
                 _LOADERS[kind](name)

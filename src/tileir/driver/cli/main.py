@@ -24,7 +24,6 @@ from tileir.driver.cli.cache import cache
 from tileir.driver.cli.check import bisect, check, warn_option, warnings_about
 from tileir.driver.cli.explain import explain_
 from tileir.driver.cli.extensions import Commands, extensions
-from tileir.driver.cli.formula import formula
 from tileir.driver.cli.grad import grad
 from tileir.driver.cli.graph import graph
 from tileir.driver.cli.new import new
@@ -83,7 +82,7 @@ def commands() -> None:
     """Check, print, compile and run Tile programs."""
 
 
-for command in (bisect, cache, check, explain_, extensions, formula, grad, graph, new, save_, tune_, targets):
+for command in (bisect, cache, check, explain_, extensions, grad, graph, new, save_, tune_, targets):
     commands.add_command(command)
 
 

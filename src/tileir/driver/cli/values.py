@@ -17,8 +17,8 @@ import numpy as np
 from tileir.core import Diagnostic, DType, Target, TileError, attrs, fail, nearest
 from tileir.driver.binding import bind
 from tileir.driver.calls.arguments import type_of_text
-from tileir.driver.formulas.pictures import depth_of, endings, is_picture, read_picture, unwritable, write_picture
 from tileir.driver.jit import evaluate, jit
+from tileir.driver.pictures.files import depth_of, endings, is_picture, read_picture, unwritable, write_picture
 from tileir.driver.programs import Program, input_names, output_names, types_of
 from tileir.driver.targets import TargetChoice
 from tileir.driver.texts import parse_any, write_whole

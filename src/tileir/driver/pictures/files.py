@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from tileir.core.errors import fail
-from tileir.driver.formulas import deep_pictures
+from tileir.driver.pictures import deep
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -37,7 +37,7 @@ _ONLY_READ: Final = {".gif": "256 colours", ".pbm": "black and white"}
 """Formats that would lose most of a picture, and what they have."""
 
 _OPAQUE: Final = ("JPEG", "PPM")
-_DEEP: Final[dict[str, Callable[[Array], bytes]]] = {"PNG": deep_pictures.png_of, "TIFF": deep_pictures.tiff_of}
+_DEEP: Final[dict[str, Callable[[Array], bytes]]] = {"PNG": deep.png_of, "TIFF": deep.tiff_of}
 _OPTIONS: Final = {"WEBP": {"lossless": True}}
 
 _ORIENTATION: Final = 0x0112
@@ -92,9 +92,9 @@ def silenced() -> Iterator[None]:
 def picture_of(opened: Any, again: Callable[[], Any]) -> Array:
     """Return a picture that Pillow has opened, and can open ``again``; see :func:`read_picture`."""
     array: Array
-    deep = deep_pictures.colour_levels(opened, again)
-    if deep is not None:
-        array = deep / np.float32(65535)
+    colours = deep.colour_levels(opened, again)
+    if colours is not None:
+        array = colours / np.float32(65535)
     elif opened.mode == "F":
         array = np.asarray(opened, np.float32)
     elif opened.mode.startswith("I"):  # Pillow's conversions to other modes cut these off at 255
@@ -152,7 +152,7 @@ def depth_of(path: Path) -> int:
     image = _pillow()
     try:
         with silenced(), image.open(path, formats=FORMATS) as opened:
-            return 16 if deep_pictures.is_deep(opened) else 8
+            return 16 if deep.is_deep(opened) else 8
     except (OSError, SyntaxError, ValueError, image.DecompressionBombError):
         return 8
 

@@ -11,10 +11,10 @@ from typing import Any, Final
 import numpy as np
 
 from tileir.core import TileError, attrs, fail
-from tileir.driver.formulas.crafting import CraftedFormula, craft
-from tileir.driver.formulas.pictures import as_levels
+from tileir.driver.pictures.files import as_levels
 from tileir.studio.serve.uploads import read
 from tileir.studio.views.subject import text_of, texts_of, word_or_none
+from tileir_formula.running.crafting import CraftedFormula, craft
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

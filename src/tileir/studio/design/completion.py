@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tileir.core import TileError, attrs
-from tileir.formula.definitions.functions import Function
-from tileir.formula.definitions.offers import offered
-from tileir.formula.definitions.parameters import ChoiceParameter, FlagParameter
-from tileir.formula.ir import Boundary
-from tileir.formula.references import places_of
-from tileir.formula.text.parser import parse
-from tileir.formula.text.printer import value_text
 from tileir.tile.functions import BUILTINS
+from tileir_formula.definitions.functions import Function
+from tileir_formula.definitions.offers import offered
+from tileir_formula.definitions.parameters import ChoiceParameter, FlagParameter
+from tileir_formula.ir import Boundary
+from tileir_formula.references import places_of
+from tileir_formula.text.parser import parse
+from tileir_formula.text.printer import value_text
 
 _WORD: Final = re.compile(r"[$A-Za-z_0-9]*\Z")
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")

@@ -16,18 +16,7 @@ from typing import Any, Final
 import orjson
 
 from tileir.core import TileError, attrs, fail
-from tileir.driver.formulas.pictures import as_levels
-from tileir.formula.definitions.catalogue import default_catalogue
-from tileir.formula.definitions.functions import Function
-from tileir.formula.definitions.offers import offered, offers
-from tileir.formula.diagrams.diagram import Legend, Node, diagram_of
-from tileir.formula.editing import step_edits
-from tileir.formula.editing.changes import Edited
-from tileir.formula.editing.control_tree import controls_of
-from tileir.formula.ir import Formula, Repeat, Step
-from tileir.formula.lower.applying import apply
-from tileir.formula.references import places_of
-from tileir.formula.text.parser import parse
+from tileir.driver.pictures.files import as_levels
 from tileir.studio.design.completion import formula_completions, tile_completions
 from tileir.studio.design.exports import script_of, source_of, writers
 from tileir.studio.design.previews import chosen, preview, run, shown_pixels
@@ -37,6 +26,17 @@ from tileir.studio.views.formula_views import FormulaView, as_event, formula_vie
 from tileir.studio.views.subject import text_of, word_of, word_or_none
 from tileir.studio.views.views import plain
 from tileir.typed.footprint import footprint
+from tileir_formula.definitions.catalogue import default_catalogue
+from tileir_formula.definitions.functions import Function
+from tileir_formula.definitions.offers import offered, offers
+from tileir_formula.diagrams.diagram import Legend, Node, diagram_of
+from tileir_formula.editing import step_edits
+from tileir_formula.editing.changes import Edited
+from tileir_formula.editing.control_tree import controls_of
+from tileir_formula.ir import Formula, Repeat, Step
+from tileir_formula.lower.applying import apply
+from tileir_formula.references import places_of
+from tileir_formula.text.parser import parse
 
 Functions = Mapping[str, Function]
 

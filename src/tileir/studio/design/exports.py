@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tileir.core.errors import fail
-from tileir.driver.formulas.crafting import craft
 from tileir.runtime import Backend, default_context
 from tileir.studio.design.bench import Assignment
+from tileir_formula.running.crafting import craft
 
 _SCRIPT: Final = '''\
 """Applies a formula to pictures: python {file} {inputs} {outputs}"""
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import tileir
-from tileir.driver.formulas.pictures import as_levels, read_picture, write_picture
+from tileir.driver.pictures.files import as_levels, read_picture, write_picture
 
 FORMULA = """\\
 {text}"""

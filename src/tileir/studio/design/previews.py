@@ -18,12 +18,12 @@ import numpy as np
 from tileir.core import CancelledError, TileError, attrs, cancelled_if, fail
 from tileir.driver.executable import Executable
 from tileir.driver.explain.explanation import explain_program
-from tileir.driver.formulas.crafting import CraftedFormula
-from tileir.driver.formulas.picture_parts import Rectangle
-from tileir.driver.formulas.pictures import as_levels
+from tileir.driver.pictures.files import as_levels
 from tileir.runtime.context import default_context
 from tileir.studio.design.bench import Array, Assignment
 from tileir.studio.serve.session import STALE, Event, Session
+from tileir_formula.running.crafting import CraftedFormula
+from tileir_formula.running.picture_parts import Rectangle
 
 LARGE: Final = 1 << 20
 """Pixels from which on a part is worth a kernel of its own."""

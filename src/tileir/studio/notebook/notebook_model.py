@@ -14,14 +14,14 @@ import numpy as np
 import traitlets
 
 from tileir.core.errors import TileError, fail
-from tileir.driver.formulas.crafting import CraftedFormula, craft
-from tileir.formula.text.parser import parse
 from tileir.runtime.arrays import to_array
 from tileir.studio.design.designer import DESIGNER
 from tileir.studio.design.sample import sample_picture
 from tileir.studio.serve.jobs import answer, faults_event
 from tileir.studio.serve.session import Event, Session
 from tileir.studio.serve.uploads import keep, store
+from tileir_formula.running.crafting import CraftedFormula, craft
+from tileir_formula.text.parser import parse
 
 _STATIC: Final = files("tileir.studio") / "static"
 _JOBS: Final = frozenset({*DESIGNER, "devices"})

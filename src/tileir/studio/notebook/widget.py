@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tileir.core.errors import fail
-from tileir.driver.formulas.crafting import CraftedFormula
 from tileir.studio.design.sample import FORMULA
+from tileir_formula.running.crafting import CraftedFormula
 
 if TYPE_CHECKING:
     from tileir.studio.notebook.notebook_model import FormulaDesigner

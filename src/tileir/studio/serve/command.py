@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from tileir.core import attrs, fail
-from tileir.driver.formulas.pictures import is_picture
+from tileir.driver.pictures.files import is_picture
 from tileir.studio.design.sample import FORMULA, sample_picture
 
 if TYPE_CHECKING:

@@ -10,15 +10,15 @@ import orjson
 
 from tileir.core import ParseError, Source, attrs, to_json
 from tileir.core.drawing.layering import Wire, drawing_of
-from tileir.formula.definitions.functions import Function
-from tileir.formula.editing.control_tree import controls_of
-from tileir.formula.editing.controls import FormulaControls
-from tileir.formula.ir import Formula, Repeat, Step
-from tileir.formula.references import Scope, places_of, references_of
-from tileir.formula.text.parser import parse
-from tileir.formula.text.reading import PREVIOUS
-from tileir.formula.verifier import faults_of as rules_broken
 from tileir.studio.views.views import Fault, faults_of, plain
+from tileir_formula.definitions.functions import Function
+from tileir_formula.editing.control_tree import controls_of
+from tileir_formula.editing.controls import FormulaControls
+from tileir_formula.ir import Formula, Repeat, Step
+from tileir_formula.references import Scope, places_of, references_of
+from tileir_formula.text.parser import parse
+from tileir_formula.text.reading import PREVIOUS
+from tileir_formula.verifier import faults_of as rules_broken
 
 RESULTS = "results"
 """The node of what the formula returns."""
@@ -61,7 +61,7 @@ class FormulaView:
 
     Attributes:
         text: The formula.
-        controls: As JSON of :class:`tileir.formula.editing.controls.FormulaControls`.
+        controls: As JSON of :class:`tileir_formula.editing.controls.FormulaControls`.
         faults: The rules that it breaks.
         places: The nodes of the drawing.
         wires: What reads what.

@@ -9,29 +9,29 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tileir.core.errors import TileError
-from tileir.formula.definitions.catalogue import own_functions
-from tileir.formula.definitions.functions import Function
-from tileir.formula.definitions.parameters import (
+from tileir.testing.fuzz.area import Area, Case, Refused
+from tileir.testing.generated.choices import Choices
+from tileir_formula.definitions.catalogue import own_functions
+from tileir_formula.definitions.functions import Function
+from tileir_formula.definitions.parameters import (
     ChoiceParameter,
     ColourParameter,
     FlagParameter,
     NumberParameter,
     Parameter,
 )
-from tileir.formula.editing.changes import Edited, changed
-from tileir.formula.editing.control_tree import controls_of
-from tileir.formula.editing.controls import ChoiceControl, each_control
-from tileir.formula.editing.step_edits import duplicated, inserted, moved, moved_path, removed
-from tileir.formula.ir import Formula, Repeat, Step
-from tileir.formula.lower.applying import apply
-from tileir.formula.lower.lowering import craft
-from tileir.formula.references import places_of, references_of
-from tileir.formula.text import bracket
-from tileir.formula.text.parser import parse
-from tileir.formula.text.printer import number_text, to_text, value_text
-from tileir.formula.verifier import faults_of
-from tileir.testing.fuzz.area import Area, Case, Refused
-from tileir.testing.generated.choices import Choices
+from tileir_formula.editing.changes import Edited, changed
+from tileir_formula.editing.control_tree import controls_of
+from tileir_formula.editing.controls import ChoiceControl, each_control
+from tileir_formula.editing.step_edits import duplicated, inserted, moved, moved_path, removed
+from tileir_formula.ir import Formula, Repeat, Step
+from tileir_formula.lower.applying import apply
+from tileir_formula.lower.lowering import craft
+from tileir_formula.references import places_of, references_of
+from tileir_formula.text import bracket
+from tileir_formula.text.parser import parse
+from tileir_formula.text.printer import number_text, to_text, value_text
+from tileir_formula.verifier import faults_of
 
 PIECES: Final = (
     *'()[]{}:;,=+*<>?!~&%$#/-."_0279abx \n\t\r',

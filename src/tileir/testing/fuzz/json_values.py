@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tileir.core import TileError, from_json, to_json
-from tileir.formula import ir as formula
 from tileir.semtree import ir as semtree
 from tileir.stripe import ir as stripe
 from tileir.testing.fuzz import formulas, texts
 from tileir.testing.fuzz.area import Area, Case, Refused
 from tileir.testing.generated.choices import Choices
 from tileir.tile import ir as tile
+from tileir_formula import ir as formula
 
 KINDS: Final[Mapping[str, type[Any]]] = {
     "tile": tile.Function,

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from tileir.core import DType, Target, TileError
 from tileir.driver.compiler import compile_stages
-from tileir.formula.text import parser as formula_parser, printer as formula_printer
 from tileir.passes.pipelines import pipeline
 from tileir.passes.pipelines.catalog import PASSES
 from tileir.semtree.text import parser as semtree_parser, printer as semtree_printer
@@ -20,6 +19,7 @@ from tileir.testing.fuzz.area import Area, Case, Refused
 from tileir.testing.generated.choices import Choices
 from tileir.tile.text import parser as tile_parser, printer as tile_printer
 from tileir.typed.ir import TensorType
+from tileir_formula.text import parser as formula_parser, printer as formula_printer
 
 PIECES: Final = (
     *"()[]{}:;,=+*<>?-/~#$'%&|^!.\"_0279ABNikx \n\t",

@@ -1,0 +1,47 @@
+"""Packages built on the compiler, which finds them by entry points and never imports them.
+
+What they add to ``tileir``, such as ``tileir.craft``, are entry points of the group ``tileir.names``, loaded when they
+are first used.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from tileir.core.distributions import installed, loaded
+from tileir.core.errors import BackendError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+GROUP: Final = "tileir.names"
+
+PACKAGES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **dict.fromkeys(("CraftedFormula", "craft", "formula"), "tileir_formula"),
+    }
+)
+"""The package of each name, command or language that comes with tileir without being a part of the compiler."""
+
+
+@cache
+def provided(name: str) -> object:
+    """Load what an entry point of the group ``tileir.names`` names.
+
+    Raises:
+        BackendError: TIL811, it is not installed or cannot be loaded; TIL812, two distributions provide it.
+    """
+    entries = [entry for entry in installed(GROUP) if entry.name == name]
+    if not entries:
+        raise not_installed(f"tileir.{name}", name)
+    found = loaded("name", name, entries, lambda _: None, ("TIL811", "TIL812"))
+    if isinstance(found, BackendError):
+        raise found
+    return found
+
+
+def not_installed(subject: str, name: str) -> BackendError:
+    """Build the error for a name of :data:`PACKAGES` whose entry point is missing, to be raised by the caller."""
+    return BackendError.of("TIL811", f"{subject} needs {PACKAGES[name]}, which is not installed: pip install tileir")

@@ -1,0 +1,96 @@
+"""Packages built on the compiler see what is listed here, and the compiler does not see them."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from strategies.sources import PACKAGE, ROOT, imports_of, name_of, python_files, tree_of
+from tileir.core.beside import PACKAGES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ROOMS: Final = {
+    "tileir_formula": (
+        *("tileir.core", "tileir.poly.affine", "tileir.tile", "tileir.ops", "tileir.runtime"),
+        *("tileir.typed.footprint", "tileir.typed.inference.inference", "tileir.typed.ir"),
+        *("tileir.driver.calls.arguments", "tileir.driver.cli.values", "tileir.driver.explain"),
+        *("tileir.driver.pictures", "tileir.driver.programs", "tileir.driver.texts"),
+        "tileir.passes.rewrites.immediates",
+    ),
+}
+"""Modules of the compiler, with all below them, that a package may import beside the public names of ``tileir``.
+
+A package may also import those before it.
+"""
+
+
+def folder(room: str) -> Path:
+    return ROOT / "src" / room
+
+
+def top(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def for_types(path: Path) -> Iterator[str]:
+    """Yield what a file imports for type checkers alone."""
+    guards = (node for node in ast.walk(tree_of(path)) if isinstance(node, ast.If))
+    for guard in guards:
+        if ast.unparse(guard.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            yield from (inner.module or "" for inner in ast.walk(guard) if isinstance(inner, ast.ImportFrom))
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_packages_see_what_is_listed(room: str) -> None:
+    earlier = {room, *list(ROOMS)[: list(ROOMS).index(room)]}
+    seen = ("tileir", *ROOMS[room])
+    strange = [
+        (name_of(path), module)
+        for path in python_files(folder(room))
+        for module, _ in imports_of(path)
+        if top(module).startswith("tileir") and top(module) not in earlier
+        if not any(module == each or (each != "tileir" and module.startswith(f"{each}.")) for each in seen)
+    ]
+    assert strange == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_more_is_listed_than_is_seen(room: str) -> None:
+    used = {module for path in python_files(folder(room)) for module, _ in imports_of(path)}
+    assert [each for each in ROOMS[room] if not any(f"{module}.".startswith(f"{each}.") for module in used)] == []
+
+
+def test_private_names_are_seen_by_none() -> None:
+    paths = [path for room in ROOMS for path in python_files(folder(room))]
+    used = [(name_of(path), *use) for path in paths for use in imports_of(path) if top(use[0]).startswith("tileir")]
+    assert [use for use in used if use[2].startswith("_") or "._" in use[1]] == []
+
+
+def test_the_compiler_imports_them_for_types_alone() -> None:
+    found = [
+        (name_of(path), module)
+        for path in python_files(PACKAGE)
+        if not {"studio", "testing"} & set(path.parts)
+        for module in {module for module, _ in imports_of(path)} - set(for_types(path))
+        if top(module) in ROOMS
+    ]
+    assert found == []
+
+
+def test_what_they_add_comes_by_entry_points() -> None:
+    """And the compiler knows whose it is, so that it can say what to install."""
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]
+    named = [groups.get(f"tileir.{kind}", {}) for kind in ("commands", "languages", "names")]
+    assert {name: top(value) for group in named for name, value in group.items()} == dict(PACKAGES)
+
+
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/reference.md"])
+def test_pages_name_them(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert [room for room in ROOMS if f"`{room}`" not in text] == []
