@@ -20,6 +20,7 @@ from strategies.semtree_values import ALL_DTYPES, allowed_ops, same_content
 from tileir.core.dtype import DType
 from tileir.core.numbers import arithmetic
 from tileir.core.ops import Op
+from tileir.semtree.emit.c_like import NATIVE
 from tileir.semtree.interpret import interpreter
 from tileir.semtree.ir import Apply, Buffer, BufferRole, Cast, KernelFunction, Launch, ParamAccess, Program, Type
 from tileir.semtree.simplify.simplifier import simplify
@@ -28,7 +29,6 @@ from tileir.testing.generated.choices import Seeded
 from tileir.testing.generated.works import works_case
 from tileir_c.aot.lowering import lower
 from tileir_c.aot.program import ahead
-from tileir_c.emitter import NATIVE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

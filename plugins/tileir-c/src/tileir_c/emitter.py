@@ -13,34 +13,25 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.dtype import DType
-from tileir.core.ops import Domain, Op
+from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
-from tileir.semtree.emit.c_like import UNARY, CLike, Value, call
+from tileir.semtree.emit.c_like import UNARY, CLike, Value, call, scalar_c
 from tileir.semtree.ir import DeclareArray, For, GridIndex, GridLevel, LoopKind, Prefetch, Subscript, Type
 from tileir.semtree.legalise.capabilities import C_LIKE
-from tileir.semtree.legalise.legaliser import legalise
-from tileir.semtree.legalise.repeated import with_parts_named
-from tileir.semtree.legalise.scalariser import scalarised
 from tileir.semtree.rewrite import (
     expressions,
     kernel_names,
     mentions,
-    rewrite_stmts,
     statements,
-    trip_values,
-    unrolled,
     walk,
-    with_body,
 )
-from tileir.semtree.transform.expansions import EXPANDED, expand_kernel
 from tileir.semtree.transform.layout import ALIGNMENT, layout
-from tileir.semtree.transform.threads import one_thread
 from tileir_c.identifiers import RESERVED, identifier, identifiers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tileir.semtree.ir import KernelFunction, Param, Stmt
+    from tileir.semtree.ir import KernelFunction, Param
 
 HEADER: Final = """\
 #include <float.h>
@@ -80,9 +71,6 @@ TILE_BITS(tile_f64_of_u64, uint64_t, double)
 """
 """What stands above all emitted code."""
 
-NATIVE: Final = frozenset(op for op in Op if op not in EXPANDED and op.info.domain is not Domain.BITS)
-"""The operations on floats that C has, or that are expressed by those: all that have no expansion."""
-
 
 @attrs.frozen
 class Source:
@@ -114,7 +102,7 @@ def emit(kernels: Sequence[KernelFunction]) -> Source:
 
     """
     names = tuple(symbol(number, kernel) for number, kernel in enumerate(kernels))
-    prepared = [prepare(kernel) for kernel in kernels]
+    prepared = [scalar_c(kernel, capabilities=CAPABILITIES) for kernel in kernels]
     functions = tuple(_function(kernel, name) for kernel, name in zip(prepared, names, strict=True))
     scratch_bytes = tuple(layout(kernel).scratch_bytes for kernel in prepared)
     return Source(functions, names, scratch_bytes, tuple(len(kernel.params) for kernel in kernels))
@@ -123,21 +111,6 @@ def emit(kernels: Sequence[KernelFunction]) -> Source:
 def symbol(number: int, kernel: KernelFunction) -> str:
     """Return the name of the function of kernel ``number``."""
     return f"tile_kernel_{number}_{identifier(kernel.name)}"
-
-
-def prepare(kernel: KernelFunction) -> KernelFunction:
-    """Return an equal kernel of operations that C has: one thread for each group, no lanes, no loops to unroll."""
-    expanded = expand_kernel(one_thread(kernel), NATIVE)
-    scope = NameScope.of(kernel_names(expanded))
-
-    def unroll(stmt: Stmt) -> tuple[Stmt, ...]:
-        if not isinstance(stmt, For) or stmt.kind is not LoopKind.UNROLL:
-            return (stmt,)
-        values = trip_values(stmt)
-        return (stmt,) if values is None else unrolled(stmt, values, scope)
-
-    scalar = scalarised(with_body(expanded, rewrite_stmts(unroll, expanded.body)))
-    return with_parts_named(legalise(scalar, CAPABILITIES))
 
 
 _SHIFTS: Final = (Op.BIT_LEFT, Op.BIT_RIGHT)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.semtree.check.verifier import verify
-from tileir_c.compiler import entry
+from tileir_c.compiler import CCompiler, entry
 from tileir_c.emitter import symbol
 from tileir_c.library import CLibrary
 from tileir_cpp.emitter import emit
@@ -16,19 +16,14 @@ from tileir_cpp.emitter import emit
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tileir.runtime.interface import Options
     from tileir.semtree.ir import KernelFunction
-    from tileir_c.toolchain import Toolchain
 
 LANGUAGE: Final = ("-x", "c++", "-std=c++17")
 
 
 @attrs.frozen
-class CppCompiler:
-    """Compiles with one toolchain; may be used from several threads."""
-
-    toolchain: Toolchain
-    options: Options
+class CppCompiler(CCompiler):
+    """Compiles C++ with the toolchain of `tileir-c`; the faults are those of its compiler."""
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -37,18 +32,11 @@ class CppCompiler:
 
     @property
     def identity(self) -> str:
-        """Versions, flags and processor: everything beside the kernels that the code depends on."""
-        versions = " ".join(f"{name}-{version(name)}" for name in ("tileir", "tileir-c", "tileir-cpp"))
-        return f"{versions} {self.toolchain.identity} {' '.join((*self.toolchain.command, *self.flags))}"
+        """Everything beside the kernels that the code depends on."""
+        return f"tileir-cpp-{version('tileir-cpp')} {super().identity}"
 
     def build(self, kernels: Sequence[KernelFunction]) -> CLibrary:
-        """Verify, emit and compile kernels.
-
-        Raises:
-            VerifyError: a kernel is not legal.
-            BackendError: TIL804, a kernel needs what C++ lacks; TIL805, the compiler failed.
-
-        """
+        """Verify, emit and compile kernels."""
         for kernel in kernels:
             verify(kernel)
         text, scratch_bytes = emit(kernels, [entry(symbol(*numbered)) for numbered in enumerate(kernels)])
@@ -56,10 +44,5 @@ class CppCompiler:
         return CLibrary(tuple(kernels), text, code, scratch_bytes, "cpp")
 
     def load(self, kernels: Sequence[KernelFunction], parts: Mapping[str, bytes]) -> CLibrary:
-        """Undo :meth:`CLibrary.save`.
-
-        Raises:
-            BackendError: TIL806, a part is missing or broken.
-
-        """
+        """Undo :meth:`CLibrary.save`."""
         return CLibrary.restore(tuple(kernels), parts, "cpp")

@@ -11,24 +11,21 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.ops import Domain, Op
+from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.semtree import ir as sem
-from tileir.semtree.emit.c_like import PRODUCT, CLike, Value, call, comment, identifiers
+from tileir.semtree.emit.c_like import NATIVE, PRODUCT, CLike, Value, call, comment, identifiers
 from tileir.semtree.legalise.capabilities import C_LIKE
 from tileir.semtree.legalise.legaliser import legalise
 from tileir.semtree.legalise.repeated import with_parts_named
 from tileir.semtree.rewrite import kernel_names
-from tileir.semtree.transform.expansions import EXPANDED, expand_kernel
+from tileir.semtree.transform.expansions import expand_kernel
 from tileir.semtree.transform.threads import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 HEADER: Final = (Path(__file__).parent / "lanes.hpp").read_text(encoding="utf-8")
-
-NATIVE: Final = frozenset(op for op in Op if op not in EXPANDED and op.info.domain is not Domain.BITS)
-"""The operations on floats that C++ has, or that are expressed by those: all that have no expansion."""
 
 CAPABILITIES: Final = attrs.evolve(C_LIKE, hints=(sem.Prefetch,))
 """What C++ has, as the extensions of GCC and Clang make it."""

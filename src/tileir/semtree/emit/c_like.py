@@ -15,7 +15,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from tileir.core import DType, NameScope, Op, attrs
+from tileir.core import Domain, DType, NameScope, Op, attrs
 from tileir.core.text.writer import Writer
 from tileir.semtree.analysis.effects import assigned_variables
 from tileir.semtree.analysis.ranges import Ranges
@@ -44,8 +44,14 @@ from tileir.semtree.ir import (
     Type,
     Var,
 )
-from tileir.semtree.rewrite import trip_values
+from tileir.semtree.legalise.capabilities import C_LIKE, Capabilities
+from tileir.semtree.legalise.legaliser import legalise
+from tileir.semtree.legalise.repeated import with_parts_named
+from tileir.semtree.legalise.scalariser import scalarised
+from tileir.semtree.rewrite import kernel_names, rewrite_stmts, trip_values, unrolled, with_body
+from tileir.semtree.transform.expansions import EXPANDED, expand_kernel
 from tileir.semtree.transform.layout import ALIGNMENT, Layout, layout
+from tileir.semtree.transform.threads import one_thread
 
 LOOSE, TERNARY, EITHER, BOTH, BIT_OR, BIT_XOR, BIT_AND, EQUAL, ORDER, SHIFT, SUM, PRODUCT, UNARY, ATOM = range(14)
 """How tightly operators bind; what is ``LOOSE`` stands in brackets wherever it is an operand."""
@@ -85,6 +91,40 @@ FUNCTIONS: Final[Mapping[Op, str]] = MappingProxyType(
     }
 )
 """Functions of floats that are exact, or rounded once; ``rint`` rounds to even unless a program changes the mode."""
+
+NATIVE: Final = frozenset(op for op in Op if op not in EXPANDED and op.info.domain is not Domain.BITS)
+"""The operations on floats that C has, or that are expressed by those: all that have no expansion."""
+
+
+def scalar_c(
+    kernel: KernelFunction, native: frozenset[Op] = NATIVE, capabilities: Capabilities = C_LIKE
+) -> KernelFunction:
+    """Return an equal kernel of what any language like C can spell: what :class:`CLike` writes.
+
+    Statements are ``Declare``, ``DeclareArray``, ``Assign``, ``For`` and ``If``; groups have one thread, so that there
+    are no barriers; loops to unroll are unrolled, and hints left out. Expressions have one lane. They are ``Const``,
+    ``Var``, ``Subscript``, ``Cast``, ``Bitcast``, the ``GridIndex`` of groups, and ``Apply`` of ``NEG``, ``BIT_NOT``,
+    ``COND`` and what :data:`SIGNS` and :data:`FUNCTIONS` have, where C defines the result. Floats narrower than f32 are
+    nothing but their bits.
+
+    Args:
+        kernel: The kernel.
+        native: Mathematical functions that are not expanded.
+        capabilities: What else the language has, hints among it.
+
+    Raises:
+        BackendError: TIL804, the kernel holds something that no row of :mod:`tileir.semtree.legalise` expresses.
+
+    """
+    expanded = expand_kernel(one_thread(kernel), native)
+    scope = NameScope.of(kernel_names(expanded))
+
+    def unroll(stmt: Stmt) -> tuple[Stmt, ...]:
+        values = trip_values(stmt) if isinstance(stmt, For) and stmt.kind is LoopKind.UNROLL else None
+        return unrolled(stmt, values, scope) if values is not None and isinstance(stmt, For) else (stmt,)
+
+    scalar = scalarised(with_body(expanded, rewrite_stmts(unroll, expanded.body)))
+    return with_parts_named(legalise(scalar, capabilities))
 
 
 @attrs.frozen
