@@ -1,18 +1,23 @@
 """Elementwise operations and aggregations: one table for every stage.
 
-:mod:`tileir.core.numbers.arithmetic` defines what each one computes.
+:mod:`tileir.core.numbers.arithmetic` defines what each one computes; rows of functions of floats say so themselves.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final, TypeAlias
+
+import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.nodes import attrs
+
+Array: TypeAlias = np.ndarray[Any, Any]
 
 
 class Op(enum.Enum):
@@ -109,8 +114,10 @@ class OpInfo:
             time count in.
         compares: Whether the result is bool.
         commutes: Whether two operands may change places.
-        approximates: Whether it is a function that is computed by an expansion into other operations, within a bound of
-            error; everything else has one right result.
+        meaning: A function of arrays of f64 that defines it, where it is a function of floats that is computed by an
+            expansion into other operations, within a bound of error; everything else has one right result.
+        bounded: Whether no result is infinite, whatever the operands are.
+        steady: Whether a small change of an operand makes no much larger one of the result.
 
     """
 
@@ -119,7 +126,14 @@ class OpInfo:
     weight: tuple[int, int]
     compares: bool = False
     commutes: bool = False
-    approximates: bool = False
+    meaning: Callable[..., Array] | None = None
+    bounded: bool = False
+    steady: bool = False
+
+    @property
+    def approximates(self) -> bool:
+        """Whether it is computed within a bound of error."""
+        return self.meaning is not None
 
     def weight_in(self, dtype: DType) -> int:
         """Return how many elementary operations this costs on operands of ``dtype``."""
@@ -133,9 +147,24 @@ _DIVISION: Final = (8, 8)
 than adders, from Fog, "Instruction tables" (2022)."""
 
 
-def _function(f32: int, f64: int, arity: int = 1) -> OpInfo:
+def _function(f32: int, f64: int, meaning: Callable[..., Array], *, arity: int = 1, **facts: bool) -> OpInfo:
     """Return the row of a function of floats; its weights are the sizes of what the semtree expands it into."""
-    return OpInfo(arity, Domain.FLOAT, (f32, f64), approximates=True)
+    return OpInfo(arity, Domain.FLOAT, (f32, f64), meaning=meaning, **facts)
+
+
+def _power(base: Array, exponent: Array) -> Array:
+    """Return powers as IEEE 754 has them: NumPy takes a square root where the exponent is 0.5 throughout."""
+    result = np.asarray(np.power(base, exponent))
+    rooted = np.isinf(base) | (base == 0)
+    return np.where((exponent == 0.5) & rooted, np.abs(base), result)
+
+
+def _sigmoid(x: Array) -> Array:
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1.0, small) / (1.0 + small)
+
+
+_erf = np.frompyfunc(math.erf, 1, 1)
 
 
 def _table() -> Mapping[Op, OpInfo]:
@@ -150,26 +179,26 @@ def _table() -> Mapping[Op, OpInfo]:
         Op.BIT_NOT: OpInfo(1, Domain.BITS, _ONE),
         **{op: OpInfo(1, Domain.NUMBER, _ONE) for op in (Op.NEG, Op.ABS, Op.FLOOR, Op.CEIL, Op.ROUND, Op.TRUNC)},
         Op.SQRT: OpInfo(1, Domain.FLOAT, _DIVISION),
-        Op.RSQRT: _function(2, 2),
-        Op.EXP: _function(24, 29),
-        Op.LOG: _function(33, 37),
-        Op.SIN: _function(29, 35),
-        Op.COS: _function(28, 34),
-        Op.TAN: _function(31, 37),
-        Op.ASIN: _function(21, 29),
-        Op.ACOS: _function(23, 31),
-        Op.ATAN: _function(28, 34),
-        Op.SINH: _function(38, 46),
-        Op.COSH: _function(25, 30),
-        Op.TANH: _function(22, 44),
-        Op.SIGMOID: _function(28, 33),
-        Op.ERF: _function(40, 65),
+        Op.RSQRT: _function(2, 2, lambda x: 1.0 / np.sqrt(x)),
+        Op.EXP: _function(24, 29, np.exp),
+        Op.LOG: _function(33, 37, np.log),
+        Op.SIN: _function(29, 35, np.sin, bounded=True, steady=True),
+        Op.COS: _function(28, 34, np.cos, bounded=True, steady=True),
+        Op.TAN: _function(31, 37, np.tan),
+        Op.ASIN: _function(21, 29, np.arcsin, bounded=True),
+        Op.ACOS: _function(23, 31, np.arccos, bounded=True),
+        Op.ATAN: _function(28, 34, np.arctan, bounded=True, steady=True),
+        Op.SINH: _function(38, 46, np.sinh),
+        Op.COSH: _function(25, 30, np.cosh),
+        Op.TANH: _function(22, 44, np.tanh, bounded=True, steady=True),
+        Op.SIGMOID: _function(28, 33, _sigmoid, bounded=True, steady=True),
+        Op.ERF: _function(40, 65, lambda x: np.asarray(_erf(x)).astype(np.float64), bounded=True, steady=True),
         Op.ADD: OpInfo(2, Domain.NUMBER, _ONE, commutes=True),
         Op.SUB: OpInfo(2, Domain.NUMBER, _ONE),
         Op.MUL: OpInfo(2, Domain.NUMBER, _ONE, commutes=True),
         Op.DIV: OpInfo(2, Domain.NUMBER, _DIVISION),
         Op.MOD: OpInfo(2, Domain.NUMBER, _DIVISION),
-        Op.POW: _function(93, 154, arity=2),
+        Op.POW: _function(93, 154, _power, arity=2),
         Op.MAX: OpInfo(2, Domain.ANY, _ONE),
         Op.MIN: OpInfo(2, Domain.ANY, _ONE),
         **{op: OpInfo(2, Domain.BITS, _ONE, commutes=True) for op in (Op.BIT_AND, Op.BIT_OR, Op.BIT_XOR)},

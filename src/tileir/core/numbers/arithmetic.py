@@ -199,8 +199,8 @@ def _apply(op: Op, dtype: DType, args: tuple[Array, ...]) -> Array:
     if dtype.is_float:
         if op is Op.FMA:
             return _fma_f32(*args) if dtype is DType.F32 else _fma_f64(*args)
-        if op in _FUNCTIONS:
-            wide = _FUNCTIONS[op](*(np.asarray(arg, np.float64) for arg in args))
+        if (meaning := op.info.meaning) is not None:
+            wide = meaning(*(np.asarray(arg, np.float64) for arg in args))
             return np.asarray(wide).astype(dtype.numpy)
     elif op in _INTEGER:
         return _INTEGER[op](*args)
@@ -216,21 +216,6 @@ def _divide(left: Array, right: Array) -> Array:
     """Divide integers towards zero; 0 where the divisor is, as NumPy's fmod and floor_divide have it."""
     quotient: Array = (left - np.fmod(left, right)) // right
     return quotient
-
-
-def _power(base: Array, exponent: Array) -> Array:
-    """Return powers as IEEE 754 has them: NumPy takes a square root where the exponent is 0.5 throughout."""
-    result = np.asarray(np.power(base, exponent))
-    rooted = np.isinf(base) | (base == 0)
-    return np.where((exponent == 0.5) & rooted, np.abs(base), result)
-
-
-def _sigmoid(x: Array) -> Array:
-    small = np.exp(-np.abs(x))
-    return np.where(x >= 0, 1.0, small) / (1.0 + small)
-
-
-_erf = np.frompyfunc(math.erf, 1, 1)
 
 
 def _two_sum(left: Array, right: Array) -> tuple[Array, Array]:
@@ -337,25 +322,5 @@ _INTEGER: Final[Mapping[Op, Callable[..., Array]]] = MappingProxyType(
         Op.DIV: _divide,
         Op.BIT_LEFT: np.left_shift,
         Op.BIT_RIGHT: np.right_shift,
-    }
-)
-
-_FUNCTIONS: Final[Mapping[Op, Callable[..., Array]]] = MappingProxyType(
-    {
-        Op.RSQRT: lambda x: 1.0 / np.sqrt(x),
-        Op.EXP: np.exp,
-        Op.LOG: np.log,
-        Op.SIN: np.sin,
-        Op.COS: np.cos,
-        Op.TAN: np.tan,
-        Op.ASIN: np.arcsin,
-        Op.ACOS: np.arccos,
-        Op.ATAN: np.arctan,
-        Op.SINH: np.sinh,
-        Op.COSH: np.cosh,
-        Op.TANH: np.tanh,
-        Op.SIGMOID: _sigmoid,
-        Op.ERF: lambda x: np.asarray(_erf(x)).astype(np.float64),
-        Op.POW: _power,
     }
 )

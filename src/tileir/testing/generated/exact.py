@@ -94,8 +94,5 @@ def zeros_have_signs(function: typed.Function, values: Mapping[str, Array]) -> b
 
 
 _SMOOTH = frozenset(
-    {
-        Op.IDENT, Op.NEG, Op.ABS, Op.ADD, Op.SUB, Op.MUL, Op.MAX, Op.MIN, Op.COND,
-        Op.TANH, Op.SIGMOID, Op.SIN, Op.COS, Op.ERF, Op.ATAN,
-    }
-)  # fmt: skip
+    (Op.IDENT, Op.NEG, Op.ABS, Op.ADD, Op.SUB, Op.MUL, Op.MAX, Op.MIN, Op.COND, *(op for op in Op if op.info.steady))
+)

@@ -30,9 +30,6 @@ from tileir.typed.ir import (
 
 _DEPTH: Final = 8
 
-_ALWAYS: Final = frozenset({Op.SIN, Op.COS, Op.TANH, Op.SIGMOID, Op.ERF, Op.ATAN, Op.ASIN, Op.ACOS})
-"""Operations whose results are never infinite."""
-
 _KEEPS: Final = frozenset({Op.IDENT, Op.NEG, Op.ABS, Op.MAX, Op.MIN, Op.FLOOR, Op.CEIL, Op.ROUND, Op.TRUNC, Op.COND})
 """Operations whose results are never infinite where no operand is."""
 
@@ -64,7 +61,7 @@ def never_infinite(name: str, definitions: Mapping[str, Value | Operation], dept
             return wide and never_infinite(source, definitions, depth - 1)
         case Elementwise(op=op, inputs=inputs) if depth:
             known = (never_infinite(each, definitions, depth - 1) for each in inputs)
-            return op in _ALWAYS or (op in _KEEPS and all(known))
+            return op.info.bounded or (op in _KEEPS and all(known))
         case _:
             return False
 
