@@ -1,12 +1,14 @@
-"""One version of Python runs all tests, and the others those of what depends on it."""
+"""Plain runs: all tests on one version of Python, those that depend on it on the others, and samples of long tables."""
 
 from __future__ import annotations
 
 import configparser
+import itertools
 import re
 
 import pytest
 
+from strategies.effort import spread
 from strategies.processors import lacking
 from strategies.sources import ROOT
 from strategies.versions import PYTHON, TESTS, depends_on_python
@@ -25,6 +27,14 @@ def test_a_plain_run_has_all_tests() -> None:
     assert {"all", "py{314,313,312,311}"} <= set(re.split(r",\s+", settings["tox"]["env_list"]))
     assert "-m python" in settings["testenv"]["commands"]
     assert "-m" not in settings["testenv:all"]["commands"].split()
+
+
+@pytest.mark.parametrize("count", [0, 1, 4, 5, 9, 100])
+def test_sampled_rows_are_spread(count: int) -> None:
+    found = spread(range(count), 4)
+    assert len(found) == min(count, 4)
+    steps = [after - before for before, after in itertools.pairwise([*found, count])]
+    assert not found or (found[0] == 0 and max(steps) - min(steps) <= 1)
 
 
 @pytest.mark.parametrize(

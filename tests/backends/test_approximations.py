@@ -25,6 +25,7 @@ FUNCTIONS = (
 )  # fmt: skip
 
 
+@pytest.mark.sampled(36)
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_functions_stay_close(function: str, dtype: type[np.floating]) -> None:

@@ -108,7 +108,7 @@ def products(count: int) -> str:
 
 def test_temporaries_go_with_their_executable() -> None:
     with without_a_card() as (driver, context):
-        a = tileir.to_device(np.eye(64, dtype=np.float32), context=context)
+        a = tileir.to_device(np.eye(24, dtype=np.float32), context=context)
         many = tileir.compile(products(4), [a, a], context=context)
         assert many.memory.peak > 0
         for _ in range(3):
@@ -124,7 +124,7 @@ def test_temporaries_go_with_their_executable() -> None:
 
 def test_memory_is_given_back_when_somebody_asks() -> None:
     with without_a_card() as (driver, context):
-        a = tileir.to_device(np.eye(64, dtype=np.float32), context=context)
+        a = tileir.to_device(np.eye(24, dtype=np.float32), context=context)
         many = tileir.jit(products(4), context=context)
         for _ in range(3):
             many(a, a).numpy()
@@ -132,5 +132,5 @@ def test_memory_is_given_back_when_somebody_asks() -> None:
         assert tileir.trim() >= a.numpy().nbytes
         assert len(driver.memory) == 1  # the array
         assert context.trim() == 0
-        np.testing.assert_array_equal(many(a, a).numpy(), np.eye(64))
+        np.testing.assert_array_equal(many(a, a).numpy(), np.eye(24))
         assert 1 < len(driver.memory) <= used

@@ -54,6 +54,7 @@ def test_each_channel_of_a_colour_picture_has_a_grid_of_its_own() -> None:
         np.testing.assert_allclose(found[..., channel], by_definition(image[..., channel]), rtol=2e-6)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_camera_pipe_is_that_of_the_interpreter(shape: tuple[int, int], threads: int) -> None:

@@ -179,6 +179,7 @@ def _results(results: Any) -> tuple[Array, ...]:
     return results if isinstance(results, tuple) else (results,)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_bits_do_not_depend_on_the_number_of_threads(name: str) -> None:
     bounded = {digest(name, tileir.Options(threads=threads)) for threads in (1, 2, 3, 5)}

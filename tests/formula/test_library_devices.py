@@ -42,6 +42,7 @@ def test_functions_run_on_the_processor(name: str) -> None:
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5, err_msg=text)
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("name", own_functions())
 def test_functions_run_on_opencl(name: str) -> None:
     crafted = craft(parse(texts(name)[0]), own_functions())

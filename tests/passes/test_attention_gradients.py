@@ -163,6 +163,7 @@ def test_gradients_of_any_sizes_are_three_kernels(data: st.DataObject) -> None:
     check(stages(source, types), values(types), None, 0 if causal else None)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("shapes", "dtype", "causal", "boxes"),
     [

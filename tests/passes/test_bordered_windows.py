@@ -79,6 +79,7 @@ def test_wide_windows_have_borders_in_a_further_cache() -> None:
     assert has_borders(EDGES(Window(height=200, width=80, window=(7, 7), before=(3, 3)).program()))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("width", "vector_bytes"), [(56, 16), (57, 16), (112, 16), (192, 64), (224, 64)])
 def test_lanes_beyond_an_edge_are_known_when_compiling(width: int, vector_bytes: int) -> None:
     """Tiles that several would share in a loop would test each vector at each step."""

@@ -43,6 +43,7 @@ def test_passes_without_a_space_have_no_variants() -> None:
     assert list(variants(Accumulate())) == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("target", [CPU, GPU], ids=["cpu", "gpu"])
 def test_candidates_are_different_programs_by_predicted_time(target: Target) -> None:
     machine, passes = machine_of(hardware_of(target), target), pipeline_for(target)

@@ -124,6 +124,7 @@ def test_attention_of_any_sizes_is_one_kernel(data: st.DataObject) -> None:
     assert plan.after == (0 if causal else None)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("shapes", "dtype", "causal"),
     [
@@ -141,6 +142,7 @@ def test_groups_of_four_warps_multiply_a_tile_while_they_weigh_the_next_one(
     assert FRAGMENTS_OF[plan.fragment].threads == 128
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("shapes", "dtype", "causal", "groups"),
     [

@@ -98,6 +98,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("text", "shapes"), CASES)
 def test_tiles_are_boxes_that_one_thread_asks_for(text: str, shapes: dict[str, tuple[int, ...]]) -> None:
     found = stages(text, shapes)
@@ -135,6 +136,7 @@ def test_products_of_any_size(text: str, sizes: tuple[int, int, int], places: in
     np.testing.assert_array_equal(result, expected(text, given))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("text", "n", "columns"),
     [(PRODUCT, 224, 224), (PRODUCT, 240, 160), (RIGHT_TURNED, 229, 224), (LEFT_TURNED, 160, 160)],
@@ -155,6 +157,7 @@ def test_tiles_need_not_be_powers_of_two(text: str, n: int, columns: int) -> Non
 THREE = MatrixContraction(FRAGMENTS, local_bytes=227 * 1024, stages=3, rows=192, columns=128, boxes=1, most_threads=384)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("text", "shapes"),
     [

@@ -77,6 +77,7 @@ def check(found: Stages, shapes: Mapping[str, tuple[int, ...]], dtype: DType) ->
     np.testing.assert_array_equal(result, expected)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [DType.F16, DType.BF16])
 @pytest.mark.parametrize(
     ("text", "shapes"),

@@ -79,6 +79,7 @@ def test_one_warp_copies_and_eight_multiply(turns: bool, grid: int) -> None:
     same(found, PRODUCT, SHAPES)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "step",
     [

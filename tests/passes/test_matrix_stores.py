@@ -66,6 +66,7 @@ def waits(found: Stages) -> list[int]:
     return [each.pending for each in of_kind(found, BulkWait) if isinstance(each, BulkWait)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("columns", "kib", "pending"),
     [(128, 160, [0]), (256, 192, [1, 1, 1, 1]), (256, 224, [0]), (224, 172, [0, 1, 0]), (160, 227, [0])],

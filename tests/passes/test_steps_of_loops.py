@@ -175,6 +175,7 @@ def _expected(case: Case, count: int, arrays: dict[str, Array], *, reverse: bool
     return [*carries, *([np.stack([put_out[step] for step in range(count)])] if case.outputs else [])]
 
 
+@pytest.mark.sampled(32)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("count", [1, 2, 5])
 @pytest.mark.parametrize("name", CASES)

@@ -123,6 +123,7 @@ def test_words_are_loaded_on_one_side(layout: str) -> None:
         check(layout, found, shapes, WORDS)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", [WORDS, *BYTES, DType.F16])
 def test_other_factors_are_copied_to_another_order(layout: str, dtype: DType) -> None:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeVar
+
 from hypothesis import HealthCheck, Phase, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Row = TypeVar("Row")
 
 BRIEF, EIGHTH, FAST, MUTATION, QUARTER, THOROUGH = "brief", "eighth", "fast", "mutation", "quarter", "thorough"
 
@@ -36,6 +43,14 @@ def register_profiles() -> None:
     )
     settings.register_profile(THOROUGH, max_examples=20 * _USUAL, deadline=None, suppress_health_check=quiet)
     settings.load_profile(FAST)
+
+
+def spread(rows: Sequence[Row], most: int) -> Sequence[Row]:
+    """Return ``most`` of the rows, or all where there are no more, at distances that differ by one at most.
+
+    Rows often repeat a pattern, which one distance could miss.
+    """
+    return rows if len(rows) <= most else [rows[place * len(rows) // most] for place in range(most)]
 
 
 def examples(count: int) -> settings:

@@ -56,6 +56,7 @@ SCHEDULES: dict[str, tuple[Pass, ...]] = {
 }
 
 
+@pytest.mark.sampled(90)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_schedules_keep_the_meaning(name: str, schedule: str) -> None:
