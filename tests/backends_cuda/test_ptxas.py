@@ -53,6 +53,7 @@ def assembled(text: str, architecture: str, folder: Path) -> str:
     return done.stderr
 
 
+@pytest.mark.sampled(150)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_programs_of_the_kit(case: Conformance, tmp_path: Path) -> None:
     architecture = list(ARCHITECTURES)[CASES.index(case) % len(ARCHITECTURES)]
@@ -70,6 +71,7 @@ def test_products_spill_nothing(dtype: str, architecture: str, tmp_path: Path) -
     assert set(re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", said)) == {("0", "0")}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 @pytest.mark.parametrize(
     ("text", "size"),
@@ -181,6 +183,7 @@ def test_convolutions_with_borders_keep_their_sums_in_registers(architecture: st
     assert int(spilled) <= (16 if architecture in ("sm_86", "sm_89") else 0)  # these are short of three registers
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_attention_spills_no_sums(width: int, architecture: str, tmp_path: Path) -> None:

@@ -132,6 +132,7 @@ def test_all_threads_update(dtype: DType) -> None:
     assert {stmt.target.type.dtype for stmt in updated(kernel)} == {DType.I32}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("rest", [(), (3,), (64,)])
 def test_groups_keep_small_tables(rest: tuple[int, ...]) -> None:
     program = kernels("add", (1 << 14,), rest, 11, DType.I32)
