@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tileir.studio.serve.jobs import answer
-from tileir.studio.serve.session import Session
 from tileir_formula.definitions.catalogue import default_catalogue
 from tileir_formula.lower.applying import apply
+from tileir_studio.serve.jobs import answer
+from tileir_studio.serve.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

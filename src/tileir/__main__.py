@@ -8,13 +8,11 @@ import sys
 def main() -> None:
     """Run the command line; the extra ``cli`` brings what it needs."""
     try:
-        from tileir.driver.cli.main import commands, run
-        from tileir.studio.serve.command import studio
+        from tileir.driver.cli.main import run
     except ModuleNotFoundError as missing:
         if missing.name not in ("click", "rich"):
             raise
         sys.exit(f"the tileir command needs {missing.name}: pip install 'tileir[cli]'")
-    commands.add_command(studio)
     sys.exit(run())
 
 

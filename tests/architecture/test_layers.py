@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 LAYERS: Final = (
     *("core", "poly", "tile", "ops", "typed", "stripe", "schedule", "passes", "semtree"),
-    *("runtime", "driver", "testing", "studio"),
+    *("runtime", "driver", "testing"),
 )
 TOP: Final = ("tileir", "tileir.__main__")
 OPEN_TO_BACKENDS: Final = {"core", "semtree", "runtime"}
 STAGES: Final = [path for path in python_files(PACKAGE) if module_of(path) not in TOP]
 PLUGINS: Final = python_files(ROOT / "plugins")
 OUTSIDERS: Final = [*python_files(BACKENDS), *PLUGINS]
-CALLERS: Final = {"driver", "testing", "studio"}
+CALLERS: Final = {"driver", "testing"}
 """What stands above the stages imports where it likes."""
 
 

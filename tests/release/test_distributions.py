@@ -21,7 +21,7 @@ from strategies.sources import ROOT
 DIST: Final = Path(os.environ.get("TILEIR_DIST", ROOT / "nowhere"))
 WHEELS: Final = sorted(DIST.glob("*.whl"))
 SOURCES: Final = sorted(DIST.glob("*.tar.gz"))
-PAGE: Final = ROOT / "src/tileir/studio/page"
+PAGE: Final = ROOT / "src/tileir_studio/page"
 
 if "TILEIR_DIST" not in os.environ:
     pytest.skip("nothing is built; tox -e release does", allow_module_level=True)
@@ -67,8 +67,8 @@ def test_packages_of_a_wheel_say_that_they_have_types(archive: Path) -> None:
 def test_the_wheel_has_what_the_page_contains_and_its_licences() -> None:
     (wheel,) = (path for path in WHEELS if distribution(path) == "tileir")
     files = files_of(wheel)
-    static = ROOT / "src/tileir/studio/static"
-    assert [path.name for path in static.iterdir() if f"tileir/studio/static/{path.name}" not in files] == []
+    static = ROOT / "src/tileir_studio/static"
+    assert [path.name for path in static.iterdir() if f"tileir_studio/static/{path.name}" not in files] == []
     licences = [content for name, content in files.items() if re.search(r"dist-info/licenses/.*licences\.txt$", name)]
     assert licences == [(static / "licences.txt").read_bytes()]
     assert all(word in licences[0] for word in (b"@codemirror/view", b"lit-html", b"BSD-3-Clause", b"MIT License"))

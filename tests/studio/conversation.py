@@ -10,8 +10,8 @@ import numpy as np
 import orjson
 from starlette.testclient import TestClient
 
-from tileir.studio.serve.server import Start, app_of
-from tileir.studio.serve.workshop import Limits, Workshop
+from tileir_studio.serve.server import Start, app_of
+from tileir_studio.serve.workshop import Limits, Workshop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

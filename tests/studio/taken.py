@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 import tileir
-from tileir.studio.design.bench import Assignment as Assignment
+from tileir_studio.design.bench import Assignment as Assignment
 
 if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[Any]]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tileir.studio.design.bench import Bench
 from tileir_formula.lower import lowering
 from tileir_formula.running import crafting
+from tileir_studio.design.bench import Bench
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,8 @@ import orjson
 
 from strategies.effort import share_of
 from studio.conversation import MATMUL, PORT, TOKEN, parsed
-from tileir.studio.serve.server import Start, app_of
-from tileir.studio.serve.workshop import Workshop
+from tileir_studio.serve.server import Start, app_of
+from tileir_studio.serve.workshop import Workshop
 
 if TYPE_CHECKING:
     from pathlib import Path

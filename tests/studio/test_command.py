@@ -18,8 +18,8 @@ from PIL import Image
 
 import tileir
 from tileir.core.errors import TileError
-from tileir.studio.serve.command import example, start_of
-from tileir.studio.serve.uploads import read
+from tileir_studio.serve.command import example, start_of
+from tileir_studio.serve.uploads import read
 
 LAUNCH: Final = (sys.executable, "-m", "tileir", "studio", "--no-browser")
 

@@ -8,11 +8,11 @@ import pytest
 
 from studio.conversation import codes, events, studio
 from tileir.core.errors import TileError
-from tileir.studio.design.completion import Completions, formula_completions, tile_completions
-from tileir.studio.design.designer import offers_view
 from tileir_formula.definitions.catalogue import own_functions
 from tileir_formula.text.parser import parse
 from tileir_formula.verifier import faults_of
+from tileir_studio.design.completion import Completions, formula_completions, tile_completions
+from tileir_studio.design.designer import offers_view
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

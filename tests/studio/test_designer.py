@@ -14,8 +14,8 @@ from PIL import Image
 import tileir
 from studio.conversation import codes, events, frames, pixels, shown, studio
 from tileir.driver.pictures.files import as_levels
-from tileir.studio.serve.command import start_of
-from tileir.studio.serve.uploads import KEPT, keep, read, store
+from tileir_studio.serve.command import start_of
+from tileir_studio.serve.uploads import KEPT, keep, read, store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

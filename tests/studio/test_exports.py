@@ -18,13 +18,13 @@ from tileir.core.errors import TileError
 from tileir.driver.pictures.files import as_levels
 from tileir.runtime.context import Context, default_context
 from tileir.runtime.discovery import Registry
-from tileir.studio.design.bench import Assignment, Bench
-from tileir.studio.design.exports import script_of, source_of, writers
-from tileir.studio.serve.uploads import store
 from tileir.testing.generated.choices import Seeded
 from tileir.testing.generated.works import works_case
 from tileir_opencl.device.platforms import POCL, scan
 from tileir_opencl.emit.whole import whole
+from tileir_studio.design.bench import Assignment, Bench
+from tileir_studio.design.exports import script_of, source_of, writers
+from tileir_studio.serve.uploads import store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -126,5 +126,5 @@ def test_any_back_end_that_writes_source_is_offered(monkeypatch: pytest.MonkeyPa
     )
     without = attrs.evolve(other, name="none", devices=lambda: ())
     context = Context(registry=Registry.of(other, without, installed.registry.backend("llvm")))
-    monkeypatch.setattr("tileir.studio.design.exports.default_context", lambda: context)
+    monkeypatch.setattr("tileir_studio.design.exports.default_context", lambda: context)
     assert {name: backend.title for name, backend in writers().items()} == {"other": "Words"}

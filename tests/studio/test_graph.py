@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.studio.views.explorer import MOST_NODES, graph_of
-from tileir.studio.views.snapshot import snapshot_of
-from tileir.studio.views.subject import Subject
+from tileir_studio.views.explorer import MOST_NODES, graph_of
+from tileir_studio.views.snapshot import snapshot_of
+from tileir_studio.views.subject import Subject
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tileir.studio.views.views import GraphView
+    from tileir_studio.views.views import GraphView
 
 
 def drawn(text: str, folder: Path, **values: str) -> GraphView:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tileir.studio.views.explorer import stages_of, view_of
-from tileir.studio.views.snapshot import MOST_COMPARED, Snapshot, changed_lines, snapshot_of
-from tileir.studio.views.subject import Subject
+from tileir_studio.views.explorer import stages_of, view_of
+from tileir_studio.views.snapshot import MOST_COMPARED, Snapshot, changed_lines, snapshot_of
+from tileir_studio.views.subject import Subject
 
 if TYPE_CHECKING:
     from pathlib import Path

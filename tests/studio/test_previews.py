@@ -12,8 +12,8 @@ import pytest
 
 import tileir
 from studio.conversation import codes, events, frames, pixels, shown, studio
-from tileir.studio.serve.uploads import store
-from tileir.studio.serve.workshop import StaleError, Workshop
+from tileir_studio.serve.uploads import store
+from tileir_studio.serve.workshop import StaleError, Workshop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from starlette.testclient import TestClient
 
-    from tileir.studio.serve.session import Event
+    from tileir_studio.serve.session import Event
 
     Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -11,9 +11,9 @@ import tileir
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.driver import executable, jit
 from tileir.runtime.context import default_context
-from tileir.studio.design import previews as shown
-from tileir.studio.serve.jobs import answer
-from tileir.studio.serve.session import Event, Session
+from tileir_studio.design import previews as shown
+from tileir_studio.serve.jobs import answer
+from tileir_studio.serve.session import Event, Session
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +67,7 @@ def test_a_picture_that_is_the_same_is_not_sent_again(session: Session) -> None:
 
 def test_another_picture_takes_its_place(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = np.zeros_like(LEVELS)
-    monkeypatch.setattr("tileir.studio.design.previews.quick_results", lambda *_: (None, (wrong,)))
+    monkeypatch.setattr("tileir_studio.design.previews.quick_results", lambda *_: (None, (wrong,)))
     first, last = previews(session, "invert")
     np.testing.assert_array_equal(picture(first), wrong)
     np.testing.assert_array_equal(picture(last), 255 - LEVELS.astype(int))

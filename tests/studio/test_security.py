@@ -14,8 +14,8 @@ from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from studio.conversation import PORT, TOKEN, studio
-from tileir.studio.serve.server import MOST_REQUEST
-from tileir.studio.serve.uploads import KEPT, MOST_BYTES, read, store
+from tileir_studio.serve.server import MOST_REQUEST
+from tileir_studio.serve.uploads import KEPT, MOST_BYTES, read, store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from studio.conversation import MATMUL, SIZES, codes, events, studio
-from tileir.studio.serve.jobs import JOBS
+from tileir_studio.serve.jobs import JOBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

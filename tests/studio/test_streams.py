@@ -9,8 +9,8 @@ import orjson
 import pytest
 
 from studio.conversation import MATMUL, PORT, SIZES, TOKEN
-from tileir.studio.serve.server import Start, app_of
-from tileir.studio.serve.workshop import Workshop
+from tileir_studio.serve.server import Start, app_of
+from tileir_studio.serve.workshop import Workshop
 
 if TYPE_CHECKING:
     from pathlib import Path

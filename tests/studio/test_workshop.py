@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from studio.conversation import MATMUL, SIZES
-from tileir.studio.serve.workshop import Limits, StaleError, Workshop
+from tileir_studio.serve.workshop import Limits, StaleError, Workshop
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from tileir.studio.serve.session import Event
+    from tileir_studio.serve.session import Event
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="limits and signals are those of POSIX")
 

@@ -21,6 +21,7 @@ GROUP: Final = "tileir.names"
 PACKAGES: Final[Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(("CraftedFormula", "craft", "formula"), "tileir_formula"),
+        "studio": "tileir_studio",
     }
 )
 """The package of each name, command or language that comes with tileir without being a part of the compiler."""

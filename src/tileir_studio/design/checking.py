@@ -7,11 +7,11 @@ from typing import Final
 
 from tileir.core import Span, TileError
 from tileir.driver.calls.arguments import tensor_types
-from tileir.studio.views.views import Checked, InputView, faults_of
 from tileir.tile.checks.integers import integers, sizing_inputs
 from tileir.tile.ir import Contraction, Function
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
+from tileir_studio.views.views import Checked, InputView, faults_of
 
 MOST_CHARACTERS: Final = 1 << 20
 """Of a text that is looked at."""

@@ -17,14 +17,6 @@ import orjson
 
 from tileir.core import TileError, attrs, fail
 from tileir.driver.pictures.files import as_levels
-from tileir.studio.design.completion import formula_completions, tile_completions
-from tileir.studio.design.exports import script_of, source_of, writers
-from tileir.studio.design.previews import chosen, preview, run, shown_pixels
-from tileir.studio.design.thumbnails import thumbnails, thumbnails_in_groups
-from tileir.studio.serve.session import STALE, Event, Job, Session
-from tileir.studio.views.formula_views import FormulaView, as_event, formula_view, view_of
-from tileir.studio.views.subject import text_of, word_of, word_or_none
-from tileir.studio.views.views import plain
 from tileir.typed.footprint import footprint
 from tileir_formula.definitions.catalogue import default_catalogue
 from tileir_formula.definitions.functions import Function
@@ -37,6 +29,14 @@ from tileir_formula.ir import Formula, Repeat, Step
 from tileir_formula.lower.applying import apply
 from tileir_formula.references import places_of
 from tileir_formula.text.parser import parse
+from tileir_studio.design.completion import formula_completions, tile_completions
+from tileir_studio.design.exports import script_of, source_of, writers
+from tileir_studio.design.previews import chosen, preview, run, shown_pixels
+from tileir_studio.design.thumbnails import thumbnails, thumbnails_in_groups
+from tileir_studio.serve.session import STALE, Event, Job, Session
+from tileir_studio.views.formula_views import FormulaView, as_event, formula_view, view_of
+from tileir_studio.views.subject import text_of, word_of, word_or_none
+from tileir_studio.views.views import plain
 
 Functions = Mapping[str, Function]
 

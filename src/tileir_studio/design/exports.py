@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tileir.core.errors import fail
-from tileir.runtime import Backend, default_context
-from tileir.studio.design.bench import Assignment
+from tileir import Backend, default_context
+from tileir.core import fail
 from tileir_formula.running.crafting import craft
+from tileir_studio.design.bench import Assignment
 
 _SCRIPT: Final = '''\
 """Applies a formula to pictures: python {file} {inputs} {outputs}"""

@@ -15,15 +15,14 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from tileir import Executable, default_context
 from tileir.core import CancelledError, TileError, attrs, cancelled_if, fail
-from tileir.driver.executable import Executable
 from tileir.driver.explain.explanation import explain_program
 from tileir.driver.pictures.files import as_levels
-from tileir.runtime.context import default_context
-from tileir.studio.design.bench import Array, Assignment
-from tileir.studio.serve.session import STALE, Event, Session
 from tileir_formula.running.crafting import CraftedFormula
 from tileir_formula.running.picture_parts import Rectangle
+from tileir_studio.design.bench import Array, Assignment
+from tileir_studio.serve.session import STALE, Event, Session
 
 LARGE: Final = 1 << 20
 """Pixels from which on a part is worth a kernel of its own."""

@@ -11,12 +11,12 @@ import numpy as np
 
 from tileir.core import TileError, attrs
 from tileir.driver.pictures.files import as_levels
-from tileir.studio.design.bench import Array, Assignment
-from tileir.studio.design.previews import shown_pixels
-from tileir.studio.serve.session import Event
 from tileir_formula.ir import Formula, Number, Repeat, Source, Step
 from tileir_formula.references import places_of
 from tileir_formula.running.crafting import craft
+from tileir_studio.design.bench import Array, Assignment
+from tileir_studio.design.previews import shown_pixels
+from tileir_studio.serve.session import Event
 
 _SIDE: Final = 96
 """Pixels of the longer side, at most."""

@@ -13,17 +13,17 @@ import anywidget
 import numpy as np
 import traitlets
 
-from tileir.core.errors import TileError, fail
-from tileir.runtime.arrays import to_array
-from tileir.studio.design.designer import DESIGNER
-from tileir.studio.design.sample import sample_picture
-from tileir.studio.serve.jobs import answer, faults_event
-from tileir.studio.serve.session import Event, Session
-from tileir.studio.serve.uploads import keep, store
+from tileir.core import TileError, fail
+from tileir.runtime import to_array
 from tileir_formula.running.crafting import CraftedFormula, craft
 from tileir_formula.text.parser import parse
+from tileir_studio.design.designer import DESIGNER
+from tileir_studio.design.sample import sample_picture
+from tileir_studio.serve.jobs import answer, faults_event
+from tileir_studio.serve.session import Event, Session
+from tileir_studio.serve.uploads import keep, store
 
-_STATIC: Final = files("tileir.studio") / "static"
+_STATIC: Final = files("tileir_studio") / "static"
 _JOBS: Final = frozenset({*DESIGNER, "devices"})
 """What the page may ask for: programs of the explorer are none of it."""
 

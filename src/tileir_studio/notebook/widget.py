@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tileir.core.errors import fail
-from tileir.studio.design.sample import FORMULA
+from tileir.core import fail
 from tileir_formula.running.crafting import CraftedFormula
+from tileir_studio.design.sample import FORMULA
 
 if TYPE_CHECKING:
-    from tileir.studio.notebook.notebook_model import FormulaDesigner
+    from tileir_studio.notebook.notebook_model import FormulaDesigner
 
 
 def designer(formula: CraftedFormula | str | None = None, *pictures: Any) -> FormulaDesigner:
@@ -32,7 +32,7 @@ def designer(formula: CraftedFormula | str | None = None, *pictures: Any) -> For
         raise fail(
             "TIL903", f"the designer in notebooks needs {missing.name}: pip install 'tileir[notebook]'"
         ) from None
-    from tileir.studio.notebook.notebook_model import FormulaDesigner, contents_of
+    from tileir_studio.notebook.notebook_model import FormulaDesigner, contents_of
 
     text = formula.text if isinstance(formula, CraftedFormula) else FORMULA if formula is None else formula
     return FormulaDesigner(text, contents_of(pictures))

@@ -17,11 +17,11 @@ import click
 
 from tileir.core import attrs, fail
 from tileir.driver.pictures.files import is_picture
-from tileir.studio.design.sample import FORMULA, sample_picture
+from tileir_studio.design.sample import FORMULA, sample_picture
 
 if TYPE_CHECKING:
-    from tileir.studio.serve.server import Start
-    from tileir.studio.serve.workshop import Limits
+    from tileir_studio.serve.server import Start
+    from tileir_studio.serve.workshop import Limits
 
 _ADDRESS: Final = "127.0.0.1"
 
@@ -61,7 +61,7 @@ def studio(file: Path | None, port: int, no_browser: bool, time_limit: float, me
         import uvicorn  # noqa: F401
     except ModuleNotFoundError as missing:
         raise fail("TIL903", f"the studio needs {missing.name}: pip install 'tileir[studio]'") from None
-    from tileir.studio.serve.workshop import Limits
+    from tileir_studio.serve.workshop import Limits
 
     limits = Limits(time_limit, int(memory_limit * 2**30))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that what lies in the folder goes, too
@@ -77,8 +77,8 @@ def start_of(file: Path | None, folder: Path) -> Start:
     Raises:
         TileError: TIL901, the file cannot be read; TIL912, it is too large.
     """
-    from tileir.studio.serve.server import Start
-    from tileir.studio.serve.uploads import check_size, described, keep
+    from tileir_studio.serve.server import Start
+    from tileir_studio.serve.uploads import check_size, described, keep
 
     blank = Start(
         "blur.tile",
@@ -122,8 +122,8 @@ def _listening(port: int) -> socket.socket:
 async def _serve(listener: socket.socket, folder: Path, start: Start, limits: Limits, *, browser: bool) -> None:
     import uvicorn
 
-    from tileir.studio.serve.server import app_of
-    from tileir.studio.serve.workshop import Workshop
+    from tileir_studio.serve.server import app_of
+    from tileir_studio.serve.workshop import Workshop
 
     token = secrets.token_urlsafe(32)
     number = listener.getsockname()[1]

@@ -9,10 +9,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tileir.core import Source, TileError, fail
-from tileir.studio.design.designer import DESIGNER
-from tileir.studio.serve.session import Event, Job, Session
-from tileir.studio.views.explorer import EXPLORER
-from tileir.studio.views.views import faults_of, plain
+from tileir_studio.design.designer import DESIGNER
+from tileir_studio.serve.session import Event, Job, Session
+from tileir_studio.views.explorer import EXPLORER
+from tileir_studio.views.views import faults_of, plain
 
 JOBS: Final[Mapping[str, Job]] = MappingProxyType({**EXPLORER, **DESIGNER})
 """What can be asked for, by name; a further view of the page adds its own table."""

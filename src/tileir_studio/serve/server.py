@@ -23,12 +23,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tileir.core import TileError, attrs, fail
-from tileir.studio.serve import frames
-from tileir.studio.serve.jobs import JOBS, faults_event
-from tileir.studio.serve.security import Guard
-from tileir.studio.serve.session import Event
-from tileir.studio.serve.uploads import MOST_BYTES, store
-from tileir.studio.serve.workshop import StaleError, Workshop
+from tileir_studio.serve import frames
+from tileir_studio.serve.jobs import JOBS, faults_event
+from tileir_studio.serve.security import Guard
+from tileir_studio.serve.session import Event
+from tileir_studio.serve.uploads import MOST_BYTES, store
+from tileir_studio.serve.workshop import StaleError, Workshop
 
 MOST_REQUEST: Final = 8 << 20
 """Bytes of a request; JSON may take several for each character of a program."""
@@ -89,7 +89,7 @@ class Studio:
     @_static.default
     def _files(self) -> dict[str, bytes]:
         """Return the files of the page by name, read once: no path that a request names is ever opened."""
-        folder = files("tileir.studio") / "static"
+        folder = files("tileir_studio") / "static"
         names = (each.name for each in folder.iterdir() if each.is_file()) if folder.is_dir() else ()
         return {name: (folder / name).read_bytes() for name in names}
 
@@ -213,7 +213,7 @@ async def _lifespan(workshop: Workshop, _: Starlette) -> AsyncIterator[None]:
 
 TEXTS: Final = "text/event-stream; charset=utf-8"
 FRAMES: Final = "application/octet-stream"
-"""The form of :mod:`tileir.studio.serve.frames`, which pictures stand in as they are."""
+"""The form of :mod:`tileir_studio.serve.frames`, which pictures stand in as they are."""
 
 
 class TooLargeError(Exception):

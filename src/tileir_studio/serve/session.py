@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from tileir.core.nodes import attrs
-from tileir.studio.design.bench import Bench
-from tileir.studio.views.snapshot import Snapshot, snapshot_of
-from tileir.studio.views.subject import Subject
+from tileir.core import attrs
+from tileir_studio.design.bench import Bench
+from tileir_studio.views.snapshot import Snapshot, snapshot_of
+from tileir_studio.views.subject import Subject
 
 
 @attrs.frozen
@@ -55,7 +55,7 @@ class Session:
         """Return a compiled program, from memory where it is there.
 
         Raises:
-            TileError: As :func:`tileir.studio.views.snapshot.snapshot_of`.
+            TileError: As :func:`tileir_studio.views.snapshot.snapshot_of`.
         """
         found = self._snapshots.pop(subject, None)
         self._snapshots[subject] = snapshot = snapshot_of(subject, self.folder) if found is None else found

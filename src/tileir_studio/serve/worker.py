@@ -1,4 +1,4 @@
-"""``python -m tileir.studio.serve.worker FOLDER BYTES``: answers requests in a process that may be killed.
+"""``python -m tileir_studio.serve.worker FOLDER BYTES``: answers requests in a process that may be killed.
 
 What a program of a user can do wrong, it does here: hang, fill the memory, or bring the process down.
 """
@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tileir.studio.serve import frames
-from tileir.studio.serve.jobs import answer
-from tileir.studio.serve.session import Session
+from tileir_studio.serve import frames
+from tileir_studio.serve.jobs import answer
+from tileir_studio.serve.session import Session
 
 Requests = queue.SimpleQueue[dict[str, Any]]
 

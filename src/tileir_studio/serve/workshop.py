@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from tileir.core import attrs, fail
-from tileir.studio.serve import frames
-from tileir.studio.serve.jobs import PATIENT, SHORT, faults_event
-from tileir.studio.serve.session import STALE, Event
+from tileir_studio.serve import frames
+from tileir_studio.serve.jobs import PATIENT, SHORT, faults_event
+from tileir_studio.serve.session import STALE, Event
 
 GRACE: Final = 1.0
 """Seconds in which a request that a newer one has replaced may still end, before its worker is killed: about as many as
@@ -93,7 +93,7 @@ class _Worker:
     async def _started(self) -> asyncio.subprocess.Process:
         if self._process is None or self._process.returncode is not None:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "tileir.studio.serve.worker", str(self.folder), str(self.memory_bytes)),
+                *(sys.executable, "-m", "tileir_studio.serve.worker", str(self.folder), str(self.memory_bytes)),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 limit=_CHUNK,
@@ -206,7 +206,7 @@ class Workshop:
         """Yield the events of a request, as soon as there are any.
 
         Args:
-            request: As :func:`tileir.studio.serve.jobs.answer` reads it.
+            request: As :func:`tileir_studio.serve.jobs.answer` reads it.
             lane: Requests of one lane replace one another.
             turn: The newer a request, the higher, since connections may overtake one another; None for the newest.
 

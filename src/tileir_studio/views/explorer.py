@@ -20,24 +20,23 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
+from tileir import Explanation, default_context, explain, to_text
 from tileir.core import BackendError, Combination, Target, attrs, fail, nearest, to_json
 from tileir.core.drawing.layering import drawing_of
 from tileir.core.targets.target_file import all_names_of_targets, hardware_of
 from tileir.driver.executable import compile_for
-from tileir.driver.explain.explanation import Explanation, explain, explain_program
+from tileir.driver.explain.explanation import explain_program
 from tileir.driver.explain.text import runs_text
 from tileir.passes.cost.figures import KernelCost
 from tileir.passes.cost.machine import machine_of
-from tileir.runtime.context import default_context
-from tileir.semtree.text.printer import to_text as semtree_text
 from tileir.stripe.ir import Program
-from tileir.stripe.text.printer import to_text as stripe_text
 from tileir.stripe.works import launches
-from tileir.studio.design.checking import checked
-from tileir.studio.design.exports import writers
-from tileir.studio.serve.session import Event, Job, Session
-from tileir.studio.serve.uploads import described
-from tileir.studio.views.linking import (
+from tileir.typed.ir import Cast, Constant, Contraction, Elementwise, Function, Operation, TensorType, Value, operands
+from tileir_studio.design.checking import checked
+from tileir_studio.design.exports import writers
+from tileir_studio.serve.session import Event, Job, Session
+from tileir_studio.serve.uploads import described
+from tileir_studio.views.linking import (
     Origins,
     listing_regions,
     semtree_regions,
@@ -45,10 +44,10 @@ from tileir.studio.views.linking import (
     tile_regions,
     typed_regions,
 )
-from tileir.studio.views.snapshot import Snapshot, changed_lines, target_of
-from tileir.studio.views.subject import subject_of, text_of, word_of
-from tileir.studio.views.values import arrays_of, result_view
-from tileir.studio.views.views import (
+from tileir_studio.views.snapshot import Snapshot, changed_lines, target_of
+from tileir_studio.views.subject import subject_of, text_of, word_of
+from tileir_studio.views.values import arrays_of, result_view
+from tileir_studio.views.views import (
     CostView,
     GraphView,
     KernelView,
@@ -60,9 +59,6 @@ from tileir.studio.views.views import (
     StageView,
     plain,
 )
-from tileir.tile.text.printer import to_text as tile_text
-from tileir.typed.ir import Cast, Constant, Contraction, Elementwise, Function, Operation, TensorType, Value, operands
-from tileir.typed.text.printer import to_text as typed_text
 
 _RUNS: Final = 5
 _SECONDS: Final = 0.5
@@ -301,13 +297,13 @@ def _front(snapshot: Snapshot) -> Iterator[Stage]:
     stages, found = snapshot.stages, snapshot.origins
     yield Stage(
         StageEntry("tile", "Tile", "Program"),
-        partial(tile_text, stages.tile),
+        partial(to_text, stages.tile),
         partial(to_json, stages.tile),
         tile_regions,
     )
     yield Stage(
         StageEntry("typed", "Typed", "Program"),
-        partial(typed_text, stages.typed),
+        partial(to_text, stages.typed),
         partial(to_json, stages.typed),
         partial(typed_regions, found=found),
     )
@@ -325,19 +321,17 @@ def _stripe(snapshot: Snapshot) -> Iterator[Stage]:
 def _stripe_stage(snapshot: Snapshot, entry: StageEntry, program: Program, before: Program | None) -> Stage:
     return Stage(
         entry,
-        partial(stripe_text, program),
+        partial(to_text, program),
         partial(to_json, program),
         partial(stripe_regions, found=snapshot.origins),
-        None if before is None else partial(stripe_text, before),
+        None if before is None else partial(to_text, before),
     )
 
 
 def _kernels(snapshot: Snapshot) -> Iterator[Stage]:
     program = snapshot.stages.sem
     regions = partial(semtree_regions, kernels=program.kernels, found=snapshot.origins)
-    yield Stage(
-        StageEntry("sem", "Kernels", "Semtree"), partial(semtree_text, program), partial(to_json, program), regions
-    )
+    yield Stage(StageEntry("sem", "Kernels", "Semtree"), partial(to_text, program), partial(to_json, program), regions)
 
 
 def _listings(snapshot: Snapshot) -> Iterator[Stage]:

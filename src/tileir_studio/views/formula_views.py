@@ -10,7 +10,6 @@ import orjson
 
 from tileir.core import ParseError, Source, attrs, to_json
 from tileir.core.drawing.layering import Wire, drawing_of
-from tileir.studio.views.views import Fault, faults_of, plain
 from tileir_formula.definitions.functions import Function
 from tileir_formula.editing.control_tree import controls_of
 from tileir_formula.editing.controls import FormulaControls
@@ -19,6 +18,7 @@ from tileir_formula.references import Scope, places_of, references_of
 from tileir_formula.text.parser import parse
 from tileir_formula.text.reading import PREVIOUS
 from tileir_formula.verifier import faults_of as rules_broken
+from tileir_studio.views.views import Fault, faults_of, plain
 
 RESULTS = "results"
 """The node of what the formula returns."""

@@ -14,12 +14,12 @@ from typing import Final
 from tileir.core import Span, attrs
 from tileir.semtree.ir import KernelFunction
 from tileir.stripe.text.comments import tile_text
-from tileir.studio.design.checking import statement_places
-from tileir.studio.views.views import Region
 from tileir.tile.ir import Function
 from tileir.tile.text.parser import parse
 from tileir.typed import ir as typed
 from tileir.typed.ir import Checkpoint, Constant, Override, Recall, Scan, Upstream
+from tileir_studio.design.checking import statement_places
+from tileir_studio.views.views import Region
 
 _TYPED: Final = re.compile(r"\s*(?:\[\[.*?\]\] )?(\w+): ")
 _SCALAR: Final = re.compile(r"\s*\d+: (?:\[[^\]]*\] )?(?:#\S+ )*\$(\w+) = ")

@@ -11,18 +11,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
+from tileir import DeviceInfo, default_context
 from tileir.core import Target, attrs, fail, nearest
 from tileir.core.targets.target_file import all_names_of_targets
 from tileir.driver.compiler import Stages, compile_stages, passes_of
 from tileir.driver.targets import TargetChoice, choice_of, scheduling_target
 from tileir.passes.base import Pass
-from tileir.runtime import DeviceInfo, Library, default_context
+from tileir.runtime import Library
 from tileir.stripe.ir import Program
-from tileir.studio.views.linking import Origins, origins
-from tileir.studio.views.subject import Subject
-from tileir.studio.views.values import types_of
 from tileir.tile.text.parser import parse
 from tileir.typed.ir import TensorType
+from tileir_studio.views.linking import Origins, origins
+from tileir_studio.views.subject import Subject
+from tileir_studio.views.values import types_of
 
 
 @attrs.frozen(eq=False, slots=False)

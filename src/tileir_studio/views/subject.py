@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tileir.core import attrs, fail
-from tileir.studio.design.checking import MOST_CHARACTERS
+from tileir_studio.design.checking import MOST_CHARACTERS
 
 _MOST_WORD: Final = 4096
 """Characters of a text that is no program."""

@@ -12,16 +12,16 @@ from tileir.driver.calls.arguments import tensor_types, type_of_text
 from tileir.driver.cli.values import number_of
 from tileir.driver.pictures.files import as_levels
 from tileir.driver.tuning.measurement import random_array
-from tileir.studio.serve.uploads import read
-from tileir.studio.views.views import ResultView
+from tileir_studio.serve.uploads import read
+from tileir_studio.views.views import ResultView
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from tileir.studio.views.subject import Subject
     from tileir.tile.ir import Function
     from tileir.typed.ir import TensorType
+    from tileir_studio.views.subject import Subject
 
     Array = np.ndarray[Any, np.dtype[Any]]
 

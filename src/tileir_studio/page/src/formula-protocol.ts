@@ -1,4 +1,4 @@
-// The views of formulas, as src/tileir/studio/views/formula_views.py and tileir_formula.editing.controls declare them.
+// The views of formulas, as src/tileir_studio/views/formula_views.py and tileir_formula.editing.controls declare them.
 
 import type { Devices, Fault, WireView } from "./protocol.js";
 

@@ -1,4 +1,4 @@
-// The views that the server sends, as src/tileir/studio/views/views.py declares them.
+// The views that the server sends, as src/tileir_studio/views/views.py declares them.
 
 export interface Fault {
   code: string;
@@ -144,7 +144,7 @@ export interface Upload {
   type: string;
 }
 
-/** What a request is about: src/tileir/studio/views/subject.py. */
+/** What a request is about: src/tileir_studio/views/subject.py. */
 export interface Subject {
   text: string;
   values: Record<string, string>;

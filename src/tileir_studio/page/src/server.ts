@@ -35,7 +35,7 @@ export async function job(
   }
 }
 
-/** Runs a job whose events have bytes beside them, as src/tileir/studio/serve/frames.py packs them. */
+/** Runs a job whose events have bytes beside them, as src/tileir_studio/serve/frames.py packs them. */
 async function frameJob(name: string, request: object, lane: string, handlers: FormulaHandlers): Promise<void> {
   try {
     const answer = await ask(name, request, lane, { ...headers, accept: "application/octet-stream" });
