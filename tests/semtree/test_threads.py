@@ -72,6 +72,15 @@ def test_one_thread_has_no_barriers_and_no_coordinates(tree_sum: KernelFunction)
     assert one_thread(single) is single
 
 
+def test_a_thread_that_is_alone_meets_nobody_at_barriers() -> None:
+    kernel = parse_kernel("kernel k(out i32 A[4]) { for (i64 i = 0; i < 4; i += 1) { A[i] = i32(1); barrier(); } }")
+    single = one_thread(kernel)
+    assert not any(isinstance(stmt, Barrier) for stmt in statements(single.body))
+    values = np.zeros(4, np.int32)
+    launch(kernel, [values])
+    np.testing.assert_array_equal(values, 1)
+
+
 def test_the_result_is_a_legal_kernel(tree_sum: KernelFunction) -> None:
     values = np.arange(192, dtype=np.int32)
     result = np.zeros(3, np.int32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Final, assert_never
+from typing import Final
 
 from tileir.core.nodes import attrs
 from tileir.semtree.analysis.effects import writes
@@ -27,7 +27,6 @@ from tileir.semtree.ir import (
     Exchange,
     Expr,
     For,
-    Hint,
     If,
     KernelFunction,
     LoopKind,
@@ -54,7 +53,7 @@ from tileir_cuda.emit.zeroing import makes_zeros
 from tileir_llvm.emit.expressions import evaluate, offset_of
 from tileir_llvm.emit.memory import Offset, Place, load, pointer_to, store
 from tileir_llvm.emit.spelling import register
-from tileir_llvm.emit.statements import Statements, Together
+from tileir_llvm.emit.statements import Statements
 from tileir_llvm.emit.text import Value
 from tileir_llvm.emit.updates import update
 
@@ -148,17 +147,12 @@ class CudaStatements(Statements):
         """Return that no loop is written abreast: other warps run while one waits."""
         return False
 
-    def together(self, stmt: Together) -> None:
+    def instruction(self, stmt: Stmt) -> None:
         """Write what the threads of a group do together."""
         out = self.env.out
         match stmt:
             case Barrier(scope=scope):
-                if self.unseen:
-                    out.effect('call void asm sideeffect "fence.proxy.async.shared::cta;", "~{memory}"()')
-                if scope is Scope.CLUSTER:
-                    meet_cluster(out)
-                else:
-                    self.roles.meet(out)
+                self._meet(scope)
             case AsyncCopy():
                 self._copy(stmt)
             case AsyncCommit():
@@ -188,8 +182,20 @@ class CudaStatements(Statements):
             case WarpRole():
                 self.roles.thread = thread_number(self.env, self.group).text
                 self.roles.write(self.env, stmt, lambda: self.write(stmt.body))
+            case Turn():
+                self._turn(stmt)
             case _:
-                assert_never(stmt)
+                super().instruction(stmt)
+
+    def _meet(self, scope: Scope) -> None:
+        """Wait for all threads of the group, or of the cluster."""
+        out = self.env.out
+        if self.unseen:
+            out.effect('call void asm sideeffect "fence.proxy.async.shared::cta;", "~{memory}"()')
+        if scope is Scope.CLUSTER:
+            meet_cluster(out)
+        else:
+            self.roles.meet(out)
 
     def begin_turns(self, kernel: KernelFunction) -> None:
         """Let the first part of a group that takes turns begin: as if the last one had passed the turn on."""
@@ -202,10 +208,10 @@ class CudaStatements(Statements):
             lines = ("{", ".reg .pred p;", last, *filter(None, (within,)), arrive, "}")
             self._turning(lines, thread_number(self.env, self.group).text)
 
-    def _hint(self, hint: Hint) -> None:
-        taking = self._taking(hint) if isinstance(hint, Turn) else range(0)
-        if not isinstance(hint, Turn) or not taking:
-            super()._hint(hint)
+    def _turn(self, hint: Turn) -> None:
+        """Take the turn, or pass it on, where there are several parts that take turns."""
+        taking = self._taking(hint)
+        if not taking:
             return
         out, parts = self.env.out, len(taking) // hint.threads
         own = out.pure(f"sub i32 {thread_number(self.env, self.group).text}, {taking.start}")

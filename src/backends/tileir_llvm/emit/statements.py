@@ -4,44 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final, TypeAlias, assert_never
+from typing import Final
 
 from tileir.core import DType, Op, attrs
 from tileir.semtree.analysis.effects import writes
 from tileir.semtree.ir import (
     Apply,
-    Arrive,
     Assign,
     AssignLanes,
-    AsyncCommit,
-    AsyncCopy,
-    AsyncWait,
-    Await,
-    Barrier,
-    BulkCopy,
-    BulkStore,
-    BulkWait,
     Cast,
-    Channel,
     Const,
     Declare,
     DeclareArray,
-    Exchange,
     Expr,
     For,
-    Hint,
     If,
     KernelFunction,
     LoopKind,
-    MatrixMultiply,
     Prefetch,
     Stmt,
     Subscript,
     Type,
     Update,
     Var,
-    Vote,
-    WarpRole,
 )
 from tileir.semtree.rewrite import expressions, statements, walk
 from tileir.semtree.transform.layout import ALIGNMENT, Layout, apart
@@ -54,24 +39,6 @@ from tileir_llvm.emit.neighbours import pairs_of, read_pair
 from tileir_llvm.emit.spelling import memory_element, register
 from tileir_llvm.emit.text import Value
 from tileir_llvm.emit.updates import update
-
-Together: TypeAlias = (
-    Barrier
-    | AsyncCopy
-    | AsyncCommit
-    | AsyncWait
-    | MatrixMultiply
-    | Exchange
-    | Vote
-    | Arrive
-    | Await
-    | Channel
-    | BulkCopy
-    | BulkStore
-    | BulkWait
-    | WarpRole
-)
-"""What the threads of a group do together."""
 
 _WHOLE: Final = 16
 """Bytes of the shortest vector registers."""
@@ -132,40 +99,18 @@ class Statements:
                 self._branch(stmt)
             case Update():
                 self.update(stmt)
-            case (
-                Barrier()
-                | AsyncCopy()
-                | AsyncCommit()
-                | AsyncWait()
-                | MatrixMultiply()
-                | Exchange()
-                | Vote()
-                | Arrive()
-                | Await()
-                | Channel()
-                | BulkCopy()
-                | BulkStore()
-                | BulkWait()
-                | WarpRole()
-            ):
-                self.together(stmt)
-            case Hint():
-                self._hint(stmt)
+            case Prefetch(target=place):
+                prefetch(self.env.out, self.env.arrays[place.array], evaluate(self.env, place.offset, index=True))
             case _:
-                assert_never(stmt)
+                self.instruction(stmt)
 
-    def together(self, stmt: Together) -> None:
-        """Write what the threads of a group do together: nothing, as groups of processors have one thread."""
+    def instruction(self, stmt: Stmt) -> None:
+        """Write a statement that processors lack: all of these are lowered before, or left out."""
+        raise TypeError(f"processors have no {type(stmt).__name__}")
 
     def update(self, stmt: Update) -> None:
         """Write an update as one step."""
         update(self.env, stmt)
-
-    def _hint(self, hint: Hint) -> None:
-        """Write a hint that LLVM has a word for."""
-        if isinstance(hint, Prefetch):
-            place = hint.target
-            prefetch(self.env.out, self.env.arrays[place.array], evaluate(self.env, place.offset, index=True))
 
     def _declare(self, variable: Var, expr: Expr) -> None:
         self._hold(variable, evaluate(self.env, expr))

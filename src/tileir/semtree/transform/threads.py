@@ -16,6 +16,7 @@ from tileir.semtree.analysis.effects import meets
 from tileir.semtree.ir import (
     Apply,
     Assign,
+    Barrier,
     Broadcast,
     Cast,
     Const,
@@ -34,11 +35,13 @@ from tileir.semtree.ir import (
     Var,
 )
 from tileir.semtree.matrices import without_instructions
-from tileir.semtree.rewrite import kernel_names, map_expr, map_stmts, statements
+from tileir.semtree.rewrite import kernel_names, map_expr, map_stmts, rewrite_stmts, statements, with_body
 
 
 def one_thread(kernel: KernelFunction, *, masks: bool = True, updates: int = 0) -> KernelFunction:
-    """Return an equal kernel whose groups have one thread; itself where they have. Assignments to some lanes may stay.
+    """Return an equal kernel whose groups have one thread; itself where they have, and meet nobody at barriers.
+
+    Assignments to some lanes may stay.
 
     Args:
         kernel: The kernel.
@@ -47,8 +50,13 @@ def one_thread(kernel: KernelFunction, *, masks: bool = True, updates: int = 0) 
     """
     kernel = without_instructions(kernel, masks=masks, updates=updates)
     if math.prod(kernel.group) == 1:
-        return kernel
+        return with_body(kernel, rewrite_stmts(_alone, kernel.body))
     return attrs.evolve(kernel, body=_Threads.of(kernel).in_step(kernel.body, {}), group=(1,))
+
+
+def _alone(stmt: Stmt) -> tuple[Stmt, ...]:
+    """Return a statement of the only thread of a group, which meets nobody at barriers."""
+    return () if isinstance(stmt, Barrier) else (stmt,)
 
 
 @attrs.frozen(repr=False)
