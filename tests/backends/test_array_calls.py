@@ -83,15 +83,13 @@ def test_arrays_of_another_layout_are_looked_at_in_python(
         array_calls._native.cache_clear()
 
 
-@pytest.mark.parametrize("swapped", [("data", "strides"), ("rank", "flags"), ("dtype", "base")])
+@pytest.mark.parametrize("swapped", [("address", "strides"), ("rank", "flags"), ("dtype", "base")])
 def test_fields_elsewhere_are_noticed(swapped: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert array_calls._arrays_are_as_known()
     names = dict(zip(swapped, reversed(swapped), strict=True))
-    kinds = list(array_calls._Fields._fields_)
-    fields = type(
-        "_Fields", (ctypes.Structure,), {"_fields_": [(names.get(name, name), *rest) for name, *rest in kinds]}
-    )
-    monkeypatch.setattr(array_calls, "_Fields", fields)
+    kinds = list(array_calls.Array._fields_)
+    fields = type("Array", (ctypes.Structure,), {"_fields_": [(names.get(name, name), *rest) for name, *rest in kinds]})
+    monkeypatch.setattr(array_calls, "Array", fields)
     assert not array_calls._arrays_are_as_known()
 
 

@@ -21,11 +21,11 @@ from tileir_cuda.run.looking_code import LOOKING
 from tileir_cuda.run.making_code import MAKING
 from tileir_cuda.run.memory import AdoptedCudaBuffer, CudaBuffer, PooledCudaBuffer, rounded
 from tileir_cuda.run.stream import CudaEvent
-from tileir_cuda.run.words import spelt
 from tileir_llvm.device.host import device
 from tileir_llvm.run.loader import Code, load_code
 from tileir_llvm.run.modules import object_code
 from tileir_llvm.run.python_functions import calling_python, python_function
+from tileir_llvm.run.words import SHARED, spelt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -181,7 +181,7 @@ def _native() -> Code | None:
             slots[f"{name}.{field}"] = offset
     kinds = (DeviceArray, PooledCudaBuffer, CudaBuffer, AdoptedCudaBuffer, CudaEvent)
     objects = {"None": id(None), "False": id(False), **{kind.__name__: id(kind) for kind in kinds}}
-    text, features = spelt(LOOKING + MAKING + CALLING, STRUCTURES, slots, objects), device().features
+    text, features = spelt(SHARED + LOOKING + MAKING + CALLING, STRUCTURES, slots, objects), device().features
     return load_code((object_code(calling_python(text), features, optimise=False),), ("call",), features)
 
 

@@ -1,4 +1,4 @@
-"""Calls on arrays of a card as LLVM IR in the words of :mod:`array_code`."""
+"""Calls on arrays of a card as LLVM IR in the words of :mod:`tileir_llvm.run.words`."""
 
 from __future__ import annotations
 
@@ -11,26 +11,22 @@ entry:
   %tail = field Call.tail of %call
   %count = call i64 @PyTuple_Size(ptr %results)
   %latest = load ptr, ptr %tail
-  %ended = icmp eq ptr %latest, @<None>
-  br i1 %ended, label %beginning, label %kept
+  go beginning if ptr %latest == @<None> else kept
 beginning:
   %new_tail = field Call.new_tail of %call
   %begun = call ptr @PyObject_CallNoArgs(ptr %new_tail)
-  %failed = icmp eq ptr %begun, null
-  br i1 %failed, label %raised, label %next
+  go raised if ptr %begun == null else next
 kept:
   call void @Py_IncRef(ptr %latest)
   br label %next
 next:
   %event = phi ptr [ %begun, %beginning ], [ %latest, %kept ], [ %event, %going ]
   %number = phi i64 [ 0, %beginning ], [ 0, %kept ], [ %after, %going ]
-  %over = icmp eq i64 %number, %count
-  br i1 %over, label %done, label %looking
+  go done if i64 %number == %count else looking
 looking:
   %object = call ptr @PyTuple_GetItem(ptr %results, i64 %number)
   %type = slot object.type of %object
-  %ours = icmp eq ptr %type, @<DeviceArray>
-  br i1 %ours, label %noting, label %going
+  go noting if ptr %type == @<DeviceArray> else going
 noting:
   %old = slot array._written of %object
   call void @Py_IncRef(ptr %event)
@@ -42,8 +38,7 @@ going:
   br label %next
 done:
   call void @Py_DecRef(ptr %event)
-  %alone = icmp eq i64 %count, 1
-  br i1 %alone, label %single, label %several
+  go single if i64 %count == 1 else several
 single:
   %only = call ptr @PyTuple_GetItem(ptr %results, i64 0)
   call void @Py_IncRef(ptr %only)
@@ -75,27 +70,21 @@ entry:
   %made = sub i64 %all, %read
   %is_closed = load ptr, ptr %closed
   %is_forked = load ptr, ptr %forked
-  %open = icmp eq ptr %is_closed, @<False>
-  %ours = icmp eq ptr %is_forked, @<False>
-  %works = and i1 %open, %ours
   %few = icmp eq i64 %count, %read
   %full = icmp eq i64 %count, %all
   %fits = or i1 %few, %full
-  %goes = and i1 %works, %fits
-  br i1 %goes, label %beginning, label %unwanted
+  go beginning if ptr %is_closed == @<False> and ptr %is_forked == @<False> and %fits else unwanted
 unwanted:
   call void @Py_IncRef(ptr @<None>)
   ret ptr @<None>
 beginning:
   %results = call ptr @PyTuple_New(i64 %made)
-  %none = icmp eq ptr %results, null
-  br i1 %none, label %empty, label %next
+  go empty if ptr %results == null else next
 empty:
   ret ptr null
 next:
   %number = phi i64 [ 0, %beginning ], [ %after, %stored ]
-  %over = icmp eq i64 %number, %all
-  br i1 %over, label %fixing, label %choosing
+  go fixing if i64 %number == %all else choosing
 choosing:
   %operand = getelementptr %Operand, ptr %operands, i64 %number
   %held_at = getelementptr ptr, ptr %held, i64 %number
@@ -107,13 +96,10 @@ choosing:
   br i1 %absent, label %making, label %taking
 taking:
   %object = load ptr, ptr %object_at
-  %nothing = icmp eq ptr %object, @<None>
-  %left = and i1 %nothing, %writes
-  br i1 %left, label %making, label %looking
+  go making if ptr %object == @<None> and %writes else looking
 making:
   %fresh = call ptr @fresh(ptr %call, ptr %operand, ptr %held_at)
-  %lacking = icmp eq ptr %fresh, null
-  br i1 %lacking, label %raised, label %made_it
+  go raised if ptr %fresh == null else made_it
 made_it:
   %stored_fresh = call i32 @PyTuple_SetItem(ptr %results, i64 %result, ptr %fresh)
   %buffer = load ptr, ptr %held_at
@@ -123,8 +109,7 @@ made_it:
   br label %stored
 looking:
   %type = slot object.type of %object
-  %is_own = icmp eq ptr %type, @<DeviceArray>
-  br i1 %is_own, label %own, label %lent
+  go own if ptr %type == @<DeviceArray> else lent
 own:
   %own_address = call i64 @own_address(ptr %call, ptr %operand, ptr %object, ptr %held_at, i1 %writes)
   br label %placed
@@ -135,11 +120,8 @@ placed:
   %address = phi i64 [ %own_address, %own ], [ %lent_address, %lent ]
   %mask = field Operand.mask of %operand
   %odd = and i64 %address, %mask
-  %even = icmp eq i64 %odd, 0
-  %there = icmp ne i64 %address, 0
-  %usable = and i1 %even, %there
   store i64 %address, ptr %argument_at
-  br i1 %usable, label %leading, label %refused
+  go leading if i64 %odd == 0 and i64 %address != 0 else refused
 leading:
   br i1 %writes, label %writing, label %stored
 writing:
@@ -155,8 +137,7 @@ stored:
   br label %next
 fixing:
   %position = phi i64 [ %all, %next ], [ %position_after, %copying ]
-  %packed = icmp eq i64 %position, %words
-  br i1 %packed, label %ready, label %copying
+  go ready if i64 %position == %words else copying
 copying:
   %behind = sub i64 %position, %all
   %from = getelementptr i64, ptr %fixed, i64 %behind
@@ -166,12 +147,10 @@ copying:
   %position_after = add i64 %position, 1
   br label %fixing
 ready:
-  %plain = icmp eq ptr %missed, null
-  br i1 %plain, label %going, label %finding
+  go going if ptr %missed == null else finding
 finding:
   %chosen = call ptr @entry_of(ptr %call, ptr %arguments)
-  %unfound = icmp eq ptr %chosen, null
-  br i1 %unfound, label %raised, label %found
+  go raised if ptr %chosen == null else found
 found:
   %whole = field Entry.arguments of %chosen
   %replayed = field Entry.graphs of %chosen
@@ -186,8 +165,7 @@ going:
   %thread = call ptr @PyEval_SaveThread()
   %told = call i64 %hand_over(ptr %table, ptr %handed, ptr %other, ptr %mark, ptr %graph)
   call void @PyEval_RestoreThread(ptr %thread)
-  %succeeds = icmp eq i64 %told, 0
-  br i1 %succeeds, label %done, label %failed
+  go done if i64 %told == 0 else failed
 done:
   %results_of_call = call ptr @written(ptr %call, ptr %results)
   ret ptr %results_of_call
@@ -214,8 +192,7 @@ entry:
   br label %next
 next:
   %number = phi i64 [ 0, %entry ], [ %after, %clearing ]
-  %over = icmp eq i64 %number, %all
-  br i1 %over, label %ready, label %clearing
+  go ready if i64 %number == %all else clearing
 clearing:
   %held_at = getelementptr ptr, ptr %held, i64 %number
   store ptr null, ptr %held_at
@@ -226,13 +203,11 @@ ready:
   br label %further
 further:
   %place = phi i64 [ 0, %ready ], [ %beyond, %released ]
-  %end = icmp eq i64 %place, %all
-  br i1 %end, label %done, label %releasing
+  go done if i64 %place == %all else releasing
 releasing:
   %one_at = getelementptr ptr, ptr %held, i64 %place
   %one = load ptr, ptr %one_at
-  %some = icmp ne ptr %one, null
-  br i1 %some, label %letting_go, label %released
+  go letting_go if ptr %one != null else released
 letting_go:
   call void @Py_DecRef(ptr %one)
   br label %released

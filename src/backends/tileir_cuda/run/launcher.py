@@ -14,10 +14,10 @@ from cuda.bindings import driver
 
 from tileir.core.nodes import attrs
 from tileir_cuda.run.driver import checked
-from tileir_cuda.run.words import spelt
 from tileir_llvm.device.host import device
 from tileir_llvm.run.loader import load_code
 from tileir_llvm.run.modules import object_code
+from tileir_llvm.run.words import spelt
 
 VERSION: Final = 12_000
 """Functions are asked for as they were in this version of CUDA, the oldest that is supported."""

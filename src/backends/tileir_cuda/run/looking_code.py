@@ -1,4 +1,4 @@
-"""Looking at arrays of a card, and at those of other libraries there, as LLVM IR in the words of :mod:`array_code`."""
+"""Looking at arrays of a card, and of other libraries there, as LLVM IR in words of :mod:`tileir_llvm.run.words`."""
 
 from __future__ import annotations
 
@@ -12,24 +12,20 @@ entry:
   store ptr %object, ptr %self
   %gradient = field Library.gradient of %library
   %negative = field Library.negative of %library
-  %asks = icmp ne ptr %gradient, null
-  br i1 %asks, label %asking, label %signing
+  go asking if ptr %gradient != null else signing
 asking:
   %recorded = call ptr @PyObject_GetAttr(ptr %object, ptr %gradient)
   %plain = icmp eq ptr %recorded, @<False>
-  %told = icmp ne ptr %recorded, null
-  br i1 %told, label %answered, label %failed
+  go answered if ptr %recorded != null else failed
 answered:
   call void @Py_DecRef(ptr %recorded)
   br i1 %plain, label %signing, label %lazy
 signing:
-  %signs = icmp ne ptr %negative, null
-  br i1 %signs, label %calling, label %memory
+  go calling if ptr %negative != null else memory
 calling:
   %negated = call ptr @PyObject_VectorcallMethod(ptr %negative, ptr %self, i64 1, ptr null)
   %positive = icmp eq ptr %negated, @<False>
-  %said = icmp ne ptr %negated, null
-  br i1 %said, label %signed, label %failed
+  go signed if ptr %negated != null else failed
 signed:
   call void @Py_DecRef(ptr %negated)
   br i1 %positive, label %memory, label %lazy
@@ -42,26 +38,6 @@ memory:
   ret i1 0
 }
 
-define internal i1 @same(ptr %some, ptr %others, i64 %count) nounwind {
-entry:
-  br label %next
-next:
-  %number = phi i64 [ 0, %entry ], [ %after, %going ]
-  %over = icmp eq i64 %number, %count
-  br i1 %over, label %done, label %going
-going:
-  %some_at = getelementptr i64, ptr %some, i64 %number
-  %others_at = getelementptr i64, ptr %others, i64 %number
-  %one = load i64, ptr %some_at
-  %other = load i64, ptr %others_at
-  %after = add i64 %number, 1
-  %equal = icmp eq i64 %one, %other
-  br i1 %equal, label %next, label %done
-done:
-  %result = phi i1 [ 1, %next ], [ 0, %going ]
-  ret i1 %result
-}
-
 define internal ptr @library_of(ptr %call, ptr %object) nounwind {
 entry:
   %type = slot object.type of %object
@@ -70,14 +46,12 @@ entry:
   br label %next
 next:
   %number = phi i64 [ 0, %entry ], [ %after, %going ]
-  %over = icmp eq i64 %number, %count
-  br i1 %over, label %unknown, label %going
+  go unknown if i64 %number == %count else going
 going:
   %library = getelementptr %Library, ptr %libraries, i64 %number
   %own = field Library.type of %library
   %after = add i64 %number, 1
-  %found = icmp eq ptr %own, %type
-  br i1 %found, label %known, label %next
+  go known if ptr %own == %type else next
 known:
   ret ptr %library
 unknown:
@@ -91,16 +65,12 @@ entry:
   %owned = field Library.owned of %library
   %status = call i32 %owned(ptr %object, ptr %to)
   %managed = load ptr, ptr %to
-  %right = icmp eq i32 %status, 0
-  %some = icmp ne ptr %managed, null
-  %given = and i1 %right, %some
-  br i1 %given, label %asking, label %failed
+  go asking if i32 %status == 0 and ptr %managed != null else failed
 asking:
   %major = field Managed.major of %managed
   %flags = field Managed.flags of %managed
   %deleter = field Managed.deleter of %managed
-  %ends = icmp ne ptr %deleter, null
-  br i1 %ends, label %ending, label %told
+  go ending if ptr %deleter != null else told
 ending:
   call void %deleter(ptr %managed)
   br label %told
@@ -121,8 +91,7 @@ entry:
   %to = alloca ptr
   store ptr null, ptr %to
   %last = field Seen.library of %seen
-  %asked = icmp eq ptr %last, %library
-  br i1 %asked, label %known, label %asking
+  go known if ptr %last == %library else asking
 known:
   ret i1 1
 asking:
@@ -131,8 +100,7 @@ asking:
   %high = lshr i64 %place, 32
   %which = trunc i64 %high to i32
   %status = call i32 %current(i32 %device, i32 %which, ptr %to)
-  %right = icmp eq i32 %status, 0
-  br i1 %right, label %told, label %failed
+  go told if i32 %status == 0 else failed
 told:
   %handle = load ptr, ptr %to
   %default = icmp eq ptr %handle, null
@@ -154,48 +122,37 @@ define internal i64 @lent_address(ptr %call, ptr %operand, ptr %object, ptr %see
 entry:
   %tensor = alloca %Tensor
   %library = call ptr @library_of(ptr %call, ptr %object)
-  %known = icmp ne ptr %library, null
-  br i1 %known, label %looking, label %refused
+  go looking if ptr %library != null else refused
 looking:
   %lazy = call i1 @is_lazy(ptr %library, ptr %object)
   br i1 %lazy, label %refused, label %lending
 lending:
   %lent = field Library.lent of %library
   %status = call i32 %lent(ptr %object, ptr %tensor)
-  %right = icmp eq i32 %status, 0
-  br i1 %right, label %comparing, label %failed
+  go comparing if i32 %status == 0 else failed
 failed:
   call void @PyErr_Clear()
   ret i64 0
 comparing:
   %data = field Tensor.data of %tensor
-  %own_place = field Tensor.place of %tensor
-  %own_kind = field Tensor.kind of %tensor
   %own_extents = field Tensor.extents of %tensor
   %own_strides = field Tensor.strides of %tensor
   %offset = field Tensor.offset of %tensor
   %place = field Operand.place of %operand
-  %kind = field Operand.kind of %operand
   %rank = field Operand.rank of %operand
   %extents = field Operand.extents of %operand
   %strides = field Operand.strides of %operand
-  %some = icmp ne ptr %data, null
-  %same_place = icmp eq i64 %own_place, %place
-  %same_kind = icmp eq i64 %own_kind, %kind
-  %there = and i1 %some, %same_place
-  %like = and i1 %there, %same_kind
-  br i1 %like, label %shaped, label %refused
+  go shaped if ptr %data != null
+    and Tensor.place of %tensor == i64 %place
+    and Tensor.kind of %tensor == Operand.kind of %operand else refused
 shaped:
-  %scalar = icmp eq i64 %rank, 0
-  br i1 %scalar, label %fits, label %stepping
+  go fits if i64 %rank == 0 else stepping
 stepping:
-  %steps = icmp ne ptr %own_strides, null
-  br i1 %steps, label %measuring, label %refused
+  go measuring if ptr %own_strides != null else refused
 measuring:
   %same_extents = call i1 @same(ptr %own_extents, ptr %extents, i64 %rank)
   %same_strides = call i1 @same(ptr %own_strides, ptr %strides, i64 %rank)
-  %whole = and i1 %same_extents, %same_strides
-  br i1 %whole, label %fits, label %refused
+  go fits if %same_extents and %same_strides else refused
 fits:
   br i1 %written, label %writing, label %following
 writing:
@@ -219,15 +176,12 @@ entry:
   %stream = field Call.stream of %call
   %own_dtype = slot array.dtype of %object
   %own_shape = slot array.shape of %object
-  %same_dtype = icmp eq ptr %own_dtype, %dtype
-  br i1 %same_dtype, label %shaped, label %refused
+  go shaped if ptr %own_dtype == %dtype else refused
 shaped:
-  %identical = icmp eq ptr %own_shape, %shape
-  br i1 %identical, label %locked, label %measuring
+  go locked if ptr %own_shape == %shape else measuring
 measuring:
   %equal = call i32 @PyObject_RichCompareBool(ptr %own_shape, ptr %shape, i32 2)
-  %same_shape = icmp eq i32 %equal, 1
-  br i1 %same_shape, label %locked, label %failed
+  go locked if i32 %equal == 1 else failed
 failed:
   call void @PyErr_Clear()
   ret i64 0
@@ -249,25 +203,17 @@ placed:
 streamed:
   %own_stream = slot buffer.stream of %buffer
   %shared = slot buffer.shared of %buffer
-  %same_stream = icmp eq ptr %own_stream, %stream
-  %alone = icmp eq ptr %shared, @<False>
-  %usable = and i1 %same_stream, %alone
-  br i1 %usable, label %awaiting, label %refused
+  go awaiting if ptr %own_stream == %stream and ptr %shared == @<False> else refused
 awaiting:
   %event = slot array._written of %object
-  %is_written = icmp eq ptr %event, @<None>
-  br i1 %is_written, label %fits, label %following
+  go fits if ptr %event == @<None> else following
 following:
   %event_type = slot object.type of %event
-  %known = icmp eq ptr %event_type, @<CudaEvent>
-  br i1 %known, label %ordered, label %refused
+  go ordered if ptr %event_type == @<CudaEvent> else refused
 ordered:
   %event_stream = slot event.stream of %event
   %failure = slot event._failure of %event
-  %before = icmp eq ptr %event_stream, %stream
-  %succeeds = icmp eq ptr %failure, @<None>
-  %follows = and i1 %before, %succeeds
-  br i1 %follows, label %fits, label %refused
+  go fits if ptr %event_stream == %stream and ptr %failure == @<None> else refused
 fits:
   call void @Py_IncRef(ptr %buffer)
   store ptr %buffer, ptr %held

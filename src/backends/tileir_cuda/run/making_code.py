@@ -1,4 +1,4 @@
-"""Making results, and finding what is handed over, as LLVM IR in the words of :mod:`array_code`."""
+"""Making results, and finding what is handed over, as LLVM IR in the words of :mod:`tileir_llvm.run.words`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ asking:
   br label %buffered
 taking:
   %made = call ptr @PyType_GenericAlloc(ptr @<PooledCudaBuffer>, i64 0)
-  %failed = icmp eq ptr %made, null
-  br i1 %failed, label %raised, label %filling
+  go raised if ptr %made == null else filling
 filling:
   %last = sub i64 %kept, 1
   %address = call ptr @PyList_GetItem(ptr %spare, i64 %last)
@@ -49,12 +48,10 @@ filling:
 buffered:
   %buffer = phi ptr [ %asked, %asking ], [ %made, %filling ]
   store ptr %buffer, ptr %held
-  %missing = icmp eq ptr %buffer, null
-  br i1 %missing, label %raised, label %covering
+  go raised if ptr %buffer == null else covering
 covering:
   %array = call ptr @PyType_GenericAlloc(ptr @<DeviceArray>, i64 0)
-  %lacking = icmp eq ptr %array, null
-  br i1 %lacking, label %raised, label %describing
+  go raised if ptr %array == null else describing
 describing:
   call void @Py_IncRef(ptr %buffer)
   call void @Py_IncRef(ptr %home)
@@ -75,31 +72,6 @@ raised:
   ret ptr null
 }
 
-define internal i1 @apart(ptr %operands, ptr %addresses, i64 %count, i64 %start, i64 %bytes) nounwind {
-; whether bytes share nothing with the arrays before
-entry:
-  %end = add i64 %start, %bytes
-  br label %next
-next:
-  %number = phi i64 [ 0, %entry ], [ %after, %going ]
-  %over = icmp eq i64 %number, %count
-  br i1 %over, label %done, label %going
-going:
-  %operand = getelementptr %Operand, ptr %operands, i64 %number
-  %size = field Operand.bytes of %operand
-  %first_at = getelementptr i64, ptr %addresses, i64 %number
-  %first = load i64, ptr %first_at
-  %last = add i64 %first, %size
-  %after = add i64 %number, 1
-  %begins = icmp ult i64 %start, %last
-  %ends = icmp ult i64 %first, %end
-  %meet = and i1 %begins, %ends
-  br i1 %meet, label %done, label %next
-done:
-  %result = phi i1 [ 1, %next ], [ 0, %going ]
-  ret i1 %result
-}
-
 define internal ptr @entry_of(ptr %call, ptr %arguments) nounwind {
 ; what is handed over for addresses; null where that was refused
 entry:
@@ -115,8 +87,7 @@ entry:
   br label %next
 next:
   %number = phi i64 [ 0, %entry ], [ %after, %going ]
-  %over = icmp eq i64 %number, %count
-  br i1 %over, label %asking, label %going
+  go asking if i64 %number == %count else going
 going:
   %one = getelementptr %Entry, ptr %entries, i64 %number
   %own = field Entry.arguments of %one
@@ -129,13 +100,11 @@ found:
   ret ptr %one
 asking:
   %key = call ptr @PyBytes_FromStringAndSize(ptr %arguments, i64 %bytes)
-  %lacking = icmp eq ptr %key, null
-  br i1 %lacking, label %raised, label %calling
+  go raised if ptr %key == null else calling
 calling:
   %answer = call ptr @PyObject_CallOneArg(ptr %missed, ptr %key)
   call void @Py_DecRef(ptr %key)
-  %failed = icmp eq ptr %answer, null
-  br i1 %failed, label %raised, label %told
+  go raised if ptr %answer == null else told
 told:
   %number_of = call i64 @PyLong_AsUnsignedLongLong(ptr %answer)
   call void @Py_DecRef(ptr %answer)

@@ -15,10 +15,11 @@ from typing import Any, Final
 import numpy as np
 
 from tileir.core.nodes import attrs
-from tileir.runtime.arrays import Array, Format
+from tileir.runtime.arrays import Array as NumPyArray, Format
 from tileir_llvm.run.fixed_code import fixed_code
 from tileir_llvm.run.loader import Code
 from tileir_llvm.run.python_functions import python_function
+from tileir_llvm.run.words import SHARED, spelt
 
 _CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
 """Flags of arrays, as in NumPy's C interface."""
@@ -26,115 +27,63 @@ _CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
 MOST_SCRATCH: Final = 1 << 16
 """Scratch memory of so many bytes is on the stack of the calling thread, as threads have half a MiB at least."""
 
-_CODE: Final = """\
-%Operand = type { ptr, i64, ptr, i64, i64, i32 }
-; dtype, number of extents, extents, bytes, the bits of its address that must be 0, and the flags that it must have
-%Call = type { ptr, i64, i64, i64, ptr, ptr, ptr, i64, ptr, ptr, i64 }
-; operands, how many, how many of them are read; how many arguments kernels have, those of them that are known, the
-; operand that each other one is, or -1; entries, how many, what runs them; the type of arrays; and bytes of scratch
-
+_CODE: Final = """
 define ptr @call(ptr %self, ptr %given, i64 %count) nounwind optnone noinline {
 entry:
   %known_object = call ptr @PyTuple_GetItem(ptr %self, i64 0)
   %known_number = call i64 @PyLong_AsUnsignedLongLong(ptr %known_object)
-  %known = inttoptr i64 %known_number to ptr
-  %call = load %Call, ptr %known
-  %operands = extractvalue %Call %call, 0
-  %taken = extractvalue %Call %call, 1
-  %read = extractvalue %Call %call, 2
-  %all = extractvalue %Call %call, 3
-  %fixed = extractvalue %Call %call, 4
-  %places = extractvalue %Call %call, 5
-  %type = extractvalue %Call %call, 9
+  %call = inttoptr i64 %known_number to ptr
+  %operands = field Call.operands of %call
+  %taken = field Call.taken of %call
+  %read = field Call.read of %call
+  %all = field Call.all of %call
+  %fixed = field Call.fixed of %call
+  %places = field Call.places of %call
+  %type = field Call.type of %call
   %addresses = alloca i64, i64 %taken
   %arguments = alloca i64, i64 %all
-  %right = icmp eq i64 %count, %taken
-  br i1 %right, label %next, label %refused
+  go next if i64 %count == %taken else refused
 next:
   %number = phi i64 [ 0, %entry ], [ %following, %fits ]
-  %seen = icmp eq i64 %number, %taken
-  br i1 %seen, label %packing, label %looking
+  go packing if i64 %number == %taken else looking
 looking:
   %object_place = getelementptr ptr, ptr %given, i64 %number
   %object = load ptr, ptr %object_place
-  %type_place = getelementptr i8, ptr %object, i64 TYPE
-  %own_type = load ptr, ptr %type_place
-  %is_array = icmp eq ptr %own_type, %type
-  br i1 %is_array, label %array, label %refused
+  go array if Array.type of %object == %type else refused
 array:
-  %operand_place = getelementptr %Operand, ptr %operands, i64 %number
-  %operand = load %Operand, ptr %operand_place
-  %dtype = extractvalue %Operand %operand, 0
-  %rank = extractvalue %Operand %operand, 1
-  %extents = extractvalue %Operand %operand, 2
-  %bytes = extractvalue %Operand %operand, 3
-  %mask = extractvalue %Operand %operand, 4
-  %flags = extractvalue %Operand %operand, 5
-  %data_place = getelementptr i8, ptr %object, i64 DATA
-  %rank_place = getelementptr i8, ptr %object, i64 RANK
-  %extents_place = getelementptr i8, ptr %object, i64 EXTENTS
-  %dtype_place = getelementptr i8, ptr %object, i64 DTYPE
-  %flags_place = getelementptr i8, ptr %object, i64 FLAGS
-  %address = load i64, ptr %data_place
-  %own_rank_short = load i32, ptr %rank_place
-  %own_rank = sext i32 %own_rank_short to i64
-  %own_extents = load ptr, ptr %extents_place
-  %own_dtype = load ptr, ptr %dtype_place
-  %own_flags = load i32, ptr %flags_place
-  %same_dtype = icmp eq ptr %own_dtype, %dtype
-  %same_rank = icmp eq i64 %own_rank, %rank
+  %operand = getelementptr %Operand, ptr %operands, i64 %number
+  %mask = field Operand.mask of %operand
+  %flags = field Operand.flags of %operand
+  %own_flags = field Array.flags of %object
+  %address = field Array.address of %object
   %had = and i32 %own_flags, %flags
-  %has_flags = icmp eq i32 %had, %flags
   %odd = and i64 %address, %mask
-  %even = icmp eq i64 %odd, 0
-  %kind = and i1 %same_dtype, %same_rank
-  %place = and i1 %has_flags, %even
-  %alike = and i1 %kind, %place
-  br i1 %alike, label %extent, label %refused
-extent:
-  %axis = phi i64 [ 0, %array ], [ %further, %same ]
-  %shaped = icmp eq i64 %axis, %rank
-  br i1 %shaped, label %placed, label %comparing
-comparing:
-  %wanted_place = getelementptr i64, ptr %extents, i64 %axis
-  %found_place = getelementptr i64, ptr %own_extents, i64 %axis
-  %wanted = load i64, ptr %wanted_place
-  %found = load i64, ptr %found_place
-  %equal = icmp eq i64 %wanted, %found
-  br i1 %equal, label %same, label %refused
-same:
-  %further = add i64 %axis, 1
-  br label %extent
+  go like if Array.dtype of %object == Operand.dtype of %operand
+    and Array.rank of %object == Operand.rank of %operand
+    and i32 %had == %flags
+    and i64 %odd == 0 else refused
+like:
+  %short_rank = field Operand.rank of %operand
+  %rank = zext i32 %short_rank to i64
+  %extents = field Operand.extents of %operand
+  %own_extents = field Array.extents of %object
+  %shaped = call i1 @same(ptr %own_extents, ptr %extents, i64 %rank)
+  br i1 %shaped, label %placed, label %refused
 placed:
   %kept_place = getelementptr i64, ptr %addresses, i64 %number
   store i64 %address, ptr %kept_place
-  %end = add i64 %address, %bytes
   %is_read = icmp ult i64 %number, %read
-  br i1 %is_read, label %fits, label %other
-other:
-  %before = phi i64 [ 0, %placed ], [ %after, %apart ]
-  %alone = icmp eq i64 %before, %number
-  br i1 %alone, label %fits, label %overlapping
-overlapping:
-  %start_place = getelementptr i64, ptr %addresses, i64 %before
-  %bytes_place = getelementptr %Operand, ptr %operands, i64 %before, i32 3
-  %start = load i64, ptr %start_place
-  %its_bytes = load i64, ptr %bytes_place
-  %its_end = add i64 %start, %its_bytes
-  %starts_before = icmp ult i64 %start, %end
-  %ends_behind = icmp ult i64 %address, %its_end
-  %meet = and i1 %starts_before, %ends_behind
-  br i1 %meet, label %refused, label %apart
-apart:
-  %after = add i64 %before, 1
-  br label %other
+  br i1 %is_read, label %fits, label %written
+written:
+  %bytes = field Operand.bytes of %operand
+  %alone = call i1 @apart(ptr %operands, ptr %addresses, i64 %number, i64 %address, i64 %bytes)
+  br i1 %alone, label %fits, label %refused
 fits:
   %following = add i64 %number, 1
   br label %next
 packing:
   %argument = phi i64 [ 0, %next ], [ %behind, %stored ]
-  %packed = icmp eq i64 %argument, %all
-  br i1 %packed, label %running, label %choosing
+  go running if i64 %argument == %all else choosing
 choosing:
   %own_place = getelementptr i64, ptr %places, i64 %argument
   %own = load i64, ptr %own_place
@@ -150,10 +99,10 @@ stored:
   %behind = add i64 %argument, 1
   br label %packing
 running:
-  %entries = extractvalue %Call %call, 6
-  %launches = extractvalue %Call %call, 7
-  %run = extractvalue %Call %call, 8
-  %scratch_bytes = extractvalue %Call %call, 10
+  %entries = field Call.entries of %call
+  %launches = field Call.launches of %call
+  %run = field Call.run of %call
+  %scratch_bytes = field Call.scratch of %call
   %scratch = alloca i8, i64 %scratch_bytes, align 64
   %thread = call ptr @PyEval_SaveThread()
   call void %run(ptr %entries, i64 %launches, ptr %arguments, ptr %scratch)
@@ -168,21 +117,26 @@ refused:
 """Returns 1, or 0 with nothing done where an array does not fit, or one that is written shares memory with another."""
 
 
-class _Operand(ctypes.Structure):
-    """What an array of one place must be."""
+class Operand(ctypes.Structure):
+    """What an array of one place must be: ``mask`` has the bits of its address that must be 0."""
 
     _fields_ = (
         ("dtype", ctypes.c_void_p),
-        ("rank", ctypes.c_int64),
         ("extents", ctypes.c_void_p),
         ("bytes", ctypes.c_int64),
         ("mask", ctypes.c_int64),
-        ("flags", ctypes.c_int),
+        ("rank", ctypes.c_int32),
+        ("flags", ctypes.c_int32),
     )
 
 
-class _Call(ctypes.Structure):
-    """What the code knows of a sequence."""
+class Call(ctypes.Structure):
+    """What the code knows of a sequence.
+
+    ``taken`` operands are given, of which ``read`` are read. Kernels have ``all`` arguments: the ``fixed`` ones, and
+    those whose ``places`` are not -1 but number an operand. ``run`` runs ``launches`` entries; ``type`` is that of
+    arrays.
+    """
 
     _fields_ = (
         ("operands", ctypes.c_void_p),
@@ -199,17 +153,19 @@ class _Call(ctypes.Structure):
     )
 
 
-class _Fields(ctypes.Structure):
-    """``PyArrayObject_fields`` of NumPy's C interface, behind what all objects have."""
+class Array(ctypes.Structure):
+    """``PyArrayObject_fields`` of NumPy's C interface, behind what all objects have, of which the type comes last."""
 
     _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("rank", ctypes.c_int),
-        ("extents", ctypes.POINTER(ctypes.c_int64)),
+        *((f"word{number}", ctypes.c_int64) for number in range(object.__basicsize__ // 8 - 1)),
+        ("type", ctypes.c_void_p),
+        ("address", ctypes.c_int64),
+        ("rank", ctypes.c_int32),
+        ("extents", ctypes.c_void_p),
         ("strides", ctypes.c_void_p),
         ("base", ctypes.c_void_p),
         ("dtype", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
+        ("flags", ctypes.c_int32),
     )
 
 
@@ -248,17 +204,17 @@ def array_call(
     if native is None:
         return None
     extents = [(ctypes.c_int64 * len(shape))(*shape) for _, shape in formats]
-    operands = (_Operand * len(formats))()
+    operands = (Operand * len(formats))()
     for number, (dtype, shape) in enumerate(formats):
         mask = entries.masks[number] if number < len(entries.masks) else 0
         flags = _CONTIGUOUS if number < read else _CONTIGUOUS | _ALIGNED | _WRITEABLE
         nbytes, start = math.prod(shape) * dtype.itemsize, ctypes.addressof(extents[number])
-        operands[number] = _Operand(id(dtype), len(shape), start, nbytes, mask, flags)
+        operands[number] = Operand(id(dtype), start, nbytes, mask, len(shape), flags)
     places = [-1] * len(entries.template)
     for position, number in entries.slots:
         places[position] = number
     fixed, slots = (ctypes.c_uint64 * len(places))(*entries.template), (ctypes.c_int64 * len(places))(*places)
-    known = _Call(
+    known = Call(
         ctypes.addressof(operands), len(formats), read, len(places), ctypes.addressof(fixed),
         ctypes.addressof(slots), entries.first, entries.count, entries.run, id(np.ndarray), entries.scratch_bytes,
     )  # fmt: skip
@@ -270,34 +226,30 @@ def array_call(
 def _native(features: tuple[str, ...]) -> Code | None:
     if not _arrays_are_as_known():
         return None
-    header = object.__basicsize__
-    text = _CODE.replace("i64 TYPE", f"i64 {header - ctypes.sizeof(ctypes.c_void_p)}")
-    for name in ("data", "rank", "extents", "dtype", "flags"):
-        text = text.replace(f"i64 {name.upper()}\n", f"i64 {header + getattr(_Fields, name).offset}\n")
+    text = spelt(SHARED + _CODE, (Operand, Call, Array))
     return fixed_code(text, ("call",), features)
 
 
 def _arrays_are_as_known() -> bool:
     """Return whether the fields of arrays lie where the code looks for them."""
-    size, header = ctypes.sizeof(_Fields), object.__basicsize__
-    if np.ndarray.__basicsize__ < header + size or ctypes.sizeof(ctypes.c_void_p) != ctypes.sizeof(ctypes.c_int64):
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    if np.ndarray.__basicsize__ < ctypes.sizeof(Array) or ctypes.sizeof(pointer) != ctypes.sizeof(number):
         return False
     fixed = np.zeros((2, 3), np.float32)
     fixed.flags.writeable = False
-    arrays: tuple[Array, ...] = (fixed, np.zeros((5, 7, 3), np.int64), np.zeros((4, 6), np.int16).T)
+    arrays: tuple[NumPyArray, ...] = (fixed, np.zeros((5, 7, 3), np.int64), np.zeros((4, 6), np.int16).T)
     return all(map(_is_as_known, arrays))
 
 
-def _is_as_known(array: Array) -> bool:
-    type_place = id(array) + object.__basicsize__ - ctypes.sizeof(ctypes.c_void_p)
-    fields: Any = _Fields.from_address(id(array) + object.__basicsize__)
+def _is_as_known(array: NumPyArray) -> bool:
+    fields: Any = Array.from_address(id(array))
     flags, known = array.flags, _CONTIGUOUS | _ALIGNED | _WRITEABLE
     expected = (flags.c_contiguous * _CONTIGUOUS) | (flags.aligned * _ALIGNED) | (flags.writeable * _WRITEABLE)
     return (
-        ctypes.c_void_p.from_address(type_place).value == id(np.ndarray)
-        and fields.data == array.ctypes.data
+        fields.type == id(np.ndarray)
+        and fields.address == array.ctypes.data
         and fields.rank == array.ndim
         and fields.dtype == id(array.dtype)
         and fields.flags & known == expected
-        and tuple(fields.extents[: array.ndim]) == array.shape
+        and (ctypes.c_int64 * array.ndim).from_address(fields.extents)[:] == list(array.shape)
     )
