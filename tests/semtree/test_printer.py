@@ -35,7 +35,7 @@ from tileir.semtree.ir import (
 )
 from tileir.semtree.text.parser import parse_kernel
 from tileir.semtree.text.printer import expr_text, to_text
-from tileir.semtree.text.syntax import CALLS, INFIX, PREFIX
+from tileir.semtree.text.syntax import CALLS, OPERATORS, PREFIX
 
 I64 = Type(DType.I64)
 F32 = Type(DType.F32)
@@ -148,12 +148,12 @@ def test_vector_constants_name_their_type() -> None:
 
 
 def test_every_operation_is_spelt_once() -> None:
-    spelt = [*INFIX, *PREFIX, *CALLS.values(), Op.COND]
+    spelt = [*OPERATORS.known, *PREFIX, *CALLS.values(), Op.COND]
     assert sorted(op.value for op in spelt) == sorted(op.value for op in Op)
 
 
-@pytest.mark.parametrize("inner", [*INFIX, *PREFIX, Op.COND, Op.MAX])
-@pytest.mark.parametrize("outer", [*INFIX, *PREFIX, Op.COND, Op.MAX])
+@pytest.mark.parametrize("inner", [*OPERATORS.known, *PREFIX, Op.COND, Op.MAX])
+@pytest.mark.parametrize("outer", [*OPERATORS.known, *PREFIX, Op.COND, Op.MAX])
 def test_nested_operations_parse_back(outer: Op, inner: Op) -> None:
     kind = Type(DType.BOOL) if Op.COND in (outer, inner) or outer.info.compares or inner.info.compares else I64
     names = ("a", "b", "c")

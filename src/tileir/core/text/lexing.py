@@ -278,7 +278,8 @@ class Cursor:
 
     def span_from(self, start: int) -> Span:
         """Return the span from an offset to the end of the last token that was taken."""
-        return Span(self.source, start, max(start, self._last.stop))
+        stop = self._last.stop
+        return Span(self.source, start, stop if stop > start else start)
 
 
 def everything(cursor: type[C], source: Source, read: Callable[[C], T], more: More[T] | None = None) -> T:

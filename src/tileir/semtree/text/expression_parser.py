@@ -5,22 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Any, ClassVar, Final, NoReturn
 
 from tileir.core import DType, Op, Span, attrs, fits
 from tileir.core.text.lexing import Token
+from tileir.core.text.pratt import Operators, Pratt
 from tileir.semtree.check.type_rules import MAX_DEPTH, expression_faults
 from tileir.semtree.ir import Apply, Const, Expr, GridIndex, KernelFunction, Subscript, Type, Var
 from tileir.semtree.text.cursor import Cursor
 from tileir.semtree.text.language import EXPRESSIONS, Reader
 from tileir.semtree.text.lexer import NAME, NUMBER, WORD
-from tileir.semtree.text.syntax import CALLS, GRID_FUNCTIONS, INFIX, PREFIX, TERNARY_RANK, type_of
+from tileir.semtree.text.syntax import CALLS, GRID_FUNCTIONS, OPERATORS, PREFIX, type_of
 
 _MAX_WEIGHT: Final = 2 * MAX_DEPTH + 2
 """Where reading stops to descend: one for each bracket or right operand, two for each operand in brackets."""
-_INFIX_OPS: Final[Mapping[str, tuple[Op, int]]] = MappingProxyType(
-    {sign: (op, rank) for op, (sign, rank) in INFIX.items()}
-)
 _PREFIX_OPS: Final[Mapping[str, Op]] = MappingProxyType({sign: op for op, sign in PREFIX.items()})
 _GRID_LEVELS: Final = MappingProxyType({name: level for level, name in GRID_FUNCTIONS.items()})
 
@@ -35,35 +33,34 @@ class Parsed:
 
 
 @attrs.define(eq=False, repr=False)
-class ExpressionParser:
+class ExpressionParser(Pratt[Parsed]):
     """Reads the expressions of one kernel, whose header ``kernel`` tells the index type and the grid."""
 
+    most: ClassVar[int] = _MAX_WEIGHT
+    of_branch: ClassVar[int] = 2
     cursor: Cursor
     kernel: KernelFunction
-    _weight: int = attrs.field(default=0, init=False)
+    operators: Operators = attrs.field(default=OPERATORS, init=False)
 
     def expression(self, rank: int = 0, weight: int = 1) -> Parsed:
         """Read an expression whose infix operations bind at least as tight as ``rank``."""
-        self._weight += weight
-        if self._weight > _MAX_WEIGHT:
-            self.cursor.fail("TIL103", "this expression is nested too deeply: declare a part of it")
-        left = self._operand()
-        while self.cursor.token.kind in _INFIX_OPS:
-            op, found = _INFIX_OPS[self.cursor.token.kind]
-            if found < rank:
-                break
-            self.cursor.advance()
-            left = self._apply(op, (left, self.expression(found + 1)))
-        if rank <= TERNARY_RANK and self.cursor.accept("?"):
-            then = self.expression(TERNARY_RANK, 2)
-            self.cursor.expect(":")
-            left = self._apply(Op.COND, (left, then, self.expression(TERNARY_RANK, 2)))
-        self._weight -= weight
-        return left
+        return self.climb(rank, weight)
+
+    def joined(self, operator: Any, left: Parsed, right: Parsed, start: int) -> Parsed:  # noqa: ARG002
+        """Return an infix operation."""
+        return self._apply(operator, (left, right))
+
+    def chosen(self, test: Parsed, then: Parsed, otherwise: Parsed, start: int) -> Parsed:  # noqa: ARG002
+        """Return a conditional."""
+        return self._apply(Op.COND, (test, then, otherwise))
+
+    def too_deep(self) -> NoReturn:
+        """Report that an expression is nested too deeply, and abandon all around it."""
+        self.cursor.fail("TIL103", "this expression is nested too deeply: declare a part of it")
 
     def restart(self) -> None:
         """Forget how deep the expression was in which a fault was found."""
-        self._weight = 0
+        self.weight = 0
 
     def of_type(self, parsed: Parsed, kind: Type) -> Expr:
         """Return the expression, which must have this type."""
@@ -71,7 +68,7 @@ class ExpressionParser:
             self.cursor.fail("TIL552", f"this is {parsed.expr.type}, and should be {kind}: cast it", parsed.span)
         return parsed.expr
 
-    def _operand(self) -> Parsed:
+    def operand(self) -> Parsed:
         """Read prefix signs and what they stand before."""
         cursor = self.cursor
         signs: list[Token] = []

@@ -39,7 +39,7 @@ from tileir.semtree.ir import (
 )
 from tileir.semtree.node import Node
 from tileir.semtree.text.language import LANGUAGE
-from tileir.semtree.text.syntax import ATOM_RANK, GRID_FUNCTIONS, INFIX, PREFIX, TERNARY_RANK, UNARY_RANK, spelt_name
+from tileir.semtree.text.syntax import GRID_FUNCTIONS, OPERATORS, PREFIX, UNARY_RANK, spelt_name
 
 
 def to_text(value: KernelFunction | Program) -> str:
@@ -183,22 +183,16 @@ class _Expressions:
 
     def _apply(self, expr: Apply, outer: int) -> str:
         op, args = expr.op, expr.args
-        rank = ATOM_RANK
-        if op in INFIX:
-            sign, rank = INFIX[op]
-            result = f"{self.text(args[0], rank)} {sign} {self.text(args[1], rank + 1)}"
-        elif op in PREFIX:
-            rank = UNARY_RANK
-            operand = self.text(args[0], rank)
-            # A sign right before a bare number belongs to the number.
-            result = PREFIX[op] + (f"({operand})" if operand[0].isdigit() else operand)
-        elif op is Op.COND:
-            rank = TERNARY_RANK
-            test = self.text(args[0], rank + 1)
-            result = f"{test} ? {self.text(args[1], rank)} : {self.text(args[2], rank)}"
-        else:
-            result = f"{op.value}({', '.join(map(self.text, args))})"
-        return f"({result})" if rank < outer else result
+        if op in OPERATORS.known:
+            return OPERATORS.infix_text(op, self.text, args, outer)
+        if op is Op.COND:
+            return OPERATORS.conditional_text(self.text, args, outer)
+        if op not in PREFIX:
+            return f"{op.value}({', '.join(map(self.text, args))})"
+        operand = self.text(args[0], UNARY_RANK)
+        # A sign right before a bare number belongs to the number.
+        result = PREFIX[op] + (f"({operand})" if operand[0].isdigit() else operand)
+        return f"({result})" if outer > UNARY_RANK else result
 
     def _const(self, const: Const) -> str:
         dtype = const.type.dtype

@@ -8,34 +8,38 @@ from types import MappingProxyType
 from typing import Final
 
 from tileir.core import DType, Op
+from tileir.core.text.pratt import Infix, Operators
 from tileir.semtree.ir import BufferRole, GridLevel, LoopKind, ParamAccess, Region, Type
 from tileir.semtree.text.language import EXPRESSIONS, STATEMENTS
 
 TERNARY_RANK: Final = 1
 UNARY_RANK: Final = 12
-ATOM_RANK: Final = 13
 
-INFIX: Final[Mapping[Op, tuple[str, int]]] = MappingProxyType(
-    {
-        Op.BIT_OR: ("|", 3),
-        Op.BIT_XOR: ("^", 4),
-        Op.BIT_AND: ("&", 5),
-        Op.CMP_EQ: ("==", 6),
-        Op.CMP_NE: ("!=", 6),
-        Op.CMP_LT: ("<", 7),
-        Op.CMP_LE: ("<=", 7),
-        Op.CMP_GT: (">", 7),
-        Op.CMP_GE: (">=", 7),
-        Op.BIT_LEFT: ("<<", 8),
-        Op.BIT_RIGHT: (">>", 8),
-        Op.ADD: ("+", 9),
-        Op.SUB: ("-", 9),
-        Op.MUL: ("*", 10),
-        Op.DIV: ("/", 10),
-        Op.MOD: ("%", 10),
-    }
+OPERATORS: Final = Operators(
+    tuple(
+        Infix(op, sign, rank)
+        for op, sign, rank in (
+            (Op.BIT_OR, "|", 3),
+            (Op.BIT_XOR, "^", 4),
+            (Op.BIT_AND, "&", 5),
+            (Op.CMP_EQ, "==", 6),
+            (Op.CMP_NE, "!=", 6),
+            (Op.CMP_LT, "<", 7),
+            (Op.CMP_LE, "<=", 7),
+            (Op.CMP_GT, ">", 7),
+            (Op.CMP_GE, ">=", 7),
+            (Op.BIT_LEFT, "<<", 8),
+            (Op.BIT_RIGHT, ">>", 8),
+            (Op.ADD, "+", 9),
+            (Op.SUB, "-", 9),
+            (Op.MUL, "*", 10),
+            (Op.DIV, "/", 10),
+            (Op.MOD, "%", 10),
+        )
+    ),
+    TERNARY_RANK,
 )
-"""Sign and rank of each infix operation; a higher rank binds tighter, and all associate to the left, as in C."""
+"""The infix operations and the conditional; all of them associate to the left, as in C."""
 
 PREFIX: Final[Mapping[Op, str]] = MappingProxyType({Op.NEG: "-", Op.BIT_NOT: "~"})
 
@@ -44,7 +48,7 @@ GRID_FUNCTIONS: Final[Mapping[GridLevel, str]] = MappingProxyType(
 )
 
 CALLS: Final[Mapping[str, Op]] = MappingProxyType(
-    {op.value: op for op in Op if op not in INFIX and op not in PREFIX and op is not Op.COND}
+    {op.value: op for op in Op if op not in OPERATORS.known and op not in PREFIX and op is not Op.COND}
 )
 """The operations that are written as calls, by name."""
 

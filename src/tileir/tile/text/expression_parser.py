@@ -1,18 +1,16 @@
-"""Expressions and index polynomials: a Pratt parser over the ranks of :mod:`tileir.tile.text.grammar`.
-
-Pratt, "Top down operator precedence", POPL 1973. Recursion is bounded by ``MAX_DEPTH``.
-"""
+"""Expressions and index polynomials, by the operators of :mod:`tileir.tile.text.grammar`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Any, ClassVar, Final, TypeAlias
 
 import attrs
 
 from tileir.core.text.advice import meant
 from tileir.core.text.lexing import AbandonError, Token
+from tileir.core.text.pratt import Operators, Pratt
 from tileir.tile.ir import (
     Binary,
     BinaryOperator,
@@ -30,15 +28,14 @@ from tileir.tile.text.grammar import (
     CONDITIONAL_RANK,
     MAX_DEPTH,
     MAX_INTEGER,
-    POLYNOMIAL_OPERATORS,
-    RANK,
+    OPERATORS,
+    POLYNOMIALS,
     UNARY_RANK,
-    UNCHAINED,
 )
 from tileir.tile.text.lexer import INDEX, NAME, Cursor
 
-_INFIX: Final[Mapping[str, BinaryOperator]] = MappingProxyType({op.value: op for op in BinaryOperator})
-_POLYNOMIAL_INFIX: Final[Mapping[str, BinaryOperator]] = MappingProxyType({op.value: op for op in POLYNOMIAL_OPERATORS})
+Read: TypeAlias = tuple[Expr, int]
+"""An expression, and how deep it is nested."""
 _DOUBLED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "&": "there is no operator '&&'; write logical_and(a, b)",
@@ -51,14 +48,13 @@ _LITERAL_DIGITS: Final = len(str(MAX_INTEGER))
 
 
 @attrs.define(eq=False, repr=False)
-class ExpressionParser:
+class ExpressionParser(Pratt[Read]):
     """Reads expressions and polynomials at a cursor."""
 
+    most: ClassVar[int] = MAX_DEPTH
+    branch: ClassVar[str] = "':' and the value where the condition is false"
     cursor: Cursor
-    _level: int = attrs.field(default=0, init=False)
-    _height: int = attrs.field(default=0, init=False)  # of the node read last
     _polynomial: bool = attrs.field(default=False, init=False)
-    _infix: Mapping[str, BinaryOperator] = attrs.field(default=_INFIX, init=False)
 
     def expression(self) -> Expr:
         """Read an elementwise expression.
@@ -67,8 +63,7 @@ class ExpressionParser:
             AbandonError: There is none; this is reported.
 
         """
-        self._level, self._polynomial, self._infix = 0, False, _INFIX
-        return self._parse(CONDITIONAL_RANK)
+        return self._whole(OPERATORS)
 
     def polynomial(self) -> Expr:
         """Read an index polynomial.
@@ -77,67 +72,50 @@ class ExpressionParser:
             AbandonError: There is none; this is reported.
 
         """
-        self._level, self._polynomial, self._infix = 0, True, _POLYNOMIAL_INFIX
-        return self._parse(CONDITIONAL_RANK)
+        return self._whole(POLYNOMIALS)
 
-    def _parse(self, least: int) -> Expr:
-        """Read an expression whose operators outside parentheses all have rank ``least`` or more."""
-        cursor = self.cursor
-        start = cursor.token.start
-        self._level += 1
-        if self._level > MAX_DEPTH:
-            raise self._too_deep()
-        lhs = self._operand()
-        while (operator := self._infix.get(cursor.token.kind)) is not None and (rank := RANK[operator]) >= least:
-            cursor.advance()
-            height = self._height
-            rhs = self._parse(rank + 1)
-            self._grow(height)
-            lhs = Binary(operator, lhs, rhs, span=cursor.span_from(start))
-            if rank in UNCHAINED:
-                self._refuse_chain(rank)
-        if least <= CONDITIONAL_RANK and not self._polynomial and cursor.at("?"):
-            lhs = self._conditional(lhs, start)
-        self._level -= 1
-        return lhs
+    def _whole(self, operators: Operators) -> Expr:
+        self.weight, self.operators, self._polynomial = 0, operators, operators is POLYNOMIALS
+        return self.climb(CONDITIONAL_RANK)[0]
 
-    def _conditional(self, condition: Expr, start: int) -> Expr:
-        cursor = self.cursor
-        cursor.advance()
-        height = self._height
-        then = self._parse(CONDITIONAL_RANK)
-        height = max(height, self._height)
-        cursor.expect(":", "':' and the value where the condition is false")
-        otherwise = self._parse(CONDITIONAL_RANK)
-        self._grow(height)
-        return Conditional(condition, then, otherwise, span=cursor.span_from(start))
+    def joined(self, operator: Any, left: Read, right: Read, start: int) -> Read:
+        """Return an infix operation."""
+        (lhs, depth), (rhs, other) = left, right
+        height = 1 + (depth if depth > other else other)
+        if height > MAX_DEPTH:
+            raise self.too_deep()
+        return Binary(operator, lhs, rhs, span=self.cursor.span_from(start)), height
 
-    def _refuse_chain(self, rank: int) -> None:
-        operator = self._infix.get(self.cursor.token.kind)
-        if operator is not None and RANK[operator] == rank:
-            message = "comparisons do not chain; write (a < b) & (b < c), or parentheses around one of them"
-            self.cursor.report(message, self.cursor.here)
+    def chosen(self, test: Read, then: Read, otherwise: Read, start: int) -> Read:
+        """Return a conditional."""
+        height = self._above(test, then, otherwise)
+        return Conditional(test[0], then[0], otherwise[0], span=self.cursor.span_from(start)), height
 
-    def _operand(self) -> Expr:
+    def chained(self) -> None:
+        """Report an operator that does not associate with the one before."""
+        message = "comparisons do not chain; write (a < b) & (b < c), or parentheses around one of them"
+        self.cursor.report(message, self.cursor.here)
+
+    def operand(self) -> Read:
+        """Read signs, a name, a number, a call, or what stands between parentheses."""
         cursor = self.cursor
         token = cursor.token
-        self._height = 1
         match token.kind:
             case "name":
                 cursor.advance()
-                return self._call(token) if cursor.at("(") else self._name(token)
+                return self._call(token) if cursor.at("(") else (self._name(token), 1)
             case "integer":
                 cursor.advance()
                 return self._integer(token)
             case "index":
                 cursor.advance()
-                return self._call(token) if cursor.at("(") else self._index(token)
+                return self._call(token) if cursor.at("(") else (self._index(token), 1)
             case "float":
                 cursor.advance()
-                return self._float(token)
+                return self._float(token), 1
             case "(":
                 cursor.advance()
-                inner = self._parse(CONDITIONAL_RANK)
+                inner = self.climb(CONDITIONAL_RANK)
                 cursor.expect(")")
                 return inner
             case "-" | "~":
@@ -146,13 +124,13 @@ class ExpressionParser:
         expected = "an index polynomial" if self._polynomial else "an expression"
         raise cursor.unexpected(expected, *([] if advice is None else [advice]))
 
-    def _unary(self, operator: UnaryOperator) -> Expr:
+    def _unary(self, operator: UnaryOperator) -> Read:
         token = self.cursor.advance()
         if self._polynomial and operator is UnaryOperator.BIT_NOT:
             self._not_in_polynomial("'~'", token)
-        operand = self._parse(UNARY_RANK)
-        self._grow(0)
-        return Unary(operator, operand, span=self.cursor.span_from(token.start))
+        operand = self.climb(UNARY_RANK)
+        height = self._above(operand)
+        return Unary(operator, operand[0], span=self.cursor.span_from(token.start)), height
 
     def _name(self, token: Token) -> Expr:
         if self.cursor.at("[") and not self.cursor.on_new_line:
@@ -167,7 +145,7 @@ class ExpressionParser:
             self.cursor.report(message, span, "TIL203", (note,))
         return IndexName(token.text, span=span)
 
-    def _integer(self, token: Token) -> Expr:
+    def _integer(self, token: Token) -> Read:
         span = self.cursor.span_of(token)
         digits = token.text.lstrip("0")
         value = 0
@@ -177,47 +155,46 @@ class ExpressionParser:
         literal = IntLiteral(value, span=span)
         if self._polynomial and self.cursor.at(INDEX):
             index = self.cursor.advance()
-            self._height = 2
             whole = self.cursor.span_from(token.start)
-            return Binary(BinaryOperator.MUL, literal, self._index(index), span=whole)
+            return Binary(BinaryOperator.MUL, literal, self._index(index), span=whole), 2
         if self.cursor.at(NAME) and not self.cursor.on_new_line:
             raise self.cursor.unexpected("an operator", f"write {token.text} * {self.cursor.token.text} for a product")
-        return literal
+        return literal, 1
 
     def _float(self, token: Token) -> Expr:
         if self._polynomial:
             self._not_in_polynomial("a float", token)
         return FloatLiteral(float(token.text), span=self.cursor.span_of(token))
 
-    def _call(self, name: Token) -> Expr:
+    def _call(self, name: Token) -> Read:
         if self._polynomial:
             self._not_in_polynomial("a call", name)
         cursor = self.cursor
         cursor.advance()
         if cursor.at(")"):
             raise cursor.refuse("a function has one argument at least")
-        arguments = [self._parse(CONDITIONAL_RANK)]
-        height = self._height
+        arguments = [self.climb(CONDITIONAL_RANK)]  # with as few frames of the stack as can be
         while cursor.skip(","):
-            arguments.append(self._parse(CONDITIONAL_RANK))
-            height = max(height, self._height)
+            arguments.append(self.climb(CONDITIONAL_RANK))
         if cursor.at(";") and name.text != "scan" and meant(name.text, ("scan",)):
             raise cursor.unexpected("',' or ')'", "did you mean scan?")
         cursor.expect(")", "',' or ')'")
-        self._grow(height)
-        return Call(name.text, tuple(arguments), span=cursor.span_from(name.start))
+        height = self._above(*arguments)
+        return Call(name.text, tuple(each for each, _ in arguments), span=cursor.span_from(name.start)), height
 
     def _not_in_polynomial(self, what: str, token: Token) -> None:
         message = f"{what} cannot stand in an index polynomial, which has integers, dimensions, indices and + - * /"
         self.cursor.report(message, self.cursor.span_of(token), "TIL214")
 
-    def _grow(self, other: int) -> None:
-        """Note that the node read last joins one of height ``other`` under a new node."""
-        self._height = max(self._height, other) + 1
-        if self._height > MAX_DEPTH:
-            raise self._too_deep()
+    def _above(self, *operands: Read) -> int:
+        """Return how deep a node with these operands is nested."""
+        height = 1 + max([height for _, height in operands])
+        if height > MAX_DEPTH:
+            raise self.too_deep()
+        return height
 
-    def _too_deep(self) -> AbandonError:
+    def too_deep(self) -> AbandonError:
+        """Report that an expression is nested too deeply."""
         message = f"this is nested more than {MAX_DEPTH} levels deep; split it into several statements"
         self.cursor.report(message, self.cursor.here, "TIL103")
         return AbandonError()

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tileir.core.ops import Aggregation, Combination
+from tileir.core.text.pratt import Infix, Operators, Side
 from tileir.tile.ir import BinaryOperator
 
 MAX_DEPTH: Final = 200
@@ -69,16 +70,23 @@ _LOOSEST_FIRST: Final = (
 )
 
 CONDITIONAL_RANK: Final = 1
-RANK: Final[Mapping[BinaryOperator, int]] = MappingProxyType(
-    {BinaryOperator(sign): rank for rank, signs in enumerate(_LOOSEST_FIRST, start=2) for sign in signs.split()}
-)
-"""How tightly each infix operator binds. ``^ | &`` are looser than comparisons, and ``^`` is loosest."""
 UNARY_RANK: Final = 2 + len(_LOOSEST_FIRST)
-UNCHAINED: Final = frozenset({RANK[BinaryOperator.CMP_EQ], RANK[BinaryOperator.CMP_LT]})
-"""Ranks whose operators do not associate: ``a < b < c`` is an error. All others associate to the left."""
+_UNCHAINED: Final = ("== !=", "< <= > >=")
+OPERATORS: Final = Operators(
+    tuple(
+        Infix(BinaryOperator(sign), sign, rank, Side.NEITHER if signs in _UNCHAINED else Side.LEFT)
+        for rank, signs in enumerate(_LOOSEST_FIRST, start=2)
+        for sign in signs.split()
+    ),
+    CONDITIONAL_RANK,
+)
+"""How tightly each infix operator binds. ``^ | &`` are looser than comparisons, and ``^`` is loosest; ``a < b < c`` is
+an error. All others associate to the left."""
 
 POLYNOMIAL_OPERATORS: Final = (BinaryOperator.ADD, BinaryOperator.SUB, BinaryOperator.MUL, BinaryOperator.DIV)
 """The infix operators of index polynomials."""
+POLYNOMIALS: Final = OPERATORS.only(POLYNOMIAL_OPERATORS)
+"""Their table."""
 
 AGGREGATIONS: Final[Mapping[str, Aggregation]] = MappingProxyType(
     {

@@ -43,9 +43,8 @@ from tileir.tile.text.grammar import (
     CONDITIONAL_RANK,
     DIGEST,
     LONGEST_CONSTANT,
-    RANK,
+    OPERATORS,
     UNARY_RANK,
-    UNCHAINED,
     spell_index,
     spell_tensor,
     spell_word,
@@ -174,27 +173,22 @@ def statement_text(statement: Statement) -> str:
 def expression_text(expr: Expr, least: int = CONDITIONAL_RANK) -> str:
     """Return an expression or polynomial, in parentheses if its rank is lower than ``least``."""
     match expr:
+        case Name(name=name):
+            return spell_tensor(name)
+        case Binary(operator=operator, lhs=lhs, rhs=rhs):
+            return OPERATORS.infix_text(operator, expression_text, (lhs, rhs), least)
         case IntLiteral(value=value):
             return str(value)
         case FloatLiteral(value=value):
             return float.__repr__(value) if math.isfinite(value) else "1e999"
-        case Name(name=name):
-            return spell_tensor(name)
         case IndexName(name=name):
             return spell_index(name)
         case Call(function=function, arguments=arguments):
             return f"{spell_word(function)}({_expressions(arguments)})"
         case Unary(operator=operator, operand=operand):
             return operator.value + expression_text(operand, UNARY_RANK)
-        case Binary(operator=operator, lhs=lhs, rhs=rhs):
-            rank = RANK[operator]
-            left = expression_text(lhs, rank + 1 if rank in UNCHAINED else rank)
-            text = f"{left} {operator.value} {expression_text(rhs, rank + 1)}"
-            return f"({text})" if rank < least else text
         case Conditional(condition=condition, then=then, otherwise=otherwise):
-            test = expression_text(condition, CONDITIONAL_RANK + 1)
-            text = f"{test} ? {expression_text(then)} : {expression_text(otherwise)}"
-            return f"({text})" if least > CONDITIONAL_RANK else text
+            return OPERATORS.conditional_text(expression_text, (condition, then, otherwise), least)
         case _:
             assert_never(expr)
 
