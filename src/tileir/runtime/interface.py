@@ -261,8 +261,8 @@ class Options:
         fast_math: Whether float results may be reassociated and approximated; infinities and NaN keep their meaning.
         threads: At most this many, from 1 on; None: all that the process may use.
         profile: Whether events of devices with clocks of their own tell their duration, which makes each launch slower.
-        quick: Whether to compile in less time to slower code: processors get the passes of the target ``quick``, LLVM
-            optimises little, and nothing is stored on disk.
+        quick: Whether to compile in less time to slower code, for programs that run a few times: processors get the
+            passes of the target ``quick``, LLVM optimises little, and nothing is stored on disk.
 
     Raises:
         ArgumentError: TIL707, a value is of the wrong kind.
