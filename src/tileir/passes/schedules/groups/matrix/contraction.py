@@ -251,7 +251,7 @@ class MatrixContraction:
             sized = attrs.evolve(plan, rows=rows, columns=columns, tall=tall, wide=wide, high=high)
             tile = self._deep(sized if high > 1 else attrs.evolve(sized, above=None))
             tile = None if tile is None or not is_readable(tile) else self._moved(nest, tile)
-            if tile is None or (tile.threads > self.threads and not self._may_be_wide(tile)):
+            if tile is None or (tile.threads > self.threads and not self._may_be_wide(tile)) or _is_cut(tile):
                 continue
             if local:
                 found = tile if found is None else min(found, tile, key=lambda each: self._cost(nest, each))
@@ -281,8 +281,8 @@ class MatrixContraction:
     def _boxes(self, nest: Nest, plan: MatrixTiling) -> tuple[stripe.Copy, stripe.Copy] | str:
         """Return how inputs are copied as boxes, or a word for why they are not."""
         is_window = plan.constraints or plan.repeats > 1
-        rounds = plan.fragment.a.dtype is DType.F32  # boxes are rounded to TF32 on the way, where words are cut
-        least = -(-self.boxes // _OF_WINDOWS) if is_window or rounds else self.boxes
+        rounds = plan.fragment.a.dtype is DType.F32  # on the way, so that boxes of any size are better than words
+        least = min(1, self.boxes) if rounds else -(-self.boxes // _OF_WINDOWS) if is_window else self.boxes
         if not least or plan.rows * plan.columns < least or plan.stages == 1:
             return "tile"
         return boxes(plan, {i.name: i.range for i in (*nest.indices, *sch.the_reduction(nest).loops)})
@@ -324,6 +324,15 @@ class MatrixContraction:
             if found is plan and plan.stages == self.stages:
                 break
         return found
+
+
+def _is_cut(plan: MatrixTiling) -> bool:
+    """Return whether the instruction would read words of f32 from local memory that nobody rounded to TF32.
+
+    It drops their last 13 bits, which makes products too small by 3e-4 for each such factor. Boxes are rounded on their
+    way.
+    """
+    return reads_local(plan) and plan.fragment.a.dtype is DType.F32 and plan.boxes is None
 
 
 _READ_COST: Final = 64
