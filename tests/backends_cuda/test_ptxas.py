@@ -1,6 +1,7 @@
 """PTX as NVIDIA's assembler sees it: it takes all of it, for every architecture, and spills no sums of products.
 
-The assembler is not installed by default: ``tox -e ptxas`` brings it.
+They need no card, and are skipped on machines with one, too, where the assembler is not installed: ``tox -e ptxas``
+brings it.
 """
 
 from __future__ import annotations
