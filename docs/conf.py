@@ -7,7 +7,7 @@ from pathlib import Path
 
 os.environ["TILEIR_CACHE"] = "0"  # examples compile anew, and leave nothing behind
 here = Path(__file__).parent
-sys.path[:0] = [str(here), str(here.parent / "plugins" / "tileir-reference" / "src")]
+sys.path[:0] = [str(here), str(here.parent / "tools"), str(here.parent / "plugins" / "tileir-reference" / "src")]
 
 import tables
 

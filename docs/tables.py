@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from fuzz.wide.table import ROWS
 from tileir import ops
 from tileir.core.codes import CODES, WARNINGS
 from tileir.core.dtype import DType
@@ -17,7 +18,6 @@ from tileir.ops.plaidml import ALIASES
 from tileir.passes.pipelines.catalog import PASSES
 from tileir.schedule.reasons import REASONS
 from tileir.semtree.transform.expansions import ULP
-from tileir.testing.fuzz.wide.table import ROWS
 from tileir.tile.ir import UnaryOperator
 from tileir.tile.text.grammar import RANK
 from tileir_formula.definitions.catalogue import FOLDER, read_file

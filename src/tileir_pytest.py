@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-KIT: Final = "tileir.testing"
+KIT: Final = "tileir_testing"
 
 
 def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:

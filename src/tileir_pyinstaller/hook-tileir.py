@@ -7,6 +7,7 @@ from PyInstaller.utils.hooks import collect_data_files, collect_submodules, copy
 backends = entry_points(group="tileir.backends")
 named = [entry for group in ("commands", "languages", "names") for entry in entry_points(group=f"tileir.{group}")]
 ours = {entry.module.partition(".")[0] for entry in named if entry.dist is not None and entry.dist.name == "tileir"}
+ours -= {"tileir_testing"}
 
 datas = []
 for distribution in sorted({"tileir", *(entry.dist.name for entry in backends if entry.dist is not None)}):
@@ -15,6 +16,6 @@ for distribution in sorted({"tileir", *(entry.dist.name for entry in backends if
 hiddenimports = []
 for package in sorted({"tileir", *ours}):
     datas += collect_data_files(package)
-    hiddenimports += collect_submodules(package, filter=lambda name: not name.startswith("tileir.testing"))
+    hiddenimports += collect_submodules(package)
 for package in sorted({entry.module.partition(".")[0] for entry in backends}):
     hiddenimports += collect_submodules(package)

@@ -1,5 +1,30 @@
-"""The conformance kit: what every back end must do, as tests that run on any device.
+"""The conformance kits: what every back end and every extension must do, as tests that run on any device.
 
-``python -m tileir.testing NAME`` runs it and prints a summary; ``pytest --pyargs tileir.testing --backend NAME`` runs
-it like any other tests. NAME is a device, a back end, or ``module:OBJECT`` for one that is not installed.
+``python -m tileir.testing NAME`` runs that of back ends and prints a summary; ``pytest --pyargs tileir_testing``, with
+``--backend NAME``, runs it like any other tests. NAME is a device, a back end, or ``module:OBJECT`` for one that is
+not installed.
 """
+
+from tileir_testing.extensions import (
+    check_command,
+    check_installed,
+    check_language,
+    check_listing,
+    check_operation,
+    check_pass,
+    check_schedule,
+    check_target,
+)
+from tileir_testing.gradients import check_gradients
+
+__all__ = [
+    "check_command",
+    "check_gradients",
+    "check_installed",
+    "check_language",
+    "check_listing",
+    "check_operation",
+    "check_pass",
+    "check_schedule",
+    "check_target",
+]

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tileir.core.errors import TileError
+from tileir.core import TileError
 from tileir.core.extensions import Kind
-from tileir.testing.compare import Comparison
-from tileir.testing.subject import Subject
+from tileir_testing.compare import Comparison
+from tileir_testing.subject import Subject
 
 FOLDER: Final = Path(__file__).parent / "conformance"
 AREAS: Final = tuple(sorted(path.stem.removeprefix("test_") for path in FOLDER.glob("test_*.py")))
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _check_extension(kind: Kind, name: str) -> int:
     """Check what a distribution offers; the result is 0 where it is as it should be, 2 where there is nothing."""
-    from tileir.testing.extensions import check_installed
+    from tileir_testing.extensions import check_installed
 
     try:
         check_installed(kind, name)
@@ -112,7 +112,7 @@ def _run_kit(chosen: argparse.Namespace, options: Sequence[str]) -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     command = [sys.executable, "-m", "pytest", "-c", str(FOLDER / "kit.ini"), "--noconftest"]
-    command += ["-p", "tileir.testing.plugin", "-p", "no:cacheprovider", "-q", "--no-header", "--kit-summary"]
+    command += ["-p", "tileir_testing.plugin", "-p", "no:cacheprovider", "-q", "--no-header", "--kit-summary"]
     command += ["--backend", chosen.name, "--seed", str(chosen.seed)]
     command += ["--start", str(chosen.start)]
     files = [str(FOLDER / f"test_{area}.py") for area in chosen.areas or AREAS]

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 import attrs
 
-from tileir.testing.subject import Array, Subject
+from tileir_testing.subject import Array, Subject
 
 _FUNCTION: Final = re.compile(
     r"\s*function\s*\((?P<inputs>.*?)\)\s*->\s*\((?P<outputs>.*?)\)\s*\{(?P<body>.*)\}\s*", re.S

@@ -13,12 +13,12 @@ from typing import Final
 import numpy as np
 
 from tileir.core import TileError, attrs, dtype_of
-from tileir.testing.batches import run_together
-from tileir.testing.generated.case import Case, fault_of, program
-from tileir.testing.subject import Array, Subject
-from tileir.testing.values import ulps_apart
 from tileir.tile.ir import Function
 from tileir.tile.text.printer import to_text
+from tileir_testing.batches import run_together
+from tileir_testing.generated.case import Case, fault_of, program
+from tileir_testing.subject import Array, Subject
+from tileir_testing.values import ulps_apart
 
 INTERPRETER: Final = "interpreter"
 

@@ -11,12 +11,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from tileir import FunctionBuilder, compile as compile_for_device, evaluate
 from tileir.core import Target, TileError, nearest
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.targets.target_file import load, target_called
 from tileir.driver.checking.check import check_passes
-from tileir.driver.executable import compile as compile_for_device
-from tileir.driver.jit import evaluate
 from tileir.driver.languages import wrong_language
 from tileir.driver.listings import wrong_listing
 from tileir.driver.targets import TargetChoice
@@ -25,9 +24,8 @@ from tileir.passes.base import Pass
 from tileir.passes.pipelines import pipeline
 from tileir.passes.pipelines.installed import schedule_of, wrong_pass, wrong_schedule
 from tileir.passes.pipelines.resolution import passes_called
-from tileir.testing.gradients import check_gradients
-from tileir.tile.builder import FunctionBuilder
 from tileir.tile.ir import Function
+from tileir_testing.gradients import check_gradients
 
 PROGRAMS: Final[tuple[tuple[str, Mapping[str, tuple[int, ...]]], ...]] = (
     ("function (A, B) -> (C) { C = A * B + 1; }", {"A": (5, 3), "B": (3,)}),

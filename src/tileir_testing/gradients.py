@@ -8,12 +8,12 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from tileir import DeviceInfo, compile as compile_for_device
 from tileir.core import ArgumentError, Diagnostic, DType, attrs
 from tileir.driver.calls.arguments import bind, split, tensor_types
 from tileir.driver.differentiation import Names, Ties, chosen_for, is_even
-from tileir.driver.executable import compile as compile_for_device
 from tileir.driver.programs import function_of
-from tileir.runtime import DeviceInfo, to_array
+from tileir.runtime import to_array
 from tileir.tile import ir as tile
 from tileir.tile.differentiation import vjp
 from tileir.typed.inference.inference import infer

@@ -8,9 +8,9 @@ from typing import Final
 
 import pytest
 
-from tileir.core.errors import TileError
-from tileir.testing.batches import Batches
-from tileir.testing.subject import Subject
+from tileir.core import TileError
+from tileir_testing.batches import Batches
+from tileir_testing.subject import Subject
 
 PROGRAMS: Final = 60
 BATCH: Final = 8

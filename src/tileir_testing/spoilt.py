@@ -1,4 +1,4 @@
-"""``python -m tileir.testing.spoilt NAME SPOILER``: loads broken code on a device, in a process that it may end."""
+"""``python -m tileir_testing.spoilt NAME SPOILER``: loads broken code on a device, in a process that it may end."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from tileir.core.errors import BackendError
-from tileir.runtime.interface import Options
-from tileir.testing.subject import INCREMENT, Subject, numbers
+from tileir import Options
+from tileir.core import BackendError
+from tileir_testing.subject import INCREMENT, Subject, numbers
 
 
 def _flipped(code: bytes) -> bytes:

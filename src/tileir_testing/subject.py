@@ -14,9 +14,9 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
+from tileir import Backend, Context, DeviceInfo, Executable, Options, compile as compile_function
 from tileir.core import BackendError, attrs
-from tileir.driver.executable import Executable, compile as compile_function
-from tileir.runtime import Backend, Buffer, Compiler, Context, DeviceInfo, Event, Executor, Kernel, Library, Options
+from tileir.runtime import Buffer, Compiler, Event, Executor, Kernel, Library
 from tileir.semtree.ir import KernelFunction
 from tileir.semtree.text.parser import parse_kernel
 

@@ -12,14 +12,14 @@ from typing import Final
 
 import numpy as np
 
+from tileir import evaluate
 from tileir.core import DType, TileError, arithmetic_type, attrs
 from tileir.core.ops import OPS, Op
-from tileir.driver.jit import evaluate
-from tileir.testing.values import Array, bound, check_close, small, special, to_cast
 from tileir.tile.ir import Function
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
+from tileir_testing.values import Array, bound, check_close, small, special, to_cast
 
 
 @attrs.frozen(eq=False)

@@ -9,8 +9,8 @@ from strategies.sources import ROOT, functions_of, name_of, python_files, tree_o
 
 FILE_LINES: Final = 800
 FUNCTION_LINES: Final = 60
-FOLDERS: Final = ("src", "tests", "benchmarks", "examples", "plugins", "typings")
-SOURCES: Final = python_files(ROOT / "src")
+FOLDERS: Final = ("src", "tools", "tests", "benchmarks", "examples", "plugins", "typings")
+SOURCES: Final = python_files(ROOT / "src", ROOT / "tools")
 
 
 def test_files_are_short() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from strategies.sources import PACKAGE, ROOT, imports_of, name_of, python_files, tree_of
+from strategies.sources import BACKENDS, PACKAGE, ROOT, imports_of, name_of, python_files, tree_of
 from tileir.core.beside import PACKAGES
 
 if TYPE_CHECKING:
@@ -22,6 +22,13 @@ ROOMS: Final = {
         *("tileir.driver.calls.arguments", "tileir.driver.cli.values", "tileir.driver.explain"),
         *("tileir.driver.pictures", "tileir.driver.programs", "tileir.driver.texts"),
         "tileir.passes.rewrites.immediates",
+    ),
+    "tileir_testing": (
+        *("tileir.core", "tileir.poly.affine", "tileir.tile", "tileir.typed", "tileir.stripe.ir", "tileir.semtree"),
+        *("tileir.ops.shared.installed", "tileir.passes.base", "tileir.passes.pipelines", "tileir.runtime"),
+        *("tileir.driver.calls.arguments", "tileir.driver.checking", "tileir.driver.cli.extensions"),
+        *("tileir.driver.differentiation", "tileir.driver.languages", "tileir.driver.listings"),
+        *("tileir.driver.programs", "tileir.driver.targets"),
     ),
     "tileir_studio": (
         *("tileir.core", "tileir.runtime", "tileir.tile", "tileir.typed", "tileir.stripe.ir", "tileir.stripe.text"),
@@ -83,11 +90,16 @@ def test_the_compiler_imports_them_for_types_alone() -> None:
     found = [
         (name_of(path), module)
         for path in python_files(PACKAGE)
-        if "testing" not in path.parts
         for module in {module for module, _ in imports_of(path)} - set(for_types(path))
         if top(module) in ROOMS
     ]
     assert found == []
+
+
+def test_back_ends_see_none_and_their_tests_the_kit() -> None:
+    paths = (*python_files(BACKENDS), *python_files(ROOT / "plugins"))
+    used = [(name_of(path), module) for path in paths for module, _ in imports_of(path) if top(module) in ROOMS]
+    assert [use for use in used if top(use[1]) != "tileir_testing" or "/tests/" not in use[0]] == []
 
 
 def test_what_they_add_comes_by_entry_points() -> None:

@@ -22,14 +22,14 @@ from strategies.flags import CHAIN, LAST, PHASES
 from strategies.semtree import kernel_cases
 from strategies.warp_roles import ROWS
 from tileir.semtree.text.parser import parse_kernel
-from tileir.testing.programs.catalog import CASES
 from tileir_cuda.architectures import ARCHITECTURES
 from tileir_cuda.emit.emitter import emit
 from tileir_cuda.emit.ptx import ptx
+from tileir_testing.programs.catalog import CASES
 
 if TYPE_CHECKING:
     from strategies.semtree import KernelCase
-    from tileir.testing.programs.case import Conformance
+    from tileir_testing.programs.case import Conformance
 
 PTXAS = next(Path(sysconfig.get_path("purelib")).glob("nvidia/cu*/bin/ptxas"), None)
 

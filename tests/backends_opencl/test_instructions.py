@@ -20,10 +20,10 @@ from tileir.passes.schedules.groups.matrix.contraction import MatrixContraction
 from tileir.semtree.interpret import interpreter
 from tileir.semtree.ir import KernelFunction
 from tileir.semtree.text.parser import parse_kernel
-from tileir.testing.semtree_kernels import GROUPS
 from tileir.typed.ir import TensorType
 from tileir_opencl.device.features import SPELT, Features
 from tileir_opencl.emit.emitter import emit
+from tileir_testing.semtree_kernels import GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,8 +10,8 @@ import pytest
 import tileir
 from strategies import means
 from tileir.semtree.launches import runs
-from tileir.testing.programs.case import Conformance
-from tileir.testing.programs.catalog import CASES
+from tileir_testing.programs.case import Conformance
+from tileir_testing.programs.catalog import CASES
 
 INTERPRETED_POINTS = 100_000
 """Kernels with more operations are left to the device: their interpreter takes one at a time."""

@@ -16,9 +16,9 @@ from strategies import means
 from strategies.differentiable import Place, places
 from strategies.effort import examples
 from strategies.opencl_device import device as opencl_device
-from tileir.testing.gradients import check_gradients
 from tileir.tile.differentiation import gradient, jvp, vjp
 from tileir.tile.ir import Function
+from tileir_testing.gradients import check_gradients
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 

@@ -11,7 +11,7 @@ from tileir.core.targets.target import Target
 from tileir.driver.explain.dispatch import dispatch_of
 from tileir.semtree.lower.lowering import lower
 from tileir.semtree.text.parser import parse_program
-from tileir.testing.conformance.test_works import LOOP
+from tileir_testing.conformance.test_works import LOOP
 
 CHAIN = """
 function (A[N], B[N]) -> (R) {

@@ -20,7 +20,7 @@ from tileir.driver.cli import main as cli
 from tileir.passes.pipelines.catalog import load_pipeline, parse_pipeline
 from tileir.passes.pipelines.pipeline import to_text
 from tileir.runtime.caches.source_digest import digest_of_extensions
-from tileir.testing.extensions import check_installed
+from tileir_testing.extensions import check_installed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,7 +13,7 @@ from tileir.core import beside
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.driver.cli import main as cli
 from tileir.driver.forms import STAGES
-from tileir.testing.extensions import check_installed, check_language
+from tileir_testing.extensions import check_installed, check_language
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
+from fuzz import formulas
+from fuzz.area import Refused
 from strategies.effort import share_of
 from strategies.formulas import FUNCTIONS
 from tileir.core.errors import TileError
-from tileir.testing.fuzz import formulas
-from tileir.testing.fuzz.area import Refused
-from tileir.testing.generated.choices import Seeded
 from tileir_formula.definitions.catalogue import own_functions
 from tileir_formula.editing.changes import Change, changed, composed, edited
 from tileir_formula.editing.control_edits import ControlEdits
@@ -33,6 +32,7 @@ from tileir_formula.ir import Formula, Repeat, Step
 from tileir_formula.lower.applying import apply
 from tileir_formula.references import places_of
 from tileir_formula.text.parser import parse
+from tileir_testing.generated.choices import Seeded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

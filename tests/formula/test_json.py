@@ -7,12 +7,11 @@ from math import inf, nan
 import attrs
 import pytest
 
+from fuzz import formulas, json_values
+from fuzz.area import Refused
 from strategies.formulas import FUNCTIONS, SOBEL
 from tileir.core.errors import TileError
 from tileir.core.json.codec import content_hash, from_json, to_json
-from tileir.testing.fuzz import formulas, json_values
-from tileir.testing.fuzz.area import Refused
-from tileir.testing.generated.choices import Seeded
 from tileir_formula.definitions.catalogue import own_functions
 from tileir_formula.definitions.function_checks import faults_of as faults_of_function
 from tileir_formula.definitions.functions import Derived, Function
@@ -35,6 +34,7 @@ from tileir_formula.ir import (
 )
 from tileir_formula.text.parser import parse
 from tileir_formula.verifier import faults_of
+from tileir_testing.generated.choices import Seeded
 
 
 def test_hashes_stay() -> None:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tileir import FunctionBuilder
-from tileir.testing.gradients import check_gradients
 from tileir_formula.definitions.catalogue import own_functions
 from tileir_formula.definitions.functions import parameter_name
 from tileir_formula.ir import Step
 from tileir_formula.text.parser import parse
+from tileir_testing.gradients import check_gradients
 
 if TYPE_CHECKING:
     import numpy.typing as npt

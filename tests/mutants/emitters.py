@@ -17,10 +17,10 @@ from tileir.core.dtype import DType
 from tileir.semtree.interpret import interpreter
 from tileir.semtree.simplify.simplifier import simplify
 from tileir.semtree.text.printer import to_text
-from tileir.testing.generated.kernel_case import KernelCase, numbered
-from tileir.testing.generated.kernel_values import content
-from tileir.testing.semtree_kernels import GROUPS, PLAIN, SCRATCH
-from tileir.testing.subject import Subject
+from tileir_testing.generated.kernel_case import KernelCase, numbered
+from tileir_testing.generated.kernel_values import content
+from tileir_testing.semtree_kernels import GROUPS, PLAIN, SCRATCH
+from tileir_testing.subject import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -7,6 +7,8 @@ from functools import cache
 from inspect import ismodule
 from typing import TYPE_CHECKING, Final
 
+from fuzz import contractions, siblings
+from fuzz.area import arrays_of
 from mutants.judging import Subject, Trail, trails
 from strategies import means
 from strategies.steps import STEPS
@@ -17,25 +19,23 @@ from tileir.core.targets.target import Target
 from tileir.driver.targets import TargetChoice, choice_of
 from tileir.passes.pipelines.catalog import parse_pipeline
 from tileir.passes.pipelines.resolution import pipeline_for
-from tileir.testing.fuzz import contractions, siblings
-from tileir.testing.fuzz.area import arrays_of
-from tileir.testing.generated.case import DTYPES, Manner, make
-from tileir.testing.generated.choices import Seeded
-from tileir.testing.programs.contractions import CONTRACTIONS
-from tileir.testing.programs.convolutions import CONVOLUTIONS
-from tileir.testing.programs.loops import LOOPS
-from tileir.testing.programs.moves import MOVES
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 from tileir.typed.simplify.preparation import prepared
+from tileir_testing.generated.case import DTYPES, Manner, make
+from tileir_testing.generated.choices import Seeded
+from tileir_testing.programs.contractions import CONTRACTIONS
+from tileir_testing.programs.convolutions import CONVOLUTIONS
+from tileir_testing.programs.loops import LOOPS
+from tileir_testing.programs.moves import MOVES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from fuzz.area import Case
     from mutants.mutant import Mutant
     from tileir.passes.base import Pass
-    from tileir.testing.fuzz.area import Case
     from tileir.typed.ir import Function
 
 PROGRAMS: Final = (

@@ -17,10 +17,10 @@ from tileir.runtime.plans.plan import Plan
 from tileir.semtree.ir import Barrier
 from tileir.semtree.launches import runs
 from tileir.semtree.rewrite import rewrite_stmts, with_body
-from tileir.testing.programs.catalog import CASES
 from tileir_opencl import BACKEND
 from tileir_opencl.device.devices import device_of
 from tileir_opencl.run.process import context_of
+from tileir_testing.programs.catalog import CASES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tileir.runtime.interface import DeviceInfo
     from tileir.runtime.plans.resources import Resources
     from tileir.semtree.ir import KernelFunction
-    from tileir.testing.programs.case import Conformance
+    from tileir_testing.programs.case import Conformance
 
 
 MOST_OPERATIONS = 200_000

@@ -13,11 +13,11 @@ import pytest
 from mpmath import mp  # type: ignore[import-untyped]
 
 import tileir
+from fuzz.wide.closeness import compare, unit
+from fuzz.wide.table import ROWS
 from strategies.operations import Case
 from tileir import ops
 from tileir.core import DType
-from tileir.testing.fuzz.wide.closeness import compare, unit
-from tileir.testing.fuzz.wide.table import ROWS
 from tileir.tile.builder_functions import gradient, jvp
 
 if TYPE_CHECKING:

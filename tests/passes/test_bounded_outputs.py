@@ -12,8 +12,8 @@ from tileir.core.targets.target_file import with_facts
 from tileir.driver.compiler import compile_stages
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
-from tileir.testing.generated.case import Case
 from tileir.tile.text.parser import parse
+from tileir_testing.generated.case import Case
 
 CARDS: Final = ("nvidia-hopper", "amd-cdna3", "intel-xe-hpc")
 PROGRAMS: Final = {

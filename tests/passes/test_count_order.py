@@ -11,13 +11,13 @@ from tileir.stripe.check.verifier import verify
 from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Block, Special
 from tileir.stripe.lower.lowering import lower
-from tileir.testing.programs.moves import ORDERS
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
+from tileir_testing.programs.moves import ORDERS
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Program
-    from tileir.testing.programs.case import Conformance
+    from tileir_testing.programs.case import Conformance
 
 
 def program_of(case: Conformance) -> Program:

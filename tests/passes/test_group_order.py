@@ -20,14 +20,14 @@ from tileir.semtree.lower.lowering import lower as kernels_of
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.lower.lowering import lower
-from tileir.testing.programs.moves import ORDERS
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
+from tileir_testing.programs.moves import ORDERS
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Program
-    from tileir.testing.programs.case import Conformance
+    from tileir_testing.programs.case import Conformance
 
 NAMES = ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?", "bfloat16")
 FEW = np.array([0.0, -0.0, 1.5, -2.0, np.inf, -np.inf, np.nan, 3.0, -7.0])

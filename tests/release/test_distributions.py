@@ -52,7 +52,7 @@ def test_the_licence_is_in_it_and_no_tests_are(archive: Path) -> None:
     licence = (ROOT / "LICENSE").read_bytes()
     places = [name for name, content in files.items() if content == licence]
     assert any(name.endswith(("dist-info/licenses/LICENSE", "LICENSE")) for name in places)
-    assert [name for name in files if re.match(r"(tests|benchmarks|examples|docs)/", name)] == []
+    assert [name for name in files if re.match(r"(tests|tools|benchmarks|examples|docs)/", name)] == []
     assert [name for name in files if "__pycache__" in name or "node_modules" in name] == []
 
 

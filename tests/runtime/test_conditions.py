@@ -31,8 +31,8 @@ from tileir.semtree.check.verifier import verify_program
 from tileir.semtree.ir import Branch, Launch, Loop, Program, While
 from tileir.semtree.text.parser import parse_program
 from tileir.semtree.transform.in_place import reuse_in_place
-from tileir.testing.conformance.test_works import LOOP
-from tileir.testing.generated.works import WorksCase, works_case
+from tileir_testing.conformance.test_works import LOOP
+from tileir_testing.generated.works import WorksCase, works_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -238,7 +238,7 @@ import numpy as np
 from tileir.runtime.context import Context
 from tileir.runtime.plans.plan import Plan
 from tileir.semtree.text.parser import parse_program
-from tileir.testing.conformance.test_works import LOOP
+from tileir_testing.conformance.test_works import LOOP
 
 context = Context(device_id=sys.argv[1], disk_cache=None)
 device = context.device()

@@ -49,4 +49,4 @@ def test_the_hook_collects_data_entry_points_and_modules(monkeypatch: pytest.Mon
         "tileir_llvm.run.executor",
         "tileir_formula.running.crafting",
     } <= imported
-    assert not any(name.startswith("tileir.testing") for name in imported)
+    assert not any(name.startswith("tileir_testing") for name in imported)

@@ -15,7 +15,7 @@ from tileir.typed.ir import Access, Constraint, Contraction, Function, Value
 from tileir.typed.rules import contraction_types
 
 if TYPE_CHECKING:
-    from tileir.testing.fuzz.area import Array
+    from fuzz.area import Array
 
 _DTYPES = (DType.I32, DType.F32, DType.I8, DType.F16, DType.BOOL, DType.U8)
 _FACTORS: tuple[Rational, ...] = (1, 1, -1, 2, Fraction(1, 2), Fraction(1, 3))

@@ -1,4 +1,4 @@
-"""Random Tile functions where they are smooth: those of :mod:`tileir.testing.generated`, with other inputs."""
+"""Random Tile functions where they are smooth: those of :mod:`tileir_testing.generated`, with other inputs."""
 
 from __future__ import annotations
 

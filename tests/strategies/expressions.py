@@ -13,7 +13,7 @@ from tileir.core.numbers import arithmetic
 from tileir.core.ops import Domain, Op
 from tileir.semtree.ir import Apply, Cast, Const, Expr, Type, Var
 from tileir.semtree.rewrite import walk
-from tileir.testing.generated.choices import Seeded
+from tileir_testing.generated.choices import Seeded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -18,7 +18,7 @@ from tileir.tile.text.parser import parse
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tileir.testing.generated.exact import Array
+    from tileir_testing.generated.exact import Array
 
 Shape = tuple[int, ...]
 Family = tuple[str, dict[str, Shape], Shape]

@@ -24,7 +24,7 @@ from tileir.semtree.ir import (
 )
 from tileir.semtree.legalise.legaliser import legalise
 from tileir.semtree.rewrite import mentions, statements, walk
-from tileir.testing.generated.kernel_values import allowed_ops
+from tileir_testing.generated.kernel_values import allowed_ops
 
 if TYPE_CHECKING:
     from collections.abc import Collection

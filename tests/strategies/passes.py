@@ -18,9 +18,6 @@ from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Block, Direction, Program, Refinement, TensorShape
 from tileir.stripe.lower.lowering import lower
 from tileir.stripe.text.parser import parse_block
-from tileir.testing.isl.index_flow import premature_reads, undefined_reads
-from tileir.testing.isl.index_leaves import stores
-from tileir.testing.isl.index_sets import difference, races
 from tileir.typed.ir import (
     Access,
     Cast,
@@ -35,6 +32,9 @@ from tileir.typed.ir import (
     Scatter,
     Value,
 )
+from tileir_testing.isl.index_flow import premature_reads, undefined_reads
+from tileir_testing.isl.index_leaves import stores
+from tileir_testing.isl.index_sets import difference, races
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

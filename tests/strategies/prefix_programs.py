@@ -14,7 +14,7 @@ from tileir.typed.inference.inference import infer
 from tileir.typed.ir import Function, TensorType
 
 if TYPE_CHECKING:
-    from tileir.testing.fuzz.area import Array
+    from fuzz.area import Array
 
 
 def function_of(statement: str, types: dict[str, TensorType]) -> Function:

@@ -1,4 +1,4 @@
-"""Hypothesis strategies of the kernels that :mod:`tileir.testing.generated.kernel_case` makes."""
+"""Hypothesis strategies of the kernels that :mod:`tileir_testing.generated.kernel_case` makes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from strategies.tile import Drawn
 from tileir.core.dtype import DType
-from tileir.testing.generated.kernel_case import KernelCase, function, kernel
+from tileir_testing.generated.kernel_case import KernelCase, function, kernel
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tileir.core.dtype import DType
 from tileir.semtree.ir import Const
-from tileir.testing.generated.kernel_values import aligned_copy, allowed_ops, content, same_content
+from tileir_testing.generated.kernel_values import aligned_copy, allowed_ops, content, same_content
 
 if TYPE_CHECKING:
     from tileir.semtree.ir import Type

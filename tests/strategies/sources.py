@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).parents[2]
 PACKAGE: Final = ROOT / "src" / "tileir"
 BACKENDS: Final = ROOT / "src" / "backends"
-FOLDERS: Final = ("src", "tests", "benchmarks", "examples", "plugins", "typings")
+FOLDERS: Final = ("src", "tools", "tests", "benchmarks", "examples", "plugins", "typings")
 
 
 def python_files(*folders: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Hypothesis strategies of the programs that :mod:`tileir.testing.generated` makes: ``cases()``.
+"""Hypothesis strategies of the programs that :mod:`tileir_testing.generated` makes: ``cases()``.
 
 Use :func:`assert_equal` on the results.
 """
@@ -11,7 +11,7 @@ import attrs
 from hypothesis import strategies as st
 
 from tileir.core.dtype import DType
-from tileir.testing.generated.case import DTYPES, Case, Manner, assert_equal, make
+from tileir_testing.generated.case import DTYPES, Case, Manner, assert_equal, make
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

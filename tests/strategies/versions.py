@@ -38,7 +38,7 @@ PYTHON: Final = (
     "driver/test_stepper.py",
     "driver/test_wrong_kinds.py",
     "runtime",
-    "testing/test_soak.py",
+    "tools/test_soak.py",
     "tile/test_builder.py",
     "tile/test_builder_functions.py",
     "tile/test_builder_scans.py",

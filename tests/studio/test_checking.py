@@ -6,9 +6,9 @@ import pytest
 
 import tileir
 from tileir.driver.calls.arguments import tensor_types
-from tileir.testing.programs.catalog import CASES
 from tileir.typed.inference.inference import infer
 from tileir_studio.design.checking import checked
+from tileir_testing.programs.catalog import CASES
 
 TEXTS = {case.text: case.name for case in CASES}
 

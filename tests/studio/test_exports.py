@@ -18,13 +18,13 @@ from tileir.core.errors import TileError
 from tileir.driver.pictures.files import as_levels
 from tileir.runtime.context import Context, default_context
 from tileir.runtime.discovery import Registry
-from tileir.testing.generated.choices import Seeded
-from tileir.testing.generated.works import works_case
 from tileir_opencl.device.platforms import POCL, scan
 from tileir_opencl.emit.whole import whole
 from tileir_studio.design.bench import Assignment, Bench
 from tileir_studio.design.exports import script_of, source_of, writers
 from tileir_studio.serve.uploads import store
+from tileir_testing.generated.choices import Seeded
+from tileir_testing.generated.works import works_case
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,9 +12,9 @@ import sys
 
 import pytest
 
-from tileir.testing.__main__ import FOLDER
+from tileir_testing.__main__ import FOLDER
 
-OPTIONS = ("-c", str(FOLDER / "kit.ini"), "--noconftest", "-p", "tileir.testing.plugin", "-p", "no:cacheprovider")
+OPTIONS = ("-c", str(FOLDER / "kit.ini"), "--noconftest", "-p", "tileir_testing.plugin", "-p", "no:cacheprovider")
 
 
 class Failures:

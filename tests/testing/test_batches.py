@@ -9,10 +9,10 @@ import pytest
 from tileir.core.errors import BackendError, TileError
 from tileir.runtime.context import Context
 from tileir.runtime.discovery import Registry
-from tileir.testing.batches import Batches, merged
-from tileir.testing.subject import Subject
-from tileir.testing.tables import Evaluated
 from tileir_reference import BACKEND
+from tileir_testing.batches import Batches, merged
+from tileir_testing.subject import Subject
+from tileir_testing.tables import Evaluated
 
 
 def item(text: str, **inputs: Any) -> Evaluated:

@@ -5,7 +5,7 @@ import pytest
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.testing.values import bound, check_close, ulps_apart
+from tileir_testing.values import bound, check_close, ulps_apart
 
 FLOATS = [dtype for dtype in DType if dtype.is_float]
 

@@ -7,14 +7,14 @@ import pytest
 
 from tileir.core.errors import TileError
 from tileir.core.numbers.arithmetic import dtype_of
-from tileir.testing.compare import Comparison, reduced
-from tileir.testing.generated.bounds import differences
-from tileir.testing.generated.case import Case, fault_of, program
-from tileir.testing.generated.exact import sums_exactly
-from tileir.testing.subject import Subject
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
+from tileir_testing.compare import Comparison, reduced
+from tileir_testing.generated.bounds import differences
+from tileir_testing.generated.case import Case, fault_of, program
+from tileir_testing.generated.exact import sums_exactly
+from tileir_testing.subject import Subject
 
 REFERENCE = "tileir_reference:BACKEND"
 

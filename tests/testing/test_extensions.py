@@ -16,7 +16,8 @@ from tileir.core.extensions import EXTENSIONS
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import map_kernels
 from tileir.passes.fusion.fuse import Fuse
-from tileir.testing.extensions import (
+from tileir.tile import builder_functions as tf
+from tileir_testing.extensions import (
     check_command,
     check_listing,
     check_operation,
@@ -24,7 +25,6 @@ from tileir.testing.extensions import (
     check_schedule,
     check_target,
 )
-from tileir.tile import builder_functions as tf
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tileir.semtree.ir import DeclareArray, Region
 from tileir.semtree.rewrite import statements
-from tileir.testing.generated.kernel_case import numbered
+from tileir_testing.generated.kernel_case import numbered
 
 
 def test_kernels_have_neither_races_nor_undefined_reads() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tileir.core.errors import ArgumentError, TileError
-from tileir.testing.gradients import check_gradients
+from tileir_testing.gradients import check_gradients
 
 X = np.array([0.5, -1.5, 2.0, 0.25])
 

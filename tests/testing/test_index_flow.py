@@ -10,7 +10,7 @@ from tileir.passes.base import run
 from tileir.passes.pipelines.catalog import parse_pipeline
 from tileir.stripe.flattening import with_entry
 from tileir.stripe.ir import Block, Program, Statement
-from tileir.testing.isl.index_flow import premature_reads, undefined_reads
+from tileir_testing.isl.index_flow import premature_reads, undefined_reads
 
 
 def kernel(source: str, target: str, count: int = 8) -> str:

@@ -13,11 +13,11 @@ from tileir.passes.base import map_kernels, run
 from tileir.passes.pipelines.catalog import parse_pipeline
 from tileir.stripe.ir import Block, Index, Program
 from tileir.stripe.lower.lowering import lower
-from tileir.testing.isl.index_leaves import stores
-from tileir.testing.isl.index_sets import difference, races, tuples
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
+from tileir_testing.isl.index_leaves import stores
+from tileir_testing.isl.index_sets import difference, races, tuples
 
 PRODUCT = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
 SHAPES = {"A": (7, 9), "B": (9, 5)}

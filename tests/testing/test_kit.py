@@ -13,12 +13,12 @@ import pytest
 
 from strategies import opencl_device
 from strategies.sources import ROOT
-from tileir.testing import __main__ as command, tables
-from tileir.testing.generated.case import program
-from tileir.testing.programs.case import Conformance
-from tileir.testing.programs.catalog import CASES
-from tileir.testing.tables import Evaluated
 from tileir.tile.functions import BUILTINS
+from tileir_testing import __main__ as command, tables
+from tileir_testing.generated.case import program
+from tileir_testing.programs.case import Conformance
+from tileir_testing.programs.catalog import CASES
+from tileir_testing.tables import Evaluated
 
 REFERENCE: Final = "tileir_reference:BACKEND"
 PATHS: Final = (Path(__file__).parent, ROOT / "plugins" / "tileir-reference" / "src")
@@ -50,7 +50,7 @@ def test_our_own_back_ends_pass(name: str, areas: tuple[str, ...]) -> None:
 
 
 def test_the_kit_runs_as_ordinary_tests(tmp_path: Path) -> None:
-    arguments = ("-m", "pytest", "-p", "tileir_pytest", "-q", "--pyargs", "tileir.testing", "-k", "matmul_5x5x5")
+    arguments = ("-m", "pytest", "-p", "tileir_pytest", "-q", "--pyargs", "tileir_testing", "-k", "matmul_5x5x5")
     done = run(*arguments, "--backend", REFERENCE, folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "passed" in done.stdout

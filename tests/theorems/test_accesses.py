@@ -13,8 +13,8 @@ from tileir.driver.compiler import compile_stages
 from tileir.semtree.ir import ParamAccess
 from tileir.semtree.launches import launches
 from tileir.semtree.text.parser import parse_kernel
-from tileir.testing.generated.case import program as generated
-from tileir.testing.generated.kernel_case import numbered
+from tileir_testing.generated.case import program as generated
+from tileir_testing.generated.kernel_case import numbered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

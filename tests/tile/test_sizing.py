@@ -11,9 +11,9 @@ from hypothesis import given, strategies as st
 import tileir
 from strategies.effort import examples
 from tileir import ops
-from tileir.testing.gradients import check_gradients
 from tileir.tile.builder import FunctionBuilder
 from tileir.tile.checks.integers import sizing_inputs
+from tileir_testing.gradients import check_gradients
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A little of what `python -m tileir.testing.fuzz --area cache` and `--area threads` do for hours."""
+"""A little of what `python -m fuzz --area cache` and `--area threads` do for hours."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from soak.interrupts import OPERATIONS, faults_of_chosen_moments, faults_of_signals, interrupted, moments
+from soak.processes import faults_of_killed_processes
+from soak.threads import faults_of_threads
 from tileir.core.text.names import nearest
-from tileir.testing.soak.interrupts import OPERATIONS, faults_of_chosen_moments, faults_of_signals, interrupted, moments
-from tileir.testing.soak.processes import faults_of_killed_processes
-from tileir.testing.soak.threads import faults_of_threads
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,10 +8,12 @@ import sys
 
 import pytest
 
+from soak.children import environment
+
 CODE = """
 import json, sys
 import attrs
-from tileir.testing.soak import memory
+from soak import memory
 grown = getattr(memory, "growth_of_" + sys.argv[1])("llvm", *map(int, sys.argv[2:]))
 print(json.dumps(attrs.asdict(grown)))
 """
@@ -39,6 +41,6 @@ def test_compilations_leave_little() -> None:
 def measured(what: str, count: int, warm_up: int) -> dict[str, float]:
     """Return how a process of its own grew."""
     command = [sys.executable, "-c", CODE, what, str(count), str(warm_up)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment())
     grown: dict[str, float] = json.loads(done.stdout)
     return grown

@@ -28,7 +28,7 @@ from tileir.typed.text.parser import parse as parse_typed
 from tileir.typed.verifier import verify
 
 if TYPE_CHECKING:
-    from tileir.testing.fuzz.area import Array
+    from fuzz.area import Array
     from tileir.typed.ir import Function
 
 

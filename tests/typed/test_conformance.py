@@ -2,13 +2,13 @@
 
 import pytest
 
-from tileir.testing.programs.case import Conformance
-from tileir.testing.programs.catalog import CASES
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.simplify.simplifier import simplify
 from tileir.typed.verifier import verify
+from tileir_testing.programs.case import Conformance
+from tileir_testing.programs.catalog import CASES
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -21,7 +21,7 @@ from tileir.typed.simplify.infinities import never_infinite
 from tileir.typed.simplify.preparation import prepared
 
 if TYPE_CHECKING:
-    from tileir.testing.fuzz.area import Array
+    from fuzz.area import Array
 
 N = 64
 

@@ -5,11 +5,11 @@ import pytest
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError
-from tileir.testing.programs.case import Array
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Function, TensorType
+from tileir_testing.programs.case import Array
 
 
 def function_of(text: str, **arrays: Array) -> Function:

@@ -8,9 +8,9 @@ from hypothesis import assume, given, strategies as st
 
 from strategies.effort import examples
 from tileir.poly.affine import Affine
-from tileir.testing.programs.case import Array
 from tileir.typed import points
 from tileir.typed.points import valid_points
+from tileir_testing.programs.case import Array
 
 INDICES = ("i", "j")
 SCALE = 6

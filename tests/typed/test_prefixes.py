@@ -17,7 +17,6 @@ from tileir.driver.compiler import compile_stages
 from tileir.driver.explain.explanation import explain
 from tileir.passes.analysis.running import running
 from tileir.stripe.lower.lowering import lower
-from tileir.testing.gradients import check_gradients
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
@@ -27,9 +26,10 @@ from tileir.typed.simplify.distribution import distributed, never_negative
 from tileir.typed.simplify.prefixes import with_ends
 from tileir.typed.simplify.preparation import prepared
 from tileir.typed.verifier import verify
+from tileir_testing.gradients import check_gradients
 
 if TYPE_CHECKING:
-    from tileir.testing.fuzz.area import Array
+    from fuzz.area import Array
 
 
 def assert_same(before: Function, after: Function, arrays: dict[str, Array]) -> None:

@@ -14,7 +14,6 @@ from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
-from tileir.testing.programs.case import Array
 from tileir.tile.checks.verifier import verify
 from tileir.tile.text.parser import parse
 from tileir.tile.text.printer import to_text
@@ -40,6 +39,7 @@ from tileir.typed.raising.raising import raise_to_tile
 from tileir.typed.simplify.simplifier import simplify
 from tileir.typed.text.printer import to_text as typed_text
 from tileir.typed.verifier import verify as verify_typed
+from tileir_testing.programs.case import Array
 
 F32, I32, BOOL = DType.F32, DType.I32, DType.BOOL
 

@@ -3,12 +3,12 @@
 import numpy as np
 
 from tileir.core.dtype import DType
-from tileir.testing.programs.elementwise import philox
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import TensorType
 from tileir.typed.simplify.simplifier import simplify
+from tileir_testing.programs.elementwise import philox
 
 TEXT = "function (S) -> (V, T) { P = prng_step(S, 100, 120); V = prng_value(P); T = prng_state(P); }"
 

@@ -23,7 +23,7 @@ from tileir.typed.simplify.separation import separated
 from tileir.typed.verifier import verify
 
 if TYPE_CHECKING:
-    from tileir.testing.fuzz.area import Array
+    from fuzz.area import Array
 
 
 def function_of(statement: str, dtype: DType = DType.I32, **shapes: tuple[int, ...]) -> Function:

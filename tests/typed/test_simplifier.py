@@ -15,7 +15,6 @@ from tileir.core.errors import TileError
 from tileir.core.nodes.rewrite import Rule
 from tileir.core.numbers.arithmetic import cast, rounded
 from tileir.core.ops import Op
-from tileir.testing.programs.case import Array
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
@@ -25,6 +24,7 @@ from tileir.typed.simplify.simplifier import simplify
 from tileir.typed.simplify.simplifier_rules import Site, rules_of
 from tileir.typed.text.printer import to_text
 from tileir.typed.verifier import check_function, verify
+from tileir_testing.programs.case import Array
 
 FLOATS = [0.0, -0.0, 1.0, -1.5, 2.5, 3e38, 1e-45, float("inf"), float("-inf"), float("nan")]
 INTEGERS = [0, 1, -1, 2, 7, 100, -128, 127]

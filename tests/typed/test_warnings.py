@@ -14,14 +14,14 @@ import tileir
 from strategies.contractions import Case, products
 from strategies.operations import all_cases
 from strategies.sources import ROOT
-from tileir.testing.generated.case import program
-from tileir.testing.programs.catalog import CASES as KIT
+from tileir_testing.generated.case import program
+from tileir_testing.programs.catalog import CASES as KIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tileir.testing.programs.case import Conformance as KitCase
+    from tileir_testing.programs.case import Conformance as KitCase
 
 CASES = all_cases()
 

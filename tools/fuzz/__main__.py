@@ -1,4 +1,4 @@
-"""``python -m tileir.testing.fuzz``: random programs until time is up; what fails is made small, and kept."""
+"""``python -m fuzz``: random programs until time is up; what fails is made small, and kept."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tileir.testing.fuzz.areas import AREAS
-from tileir.testing.fuzz.recording import cases
-from tileir.testing.fuzz.session import Session
-from tileir.testing.fuzz.worker import Worker, fault_of
+from fuzz.areas import AREAS
+from fuzz.recording import cases
+from fuzz.session import Session
+from fuzz.worker import Worker, fault_of
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,9 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m tileir.testing.fuzz", description=__doc__.partition(":")[2].strip()
-    )
+    parser = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__.partition(":")[2].strip())
     parser.add_argument("--minutes", type=float, default=1.0, help="how long to go on; 1 by default")
     parser.add_argument(
         "--area", action="append", choices=tuple(AREAS), help="may be given often; by default all areas"

@@ -10,7 +10,7 @@ import numpy as np
 
 from tileir.core import BackendError, DType, attrs
 from tileir.runtime import Context, Options
-from tileir.testing.generated.choices import Choices
+from tileir_testing.generated.choices import Choices
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from tileir.testing.fuzz import (
+from fuzz import (
     contractions,
     elementwise,
     formulas,
@@ -19,7 +19,7 @@ from tileir.testing.fuzz import (
     soaks,
     texts,
 )
-from tileir.testing.fuzz.area import Area
+from fuzz.area import Area
 
 AREAS: Final[Mapping[str, Area]] = {
     area.name: area

@@ -15,10 +15,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from fuzz.area import Area, Array, Case, Refused, array_spec, arrays_of
+from fuzz.devices import results_by_device
 from tileir.core import DType, TileError, dtype_of
-from tileir.testing.fuzz.area import Area, Array, Case, Refused, array_spec, arrays_of
-from tileir.testing.fuzz.devices import results_by_device
-from tileir.testing.generated.choices import Choices
+from tileir_testing.generated.choices import Choices
 
 INDICES: Final = ("i", "j", "k")
 DTYPES: Final = (DType.I32, DType.F32, DType.F64, DType.I8, DType.U8, DType.I64, DType.F16, DType.BF16)

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from fuzz.area import THREADS, Array, Case, context, is_there
 from tileir.driver.executable import compile as compile_function
 from tileir.driver.jit import evaluate
-from tileir.testing.fuzz.area import THREADS, Array, Case, context, is_there
 from tileir.tile.text.parser import parse
 
 INTERPRETER: Final = "interpreter"

@@ -12,16 +12,16 @@ from typing import Final
 
 import numpy as np
 
+from fuzz.area import Area, Array, Case, Refused, array_spec, arrays_of
+from fuzz.devices import results_by_device
 from tileir.core import DType, TileError, dtype_of
 from tileir.core.ops import FUNCTIONS
-from tileir.testing.fuzz.area import Area, Array, Case, Refused, array_spec, arrays_of
-from tileir.testing.fuzz.devices import results_by_device
-from tileir.testing.generated.choices import Choices
-from tileir.testing.values import bound, check_close
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Elementwise, TensorType
+from tileir_testing.generated.choices import Choices
+from tileir_testing.values import bound, check_close
 
 UNARY: Final = (
     *(op.value for op in FUNCTIONS), "sqrt", "floor", "ceil", "round", "trunc", "abs", "sign", "relu", "-", "~",

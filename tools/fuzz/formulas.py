@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from fuzz.area import Area, Case, Refused
 from tileir.core.errors import TileError
-from tileir.testing.fuzz.area import Area, Case, Refused
-from tileir.testing.generated.choices import Choices
 from tileir_formula.definitions.catalogue import own_functions
 from tileir_formula.definitions.functions import Function
 from tileir_formula.definitions.parameters import (
@@ -32,6 +31,7 @@ from tileir_formula.text import bracket
 from tileir_formula.text.parser import parse
 from tileir_formula.text.printer import number_text, to_text, value_text
 from tileir_formula.verifier import faults_of
+from tileir_testing.generated.choices import Choices
 
 PIECES: Final = (
     *'()[]{}:;,=+*<>?!~&%$#/-."_0279abx \n\t\r',

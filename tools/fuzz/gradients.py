@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from fuzz.area import Area, Case, array_spec, arrays_of, is_there
+from fuzz.devices import turn_of
 from tileir.core.dtype import DType
-from tileir.testing.fuzz.area import Area, Case, array_spec, arrays_of, is_there
-from tileir.testing.fuzz.devices import turn_of
-from tileir.testing.generated.choices import Choices
-from tileir.testing.gradients import check_gradients
+from tileir_testing.generated.choices import Choices
+from tileir_testing.gradients import check_gradients
 
 POINTWISE: Final = (
     "tanh({a})", "sigmoid({a})", "sin({a})", "exp(sin({a}))", "{a} * {b}", "{a} + {b}", "{a} - 2.0 * {b}",

@@ -10,14 +10,14 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from fuzz import formulas, texts
+from fuzz.area import Area, Case, Refused
 from tileir.core import TileError, from_json, to_json
 from tileir.semtree import ir as semtree
 from tileir.stripe import ir as stripe
-from tileir.testing.fuzz import formulas, texts
-from tileir.testing.fuzz.area import Area, Case, Refused
-from tileir.testing.generated.choices import Choices
 from tileir.tile import ir as tile
 from tileir_formula import ir as formula
+from tileir_testing.generated.choices import Choices
 
 KINDS: Final[Mapping[str, type[Any]]] = {
     "tile": tile.Function,

@@ -7,15 +7,15 @@ from typing import Any, Final
 
 import numpy as np
 
+from fuzz.area import Area, Array, Case, is_there
+from fuzz.devices import RARELY, turn_of
 from tileir.core.dtype import DType
 from tileir.semtree.text.parser import parse_kernel
 from tileir.semtree.text.printer import to_text
-from tileir.testing.fuzz.area import Area, Array, Case, is_there
-from tileir.testing.fuzz.devices import RARELY, turn_of
-from tileir.testing.generated.choices import Choices
-from tileir.testing.generated.kernel_case import KernelCase, kernel
-from tileir.testing.generated.kernel_values import aligned_copy
-from tileir.testing.subject import Subject
+from tileir_testing.generated.choices import Choices
+from tileir_testing.generated.kernel_case import KernelCase, kernel
+from tileir_testing.generated.kernel_values import aligned_copy
+from tileir_testing.subject import Subject
 
 
 def make(choices: Choices) -> Case:

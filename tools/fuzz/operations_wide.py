@@ -1,7 +1,7 @@
 """Every operation of the library and its gradient, over all that its arguments may be, beside NumPy.
 
 A case is one call of an operation and several sets of values: to compile takes most of the time. The table of
-operations is :data:`tileir.testing.fuzz.wide.table.ROWS`. Oracles compute in NumPy's extended precision, where the
+operations is :data:`fuzz.wide.table.ROWS`. Oracles compute in NumPy's extended precision, where the
 machine has one; gradients are compared with differences of these.
 """
 
@@ -13,18 +13,18 @@ from typing import Any, Final
 
 import numpy as np
 
+from fuzz.area import THREADS, Area, Array, Case, Refused, array_of, context, is_there
+from fuzz.devices import RARELY, turn_of
+from fuzz.wide.closeness import compare, results_of, sensitivity, wide
+from fuzz.wide.row import FLAVOURS, TAME, Draw, Row
+from fuzz.wide.slopes import slope
+from fuzz.wide.table import ROWS
 from tileir import ops
 from tileir.core import DType, TileError
 from tileir.driver.executable import Executable, compile as compile_function
-from tileir.testing.fuzz.area import THREADS, Area, Array, Case, Refused, array_of, context, is_there
-from tileir.testing.fuzz.devices import RARELY, turn_of
-from tileir.testing.fuzz.wide.closeness import compare, results_of, sensitivity, wide
-from tileir.testing.fuzz.wide.row import FLAVOURS, TAME, Draw, Row
-from tileir.testing.fuzz.wide.slopes import slope
-from tileir.testing.fuzz.wide.table import ROWS
-from tileir.testing.generated.choices import Choices
 from tileir.tile.builder import FunctionBuilder
 from tileir.tile.builder_functions import vjp
+from tileir_testing.generated.choices import Choices
 
 SETS: Final = 5
 """Sets of values of each case."""

@@ -8,6 +8,9 @@ from typing import Final
 
 import numpy as np
 
+from fuzz import siblings
+from fuzz.area import Area, Array, Case, Refused, arrays_of
+from fuzz.devices import turn_of
 from tileir.core import TileError, dtype_of
 from tileir.passes.base import run
 from tileir.passes.pipelines.catalog import PASSES, parse_pipeline
@@ -15,14 +18,11 @@ from tileir.passes.pipelines.options import hints_of, to_text as option_text
 from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Program
 from tileir.stripe.lower.lowering import lower
-from tileir.testing.fuzz import siblings
-from tileir.testing.fuzz.area import Area, Array, Case, Refused, arrays_of
-from tileir.testing.fuzz.devices import turn_of
-from tileir.testing.generated.choices import Choices
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 from tileir.typed.simplify.preparation import prepared
+from tileir_testing.generated.choices import Choices
 
 _NUMBERS: Final = (1, 2, 0, 3, 4, 8, 16, 64)
 _TAGS: Final = ("kernel", "main", "inner", "fused", "contraction", "agg_op_add")

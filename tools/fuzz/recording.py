@@ -17,8 +17,8 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from tileir.testing.fuzz.area import Case
-from tileir.testing.generated.choices import Choices, Seeded
+from fuzz.area import Case
+from tileir_testing.generated.choices import Choices, Seeded
 
 T = TypeVar("T")
 

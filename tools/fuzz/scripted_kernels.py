@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from fuzz.area import Case, array_spec
 from tileir.core.dtype import DType
-from tileir.testing.fuzz.area import Case, array_spec
-from tileir.testing.generated.choices import Choices
+from tileir_testing.generated.choices import Choices
 
 SIZES: Final = (5, 1, 2, 3, 4, 7, 8, 9, 13, 16, 17, 24, 0)
 DTYPES: Final = (DType.F32, DType.F64, DType.I32, DType.F16, DType.I8, DType.U8, DType.I64, DType.BOOL)

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from tileir.core import attrs
 from tileir.schedule.tree import Loop, Tree, leaves
-from tileir.testing.generated.choices import Choices
+from tileir_testing.generated.choices import Choices
 
 _TAILS: Final = ("peel", "guard", "pad", "mask", "shift", "even")
 _LEVELS: Final = ("register", "scratch", "local")

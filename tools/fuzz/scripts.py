@@ -8,6 +8,10 @@ from typing import Final
 
 import numpy as np
 
+from fuzz import scripted_kernels
+from fuzz.area import THREADS, Area, Array, Case, Refused, arrays_of, context, is_there
+from fuzz.devices import RARELY, turn_of
+from fuzz.scripted_steps import CARD_STEPS, STEPS, Drawing
 from tileir.core import Target, TileError, dtype_of
 from tileir.driver.executable import compile as compile_function
 from tileir.driver.jit import evaluate
@@ -24,15 +28,11 @@ from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import Checks
 from tileir.stripe.ir import Block, Program
 from tileir.stripe.lower.lowering import lower
-from tileir.testing.fuzz import scripted_kernels
-from tileir.testing.fuzz.area import THREADS, Area, Array, Case, Refused, arrays_of, context, is_there
-from tileir.testing.fuzz.devices import RARELY, turn_of
-from tileir.testing.fuzz.scripted_steps import CARD_STEPS, STEPS, Drawing
-from tileir.testing.generated.choices import Choices
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 from tileir.typed.simplify.preparation import prepared
+from tileir_testing.generated.choices import Choices
 
 BEFORE: Final = (
     "accumulate, canonicalise",

@@ -19,10 +19,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
+from fuzz.areas import AREAS
+from fuzz.recording import Recorded, save
+from fuzz.worker import SHRINKING, kind_of, seed_of
+from soak.children import environment
 from tileir.core.nodes import attrs
-from tileir.testing.fuzz.areas import AREAS
-from tileir.testing.fuzz.recording import Recorded, save
-from tileir.testing.fuzz.worker import SHRINKING, kind_of, seed_of
 
 TURN: Final = 30.0
 """Seconds that an area runs before the next one has its turn."""
@@ -68,7 +69,7 @@ class Session:
     jobs: int
     corpus: Path
     say: Callable[[str], None]
-    command: Sequence[str] = (sys.executable, "-m", "tileir.testing.fuzz")
+    command: Sequence[str] = (sys.executable, "-m", "fuzz")
     silence: float = 120.0 + SHRINKING
     counts: dict[str, Counter[str]] = attrs.field(factory=dict, init=False)
     findings: int = attrs.field(default=0, init=False)
@@ -106,7 +107,9 @@ class Session:
             command += ["--programs", str(-(-(most - first) // self.jobs))]
         with (
             tempfile.TemporaryFile() as complaints,
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=complaints, text=True) as process,
+            subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=complaints, text=True, env=environment()
+            ) as process,
         ):
             lines: queue.SimpleQueue[str] = queue.SimpleQueue()
             reader = threading.Thread(target=_read, args=(process, lines), daemon=True)

@@ -11,13 +11,13 @@ from typing import Final
 
 import numpy as np
 
+from fuzz.area import Area, Case, array_spec, arrays_of
+from fuzz.devices import INTERPRETER, results_by_device
 from tileir.core import DType, TileError
-from tileir.testing.fuzz.area import Area, Case, array_spec, arrays_of
-from tileir.testing.fuzz.devices import INTERPRETER, results_by_device
-from tileir.testing.generated.choices import Choices
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
+from tileir_testing.generated.choices import Choices
 
 DTYPES: Final = (DType.F32, DType.I32, DType.F64, DType.I8, DType.U8, DType.I64)
 SIZES: Final = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 20, 31, 32, 33, 40, 48, 63, 64, 65, 70)

@@ -9,11 +9,11 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from tileir.testing.fuzz.area import Area, Case, Refused, is_there
-from tileir.testing.generated.choices import Choices
-from tileir.testing.soak.interrupts import OPERATIONS, faults_of_chosen_moments, faults_of_signals
-from tileir.testing.soak.processes import faults_of_killed_processes
-from tileir.testing.soak.threads import faults_of_threads
+from fuzz.area import Area, Case, Refused, is_there
+from soak.interrupts import OPERATIONS, faults_of_chosen_moments, faults_of_signals
+from soak.processes import faults_of_killed_processes
+from soak.threads import faults_of_threads
+from tileir_testing.generated.choices import Choices
 
 DEVICE: Final = "llvm"
 

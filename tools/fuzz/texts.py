@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from fuzz import formulas, gradients, pipelines, siblings
+from fuzz.area import Area, Case, Refused
 from tileir.core import DType, Target, TileError
 from tileir.driver.compiler import compile_stages
 from tileir.passes.pipelines import pipeline
 from tileir.passes.pipelines.catalog import PASSES
 from tileir.semtree.text import parser as semtree_parser, printer as semtree_printer
 from tileir.stripe.text import parser as stripe_parser, printer as stripe_printer
-from tileir.testing.fuzz import formulas, gradients, pipelines, siblings
-from tileir.testing.fuzz.area import Area, Case, Refused
-from tileir.testing.generated.choices import Choices
 from tileir.tile.text import parser as tile_parser, printer as tile_printer
 from tileir.typed.ir import TensorType
 from tileir_formula.text import parser as formula_parser, printer as formula_printer
+from tileir_testing.generated.choices import Choices
 
 PIECES: Final = (
     *"()[]{}:;,=+*<>?-/~#$'%&|^!.\"_0279ABNikx \n\t",

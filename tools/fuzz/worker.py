@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import attrs
 
-from tileir.testing.fuzz.area import Area, Case, Refused
-from tileir.testing.fuzz.recording import Recorded, shrunk
+from fuzz.area import Area, Case, Refused
+from fuzz.recording import Recorded, shrunk
 
 _VARIABLE: Final = re.compile(r"'[^']*'|\b(?!TIL|\w*Error)[A-Z]\w*\b|-?\b\d[\d.e+-]*|-?\b(nan|inf|True|False)\b")
 """What is not the same in equal findings: quoted names, names of tensors, and numbers that are no part of a code."""

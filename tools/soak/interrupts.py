@@ -19,12 +19,13 @@ from typing import Any, Final
 import attrs
 import numpy as np
 
+from soak.children import environment
+from soak.programs import Program, programs
 from tileir.driver.calls.stepper import stepper
 from tileir.driver.jit import jit
 from tileir.driver.tuning.search import tune
 from tileir.runtime.caches.disk_cache import DiskCache
 from tileir.runtime.context import Context
-from tileir.testing.soak.programs import Program, programs
 
 TRACED: Final = (f"{os.sep}tileir", f"{os.sep}threading.py", f"{os.sep}contextlib.py")
 """Parts of the names of files whose lines are moments."""
@@ -253,7 +254,9 @@ def faults_of_signals(device: str, processes: int, rounds: int, seed: int) -> li
     for number in range(processes):
         command = [sys.executable, "-m", __name__, device, str(rounds), str(seed + number)]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE * rounds)
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=False, timeout=PATIENCE * rounds, env=environment()
+            )
         except subprocess.TimeoutExpired:
             faults.append(f"process {number} hangs")
             continue

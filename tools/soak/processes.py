@@ -10,9 +10,10 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from soak.children import environment
+from soak.programs import programs
 from tileir.runtime.caches.disk_cache import DiskCache
 from tileir.runtime.context import Context
-from tileir.testing.soak.programs import programs
 
 PROGRAMS: Final = 8
 LONGEST_SECONDS: Final = 4.0
@@ -31,7 +32,10 @@ def faults_of_killed_processes(
     """
     chosen = Random(seed)
     command = [sys.executable, "-m", __name__, device, str(directory)]
-    started = [subprocess.Popen([*command, str(number)], stderr=subprocess.PIPE) for number in range(processes)]
+    started = [
+        subprocess.Popen([*command, str(number)], stderr=subprocess.PIPE, env=environment())
+        for number in range(processes)
+    ]
     victims = set(chosen.sample(range(processes), kills))
     begin = time.monotonic()
     for moment, victim in sorted((chosen.random() * LONGEST_SECONDS, victim) for victim in victims):

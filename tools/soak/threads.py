@@ -8,11 +8,11 @@ from typing import Final
 
 import numpy as np
 
+from soak.programs import Program, programs
 from tileir.core.errors import TileError
 from tileir.driver.jit import jit
 from tileir.runtime.caches.cache import Cache
 from tileir.runtime.context import Context
-from tileir.testing.soak.programs import Program, programs
 
 PROGRAMS: Final = 24
 KEPT: Final = 16

@@ -24,11 +24,11 @@ from tileir.semtree.emit.c_like import NATIVE
 from tileir.semtree.interpret import interpreter
 from tileir.semtree.ir import Apply, Buffer, BufferRole, Cast, KernelFunction, Launch, ParamAccess, Program, Type
 from tileir.semtree.simplify.simplifier import simplify
-from tileir.testing.generated.case import Manner, assert_equal, make
-from tileir.testing.generated.choices import Seeded
-from tileir.testing.generated.works import works_case
 from tileir_c.aot.lowering import lower
 from tileir_c.aot.program import ahead
+from tileir_testing.generated.case import Manner, assert_equal, make
+from tileir_testing.generated.choices import Seeded
+from tileir_testing.generated.works import works_case
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,13 +9,13 @@ import pytest
 
 from c_sanitized import built, run, source_of
 from tileir.semtree.text.parser import parse_kernel
-from tileir.testing.generated.choices import Seeded
-from tileir.testing.generated.kernel_case import function, numbered
+from tileir_testing.generated.choices import Seeded
+from tileir_testing.generated.kernel_case import function, numbered
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tileir.testing.generated.kernel_case import KernelCase
+    from tileir_testing.generated.kernel_case import KernelCase
 
 BATCH = 20
 

@@ -22,6 +22,7 @@ PACKAGES: Final[Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(("CraftedFormula", "craft", "formula"), "tileir_formula"),
         "studio": "tileir_studio",
+        "testing": "tileir_testing",
     }
 )
 """The package of each name, command or language that comes with tileir without being a part of the compiler."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tileir.testing.batches import Batches
-from tileir.testing.tables import CONTRACTION_PROGRAMS
+from tileir_testing.batches import Batches
+from tileir_testing.tables import CONTRACTION_PROGRAMS
 
 NAMES = [program.name for program in CONTRACTION_PROGRAMS]
 

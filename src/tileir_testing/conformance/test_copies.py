@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tileir.core.errors import TileError
+from tileir.core import TileError
 from tileir.runtime.events import PendingEvent
-from tileir.testing.subject import INCREMENT, BoomError, Subject, elsewhere, held, numbers
+from tileir_testing.subject import INCREMENT, BoomError, Subject, elsewhere, held, numbers
 
 
 @pytest.mark.parametrize("size", [0, 1, 3, 64, 1000, 70_001])

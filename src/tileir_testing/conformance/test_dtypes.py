@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tileir.testing.batches import Batches
-from tileir.testing.tables import DTYPE_PROGRAMS
+from tileir_testing.batches import Batches
+from tileir_testing.tables import DTYPE_PROGRAMS
 
 
 @pytest.mark.parametrize("index", range(len(DTYPE_PROGRAMS)), ids=[program.name for program in DTYPE_PROGRAMS])

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tileir.core.errors import BackendError, TileError
-from tileir.testing.spoilt import SPOILERS
-from tileir.testing.subject import INCREMENT, Subject, numbers
+from tileir.core import BackendError, TileError
+from tileir_testing.spoilt import SPOILERS
+from tileir_testing.subject import INCREMENT, Subject, numbers
 
 
 def code_of(caught: pytest.ExceptionInfo[TileError]) -> str:
@@ -92,7 +92,7 @@ def test_memory_of_no_size_is_refused(subject: Subject, size: Any) -> None:
 @pytest.mark.parametrize("spoiler", SPOILERS)
 def test_spoilt_libraries_are_refused_or_harmless(spoiler: str, request: pytest.FixtureRequest) -> None:
     """A process of its own loads them, since a system may end one that loads broken code."""
-    command = [sys.executable, "-m", "tileir.testing.spoilt", request.config.getoption("--backend"), spoiler]
+    command = [sys.executable, "-m", "tileir_testing.spoilt", request.config.getoption("--backend"), spoiler]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(command, capture_output=True, check=False, text=True, env=environment)
     *_, last = [done.stdout, *done.stdout.splitlines()]

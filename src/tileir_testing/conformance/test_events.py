@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tileir.runtime import Buffer, Event, Kernel, PendingEvent
-from tileir.testing.subject import INCREMENT, SIZE, BoomError, Gate, Subject, elsewhere, held, numbers
+from tileir_testing.subject import INCREMENT, SIZE, BoomError, Gate, Subject, elsewhere, held, numbers
 
 each_gate = pytest.mark.parametrize("gate_type", [PendingEvent, Gate], ids=["with then", "without then"])
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tileir.testing.subject import Subject
-from tileir.testing.tables import FUNCTION_PROGRAMS
+from tileir_testing.subject import Subject
+from tileir_testing.tables import FUNCTION_PROGRAMS
 
 
 @pytest.mark.parametrize("index", range(len(FUNCTION_PROGRAMS)), ids=[program.name for program in FUNCTION_PROGRAMS])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tileir.testing.batches import Batches
-from tileir.testing.generated.case import Case, program
+from tileir_testing.batches import Batches
+from tileir_testing.generated.case import Case, program
 
 
 @pytest.fixture(scope="module")

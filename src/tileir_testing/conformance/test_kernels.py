@@ -9,9 +9,9 @@ import pytest
 
 from tileir.semtree.interpret.interpreter import run
 from tileir.semtree.ir import KernelFunction, ParamAccess
-from tileir.testing.semtree_kernels import GROUPS, PLAIN, SCRATCH
-from tileir.testing.subject import Array, Subject
-from tileir.testing.values import check_close, small
+from tileir_testing.semtree_kernels import GROUPS, PLAIN, SCRATCH
+from tileir_testing.subject import Array, Subject
+from tileir_testing.values import check_close, small
 
 FUNCTIONS_ULPS = 64.0
 """For sums of functions: results near zero lose digits."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tileir.core.errors import BackendError
-from tileir.runtime.interface import Library, Options
+from tileir import Options
+from tileir.core import BackendError
+from tileir.runtime.interface import Library
 from tileir.semtree.ir import KernelFunction
-from tileir.testing.subject import INCREMENT, Subject, numbers
+from tileir_testing.subject import INCREMENT, Subject, numbers
 
 LAYER = "function (A[M, K], B[K, N]) -> (O) { C[i, j : M, N] = +(A[i, k] * B[k, j]); O = tanh(C); }"
 DOUBLE = """

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tileir.driver.jit import evaluate, jit
-from tileir.runtime.context import Context
-from tileir.testing.subject import Subject
+from tileir import Context, evaluate, jit
+from tileir_testing.subject import Subject
 
 CHAIN = """function (A[M, N]) -> (O, P) {
   B[i : M] = +(A[i, j]); C[i, j : M, M] = +(B[i] * B[j]); D[i : M] = >(C[i, j]); O = D + B; P = -A;

@@ -17,7 +17,7 @@ from tileir.runtime import (
     SequencingExecutor,
 )
 from tileir.runtime.offers import NotifyingEvent, event_mistakes, executor_mistakes, kernel_mistakes
-from tileir.testing.subject import INCREMENT, BoomError, Subject, elsewhere, held, numbers
+from tileir_testing.subject import INCREMENT, BoomError, Subject, elsewhere, held, numbers
 
 
 @pytest.fixture(scope="module")

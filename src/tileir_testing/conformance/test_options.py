@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tileir.driver.executable import compile as compile_function
-from tileir.driver.jit import evaluate
-from tileir.runtime.interface import Options
-from tileir.testing.subject import Subject
+from tileir import Options, compile as compile_function, evaluate
+from tileir_testing.subject import Subject
 
 LAYER = """function (A[M, K], B[K, N], I) -> (O, C, J) {
   P[i, j : M, N] = +(A[i, k] * B[k, j]); O = exp(-P * P) + tanh(P) / 3; C[i : M] = >(O[i, j]); J = I * I / 7;

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tileir.testing.batches import Batches
-from tileir.testing.programs.catalog import CASES
+from tileir_testing.batches import Batches
+from tileir_testing.programs.catalog import CASES
 
 
 @pytest.mark.parametrize("index", range(len(CASES)), ids=[case.name for case in CASES])

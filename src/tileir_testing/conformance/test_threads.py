@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tileir.driver.jit import jit
-from tileir.testing.subject import INCREMENT, Subject, numbers
+from tileir import jit
+from tileir_testing.subject import INCREMENT, Subject, numbers
 
 THREADS = 6
 CALLS = 10

@@ -14,9 +14,9 @@ from tileir.runtime.plans.plan import Plan
 from tileir.runtime.plans.resources import Resources
 from tileir.semtree.ir import Program
 from tileir.semtree.text.parser import parse_program
-from tileir.testing.generated.choices import Seeded
-from tileir.testing.generated.works import kernels, works_case
-from tileir.testing.subject import BoomError, Subject
+from tileir_testing.generated.choices import Seeded
+from tileir_testing.generated.works import kernels, works_case
+from tileir_testing.subject import BoomError, Subject
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

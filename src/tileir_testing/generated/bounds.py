@@ -21,10 +21,10 @@ from typing import Any, Final, assert_never
 import numpy as np
 
 from tileir.core import Aggregation, Combination, Domain, DType, Op, attrs, dtype_of
-from tileir.testing.generated.exact import rough_values
-from tileir.testing.values import bound
 from tileir.typed import ir as typed
 from tileir.typed.interpreter import interpret
+from tileir_testing.generated.exact import rough_values
+from tileir_testing.values import bound
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -15,16 +15,16 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from tileir.core import DType, attrs, dtype_of
-from tileir.testing.generated.bounds import differences
-from tileir.testing.generated.choices import Choices, Seeded
-from tileir.testing.generated.exact import LARGEST, Array
-from tileir.testing.generated.program import Program
 from tileir.tile.ir import Function
 from tileir.tile.text.parser import parse
 from tileir.typed import ir as typed
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import TensorType
+from tileir_testing.generated.bounds import differences
+from tileir_testing.generated.choices import Choices, Seeded
+from tileir_testing.generated.exact import LARGEST, Array
+from tileir_testing.generated.program import Program
 
 DTYPES: Final = tuple(DType)
 

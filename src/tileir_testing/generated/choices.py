@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
-from tileir.core.nodes import attrs
+from tileir.core import attrs
 
 T = TypeVar("T")
 

@@ -41,10 +41,10 @@ from tileir.semtree.ir import (
     Var,
 )
 from tileir.semtree.text.printer import to_text
-from tileir.testing.generated.choices import Choices, Seeded
-from tileir.testing.generated.kernel_expressions import ROOM, Expressions
-from tileir.testing.generated.kernel_values import APPROXIMATE, aligned_copy, content
-from tileir.testing.values import check_close
+from tileir_testing.generated.choices import Choices, Seeded
+from tileir_testing.generated.kernel_expressions import ROOM, Expressions
+from tileir_testing.generated.kernel_values import APPROXIMATE, aligned_copy, content
+from tileir_testing.values import check_close
 
 LANES: Final = (1, 1, 2, 4, 8, 16)
 

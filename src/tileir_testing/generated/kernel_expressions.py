@@ -27,8 +27,8 @@ from tileir.semtree.ir import (
     Type,
     Var,
 )
-from tileir.testing.generated.choices import Choices
-from tileir.testing.generated.kernel_values import COMPARISONS, EXACT_OPS, constants, nonzero_constants
+from tileir_testing.generated.choices import Choices
+from tileir_testing.generated.kernel_values import COMPARISONS, EXACT_OPS, constants, nonzero_constants
 
 ROOM: Final = 32
 """Elements of each array that one thread owns: a power of two, at least the most lanes."""

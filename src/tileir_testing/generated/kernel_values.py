@@ -10,7 +10,7 @@ import numpy as np
 
 from tileir.core import DType, Op
 from tileir.semtree.ir import Const, Type
-from tileir.testing.generated.choices import Choices
+from tileir_testing.generated.choices import Choices
 
 APPROXIMATE: Final = frozenset(op for op in Op if op.info.approximates)
 """Operations whose results may differ within a bound."""

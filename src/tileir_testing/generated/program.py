@@ -9,13 +9,13 @@ import numpy as np
 
 from tileir.core import DType, TileError, attrs, dtype_of
 from tileir.core.ops import FUNCTIONS
-from tileir.testing.generated.choices import Choices
-from tileir.testing.generated.exact import Array, allowed, rough_values, sums_exactly, tolerance, zeros_have_signs
 from tileir.tile.text.parser import parse
 from tileir.typed.dataflow import definitions
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import TensorType
+from tileir_testing.generated.choices import Choices
+from tileir_testing.generated.exact import Array, allowed, rough_values, sums_exactly, tolerance, zeros_have_signs
 
 _ATTEMPTS: Final = 3
 _SPECIAL: Final = (float("nan"), float("inf"), float("-inf"), -0.0)

@@ -14,7 +14,7 @@ from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.ir import Branch, Buffer, BufferRole, KernelFunction, Launch, Loop, Program, While, Work
 from tileir.semtree.text.parser import parse_program
 from tileir.semtree.text.printer import to_text
-from tileir.testing.generated.choices import Choices
+from tileir_testing.generated.choices import Choices
 
 Array = np.ndarray[Any, Any]
 

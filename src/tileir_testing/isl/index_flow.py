@@ -2,7 +2,7 @@
 
 The method is array dataflow analysis (Feautrier, "Dataflow analysis of array and scalar references", 1991), which isl
 computes exactly for the sizes that a program has. Points that may run in any order are taken in one, since
-:func:`tileir.testing.isl.index_sets.races` tells where that matters.
+:func:`tileir_testing.isl.index_sets.races` tells where that matters.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Iterator
 import islpy as isl
 
 from tileir.stripe.ir import Program
-from tileir.testing.isl.index_leaves import Element, Leaf, stores, text
+from tileir_testing.isl.index_leaves import Element, Leaf, stores, text
 
 
 def undefined_reads(program: Program) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import islpy as isl
 
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Program
-from tileir.testing.isl.index_leaves import Element, Leaf, stores, text
+from tileir_testing.isl.index_leaves import Element, Leaf, stores, text
 
 Signature: TypeAlias = "tuple[str, str, tuple[str, ...]]"
 """The memory that is stored to, how values merge there, and the memories of the operands."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from tileir.testing.programs.contractions import CONTRACTIONS
-from tileir.testing.programs.convolutions import CONVOLUTIONS
-from tileir.testing.programs.elementwise import CONSTANTS, ELEMENTWISE
-from tileir.testing.programs.layers import LAYERS
-from tileir.testing.programs.loops import LOOPS, STATES
-from tileir.testing.programs.moves import MOVES, ORDERS
+from tileir_testing.programs.contractions import CONTRACTIONS
+from tileir_testing.programs.convolutions import CONVOLUTIONS
+from tileir_testing.programs.elementwise import CONSTANTS, ELEMENTWISE
+from tileir_testing.programs.layers import LAYERS
+from tileir_testing.programs.loops import LOOPS, STATES
+from tileir_testing.programs.moves import MOVES, ORDERS
 
 CASES: Final = (*CONTRACTIONS, *CONVOLUTIONS, *MOVES, *ORDERS, *STATES, *LAYERS, *LOOPS, *ELEMENTWISE, *CONSTANTS)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from tileir.testing.programs.case import Array, Conformance, halves, integers
+from tileir_testing.programs.case import Array, Conformance, halves, integers
 
 MATMUL = "function (A[M, L], B[L, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
 

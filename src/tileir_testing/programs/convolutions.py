@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tileir.testing.programs.case import Array, Conformance, halves
+from tileir_testing.programs.case import Array, Conformance, halves
 
 
 def _forward() -> Iterator[Conformance]:

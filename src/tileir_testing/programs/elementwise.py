@@ -13,9 +13,9 @@ import numpy as np
 from tileir.core import ArrayValue, DType
 from tileir.core.numbers.arithmetic import apply, cast
 from tileir.core.ops import FUNCTIONS
-from tileir.testing.programs.case import Array, Conformance, as_array, halves, integers
-from tileir.testing.programs.convolutions import correlate
 from tileir.tile.text.printer import value_text
+from tileir_testing.programs.case import Array, Conformance, as_array, halves, integers
+from tileir_testing.programs.convolutions import correlate
 
 
 def _arithmetic() -> Iterator[Conformance]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from tileir.testing.programs.case import Array, Conformance, as_array, halves
+from tileir_testing.programs.case import Array, Conformance, as_array, halves
 
 Point = tuple[int, ...]
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from tileir.core.combines import Combine
-from tileir.testing.programs.case import Conformance, halves, integers
+from tileir_testing.programs.case import Conformance, halves, integers
 
 
 def _recurrences() -> Iterator[Conformance]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.testing.programs.case import Conformance, as_array, halves, integers
+from tileir_testing.programs.case import Conformance, as_array, halves, integers
 
 
 def _pooling() -> Iterator[Conformance]:

@@ -34,9 +34,9 @@ from tileir.semtree.legalise.legaliser import legalise
 from tileir.semtree.text.parser import parse_kernel
 from tileir.semtree.text.printer import to_text
 from tileir.semtree.transform.expansions import EXPANDED, expand_kernel
-from tileir.testing.generated.choices import Seeded
-from tileir.testing.generated.kernel_case import kernel
-from tileir.testing.generated.kernel_values import allowed_ops
+from tileir_testing.generated.choices import Seeded
+from tileir_testing.generated.kernel_case import kernel
+from tileir_testing.generated.kernel_values import allowed_ops
 
 if TYPE_CHECKING:
     from strategies.exhaustive import Known

@@ -10,8 +10,8 @@ from tileir.semtree.interpret.interpreter import run
 from tileir.semtree.legalise.repeated import with_parts_named
 from tileir.semtree.text.parser import parse_kernel
 from tileir.semtree.text.printer import to_text
-from tileir.testing.generated.choices import Seeded
-from tileir.testing.generated.kernel_case import kernel
+from tileir_testing.generated.choices import Seeded
+from tileir_testing.generated.kernel_case import kernel
 
 KERNEL = "kernel k(inout f32 A[64] align(4) noalias, in f32 B[64] align(4) noalias) grid(4) index(i64) {{\n{}\n}}"
 

@@ -16,9 +16,9 @@ from tileir.semtree.text.parser import parse_kernel
 from tileir.semtree.text.printer import to_text
 from tileir.semtree.transform.expansions import expand_kernel
 from tileir.semtree.transform.threads import one_thread
-from tileir.testing.generated.choices import Seeded
-from tileir.testing.generated.kernel_case import kernel
-from tileir.testing.semtree_kernels import PLAIN
+from tileir_testing.generated.choices import Seeded
+from tileir_testing.generated.kernel_case import kernel
+from tileir_testing.semtree_kernels import PLAIN
 
 if TYPE_CHECKING:
     from tileir.semtree.ir import KernelFunction

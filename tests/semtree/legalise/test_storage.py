@@ -10,8 +10,8 @@ from tileir.semtree.check.verifier import verify
 from tileir.semtree.interpret.interpreter import run
 from tileir.semtree.legalise.storage import stored_as_bits
 from tileir.semtree.text.printer import to_text
-from tileir.testing.generated.choices import Seeded
-from tileir.testing.generated.kernel_case import kernel
+from tileir_testing.generated.choices import Seeded
+from tileir_testing.generated.kernel_case import kernel
 
 STORED = tuple(dtype for dtype in DType if dtype.is_storage)
 

@@ -8,12 +8,12 @@ from typing import Final
 import numpy as np
 import pytest
 
+from fuzz import contractions, devices
+from fuzz.area import array_of
+from fuzz.areas import AREAS
+from fuzz.recording import Recorded, cases
+from fuzz.worker import fault_of
 from tileir.core.dtype import DType
-from tileir.testing.fuzz import contractions, devices
-from tileir.testing.fuzz.area import array_of
-from tileir.testing.fuzz.areas import AREAS
-from tileir.testing.fuzz.recording import Recorded, cases
-from tileir.testing.fuzz.worker import fault_of
 
 CORPUS: Final = Path(__file__).parents[2] / "corpus"
 FOUND: Final = list(cases(CORPUS))

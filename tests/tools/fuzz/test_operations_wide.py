@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fuzz import operations_wide
+from fuzz.recording import Recorded
+from fuzz.wide.closeness import compare, sensitivity, unit, wide
+from fuzz.wide.row import Row
+from fuzz.wide.slopes import slope
+from fuzz.wide.table import NONE, ROWS
 from tileir import ops
 from tileir.core.dtype import DType
-from tileir.testing.fuzz import operations_wide
-from tileir.testing.fuzz.recording import Recorded
-from tileir.testing.fuzz.wide.closeness import compare, sensitivity, unit, wide
-from tileir.testing.fuzz.wide.row import Row
-from tileir.testing.fuzz.wide.slopes import slope
-from tileir.testing.fuzz.wide.table import NONE, ROWS
 
 LONG = np.longdouble
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tileir.testing.fuzz.recording import Recorded, shrunk
+from fuzz.recording import Recorded, shrunk
 
 
 def drawn(record: Recorded) -> list[int]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tileir.testing.fuzz.__main__ import main
-from tileir.testing.fuzz.recording import cases, save
-from tileir.testing.fuzz.session import Session
+from fuzz.__main__ import main
+from fuzz.recording import cases, save
+from fuzz.session import Session
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from tileir.testing.fuzz.area import Area, Refused
-from tileir.testing.fuzz.worker import Worker, fault_of, kind_of
+from fuzz.area import Area, Refused
+from fuzz.worker import Worker, fault_of, kind_of
 
 if TYPE_CHECKING:
     import pytest
 
-    from tileir.testing.fuzz.area import Case
-    from tileir.testing.generated.choices import Choices
+    from fuzz.area import Case
+    from tileir_testing.generated.choices import Choices
 
 
 def make(choices: Choices) -> Case:

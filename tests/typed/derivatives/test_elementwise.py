@@ -11,7 +11,6 @@ import pytest
 import tileir
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.testing.gradients import check_gradients
 from tileir.tile.text.parser import parse
 from tileir.typed.derivatives.elementwise import PARTIALS
 from tileir.typed.derivatives.reverse import gradient
@@ -20,6 +19,7 @@ from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Elementwise, Function, TensorType, Value
 from tileir.typed.simplify.simplifier import simplify
 from tileir.typed.verifier import verify
+from tileir_testing.gradients import check_gradients
 
 CONSTANT: Final = {
     Op.BIT_NOT, Op.FLOOR, Op.CEIL, Op.ROUND, Op.TRUNC, Op.BIT_AND, Op.BIT_OR, Op.BIT_XOR, Op.BIT_LEFT, Op.BIT_RIGHT,

@@ -12,7 +12,6 @@ import tileir
 from strategies.derivatives import pulled, types_of
 from strategies.effort import examples
 from strategies.loops import arguments, assert_same, functions, unrolled
-from tileir.testing.gradients import check_gradients
 from tileir.tile.text.parser import parse
 from tileir.typed.dataflow import definitions
 from tileir.typed.inference.inference import infer
@@ -20,6 +19,7 @@ from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Function, Scan, TensorType
 from tileir.typed.simplify.preparation import prepared
 from tileir.typed.verifier import verify
+from tileir_testing.gradients import check_gradients
 
 if TYPE_CHECKING:
     from typing import Any

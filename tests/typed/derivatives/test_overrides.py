@@ -8,7 +8,6 @@ import pytest
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.core.ops import Op
-from tileir.testing.values import Array
 from tileir.tile import builder_functions as tf
 from tileir.tile.builder import FunctionBuilder, Tensor
 from tileir.tile.text.parser import parse
@@ -18,6 +17,7 @@ from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Contraction, Elementwise, Function, TensorType
 from tileir.typed.simplify.preparation import prepared
 from tileir.typed.verifier import verify
+from tileir_testing.values import Array
 
 DTYPES = {"float64": DType.F64, "float32": DType.F32, "int32": DType.I32}
 X = np.array([-1.75, -0.5, 0.25, 1.5])

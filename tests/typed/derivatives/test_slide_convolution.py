@@ -9,11 +9,11 @@ import pytest
 import tileir
 from tileir.core.dtype import DType
 from tileir.poly.bounds import Domain, solve
-from tileir.testing.programs.case import Array
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import Contraction, Function, TensorType
 from tileir.typed.raising.raising import raise_to_tile
 from tileir.typed.simplify.simplifier import simplify
+from tileir_testing.programs.case import Array
 
 CONVOLUTION = """
 function (I[N, H, W, CI], K[KH, KW, CI, CO]) -> (O) {

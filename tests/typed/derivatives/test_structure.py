@@ -9,7 +9,7 @@ import pytest
 
 import tileir
 from tileir.core.dtype import DType
-from tileir.testing.gradients import check_gradients
+from tileir_testing.gradients import check_gradients
 
 RNG: Final = np.random.default_rng(5)
 ROWS: Final = RNG.normal(size=(4, 3))

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from fuzz.wide.closeness import wide
+from fuzz.wide.row import FLOATS, INTEGERS, Arguments, Array, Draw, Row
 from tileir.core import DType, dtype_of
-from tileir.testing.fuzz.wide.closeness import wide
-from tileir.testing.fuzz.wide.row import FLOATS, INTEGERS, Arguments, Array, Draw, Row
 
 _COUNT: Final = 4096
 """Numbers of a call whose mean and variety are looked at."""

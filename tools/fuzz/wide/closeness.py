@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from fuzz.area import Array
 from tileir.core import DType, dtype_of
-from tileir.testing.fuzz.area import Array
 
 ROUNDINGS: Final = 4.0
 """By how many roundings of the sum of the terms a result may be off."""

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from fuzz.wide.moves import FAR
+from fuzz.wide.pointwise import converted, real
+from fuzz.wide.row import ALL, FLOATS, INTEGERS, Arguments, Array, Draw, Row
 from tileir.core import DType
-from tileir.testing.fuzz.wide.moves import FAR
-from tileir.testing.fuzz.wide.pointwise import converted, real
-from tileir.testing.fuzz.wide.row import ALL, FLOATS, INTEGERS, Arguments, Array, Draw, Row
 
 
 def _arange(draw: Draw) -> Arguments:

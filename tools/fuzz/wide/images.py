@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.testing.fuzz.wide.normalisation import CALM
-from tileir.testing.fuzz.wide.row import FLOATS, Arguments, Array, Draw, Row
+from fuzz.wide.normalisation import CALM
+from fuzz.wide.row import FLOATS, Arguments, Array, Draw, Row
 
 
 def weights_between(old: int, new: int, mode: str, step: Fraction, *, corners: bool, c: float = -0.75) -> Array:

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.testing.fuzz.wide.pointwise import real
-from tileir.testing.fuzz.wide.reductions import norm
-from tileir.testing.fuzz.wide.row import FLOATS, HALVES, Arguments, Array, Draw, Row
+from fuzz.wide.pointwise import real
+from fuzz.wide.reductions import norm
+from fuzz.wide.row import FLOATS, HALVES, Arguments, Array, Draw, Row
 
 _EINSUMS: Final = (
     "ij,jk->ik",

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.testing.fuzz.wide.normalisation import CALM
-from tileir.testing.fuzz.wide.pointwise import softplus
-from tileir.testing.fuzz.wide.reductions import log_softmax
-from tileir.testing.fuzz.wide.row import Arguments, Array, Draw, Row
+from fuzz.wide.normalisation import CALM
+from fuzz.wide.pointwise import softplus
+from fuzz.wide.reductions import log_softmax
+from fuzz.wide.row import Arguments, Array, Draw, Row
 
 
 def reduced(loss: Array, reduction: str) -> Array:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.testing.fuzz.wide.row import ALL, FLOATS, INTEGERS, Arguments, Array, Draw, Row
+from fuzz.wide.row import ALL, FLOATS, INTEGERS, Arguments, Array, Draw, Row
 
 FAR: Final = 1 << 33
 """Further than any axis reaches, and than 32 bits do."""

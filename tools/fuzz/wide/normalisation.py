@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.testing.fuzz.wide.pointwise import real
-from tileir.testing.fuzz.wide.reductions import Axes, mean, over, variance
-from tileir.testing.fuzz.wide.row import Arguments, Array, Draw, Row
+from fuzz.wide.pointwise import real
+from fuzz.wide.reductions import Axes, mean, over, variance
+from fuzz.wide.row import Arguments, Array, Draw, Row
 
 CALM: Final = ("normal", "ties", "zeros", "tiny")
 _NORMS: Final = (*CALM, "normal", "large")

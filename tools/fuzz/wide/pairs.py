@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.testing.fuzz.wide.pointwise import converted, logical_of, real
-from tileir.testing.fuzz.wide.row import ALL, FLOATS, INTEGERS, TAME, Arguments, Array, Draw, Row
+from fuzz.wide.pointwise import converted, logical_of, real
+from fuzz.wide.row import ALL, FLOATS, INTEGERS, TAME, Arguments, Array, Draw, Row
 
 
 def floored(x: Array, y: Array) -> Array:

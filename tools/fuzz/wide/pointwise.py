@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from fuzz.wide.row import ALL, FLOATS, INTEGERS, TAME, Arguments, Array, Draw, Row
 from tileir.core import DType
-from tileir.testing.fuzz.wide.row import ALL, FLOATS, INTEGERS, TAME, Arguments, Array, Draw, Row
 
 PI: Final = np.longdouble("3.14159265358979323846264338327950288")
 E2: Final = np.log(np.longdouble(2))

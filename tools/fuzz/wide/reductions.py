@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.testing.fuzz.wide.pointwise import real
-from tileir.testing.fuzz.wide.row import ALL, FLAVOURS, FLOATS, INTEGERS, Arguments, Array, Draw, Row
+from fuzz.wide.pointwise import real
+from fuzz.wide.row import ALL, FLAVOURS, FLOATS, INTEGERS, Arguments, Array, Draw, Row
 
 Axes = int | Sequence[int] | None
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
+from fuzz.area import Case, array_spec
 from tileir.core import DType, attrs
-from tileir.testing.fuzz.area import Case, array_spec
-from tileir.testing.generated.choices import Choices
+from tileir_testing.generated.choices import Choices
 
 HALVES: Final = ("f16", "bf16")
 FLOATS: Final = ("f16", "bf16", "f32", "f64")

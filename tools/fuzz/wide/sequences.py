@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.testing.fuzz.wide.normalisation import CALM
-from tileir.testing.fuzz.wide.pointwise import sigmoid
-from tileir.testing.fuzz.wide.row import Arguments, Array, Draw, Row
+from fuzz.wide.normalisation import CALM
+from fuzz.wide.pointwise import sigmoid
+from fuzz.wide.row import Arguments, Array, Draw, Row
 
 
 def _halved(draw: Draw) -> Arguments:

@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
+from fuzz.area import Array
 from tileir.core import attrs
-from tileir.testing.fuzz.area import Array
 
 Oracle = Callable[[Sequence[Array]], Sequence[Array]]
 

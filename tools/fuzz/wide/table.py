@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from tileir.testing.fuzz.wide.chance import ROWS_CHANCE
-from tileir.testing.fuzz.wide.creation import ROWS_CREATION
-from tileir.testing.fuzz.wide.images import ROWS_IMAGES
-from tileir.testing.fuzz.wide.indexing import ROWS_INDEXING
-from tileir.testing.fuzz.wide.linear import ROWS_LINEAR
-from tileir.testing.fuzz.wide.losses import ROWS_LOSSES
-from tileir.testing.fuzz.wide.moves import ROWS_MOVES
-from tileir.testing.fuzz.wide.normalisation import ROWS_NORMALISATION
-from tileir.testing.fuzz.wide.pairs import ROWS_PAIRS
-from tileir.testing.fuzz.wide.pointwise import ROWS_POINTWISE
-from tileir.testing.fuzz.wide.reductions import ROWS_ALONG
-from tileir.testing.fuzz.wide.row import Row
-from tileir.testing.fuzz.wide.sequences import ROWS_SEQUENCES
-from tileir.testing.fuzz.wide.training import ROWS_TRAINING
-from tileir.testing.fuzz.wide.windows import ROWS_WINDOWS
+from fuzz.wide.chance import ROWS_CHANCE
+from fuzz.wide.creation import ROWS_CREATION
+from fuzz.wide.images import ROWS_IMAGES
+from fuzz.wide.indexing import ROWS_INDEXING
+from fuzz.wide.linear import ROWS_LINEAR
+from fuzz.wide.losses import ROWS_LOSSES
+from fuzz.wide.moves import ROWS_MOVES
+from fuzz.wide.normalisation import ROWS_NORMALISATION
+from fuzz.wide.pairs import ROWS_PAIRS
+from fuzz.wide.pointwise import ROWS_POINTWISE
+from fuzz.wide.reductions import ROWS_ALONG
+from fuzz.wide.row import Row
+from fuzz.wide.sequences import ROWS_SEQUENCES
+from fuzz.wide.training import ROWS_TRAINING
+from fuzz.wide.windows import ROWS_WINDOWS
 
 _FAMILIES: Final = (
     ROWS_POINTWISE, ROWS_PAIRS, ROWS_ALONG, ROWS_CREATION, ROWS_MOVES, ROWS_INDEXING, ROWS_LINEAR, ROWS_NORMALISATION,

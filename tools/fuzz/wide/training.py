@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.testing.fuzz.wide.normalisation import CALM
-from tileir.testing.fuzz.wide.pointwise import PI, real
-from tileir.testing.fuzz.wide.row import Arguments, Array, Draw, Row
+from fuzz.wide.normalisation import CALM
+from fuzz.wide.pointwise import PI, real
+from fuzz.wide.row import Arguments, Array, Draw, Row
 
 
 def _stepped(count: int, **values: tuple[Any, ...]) -> Callable[[Draw], Arguments]:

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.testing.fuzz.wide.normalisation import CALM
-from tileir.testing.fuzz.wide.pointwise import real
-from tileir.testing.fuzz.wide.row import FLOATS, Arguments, Array, Draw, Row
+from fuzz.wide.normalisation import CALM
+from fuzz.wide.pointwise import real
+from fuzz.wide.row import FLOATS, Arguments, Array, Draw, Row
 
 _FAR: Final = 50_000
 """So many elements that a position times their number takes more than 32 bits."""
