@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
@@ -13,10 +14,10 @@ from strategies.semtree_values import same_content
 from tileir.core.dtype import DType
 from tileir.semtree.check.verifier import verify
 from tileir.semtree.interpret import interpreter
-from tileir.semtree.ir import Assign
+from tileir.semtree.ir import Assign, Const, Shuffle, Subscript, Type
 from tileir.semtree.legalise.lanes import WIDTHS, register_bits, split_lanes
 from tileir.semtree.matrices import without_instructions
-from tileir.semtree.rewrite import expressions, statements, walk
+from tileir.semtree.rewrite import expressions, statements, walk, with_body
 from tileir.semtree.text.parser import parse_kernel
 from tileir.semtree.text.printer import to_text
 from tileir.semtree.transform.expansions import EXPANDED, expand_kernel
@@ -93,3 +94,18 @@ def test_narrow_floats_are_held_as_those_of_32_bits() -> None:
     assert [register_bits(dtype) for dtype in (DType.F16, DType.BOOL, DType.I64)] == [32, 8, 64]
     text = "kernel k(out f16 P[16], in f16 Q[16]) { P[0 : 16] = Q[0 : 16]; }"
     assert lanes_of(split_lanes(parse_kernel(text), 16, 32)) == {1, 8}
+
+
+@pytest.mark.parametrize(
+    "order", [(0, 4, 1, 5, 2, 6, 3, 7), (7, 6, 5, 4, 3, 2, 1, 0), (3, 3, 4, 4, 0, 7, 7, 0)], ids=str
+)
+def test_lanes_are_picked_from_the_vectors_that_have_them(order: tuple[int, ...]) -> None:
+    params = "inout f32 P[64] align(64) noalias, in f32 Q[64] align(64) noalias"
+    kernel = parse_kernel(f"kernel k({params}) {{ P[0 : 8] = Q[0 : 8]; }}")
+    whole = Subscript("Q", Const(0, Type(DType.I64)), Type(DType.F32, 8))
+    target = Subscript("P", Const(0, Type(DType.I64)), Type(DType.F32, 8))
+    split = split_lanes(with_body(kernel, (Assign(target, Shuffle((whole,), order)),)), 4, 128)
+    verify(split)
+    given, found = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+    interpreter.run(split, [found, given])
+    np.testing.assert_array_equal(found[:8], given[list(order)])
