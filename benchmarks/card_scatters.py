@@ -81,6 +81,13 @@ def _elements(size: Size) -> Iterator[Workload]:
             lambda x, bins=bins: tf.scatter(tf.cast(ops.ones_like(x), "i32"), places(x, bins), ops.zeros(x, [bins])),
             lambda torch, x, bins=bins: torch.bincount(peer_places(x, bins), minlength=bins).int(),
         )
+    k = size(1 << 22)
+    yield _workload(
+        "weighted histogram of 1000",
+        ((k,), (k,)),
+        lambda x, u: tf.scatter(u, places(x, 1000), ops.zeros(x, [1000])),
+        lambda torch, x, u: torch.bincount(peer_places(x, 1000), u, 1000),
+    )
     m = 1 << (n.bit_length() - 1)
     yield _workload(
         "permutation",

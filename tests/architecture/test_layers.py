@@ -102,6 +102,7 @@ def test_stages_import_stages_at_the_top() -> None:
         ("src/tileir/semtree/ir.py", "tileir.semtree.dataflow"),
         ("src/tileir/semtree/lower/lowering.py", "tileir.semtree.lower.attention.forward"),
         ("src/tileir/semtree/lower/lowering.py", "tileir.semtree.lower.orders.groups"),
+        ("src/tileir/semtree/lower/lowering.py", "tileir.semtree.lower.segments"),
         ("src/tileir/semtree/lower/lowering.py", "tileir.semtree.lower.threads"),
         ("src/tileir/semtree/lower/specials.py", "tileir.semtree.lower.orders.ordering"),
         ("src/tileir/semtree/node.py", "tileir.semtree.text.printer"),

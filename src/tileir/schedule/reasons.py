@@ -202,6 +202,7 @@ _ALGORITHMS: Final = {
     "TR692": _beside("results of other updates than sums of integers, and extrema, depend on their order"),
     "TR693": Reason("the table is larger than what groups keep of it, or has too few updates for each element"),
     "TR694": _beside("all threads merge into the table at the same time already"),
+    "TR695": Reason("no tensor has the places of updates, or these or the columns of rows lie in another order"),
 }
 
 _SCRIPTS: Final = {

@@ -241,7 +241,8 @@ class Special(Node):
     ``zero``, and the hint ``prefetch`` (no output; the parameter ``ahead``, in elements). ``order`` (one input, one
     output; the parameter ``descending``, 0 or 1) stores where the elements of a row stand when they are sorted, as
     :func:`tileir.core.numbers.arithmetic.order` does: as many as the output, a row of integers, has elements.
-    ``attend`` and ``attend_back`` are those of :mod:`tileir.stripe.attending`. Others are for back ends and
+    ``attend`` and ``attend_back`` are those of :mod:`tileir.stripe.attending`, ``add_segments`` that of
+    :mod:`tileir.stripe.segments`. Others are for back ends and
     tensorisation, and have no meaning here.
     """
 

@@ -1,10 +1,10 @@
 """The special ``order``: places of the elements of a row in the order in which they stand when it is sorted.
 
-Without ``threads`` it is an affair of one thread, and has keys, places and the parameter ``descending`` alone. With
-them it is all of a kernel, whose groups of threads sort together. A second input is a payload, whose elements are
-stored in place of places; a second output gets the sorted keys, or what compares equal to them: -0.0 may become 0.0,
-and a NaN another one. So a row of any length is sorted by several kernels: parts of it first, then longer ones whose
-``runs`` are in order.
+Without ``threads`` it is an affair of one thread, and has the parameter ``descending`` alone. With them it is all of a
+kernel, whose groups of threads sort together. A second input is a payload, whose elements are stored in place of
+places; a second output, which one thread does not store, gets the sorted keys, or what compares equal to them: -0.0 may
+become 0.0, and a NaN another one. So a row of any length is sorted by several kernels: parts of it first, then longer
+ones whose ``runs`` are in order.
 """
 
 from __future__ import annotations
@@ -107,9 +107,8 @@ def order_fault(special: Special, inputs: list[Refinement], outputs: list[Refine
         plan = Sorting.of(special)
     except ValueError as error:
         return f"{error}"
-    most = 2 if plan.threads else 1
-    if not 1 <= len(special.inputs) <= most or not 1 <= len(special.outputs) <= most:
-        return "order takes keys, and has an output for places; for groups of threads also a payload, and sorted keys"
+    if not 1 <= len(special.inputs) <= (2 if plan.threads else 1) or not 1 <= len(special.outputs) <= 2:
+        return "order takes keys, for groups of threads also a payload, and has outputs for places, and for sorted keys"
     if len(inputs) != len(special.inputs) or len(outputs) != len(special.outputs):
         return None
     rows = [*inputs, *outputs]

@@ -35,7 +35,7 @@ class CountOrder:
 
 def _counted(kernel: stripe.Block, names: NameScope) -> Replacement | Refused:
     order = lone_order(kernel)
-    if order is None:
+    if order is None or len(order.outputs) > 1:
         return refused("TR661")
     counted = _Counted.of(kernel, order, names.fresh("ranks"))
     return Replacement((counted.ranking(), counted.choosing()), (counted.memory,))

@@ -62,14 +62,14 @@ class GroupOrder:
         order = lone_order(kernel)
         if order is None:
             return refused("TR661")
-        keys, places = kernel.refinement(order.inputs[0]), kernel.refinement(order.outputs[0])
+        keys, (places, *beside) = kernel.refinement(order.inputs[0]), [kernel.refinement(n) for n in order.outputs]
         size, count = keys.shape.elements, places.shape.elements
         items = self._items(keys.shape.dtype, places.shape.dtype)
         if size < self.least or items < 1 or self.threads < _WARP:
             return refused("TR679", elements=size, least=self.least, threads=self.threads)
         descending = bool(dict(order.parameters)["descending"])
         plans = self._plans(size, count, items, Sorting(descending))
-        made = _Stages.of(kernel, keys, places, names)
+        made = _Stages.of(kernel, keys, [places, *beside], names)
         for number, plan in enumerate(plans):
             made.add(plan, is_last=number == len(plans) - 1)
         return Replacement(tuple(made.kernels), tuple(made.memory), (("kernels", len(plans)),))
@@ -107,7 +107,7 @@ class _Stages:
     Attributes:
         kernel: What they stand for.
         rows: What the next kernel reads: keys, and where they come from in all kernels but the first.
-        places: What the last one stores.
+        stored: What the last one stores: places, and maybe sorted keys.
         names: For memory.
         kernels: The kernels so far.
         memory: The memory so far.
@@ -116,13 +116,15 @@ class _Stages:
 
     kernel: stripe.Block
     rows: list[stripe.Refinement]
-    places: stripe.Refinement
+    stored: list[stripe.Refinement]
     names: NameScope
     kernels: list[stripe.Block] = attrs.field(factory=list)
     memory: list[stripe.Refinement] = attrs.field(factory=list)
 
     @classmethod
-    def of(cls, kernel: stripe.Block, keys: stripe.Refinement, places: stripe.Refinement, names: NameScope) -> _Stages:
+    def of(
+        cls, kernel: stripe.Block, keys: stripe.Refinement, stored: list[stripe.Refinement], names: NameScope
+    ) -> _Stages:
         """Return the beginning."""
         indices = sch.present(index.bound(stripe.Binding.GRID) for index in kernel.indices)
         row = stripe.Index(ROW, 1, binding=stripe.Binding.GRID)  # a kernel with a grid is left alone by other passes
@@ -130,17 +132,17 @@ class _Stages:
         bare = attrs.evolve(kernel, indices=indices or (row,), statements=(), refinements=())
         views = [
             attrs.evolve(view, access=tuple(place.substitute(plain) for place in view.access))
-            for view in (keys, places)
+            for view in (keys, *stored)
         ]
-        return cls(bare, views[:1], views[1], names)
+        return cls(bare, views[:1], views[1:], names)
 
     def add(self, plan: Sorting, *, is_last: bool) -> None:
         """Add a kernel."""
         size = self.rows[0].shape.elements
         if is_last:
-            outputs = [self.places]
+            outputs = self.stored
         else:
-            dtypes = self.places.shape.dtype, self.rows[0].shape.dtype
+            dtypes = self.stored[0].shape.dtype, self.rows[0].shape.dtype
             outputs = [self._memory(stem, dtype, plan.stored(size)) for stem, dtype in zip(_STEMS, dtypes, strict=True)]
         special = stripe.Special(
             ORDER, tuple(row.name for row in self.rows), tuple(view.name for view in outputs), plan.parameters()

@@ -6,7 +6,7 @@ How many parts there are depends on sizes and options, never on how many threads
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from tileir.core import Aggregation, NameScope, attrs
 from tileir.passes.base import at_least, with_temporaries
@@ -32,6 +32,8 @@ class SplitScatter:
             processors do, which have vectors for these. Otherwise neighbouring parts take neighbouring updates, and
             elements of a row count as parts, as threads of cards do.
         points: Kernels with fewer points than this stay whole.
+        run: With ``runs``, parts have about so many updates, all of them as many, which somebody is going to sort; only
+            where these have one index. 0 for as many as there are to be parts.
     """
 
     name: ClassVar[str] = "split_scatter"
@@ -39,6 +41,7 @@ class SplitScatter:
     updates: int = attrs.field(default=4, validator=at_least(1))
     runs: bool = False
     points: int = attrs.field(default=1, validator=at_least(1))
+    run: int = attrs.field(default=0, validator=at_least(0))
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with such sums split."""
@@ -81,6 +84,12 @@ class SplitScatter:
         most = max(1, min(self.parts // max(1, beside), updates, index.range))
         if not self.runs:
             return index, power_of_two_below(most)
+        if self.run:
+            columns = product(each.range for each in kernel.indices if each not in free)
+            wanted, most = -(-index.range // self.run), min(most, updates // columns)
+            alone = wanted > _WHOLE and product(each.range for each in free) == index.range
+            counts = range(wanted, min(2 * wanted, most + 1)) if alone else ()
+            return index, next((each for each in counts if index.range % each == 0), 1)
         return index, next((each for each in range(most, most // 2, -1) if index.range % each == 0), most)
 
     def _split(
@@ -141,6 +150,10 @@ def _against(clear: stripe.Statement | None, kernel: stripe.Block) -> Refused | 
     if output.aggregation is not Aggregation.SUM or not output.access:
         return refused("TR668")
     return refused("TR627") if any(len(access.terms) > 1 for access in output.access) else None
+
+
+_WHOLE: Final = 2
+"""So many parts are sorted as one sooner than their tables are added up."""
 
 
 def _free(kernel: stripe.Block) -> list[stripe.Index]:

@@ -65,6 +65,7 @@ FILES: Final[Mapping[str, str]] = MappingProxyType(
         "shadow": "rewrites.shadow",
         "side_by_side": "regions.side_by_side",
         "skip_zeros": "regions.skip_zeros",
+        "sorted_scatter": "algorithms.sorted_scatter",
         "split_border": "regions.split_border",
         "split_elementwise": "regions.split_elementwise",
         "split_reduction": "algorithms.split_reduction",

@@ -25,6 +25,7 @@ from tileir.semtree.lower.views import View
 from tileir.stripe import ir as stripe
 from tileir.stripe.attending import Attending, attending_of
 from tileir.stripe.lower.kernel_table import launched
+from tileir.stripe.segments import Segments, segments_of
 from tileir.stripe.sorting import Sorting, sorting_of
 from tileir.stripe.works import local_memory
 
@@ -220,13 +221,16 @@ def _kernel(lowering: ProgramLowering, block: stripe.Block, name: str) -> sem.Ke
         views[refinement.source] = View(parameter.name, Affine(), refinement.shape, places=places)
     target = _with_wide_index(block, parameters.values(), target)
     blocks = BlockLowering(target, names)
-    attending, sorting = attending_of(block), sorting_of(block)
+    attending, sorting, adding = attending_of(block), sorting_of(block), segments_of(block)
     if attending is not None:
         threads = attending[1].threads
         grid, body = _of_attention(blocks, block, views, attending)
     elif sorting is not None:
         threads = sorting[1].threads
         grid, body = _of_order(blocks, block, views, sorting)
+    elif adding is not None:
+        threads = adding[1].threads
+        grid, body = _of_segments(blocks, block, views, adding)
     else:
         threads = thread_count(block)
         grid, body = (blocks if threads == 1 else _of_groups(blocks, threads)).kernel(block, views)
@@ -268,6 +272,15 @@ def _of_order(
     from tileir.semtree.lower.orders.groups import sorting_kernel
 
     return sorting_kernel(blocks, block, views, *sorting)
+
+
+def _of_segments(
+    blocks: BlockLowering, block: stripe.Block, views: dict[str, View], adding: tuple[stripe.Special, Segments]
+) -> tuple[tuple[int, ...], tuple[sem.Stmt, ...]]:
+    """Return grid and body of a kernel that adds segments, which processors do without."""
+    from tileir.semtree.lower.segments import adding_kernel
+
+    return adding_kernel(blocks, block, views, *adding)
 
 
 def _in_order(block: stripe.Block) -> list[stripe.Refinement]:

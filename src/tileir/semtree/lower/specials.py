@@ -98,7 +98,7 @@ def lower_special(blocks: BlockLowering, views: Mapping[str, View], statement: s
     match statement.name:
         case "copy" | "fill" | "zero":
             return [_filled(blocks, views, statement, position) for position in range(len(statement.outputs))]
-        case "order" if not dict(statement.parameters).get("threads"):
+        case "order" if not dict(statement.parameters).get("threads") and len(statement.outputs) == 1:
             from tileir.semtree.lower.orders.ordering import lower_order  # few programs sort
 
             return lower_order(blocks, views, statement)

@@ -26,6 +26,7 @@ from tileir.stripe.ir import (
     views_read,
     views_written,
 )
+from tileir.stripe.segments import ADD_SEGMENTS, segments_fault
 from tileir.stripe.sorting import ORDER, order_fault
 
 
@@ -193,8 +194,8 @@ def _special_fault(scope: Scope, special: Special) -> str | None:
         return attend_fault(special, inputs, outputs)
     if special.name == ATTEND_BACK:
         return attend_back_fault(special, inputs, outputs)
-    if special.name == ORDER:
-        return order_fault(special, inputs, outputs)
+    if special.name in (ORDER, ADD_SEGMENTS):
+        return (order_fault if special.name == ORDER else segments_fault)(special, inputs, outputs)
     if special.name not in ("copy", "fill", "zero", "transpose"):
         return None
     reads = special.name in ("copy", "transpose")

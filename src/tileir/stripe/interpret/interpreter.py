@@ -21,6 +21,7 @@ from tileir.stripe.interpret.attention import attend
 from tileir.stripe.interpret.lanes import Lanes, interfere
 from tileir.stripe.interpret.memory import Array, Elements, Hidden, Memory, ScopeKey, View, check_axis, check_offsets
 from tileir.stripe.interpret.plan import Grid, Plan, ViewPlan, plan_block
+from tileir.stripe.interpret.segments import add_segments
 from tileir.stripe.interpret.sorting import sort_rows
 from tileir.stripe.ir import (
     Block,
@@ -37,6 +38,7 @@ from tileir.stripe.ir import (
     views_written,
 )
 from tileir.stripe.lower.kernel_table import launched
+from tileir.stripe.segments import ADD_SEGMENTS
 from tileir.stripe.sorting import ORDER
 from tileir.stripe.works import local_memory
 
@@ -351,14 +353,14 @@ def _run_special(special: Special, views: Mapping[str, View]) -> None:
     """
     if special.name == "prefetch":
         return
-    if special.name not in ("copy", "fill", ORDER, "zero", "transpose", ATTEND, ATTEND_BACK):
+    if special.name not in ("copy", "fill", ORDER, ADD_SEGMENTS, "zero", "transpose", ATTEND, ATTEND_BACK):
         message = f"the special {special.name!r} has no meaning outside a back end: lower it before interpretation"
         raise fail("TIL512", message)
     if special.name in (ATTEND, ATTEND_BACK):
         attend(special, views)
         return
-    if special.name == ORDER:
-        sort_rows(special, views)
+    if special.name in (ORDER, ADD_SEGMENTS):
+        (sort_rows if special.name == ORDER else add_segments)(special, views)
         return
     target = views[special.outputs[0]]
     offsets = target.offsets()

@@ -1,0 +1,278 @@
+"""Sums of floats into places that data choose, with the same bits each time: updates are sorted by their place first.
+
+```text
+O = fill(0)                     O = fill(0)
+O[$i] = store_add($d)    ->     (P, K) = order(I)                                     update numbers, and their places
+                                (O, K1, S1) = add_segments(K, D, P, parts of 32)      rows that one part has alone
+                                (O, K2, S2) = add_segments(K1, S1, parts of 32)       what begins or ends a part
+                                (O) = add_segments(K2, S2)
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+from typing import ClassVar, Final
+
+from tileir.core import Aggregation, DType, NameScope, attrs
+from tileir.passes.base import at_least, with_temporaries
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.expansion import called_block, left
+from tileir.passes.kernels.forms import against_flat
+from tileir.poly.affine import Affine
+from tileir.schedule import Refused, accepted, refused, refusing, remark, rule_out
+from tileir.stripe import ir as stripe
+from tileir.stripe.segments import ADD_SEGMENTS, Segments
+from tileir.stripe.sorting import ORDER
+
+_WARP: Final = 32
+
+
+@attrs.frozen
+class SortedScatter:
+    """Sort updates by the rows that they are added to, and add those of each row in their order.
+
+    All threads have equally much to do, however many updates a row has. How sums are put together depends on sizes
+    alone, so results have the same bits each time.
+
+    Attributes:
+        threads: Threads of a group; 0 leaves such kernels as they are.
+        part: Updates of a part, whose rows at its ends are added up in a further kernel.
+        least: Kernels with fewer updates stay as they are.
+    """
+
+    name: ClassVar[str] = "sorted_scatter"
+    threads: int = attrs.field(default=0, validator=at_least(0))
+    part: int = attrs.field(default=32, validator=at_least(3))
+    least: int = attrs.field(default=256, validator=at_least(2))
+
+    def __call__(self, program: stripe.Program) -> stripe.Program:
+        """Return the program with such sums by order."""
+        if self.threads < _WARP:
+            return left(program, refused("TR620"))
+        names = NameScope.of(r.name for r in program.memory)
+        statements: list[stripe.Statement] = []
+        added: list[stripe.Refinement] = []
+        for number, kernel in enumerate(program.main.statements):
+            if not isinstance(kernel, stripe.Block):
+                statements.append(kernel)
+                continue
+            found = self._found(statements[-1] if statements else None, kernel)
+            remark(called_block(kernel), found if isinstance(found, Refused) else None, number=number)
+            if isinstance(found, Refused):
+                statements.append(kernel)
+                continue
+            made = _Stages(found, names)
+            made.write_updates()
+            made.order()
+            made.add(self.threads, self.part)
+            statements += made.kernels
+            added += made.memory
+        return with_temporaries(program, statements, added) if added else program
+
+    @refusing
+    def _found(self, clear: stripe.Statement | None, kernel: stripe.Block) -> _Scatter | Refused:
+        """Return a kernel that adds updates to rows, right behind one that clears them, or why it is none."""
+        if "scatter" not in kernel.tags:
+            return refused("TR664")
+        rule_out(against_flat(kernel))
+        (output,) = (r for r in kernel.refinements if r.direction.writes)
+        cleared = clear.refinements if isinstance(clear, stripe.Block) and "fill" in clear.tags else ()
+        if [view.source for view in cleared if view.direction.writes] != [output.source]:
+            return refused("TR665")
+        if output.aggregation is not Aggregation.SUM or not output.shape.dtype.is_float:
+            return refused("TR668")
+        found = accepted(_scatter_of(kernel, output))
+        if found.size < self.least:
+            return refused("TR611", points=found.size, least=self.least)
+        return found
+
+
+@attrs.frozen(repr=False)
+class _Scatter:
+    """A kernel that adds updates, of which each has a place, to rows.
+
+    Attributes:
+        kernel: The kernel.
+        places: The view of where one update goes.
+        updates: That of a column of one update; None where updates are computed, or lie in another order.
+        table: That of a column of all rows.
+        outer: Indices of tables that have updates of their own.
+        along: Indices of the updates of a table.
+        columns: Indices along a row.
+    """
+
+    kernel: stripe.Block
+    places: stripe.Refinement
+    updates: stripe.Refinement | None
+    table: stripe.Refinement
+    outer: tuple[stripe.Index, ...]
+    along: tuple[stripe.Index, ...]
+    columns: tuple[stripe.Index, ...]
+
+    @property
+    def size(self) -> int:
+        """How many updates a table has."""
+        return prod(index.range for index in self.along)
+
+    def whole(self, view: stripe.Refinement, name: str, direction: stripe.Direction) -> stripe.Refinement:
+        """Return a view of all that the kernel touches through one for each point of the outer indices."""
+        inner = {index.name: index.range for index in (*self.along, *self.columns)}
+        first = {name: Affine() for name in inner}
+        dims, access = [], []
+        for affine, dim in zip(view.access, view.shape.dims, strict=True):
+            moved = sum(int(step) * (inner[each] - 1) for each, step in affine.terms if each in inner)
+            dims.append(attrs.evolve(dim, size=dim.size + moved))
+            access.append(affine.substitute(first))
+        shape = attrs.evolve(view.shape, dims=tuple(dims))
+        return attrs.evolve(view, name=name, direction=direction, access=tuple(access), shape=shape, aggregation=None)
+
+
+def _address(view: stripe.Refinement) -> Affine:
+    return sum((affine * dim.stride for affine, dim in zip(view.access, view.shape.dims, strict=True)), Affine())
+
+
+def _scatter_of(kernel: stripe.Block, output: stripe.Refinement) -> _Scatter | Refused:
+    """Return a kernel that loads places and updates, and adds these, which lie in the order of its indices."""
+    loads = {s.into: s for s in kernel.statements if isinstance(s, stripe.Load)}
+    converts = {s.into: s.input for s in kernel.statements if isinstance(s, stripe.Convert)}
+    (store,) = (s for s in kernel.statements if isinstance(s, stripe.Store))
+    place, value = loads.get(store.index or ""), loads.get(converts.get(store.source, store.source))
+    if place is None or place.index or kernel.constraints:
+        return refused("TR695")
+    places = kernel.refinement(place.source)
+    updates = None if value is None or value.index else kernel.refinement(value.source)
+    moved = {view.name: set(_address(view).indices) for view in (places, output)}
+    outer = tuple(i for i in kernel.indices if i.name in moved[output.name] and i.name in moved[places.name])
+    columns = tuple(i for i in kernel.indices if i.name in moved[output.name] and i not in outer)
+    along = tuple(i for i in kernel.indices if i.name not in moved[output.name])
+    dense = _is_run(places, along, None) and _is_run(output, columns, 1) and (len(along) == 1 or not outer)
+    if not dense or output.shape.dims[0].stride < prod(i.range for i in columns):
+        return refused("TR695")
+    if updates is not None and not (
+        _is_run(updates, columns, 1)
+        and _is_run(updates, along, None)
+        and all(_address(updates).coefficient(i.name) for i in outer if i.range > 1)
+    ):
+        updates = None
+    return _Scatter(kernel, places, updates, output, outer, along, columns)
+
+
+def _is_run(view: stripe.Refinement, indices: Iterable[stripe.Index], step: int | None) -> bool:
+    """Return whether a view goes along indices as along one, the last of them fastest, by so many elements."""
+    address = _address(view)
+    for index in reversed([*indices]):
+        if index.range == 1:
+            continue
+        own = int(address.coefficient(index.name))
+        if own <= 0 or (step is not None and own != step):
+            return False
+        step = own * index.range
+    return True
+
+
+@attrs.define(eq=False, repr=False)
+class _Stages:
+    """Kernels that sort updates and add them, step by step, and the memory between them."""
+
+    scatter: _Scatter
+    names: NameScope
+    kernels: list[stripe.Block] = attrs.field(factory=list)
+    memory: list[stripe.Refinement] = attrs.field(factory=list)
+    keys: list[stripe.Refinement] = attrs.field(factory=list)
+
+    def write_updates(self) -> None:
+        """Add the kernel that writes updates down one behind the other, where they do not lie so."""
+        found = self.scatter
+        if found.updates is not None:
+            return
+        indices = (*found.outer, *found.along, *found.columns)
+        memory = stripe.allocation(
+            self.names.fresh("updates"), found.table.shape.dtype, tuple(index.range for index in indices)
+        )
+        self.memory.append(memory)
+        access = [Affine.index(index.name) for index in indices]
+        updates = memory.element(stripe.Direction.OUT, access)
+        statements = tuple(
+            stripe.Store(s.source, updates.name) if isinstance(s, stripe.Store) else s for s in found.kernel.statements
+        )
+        views = tuple(updates if view is found.table else view for view in found.kernel.refinements)
+        tags = stripe.Tags.of("eltwise")
+        self.kernels.append(attrs.evolve(found.kernel, refinements=views, statements=statements, tags=tags, deps=()))
+        self.scatter = attrs.evolve(found, updates=_read(updates))
+
+    def order(self) -> None:
+        """Add the kernel that sorts the numbers of updates by their rows."""
+        found = self.scatter
+        keys = found.whole(found.places, "keys", stripe.Direction.IN)
+        if sum(size > 1 for size in keys.shape.sizes) > 1:  # several axes are one row
+            dims = (stripe.Dim(found.size, min(dim.stride for dim in keys.shape.dims if dim.size > 1)),)
+            keys = attrs.evolve(keys, access=(Affine(),), shape=attrs.evolve(keys.shape, dims=dims))
+        counting = DType.I32 if found.size <= DType.I32.maximum else DType.I64
+        stored = [self._row("places", counting, (found.size,)), self._row("rows", keys.shape.dtype, (found.size,))]
+        special = stripe.Special(ORDER, ("keys",), tuple(view.name for view in stored), (("descending", 0),))
+        self._kernel("sorted", found.outer, (keys, *stored), special)
+        self.keys = [_read(view) for view in reversed(stored)]
+
+    def add(self, threads: int, part: int) -> None:
+        """Add the kernels that add updates."""
+        found, level = self.scatter, 0
+        columns = prod(index.range for index in found.columns)
+        assert found.updates is not None  # they have been written
+        updates = found.whole(found.updates, "updates", stripe.Direction.IN)
+        table = found.whole(found.table, "table", stripe.Direction.INOUT)
+        size, (keys, *places) = found.size, self.keys
+        while True:
+            plan = Segments(threads, part if size > 2 * part else 0)
+            wanted = plan.parts(size) * columns
+            plan = attrs.evolve(plan, threads=min(threads, max(_WARP, 1 << (wanted - 1).bit_length())))
+            carried: list[stripe.Refinement] = []
+            if plan.part:
+                both = 2 * plan.parts(size)
+                carried.append(self._row("carried_rows", keys.shape.dtype, (both,)))
+                carried.append(self._row("carried_sums", table.shape.dtype, (both, columns)))
+            views = (keys, updates, *places)
+            outputs = (table, *carried)
+            special = stripe.Special(
+                ADD_SEGMENTS, tuple(v.name for v in views), tuple(v.name for v in outputs), plan.parameters()
+            )
+            grid = sch.present(index.bound(stripe.Binding.GRID) for index in found.outer)
+            alone = stripe.Index(
+                "whole", 1, binding=stripe.Binding.GRID
+            )  # other passes leave kernels with a grid alone
+            self._kernel(f"added_{level}" if level else "added", grid or (alone,), (*views, *outputs), special)
+            if not plan.part:
+                return
+            (keys, updates), places, size, level = [_read(view) for view in carried], [], both, level + 1
+
+    def _row(self, stem: str, dtype: DType, sizes: tuple[int, ...]) -> stripe.Refinement:
+        """Return the view of what new memory has for a point of the outer indices."""
+        outer = self.scatter.outer
+        memory = stripe.allocation(self.names.fresh(stem), dtype, (*(index.range for index in outer), *sizes))
+        self.memory.append(memory)
+        dims = (
+            *(attrs.evolve(dim, size=1) for dim in memory.shape.dims[: len(outer)]),
+            *memory.shape.dims[len(outer) :],
+        )
+        access = (*(Affine.index(index.name) for index in outer), *(Affine() for _ in sizes))
+        shape = attrs.evolve(memory.shape, dims=dims)
+        return stripe.Refinement(memory.name, stripe.Direction.OUT, memory.name, access, shape)
+
+    def _kernel(
+        self,
+        what: str,
+        indices: tuple[stripe.Index, ...],
+        views: tuple[stripe.Refinement, ...],
+        special: stripe.Special,
+    ) -> None:
+        kernel = self.scatter.kernel
+        name = f"{kernel.name}_{what}" if kernel.name else ""
+        plain = {index.name: Affine() for index in self.scatter.outer if index not in indices and index.range == 1}
+        views = tuple(attrs.evolve(v, access=tuple(a.substitute(plain) for a in v.access)) for v in views)
+        tags = stripe.Tags.of("argsort" if special.name == ORDER else ADD_SEGMENTS)
+        self.kernels.append(stripe.Block(name, indices, (), views, (special,), kernel.comments, tags=tags))
+
+
+def _read(view: stripe.Refinement) -> stripe.Refinement:
+    return attrs.evolve(view, direction=stripe.Direction.IN)

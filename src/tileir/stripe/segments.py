@@ -1,0 +1,91 @@
+"""The special ``add_segments``: sums of what stands side by side for the same row of a table.
+
+Keys are in ascending order, and those that are equal are a segment. The updates of a segment are added in their order,
+and the sum is stored in the row of a table that the key tells, or the nearest one. It is all of a kernel, whose threads
+have ``columns`` of updates, and a ``part`` of so many keys each. The first and the last segment of a part may go on in
+another one: what a part has of them is carried on, as two keys and two sums that are added up in the same way, and
+that of the second is 0 where the part has one segment only.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tileir.core import attrs
+from tileir.stripe.blocks import Block, Refinement, Special
+from tileir.stripe.tags import TagValue
+
+ADD_SEGMENTS: Final = "add_segments"
+
+
+@attrs.frozen
+class Segments:
+    """The parameters of ``add_segments``.
+
+    Attributes:
+        threads: Threads of a group.
+        part: Keys of a part; 0 where it is all of them, and nothing is carried on.
+        placed: Whether a third input tells which update belongs to each key; otherwise they stand in the same order.
+    """
+
+    threads: int
+    part: int = 0
+    placed: bool = False
+
+    def parts(self, size: int) -> int:
+        """Return how many parts so many keys have."""
+        return -(-size // self.part) if self.part else 1
+
+    def parameters(self) -> tuple[tuple[str, TagValue], ...]:
+        """Return it as the parameters of a special."""
+        return (("threads", self.threads), *((("part", self.part),) if self.part else ()))
+
+    @classmethod
+    def of(cls, special: Special) -> Segments:
+        """Return what the parameters of a special say.
+
+        Raises:
+            ValueError: They are others.
+
+        """
+        found = dict(special.parameters)
+        threads, part = found.pop("threads", None), found.pop("part", 0)
+        if found or type(threads) is not int or type(part) is not int or threads < 1 or part < 0:
+            raise ValueError("add_segments takes the parameters threads, 1 or more, and part")
+        return cls(threads, part, len(special.inputs) > _PLACED)
+
+
+_PLACED: Final = 2
+"""Inputs beside places: keys and updates."""
+
+
+def segments_of(block: Block) -> tuple[Special, Segments] | None:
+    """Return the special that is all of a kernel, and its parameters, if it adds segments."""
+    match block.statements:
+        case (Special(name=name) as special,) if name == ADD_SEGMENTS:
+            return special, Segments.of(special)
+        case _:
+            return None
+
+
+def segments_fault(special: Special, inputs: list[Refinement], outputs: list[Refinement]) -> str | None:
+    """Return what is wrong with a special that is called ``add_segments``."""
+    try:
+        plan = Segments.of(special)
+    except ValueError as error:
+        return f"{error}"
+    if len(special.inputs) not in (_PLACED, _PLACED + 1) or len(special.outputs) != (3 if plan.part else 1):
+        return "add_segments takes keys, updates and maybe places, and has a table, and what is carried on of parts"
+    if len(inputs) != len(special.inputs) or len(outputs) != len(special.outputs):
+        return None
+    sizes = [view.shape.elements for view in (*inputs, *outputs)]
+    size, updates, *places = sizes[: len(inputs)]
+    table, *carried = sizes[len(inputs) :]
+    columns = updates // size
+    both = 2 * plan.parts(size)
+    if updates != columns * size or places not in ([], [size]) or carried not in ([], [both, both * columns]):
+        return "add_segments has as many places as keys, rows of updates, and two of each that are carried on of a part"
+    if table != columns * outputs[0].shape.dims[0].size:
+        return f"add_segments adds rows of {columns} columns, unlike those of {outputs[0].name!r}"
+    integers = [view.shape.dtype.is_integer for view in (inputs[0], *inputs[2:], *outputs[1:2])]
+    return None if all(integers) else "keys and places of add_segments are integers"
