@@ -19,7 +19,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = _parser().parse_args(arguments)
     if chosen.worker:
         seconds = chosen.seconds if chosen.seconds is not None else 60 * chosen.minutes
-        Worker(AREAS[chosen.worker], chosen.seed).run(chosen.start, chosen.step, chosen.programs, seconds)
+        Worker(AREAS[chosen.worker], chosen.seed, {*chosen.known}).run(
+            chosen.start, chosen.step, chosen.programs, seconds
+        )
         return 0
     if chosen.replay:
         return _replay(chosen.replay)
@@ -46,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--corpus", type=Path, default=Path("fuzz-findings"), help="folder where findings are kept")
     parser.add_argument("--replay", type=Path, metavar="FOLDER", help="check the cases of a corpus instead")
     parser.add_argument("--worker", choices=tuple(AREAS), help=argparse.SUPPRESS)
+    parser.add_argument("--known", action="append", default=[], help=argparse.SUPPRESS)
     parser.add_argument("--step", type=int, default=1, help=argparse.SUPPRESS)
     parser.add_argument("--seconds", type=float, help=argparse.SUPPRESS)
     return parser

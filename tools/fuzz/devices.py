@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
 
 from fuzz.area import THREADS, Array, Case, context, is_there
-from tileir.driver.executable import compile as compile_function
+from tileir.driver.executable import Executable, compile as compile_function
 from tileir.driver.jit import evaluate
 from tileir.tile.text.parser import parse
 
@@ -18,6 +19,10 @@ INTERPRETER: Final = "interpreter"
 
 RARELY: Final = 16
 """One of so many cases runs on OpenCL too, whose compilers are slow."""
+
+
+COMPILED: Final[Counter[str]] = Counter()
+"""How many programs this process has compiled, by device."""
 
 
 def turn_of(case: Case) -> int:
@@ -45,8 +50,17 @@ def results_by_device(function: Any, arrays: Mapping[str, Array], case: Case) ->
 
 def on_device(device: str, threads: int | None, function: Any, arrays: Mapping[str, Array]) -> dict[str, Array]:
     """Compile a function for a device, and run it."""
-    executable = compile_function(function, dict(arrays), context=context(device, threads))
+    executable = compiled(device, threads, function, arrays)
     return _named(executable.outputs, executable(**arrays))
+
+
+def compiled(
+    device: str, threads: int | None, function: Any, arrays: Mapping[str, Array], passes: Any = None
+) -> Executable:
+    """Compile a function for a device and the sizes and dtypes of some inputs, and count it."""
+    executable = compile_function(function, dict(arrays), context=context(device, threads), passes=passes)
+    COMPILED[device] += 1
+    return executable
 
 
 def _named(names: Any, results: Any) -> dict[str, Array]:

@@ -9,11 +9,10 @@ from typing import Final
 import numpy as np
 
 from fuzz import scripted_kernels
-from fuzz.area import THREADS, Area, Array, Case, Refused, arrays_of, context, is_there
-from fuzz.devices import RARELY, turn_of
+from fuzz.area import THREADS, Area, Array, Case, Refused, arrays_of, is_there
+from fuzz.devices import RARELY, compiled, turn_of
 from fuzz.scripted_steps import CARD_STEPS, STEPS, Drawing
 from tileir.core import Target, TileError, dtype_of
-from tileir.driver.executable import compile as compile_function
 from tileir.driver.jit import evaluate
 from tileir.passes.base import run
 from tileir.passes.kernels.expansion import called_block
@@ -142,7 +141,7 @@ def check(case: Case) -> int:
     there = [(device, threads) for device, threads in devices if is_there(device)]
     for device, threads in there:
         try:
-            program = compile_function(text, dict(arrays), context=context(device, threads), passes=passes)
+            program = compiled(device, threads, text, arrays, passes)
             found = {} if device == CARD else _named(text, program(**arrays))
         except Exception as error:
             raise AssertionError(f"{device} raises {error!r}\n{passes}\n{text}") from error

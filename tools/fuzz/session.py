@@ -28,6 +28,9 @@ from tileir.core.nodes import attrs
 TURN: Final = 30.0
 """Seconds that an area runs before the next one has its turn."""
 
+_LONGEST: Final = 300.0
+"""Seconds after which an area that runs alone begins a new process, so that no leak adds up."""
+
 
 _COMPLAINT: Final = 2000
 """So many bytes of what a process complained of before it crashed are told."""
@@ -91,7 +94,7 @@ class Session:
         following = dict.fromkeys(self.areas, self.start + job)
         spent = dict.fromkeys(self.areas, 0.0)
         most = None if self.programs is None else self.start + self.programs
-        turn = min(TURN, 60 * self.minutes / len(self.areas))
+        turn = min(TURN, 60 * self.minutes / len(self.areas)) if len(self.areas) > 1 else _LONGEST
         while following and (now := time.monotonic()) < stop:
             area = min(following, key=lambda name: spent[name])
             following[area] = self._part(area, following[area], most, min(turn, stop - now))
@@ -103,6 +106,8 @@ class Session:
         """Run one process for some seconds; return the number of the case that comes next."""
         command = [*self.command, "--worker", area, "--seed", str(self.seed)]
         command += ["--start", str(first), "--step", str(self.jobs), "--seconds", str(seconds)]
+        with self._lock:
+            command += [word for name, kind in sorted(self._kinds) if name == area for word in ("--known", kind)]
         if most is not None:
             command += ["--programs", str(-(-(most - first) // self.jobs))]
         with (
@@ -163,11 +168,15 @@ class Session:
 
     def report(self) -> str:
         """Return a table of the counts of each area."""
-        lines = [f"{'area':<14}{'programs':>10}{'comparisons':>13}{'refused':>9}{'findings':>10}{'repeated':>10}"]
+        lines = [
+            f"{'area':<14}{'programs':>10}{'comparisons':>13}{'refused':>9}{'findings':>10}{'repeated':>10}"
+            f"{'LLVM':>9}{'OpenCL':>9}"
+        ]
         for area, counts in self.counts.items():
             refused = sum(count for name, count in counts.items() if name.startswith("refused"))
             cells = (counts["cases"], counts["comparisons"], refused, counts["findings"], counts["repeated"])
-            lines.append(f"{area:<14}{cells[0]:>10}{cells[1]:>13}{cells[2]:>9}{cells[3]:>10}{cells[4]:>10}")
+            compiled = f"{counts['for llvm']:>9}{counts['for opencl']:>9}"
+            lines.append(f"{area:<14}{cells[0]:>10}{cells[1]:>13}{cells[2]:>9}{cells[3]:>10}{cells[4]:>10}{compiled}")
         return "\n".join(lines)
 
 

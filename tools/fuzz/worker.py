@@ -17,6 +17,7 @@ from typing import Any, Final
 import attrs
 
 from fuzz.area import Area, Case, Refused
+from fuzz.devices import COMPILED
 from fuzz.recording import Recorded, shrunk
 
 _VARIABLE: Final = re.compile(r"'[^']*'|\b(?!TIL|\w*Error)[A-Z]\w*\b|-?\b\d[\d.e+-]*|-?\b(nan|inf|True|False)\b")
@@ -39,7 +40,7 @@ class Worker:
         area: The area.
         seed: Of all cases.
         seen: Findings that were told already: their kinds, by :func:`kind_of`.
-        counts: Cases, comparisons and refusals so far.
+        counts: Cases, comparisons, refusals, and programs compiled for each device so far.
 
     """
 
@@ -80,12 +81,15 @@ class Worker:
         return fault is not None and kind_of(fault) == kind
 
     def _fault(self, case: Case) -> str | None:
+        before = Counter(COMPILED)
         try:
             self.counts["comparisons"] += self.area.check(case)
         except Refused as refusal:
             self.counts[f"refused {refusal}"] += 1
         except Exception as error:  # any is a finding
             return told(error)
+        finally:
+            self.counts.update({f"for {device}": count for device, count in (COMPILED - before).items()})
         return None
 
 

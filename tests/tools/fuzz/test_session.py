@@ -52,12 +52,29 @@ def test_crashes_and_hangs_have_a_case_and_the_rest_goes_on(tmp_path: Path) -> N
 
 
 def test_the_command_runs_areas_and_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--area", "texts", "--area", "passes", "--seed", "3", "--programs", "6", "--jobs", "2"]
+    arguments = ["--area", "texts", "--area", "tile", "--seed", "3", "--programs", "6", "--jobs", "2"]
     assert main([*arguments, "--corpus", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "seed 3, areas texts, passes"
-    assert [line.split()[:2] for line in lines[-2:]] == [["texts", "6"], ["passes", "6"]]
+    assert lines[0] == "seed 3, areas texts, tile"
+    table = [dict(zip(lines[-3].split(), line.split(), strict=True)) for line in lines[-3:]]
+    assert [(row["area"], row["programs"]) for row in table[1:]] == [("texts", "6"), ("tile", "6")]
+    assert table[1]["LLVM"] == "0" < table[2]["LLVM"]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_process_knows_what_others_found(tmp_path: Path) -> None:
+    tells = """
+import json, sys
+known = [word for place, word in enumerate(sys.argv) if sys.argv[place - 1] == "--known"]
+start = int(sys.argv[sys.argv.index("--start") + 1])
+print(json.dumps({"at": start}), flush=True)
+assert bool(known) == (start > 0), known
+print(json.dumps({"finding": {"n": start}, "fault": "Error", "number": start}), flush=True)
+print(json.dumps({"counts": {"cases": 1}, "next": start + 1}), flush=True)
+"""
+    made, said = session(tmp_path, ["texts"], (sys.executable, "-c", tells))
+    assert made.counts["texts"]["cases"] == 5
+    assert len(said) == made.findings == 1, said
 
 
 def test_replaying_tells_which_cases_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,6 +55,11 @@ def sensitivity(oracle: Callable[[Sequence[Array]], Sequence[Array]], inputs: Se
     return [each / np.longdouble(_STEP / 2) for each in most]
 
 
+def overflowing(dtype: DType, largest: Array) -> Array:
+    """Return where magnitudes on the way to a result are beyond the largest number of what it is computed in."""
+    return np.asarray(~(largest < np.longdouble((DType.F32 if dtype.is_narrow else dtype).format.largest)))
+
+
 def unit(dtype: DType, values: Array) -> Array:
     """Return the unit in the last place of a dtype at each value."""
     exponents = np.frexp(np.where(np.isfinite(values), values, 0))[1] - dtype.format.precision
@@ -70,7 +75,7 @@ def compare(told: str, found: Array, wanted: Array, *, units: float, terms: Arra
         found: Our result.
         wanted: The right one.
         units: By how many units in the last place f32 and f64 may be off.
-        terms: The sum of the magnitudes of what is added up.
+        terms: The sum of the magnitudes of what is added up; infinite where sums on the way overflow.
         exact: Whether the right result is a number of the dtype, and has to be met.
 
     """
@@ -95,7 +100,7 @@ def _apart(dtype: DType, found: Array, wanted: Array, units: float, terms: Array
     with np.errstate(all="ignore"):
         rounded = wide(wanted.astype(dtype.numpy))
         if exact:
-            return np.asarray(~((found == rounded) | (np.isnan(found) & np.isnan(wanted))))
+            return np.asarray(~((found == rounded) | (np.isnan(found) & np.isnan(rounded))))
         epsilon = np.longdouble(2.0 ** (1 - (24 if dtype.is_narrow else dtype.format.precision)))
         allowed = units * unit(dtype, wanted) + ROUNDINGS * epsilon * terms
         if not dtype.is_narrow:  # whose terms may each be rounded below the least normal number
@@ -107,5 +112,6 @@ def _apart(dtype: DType, found: Array, wanted: Array, units: float, terms: Array
             ~np.isfinite(found) & (np.isnan(found) != dtype.format.infinities) & (np.abs(wanted) + allowed >= largest)
         )
         over &= (np.sign(found) == np.sign(wanted)) | np.isnan(found)
+        over |= ~np.isfinite(found) & np.isinf(terms)
         alike = (found == rounded) | (np.isnan(found) & np.isnan(wanted))
         return np.asarray(~(near | over | alike))

@@ -100,7 +100,14 @@ def _numbered(x: Array, axis: int) -> Array:
 _MADE: Final[dict[str, Any]] = {"exact": True, "constant": "*", "dtypes": ("f32", "i8")}
 ROWS_CREATION: Final = (
     Row("arange", _arange, _ranged, **_MADE),
-    Row("linspace", _linspace, _spaced, constant="*", dtypes=("f32",)),
+    Row(
+        "linspace",
+        _linspace,
+        _spaced,
+        constant="*",
+        dtypes=("f32",),
+        terms=lambda _, start, stop, *a, **o: np.longdouble(abs(start) + abs(stop)),
+    ),
     Row("full", _full, lambda _, sizes, value, dtype: converted(np.full(sizes, value, np.longdouble), dtype), **_MADE),
     Row("zeros", *_constant(0), **_MADE),
     Row("ones", *_constant(1), **_MADE),

@@ -259,8 +259,18 @@ def _magnitudes(x: Array, axes: Axes = None, keepdims: bool = False, **_: Any) -
     return np.asarray(np.abs(real(x)).sum(over(axes), keepdims=keepdims))
 
 
+def _squares(x: Array, axes: Axes = None, keepdims: bool = False, **_: Any) -> Array:
+    return 4 * _magnitudes(real(x) * real(x), axes, keepdims)
+
+
 def _mean_terms(x: Array, axes: Axes = None, keepdims: bool = False, **_: Any) -> Array:
     return _magnitudes(x, axes, keepdims) / max(1, _count(x, axes))
+
+
+def _neighbours(x: Array, q: float, axis: int = -1, keepdims: bool = False, **_: Any) -> Array:
+    """Return the magnitudes of the two elements that a quantile is between."""
+    both = [quantile(x, q, axis, manner, keepdims) for manner in ("lower", "higher")]
+    return np.abs(both[0]) + np.abs(both[1])
 
 
 def _shifted(x: Array, axes: Axes = -1, **_: Any) -> Array:
@@ -273,7 +283,7 @@ SQUARED: Final = tuple(flavour for flavour in FLAVOURS if flavour != "tiny")
 _SUMMED: Final = (*FLOATS, "bool", *INTEGERS)
 ROWS_ALONG: Final = (
     Row("sum", _reduced, total, _SUMMED, terms=_magnitudes),
-    Row("mean", _filled, mean, ALL[:4] + INTEGERS, terms=_mean_terms),
+    Row("mean", _filled, mean, ALL[:4] + INTEGERS, terms=_mean_terms, largest=_magnitudes),
     Row(
         "prod",
         _filled,
@@ -300,20 +310,8 @@ ROWS_ALONG: Final = (
         exact=True,
         tied=True,
     ),
-    Row(
-        "all",
-        _reduced,
-        lambda x, axes=None, keepdims=False: (x != 0).all(over(axes), keepdims=keepdims),
-        ALL,
-        exact=True,
-    ),
-    Row(
-        "any",
-        _reduced,
-        lambda x, axes=None, keepdims=False: (x != 0).any(over(axes), keepdims=keepdims),
-        ALL,
-        exact=True,
-    ),
+    Row("all", _reduced, lambda x, axes=None, **o: (x != 0).all(over(axes), **o), ALL, exact=True),
+    Row("any", _reduced, lambda x, axes=None, **o: (x != 0).any(over(axes), **o), ALL, exact=True),
     Row(
         "count_nonzero",
         _reduced,
@@ -328,6 +326,7 @@ ROWS_ALONG: Final = (
             variance,
             (*ALL[:4], "i8", "i32"),
             terms=lambda x, axes=None, correction=0, keepdims=False: 4 * variance(x, axes, correction, keepdims),
+            largest=_squares,
         )
         for name in ("var", "variance")
     ),
@@ -338,6 +337,7 @@ ROWS_ALONG: Final = (
         (*ALL[:4], "i8", "i32"),
         flavours=SQUARED,
         terms=lambda *a, **o: np.sqrt(variance(*a, **o)) * 4,
+        largest=_squares,
     ),
     Row("norm", _normed, norm, tied=True, units=64, flavours=(*FLAVOURS[:3], "large")),
     Row("logsumexp", _filled, logsumexp, (*ALL[:4], "i8"), terms=_shifted),
@@ -387,5 +387,5 @@ ROWS_ALONG: Final = (
         (*FLOATS, "i8", "i32"),
         tied=True,
     ),
-    Row("quantile", _quantile, quantile, (*FLOATS, "i8", "i32"), tied=True),
+    Row("quantile", _quantile, quantile, (*FLOATS, "i8", "i32"), tied=True, terms=_neighbours),
 )

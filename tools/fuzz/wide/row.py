@@ -122,6 +122,8 @@ class Row:
         units: By how many units in the last place a result of f32 or f64 may be off.
         terms: What magnitudes are added up, with the arguments of the oracle: from cancelling comes an error of 4
             roundings of their sum.
+        largest: What magnitudes are met on the way, such as sums of squares, with the arguments of the oracle: where
+            they overflow, so may the result.
         constant: Inputs with no gradient; ``"*"`` for all of them.
         holds: Checks results that no formula gives, with the arguments of the oracle behind them.
         tied: Whether equal elements have no one gradient.
@@ -138,6 +140,7 @@ class Row:
     pointwise: bool = False
     units: float = 4.0
     terms: Callable[..., Any] | None = None
+    largest: Callable[..., Any] | None = None
     constant: str = ""
     holds: Callable[..., None] | None = None
     tied: bool = False

@@ -253,6 +253,7 @@ ROWS_WINDOWS: Final = (
         _AVERAGE,
         (*FLOATS, "i8"),
         terms=lambda x, *a, **o: _AVERAGE(abs(x), *a, **o),
+        largest=lambda x, *a, **o: pooled(lambda part, _: real(part).sum())(abs(x), *a, **o),
     ),
     Row("lp_pool", _pool(False, norm=True), _lp, flavours=CALM[:3], units=32, tied=True),
     Row(
@@ -269,6 +270,7 @@ ROWS_WINDOWS: Final = (
         lambda x: real(x).mean(tuple(range(2, x.ndim)), keepdims=True),
         (*FLOATS, "i8"),
         terms=lambda x: abs(real(x)).mean(tuple(range(2, x.ndim)), keepdims=True),
+        largest=lambda x: abs(real(x)).sum(tuple(range(2, x.ndim)), keepdims=True),
     ),
     Row(
         "adaptive_average_pool",
@@ -277,6 +279,7 @@ ROWS_WINDOWS: Final = (
         (*FLOATS, "i8"),
         flavours=(*CALM, "large"),
         terms=lambda x, s: _adapted(lambda p, a: real(p).mean(a))(abs(x), s),
+        largest=lambda x, s: _adapted(lambda p, a: real(p).sum(a))(abs(x), s),
     ),
     Row("adaptive_max_pool", _adaptive, _adapted(lambda p, a: p.max(a)), (*FLOATS, "i8"), exact=True, tied=True),
 )
