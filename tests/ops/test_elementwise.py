@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import mpmath  # type: ignore[import-untyped]  # it has no types
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
@@ -280,3 +281,66 @@ def test_the_length_of_what_is_infinite_is_infinite(dtype: type[np.floating]) ->
 @given(x=st.floats(), low=st.floats(-3, 3), high=st.floats(-3, 3))
 def test_a_high_bound_below_the_low_one_wins(x: float, low: float, high: float) -> None:
     np.testing.assert_array_equal(run(lambda x: ops.clip(x, low, high), np.array(x)), np.clip(x, low, high))
+
+
+@pytest.mark.parametrize(
+    ("name", "ends", "slopes"),
+    [
+        ("sqrt", [0.0], [np.inf]),
+        ("rsqrt", [0.0], [-np.inf]),
+        ("log", [0.0], [np.inf]),
+        ("log2", [0.0], [np.inf]),
+        ("log10", [0.0], [np.inf]),
+        ("log1p", [-1.0], [np.inf]),
+        ("reciprocal", [0.0], [-np.inf]),
+        ("asin", [-1.0, 1.0], [np.inf, np.inf]),
+        ("acos", [-1.0, 1.0], [-np.inf, -np.inf]),
+        ("acosh", [1.0], [np.inf]),
+        ("atanh", [-1.0, 1.0], [np.inf, np.inf]),
+        ("logit", [0.0, 1.0], [np.inf, np.inf]),
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_slopes_at_ends_of_domains_are_infinite(name: str, ends: list[float], slopes: list[float], dtype: type) -> None:
+    x: Any = np.array(ends, dtype)
+    for weight in (1, -2, 0):
+        found = run(lambda x, weight=weight: gradient(ops.sum(getattr(ops, name)(x)) * weight, x), x)
+        np.testing.assert_array_equal(found, np.multiply(slopes, weight) if weight else np.full(x.shape, np.nan))
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high", "derivative"),
+    [
+        ("acosh", 1 + 1e-9, 1e150, lambda x: 1 / (mpmath.sqrt(x - 1) * mpmath.sqrt(x + 1))),
+        ("atanh", -1 + 1e-12, 1 - 1e-12, lambda x: 1 / ((1 - x) * (1 + x))),
+        ("logit", 1e-300, 1 - 1e-12, lambda p: 1 / (p * (1 - p))),
+    ],
+)
+def test_slopes_near_ends_of_domains(name: str, low: float, high: float, derivative: Callable[[Any], Any]) -> None:
+    near = 10.0 ** np.arange(-12, 0)
+    x = np.unique(np.clip(np.concatenate([low + near, high - near, [low, high, 0.5, 1.5, 2.0, 3.0]]), low, high))
+    found = run(lambda x: gradient(ops.sum(getattr(ops, name)(x)), x), x)
+    with mpmath.workdps(40):
+        wanted = [float(derivative(mpmath.mpf(float(each)))) for each in x]
+    np.testing.assert_allclose(found, wanted, rtol=8 * np.finfo(float).eps)
+
+
+@pytest.mark.parametrize(
+    ("name", "x", "y", "slopes"),
+    [
+        ("hypot", 0.0, 0.0, (0.0, 0.0)),
+        ("hypot", 3.0, -4.0, (0.6, -0.8)),
+        ("hypot", 2.0, np.inf, (0.0, 1.0)),
+        ("hypot", -np.inf, 2.0, (-1.0, 0.0)),
+        ("atan2", 0.0, 0.0, (0.0, 0.0)),
+        ("atan2", 3.0, 4.0, (0.16, -0.12)),
+        ("atan2", 2.0, -np.inf, (0.0, 0.0)),
+        ("pow", 0.0, -2.0, (-np.inf, -np.inf)),
+        ("pow", 0.0, 0.0, (0.0, 0.0)),
+        ("pow", 0.0, 2.0, (0.0, 0.0)),
+    ],
+)
+def test_slopes_of_pairs_at_special_points(name: str, x: float, y: float, slopes: tuple[float, float]) -> None:
+    arrays = np.array([x]), np.array([y])
+    found = run(lambda x, y: gradient(ops.sum(getattr(ops, name)(x, y)), x, y), *arrays)
+    np.testing.assert_allclose(np.ravel(found), slopes, rtol=1e-15)

@@ -12,6 +12,7 @@ from hypothesis import given, strategies as st
 from strategies.operations import run
 from tileir import ops
 from tileir.core.dtype import DType
+from tileir.core.errors import TileError
 
 ANY = np.zeros(1, np.float32)
 
@@ -71,3 +72,25 @@ def test_linspace_of_floats_is_rounded_once(kind: Any) -> None:
 def test_linspace_to_integers_between_floats() -> None:
     found = run(lambda x: ops.linspace(x, -2.5, 2.5, 11, dtype="i32"), ANY)
     np.testing.assert_array_equal(found, np.linspace(-2.5, 2.5, 11, dtype=np.int32))
+
+
+@pytest.mark.parametrize("dtype", ["u64", "f64"])
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        range(2**63, 2**63 + 3),
+        range(2**63 - 2, 2**63 + 2),
+        range(2**64 - 4, 2**64 - 1),
+        range(2**64 - 1, 2**63, -(2**62)),
+        range(2**63 + 4, 2**63 - 4, -3),
+        range(3, 2**64 - 1, 2**62),
+    ],
+)
+def test_ranges_of_what_only_64_bits_without_a_sign_hold(numbers: range, dtype: str) -> None:
+    found = run(lambda x: ops.arange(x, numbers.start, numbers.stop, numbers.step, dtype=dtype), np.zeros(1))
+    np.testing.assert_array_equal(found, np.array(list(numbers), DType(dtype).numpy))
+
+
+def test_ranges_that_no_integers_hold_are_refused() -> None:
+    with pytest.raises(TileError, match="TIL104"):
+        run(lambda x: ops.arange(x, 2**64 - 1, 2**64 + 2, dtype="u64"), np.zeros(1))

@@ -41,9 +41,6 @@ from tileir.ops.arithmetic.elementwise import (
     erfc,
     exp2,
     expm1,
-    floor_divide,
-    fmod,
-    frac,
     full_like,
     heaviside,
     hypot,
@@ -58,13 +55,13 @@ from tileir.ops.arithmetic.elementwise import (
     ones_like,
     rad2deg,
     reciprocal,
-    remainder,
     scale_gradient,
     sinc,
     square,
     xlogy,
     zeros_like,
 )
+from tileir.ops.arithmetic.quotients import floor_divide, fmod, frac, remainder
 from tileir.ops.arithmetic.random import (
     bernoulli,
     categorical,

@@ -87,6 +87,17 @@ def test_slopes_of_products_and_kinks() -> None:
     np.testing.assert_allclose(whole.value.astype(float)[[0, 2]], [1, -1], atol=1e-9)
 
 
+@pytest.mark.parametrize("function", [np.sqrt, np.arcsin, np.log, lambda x: np.sqrt(np.abs(x))])
+def test_infinite_slopes_have_no_multiple_by_zero(function: Any) -> None:
+    ends = np.array([1.0 if function is np.arcsin else 0.0, 0.25], LONG)
+    zero = np.zeros(2, LONG)
+    with np.errstate(all="ignore"):
+        found = slope(lambda v: [function(v[0])], [ends], 0, [zero], pointwise=True)
+    np.testing.assert_array_equal(found.smooth, [False, True])
+    kink = slope(lambda v: [np.abs(v[0])], [np.zeros(2, LONG)], 0, [zero], pointwise=True)
+    np.testing.assert_array_equal(kink.smooth, [True, True])
+
+
 @pytest.mark.parametrize("name", ["sum", "sort", "tanh", "take"])
 def test_a_wrong_operation_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     row = ROWS[name]

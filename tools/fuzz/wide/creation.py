@@ -53,7 +53,7 @@ def _spaced(_: Array, start: int, stop: int, count: int, dtype: str, endpoint: b
     exact = [start + Fraction((stop - start) * i, steps) for i in range(count)]
     if DType(dtype).is_float:
         return np.array([np.longdouble(v.numerator) / np.longdouble(v.denominator) for v in exact])
-    return np.array([int(v) for v in exact], object)
+    return np.array([v.numerator // v.denominator for v in exact], object)
 
 
 def _full(draw: Draw) -> Arguments:

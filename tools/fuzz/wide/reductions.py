@@ -386,6 +386,7 @@ ROWS_ALONG: Final = (
         lambda x, axis, keepdims: quantile(x, 0.5, axis, keepdims=keepdims),
         (*FLOATS, "i8", "i32"),
         tied=True,
+        terms=lambda x, axis, keepdims: _neighbours(x, 0.5, axis, keepdims),
     ),
     Row("quantile", _quantile, quantile, (*FLOATS, "i8", "i32"), tied=True, terms=_neighbours),
 )

@@ -15,6 +15,7 @@ Oracle = Callable[[Sequence[Array]], Sequence[Array]]
 _STEP: Final = 2.0**-18
 _KINK: Final = 1e-3
 _DOUBTFUL: Final = 0.25
+_GROWTH: Final = 1.2
 
 
 @attrs.frozen(eq=False)
@@ -25,7 +26,7 @@ class Slope:
         value: The gradient.
         terms: The sum of the magnitudes of what was added up.
         doubt: By how much the value may be off.
-        smooth: Where there is one, since both sides agree.
+        smooth: Where there is one, since both sides agree, or it is finite on both and multiplied by 0.
 
     """
 
@@ -91,7 +92,10 @@ def _parts(results: Sequence[Array], weight: Array, size: Array) -> tuple[Array,
     best = (4 * fine - coarse) / 3
     noise = np.abs(middle) / np.longdouble(2) ** 62 / size
     kinked = ~(np.abs(right - left) <= _KINK * (np.abs(right) + np.abs(left)) + 2 * noise)
-    kinked &= weight != 0
+    # An infinite slope times 0 is NaN: where slopes on a side grow with each smaller step, nothing can be said.
+    bounded = np.abs(near_above - middle) * 2 / size <= _GROWTH * np.abs(right) + 4 * noise
+    bounded &= np.abs(middle - near_below) * 2 / size <= _GROWTH * np.abs(left) + 4 * noise
+    kinked &= (weight != 0) | ~bounded
     best, doubt = (np.where(weight == 0, 0, each) for each in (best, np.abs(fine - coarse) + noise))
     return best * weight, np.abs(best * weight), doubt * np.abs(weight), kinked.astype(np.longdouble)
 

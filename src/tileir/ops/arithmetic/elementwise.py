@@ -23,7 +23,6 @@ from tileir.ops.shared.foundation import (
     floating,
     like,
     mistaken,
-    promoted,
     rounded_once,
     tensor_of,
 )
@@ -39,7 +38,6 @@ from tileir.tile.builder_functions import (
     sin,
     sqrt,
     tanh,
-    trunc,
     upstream,
 )
 
@@ -55,9 +53,6 @@ __all__ = [
     "erfc",
     "exp2",
     "expm1",
-    "floor_divide",
-    "fmod",
-    "frac",
     "full_like",
     "heaviside",
     "hypot",
@@ -72,7 +67,6 @@ __all__ = [
     "ones_like",
     "rad2deg",
     "reciprocal",
-    "remainder",
     "scale_gradient",
     "sinc",
     "square",
@@ -217,8 +211,11 @@ def logaddexp(x: Operand, y: Operand) -> Tensor:
 
 @rounded_once
 def logit(p: Operand) -> Tensor:
-    """Return ``log(p / (1 - p))``, the inverse of ``sigmoid``."""
-    return log(call("div", p, call("sub", 1.0, p)))
+    """Return ``log(p / (1 - p))``, the inverse of ``sigmoid``; its gradient is infinite at 0 and 1."""
+    rest = call("sub", 1.0, p)
+    p = call("as_like", p, rest)
+    y = log(p / rest)
+    return override_gradient(y, (p, upstream(y) / (p * rest)))
 
 
 @rounded_once
@@ -227,8 +224,8 @@ def xlogy(x: Operand, y: Operand) -> Tensor:
 
     Where ``x`` is 0, its gradient is ``log(y)`` if that is finite, else 0.
     """
-    infinite = _compared(operator.le, y, 0) | _compared(operator.eq, y, _INFINITY)
-    return call("mul", x, log(call("cond", infinite & _compared(operator.eq, x, 0), 1, y)))
+    infinite = compared(operator.le, y, 0) | compared(operator.eq, y, _INFINITY)
+    return call("mul", x, log(call("cond", infinite & compared(operator.eq, x, 0), 1, y)))
 
 
 @rounded_once
@@ -253,44 +250,58 @@ def asinh(x: Operand) -> Tensor:
 def acosh(x: Operand) -> Tensor:
     """Return the inverse hyperbolic cosine: ``log1p(t + sqrt(t * (t + 2)))`` of ``t = x - 1``; NaN below 1.
 
-    Above 2 it is ``log(x) + log(1 + sqrt(1 - 1 / x**2))``, in which no square overflows.
+    Above 2 it is ``log(x) + log(1 + sqrt(1 - 1 / x**2))``, in which no square overflows. The gradient is
+    ``1 / (sqrt(x - 1) * sqrt(x + 1))``, infinite at 1.
     """
     t = call("sub", x, 1.0)
     near, far = call("max", call("cond", t > 1, 1.0, t), -1.0), call("cond", t > 1, call("mul", x, 1.0), 2.0)
     above = log(far) + log(sqrt(1 - square(1 / far)) + 1)
-    return call("cond", t > 1, above, log1p(near + sqrt(near * (near + 2))))
+    y = call("cond", t > 1, above, log1p(near + sqrt(near * (near + 2))))
+    return override_gradient(y, (t, upstream(y) / (sqrt(t) * sqrt(t + 2))))
 
 
 @rounded_once
 def atanh(x: Operand) -> Tensor:
-    """Return the inverse hyperbolic tangent: ``±log1p(2 * a / (1 - a)) / 2`` of ``a = |x|``."""
-    a = call("mul", abs(x), 1.0)
-    return _signed(x, log1p(a * 2 / (1 - a)) * 0.5)
+    """Return the inverse hyperbolic tangent: ``±log1p(2 * a / (1 - a)) / 2`` of ``a = |x|``.
+
+    The gradient is ``1 / ((1 - x) * (1 + x))``, infinite at 1 and -1.
+    """
+    x = call("mul", x, 1.0)
+    a = abs(x)
+    y = _signed(x, log1p(a * 2 / (1 - a)) * 0.5)
+    return override_gradient(y, (x, upstream(y) / ((1 - x) * (1 + x))))
 
 
 @rounded_once
 def atan2(y: Operand, x: Operand) -> Tensor:
     """Return the angle of the point ``(x, y)``, from -π to π; that of the origin is 0.
 
-    The sign of a zero is not looked at. The arctangent is taken of a quotient that is at most 1.
+    The sign of a zero is not looked at. The arctangent is taken of a quotient that is at most 1. Gradients at the
+    origin are 0.
     """
     across, up = _magnitude(_float(x)), _magnitude(_float(y))
-    greater_one, lesser_one = _nonzero(call("max", across, up)), call("min", across, up)
+    greatest, lesser_one = call("max", across, up), call("min", across, up)
+    greater_one = call("cond", greatest == 0, _INFINITY, greatest)
     quotient = call("cond", lesser_one == _INFINITY, 1.0, call("mul", lesser_one, 1.0) / greater_one)
     angle = atan(quotient)
     angle = call("cond", call("cmp_lt", across, up), math.pi / 2 - angle, angle)
-    angle = call("cond", _compared(operator.lt, x, 0), math.pi - angle, angle)
-    return call("cond", _compared(operator.lt, y, 0), -angle, angle)
+    angle = call("cond", compared(operator.lt, x, 0), math.pi - angle, angle)
+    return call("cond", compared(operator.lt, y, 0), -angle, angle)
 
 
 @rounded_once
 def hypot(x: Operand, y: Operand) -> Tensor:
-    """Return ``sqrt(x * x + y * y)`` without overflow of the squares; infinite where one is, beside NaN too."""
+    """Return ``sqrt(x * x + y * y)`` without overflow of the squares; infinite where one is, beside NaN too.
+
+    Gradients at the origin are 0; where one operand is infinite, all goes to it.
+    """
     across, up = _magnitude(_float(x)), _magnitude(_float(y))
-    greater_one, lesser_one = call("max", across, up), call("min", across, up)
-    quotient = call("mul", lesser_one, 1.0) / _nonzero(greater_one)
-    length = greater_one * sqrt(square(quotient) + 1)
-    return call("cond", call("bit_or", across == _INFINITY, up == _INFINITY), _INFINITY, length)
+    greatest, lesser_one = call("max", across, up), call("min", across, up)
+    infinite = call("bit_or", across == _INFINITY, up == _INFINITY)
+    alone = call("bit_or", infinite, greatest == 0)
+    greater_one, lesser_one = call("cond", alone, 1, greatest), call("cond", alone, 0, lesser_one)
+    length = greater_one * sqrt(square(call("mul", lesser_one, 1.0) / greater_one) + 1)
+    return call("cond", alone, call("max", _if_infinite(across), _if_infinite(up)), length)
 
 
 @rounded_once
@@ -327,41 +338,12 @@ def rad2deg(x: Operand) -> Tensor:
     return call("mul", x, 180 / math.pi)
 
 
-def fmod(x: Operand, y: Operand) -> Tensor:
-    """Return the remainder of the truncated quotient, with the sign of ``x``."""
-    return call("mod", x, y)
-
-
-def remainder(x: Operand, y: Operand) -> Tensor:
-    """Return the remainder of the quotient rounded down, with the sign of ``y``, as Python's ``%``."""
-    rest = call("mod", x, y)
-    other_side = call("bit_xor", rest < 0, _compared(operator.lt, y, 0)) & (rest != 0)
-    return call("cond", other_side, rest + y, rest)
-
-
-def floor_divide(x: Operand, y: Operand) -> Tensor:
-    """Return the quotient rounded down, as NumPy's ``//``; that of integers is one, and 0 for the divisor 0."""
-    given = x, y
-    x, y = _widened(x), _widened(y)
-    rest = call("mod", x, y)
-    other_side = call("bit_xor", rest < 0, _compared(operator.lt, y, 0)) & (rest != 0)
-    by_zero = _compared(operator.eq, y, 0)
-    # one quotient: of two by one divisor fast_math makes products with 1 / y, which is infinite for the least numbers
-    whole = round(call("cond", by_zero, x, call("sub", x, rest)) / y)
-    return promoted(call("cond", by_zero, whole, call("cond", other_side, whole - 1, whole)), *given)
-
-
-def frac(x: Tensor) -> Tensor:
-    """Return ``x - trunc(x)``."""
-    return x - trunc(x)
-
-
 def copysign(x: Operand, y: Operand) -> Tensor:
     """Return ``|x|`` with the sign of ``y``; 0 counts as positive, whatever its sign. A number adapts to the other."""
     magnitude = _magnitude(x)
     if isinstance(y, Tensor) and not isinstance(magnitude, Tensor):
         magnitude = like(y, magnitude)
-    return call("cond", _compared(operator.lt, y, 0), -magnitude, magnitude)
+    return call("cond", compared(operator.lt, y, 0), -magnitude, magnitude)
 
 
 def heaviside(x: Tensor, at_zero: Operand) -> Tensor:
@@ -369,7 +351,7 @@ def heaviside(x: Tensor, at_zero: Operand) -> Tensor:
     return call("cond", x == 0, at_zero, call("cond", x < 0, 0, call("cond", x > 0, 1, x)))
 
 
-def _compared(comparison: Callable[[Any, float], Any], x: Operand, number: float) -> Any:
+def compared(comparison: Callable[[Any, float], Any], x: Operand, number: float) -> Any:
     """Return how ``x`` compares with a number: a tensor, or a bool where ``x`` is a number, too."""
     return comparison(tensor_of(x, x) if isinstance(x, Dim) else x, number)
 
@@ -379,13 +361,13 @@ def _float(x: Operand) -> Operand:
     return float(x) if isinstance(x, int | float) else floating(x)
 
 
-def _widened(x: Operand) -> Operand:
-    """Return floats of 32 bits at least; integers stay."""
-    return call("widen", x) if isinstance(x, Tensor) else x
-
-
 def _magnitude(x: Operand) -> Operand:
     return builtins.abs(x) if isinstance(x, int | float) else abs(x)
+
+
+def _if_infinite(x: Operand) -> Operand:
+    """Return x where it is infinite, else 0."""
+    return call("cond", x == _INFINITY, x, 0) if isinstance(x, Tensor) else x * (x == _INFINITY)
 
 
 def _nonzero(x: Tensor) -> Tensor:

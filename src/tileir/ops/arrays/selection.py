@@ -102,10 +102,23 @@ def arange(x: Operand, start: Size, stop: Size | None = None, step: int = 1, *, 
     low, high = dim_like(x, first), dim_like(x, last)
     if low.value == 0 and pace == 1:
         return cast_to(tf.index(spread(x, [high], 0), 0), dtype)
+    if (numbers := _beyond_i64(low, high, pace)) is not None:
+        places = tf.index(spread(x, [(numbers[-1] - numbers[0]) // pace + 1], 0), 0)
+        return cast_to(cast_to(places, DType.U64) * (pace % 2**64) + numbers[0], dtype)  # right modulo 2^64
     distance = high - low if pace > 0 else low - high
     count = ((distance + (abs(pace) - 1)) / abs(pace)).max(0)
     reach = low.max(0 - low).max(high).max(0 - high) + abs(pace)
     return cast_to(position(spread(x, [count], 0), 0, reach) * pace + low, dtype)
+
+
+def _beyond_i64(low: Dim, high: Dim, pace: int) -> range | None:
+    """Return the numbers of :func:`arange` where they fit in u64 and not in i64, else None."""
+    if low.value is None or high.value is None:
+        return None
+    numbers = range(low.value, high.value, pace)
+    ends = sorted(numbers[place] for place in (0, -1) if numbers)
+    outside = bool(ends) and ends[0] >= 0 and DType.I64.maximum < ends[-1] <= DType.U64.maximum
+    return numbers if outside else None
 
 
 def zeros(x: Operand, sizes: Size | Sequence[Size], *, dtype: DType | str = "f32") -> Tensor:

@@ -283,9 +283,13 @@ def power(algebra: Algebra, base: Tensor, exponent: Tensor) -> Tensor:
 
 
 def _exponent(site: Site, t: Tensor) -> Tensor:
-    """Multiply by ``y · log a``; at ``a = 0`` by 0, which it is for every positive exponent."""
-    algebra, base = site.algebra, site.operand(0)
-    vanishes = algebra.compute(Op.CMP_EQ, base, algebra.constant(0.0, base))
+    """Multiply by ``y · log a``; at ``a = 0`` by 0, unless b is negative and that is infinite."""
+    algebra, base, exponent = site.algebra, site.operand(0), site.operand(1)
+    vanishes = algebra.compute(
+        Op.BIT_AND,
+        algebra.compute(Op.CMP_EQ, base, algebra.constant(0.0, base)),
+        algebra.compute(Op.CMP_GE, exponent, algebra.constant(0.0, exponent)),
+    )
     logarithm = algebra.compute(Op.LOG, algebra.choose(vanishes, algebra.constant(1.0, base), base))
     return algebra.mul(t, algebra.mul(site.result, logarithm))
 
