@@ -7,9 +7,11 @@ broadcasts of shape are implicit in :class:`Elementwise`, right-aligned as in Nu
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+import math
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from tileir.core import Aggregation, ArrayValue, Combination, Combine, DType, Op, Span, attrs, schema, span_field
+from tileir.core.nodes.rules import Rule
 from tileir.core.nodes.schema import BODY, INTRODUCES, USES
 from tileir.core.text.shown import ShownProgram, call_of, counted
 from tileir.poly.affine import Affine
@@ -21,15 +23,36 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
-class Definition(Node):
-    """What defines a value; its form stands behind the name and the type of that."""
+def counting(size: int) -> DType:
+    """Return the dtype of places on an axis of a size."""
+    return DType.I32 if size <= DType.I32.maximum else DType.I64
 
-    __slots__ = ()
-    head: ClassVar[str] = r"{name}: {dtype}\[{shape}\] = "
+
+def _keeps(operation: Operation, source: Value | Operation, *_: object) -> bool:
+    """Return whether a value has dtype and shape of what it is made of."""
+    return operation.dtype is source.dtype and operation.shape == source.shape
+
+
+_ITSELF: Final = Rule(_keeps, lambda _, source, *__: f"is {source.name!r} itself, but has another dtype or shape")
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class Value(Node):
+class Definition(Node):
+    """The definition of a value: a form stands behind the name, by which operations read it, and the type.
+
+    Attributes:
+        rules: What holds for all nodes of the class and for the definitions of what they read.
+        name: By which operations read it.
+
+    """
+
+    rules: ClassVar[tuple[Rule, ...]] = ()
+    head: ClassVar[str] = r"{name}: {dtype}\[{shape}\] = "
+    name: str = attrs.field(metadata=INTRODUCES)
+
+
+@attrs.frozen(cache_hash=True, repr=False)
+class Value(Definition):
     """A parameter of the function.
 
     Attributes:
@@ -41,8 +64,8 @@ class Value(Node):
 
     """
 
+    head: ClassVar[str] = ""
     form: ClassVar[str] = r"{name}: {dtype}\[{shape}\][ = {number}]"
-    name: str = attrs.field(metadata=INTRODUCES)
     dtype: DType
     shape: Shape
     number: str | None = None
@@ -54,7 +77,6 @@ class Constant(Definition):
     """A scalar known when compiling; ``value`` is representable in ``dtype``. Its shape is ()."""
 
     form: ClassVar[str] = "constant({value})"
-    name: str = attrs.field(metadata=INTRODUCES)
     dtype: DType
     value: bool | int | float = attrs.field(eq=repr)  # 0.0 and -0.0 differ, NaN equals itself
     span: Span | None = span_field()
@@ -70,7 +92,6 @@ class ArrayConstant(Definition):
     """An array known when compiling. It stands outside of loops, to which it is passed."""
 
     form: ClassVar[str] = "array({value})"
-    name: str = attrs.field(metadata=INTRODUCES)
     value: ArrayValue
     span: Span | None = span_field()
 
@@ -90,7 +111,6 @@ class Elementwise(Definition):
     """``op`` at every element; ``shape`` is the broadcast of the inputs' shapes."""
 
     form: ClassVar[str] = "{op}({inputs})"
-    name: str = attrs.field(metadata=INTRODUCES)
     op: Op
     inputs: tuple[str, ...] = attrs.field(metadata=USES)
     dtype: DType
@@ -103,7 +123,7 @@ class Cast(Definition):
     """Convert every element to ``dtype`` by the rules of :func:`tileir.core.numbers.arithmetic.cast`."""
 
     form: ClassVar[str] = "cast({input})"
-    name: str = attrs.field(metadata=INTRODUCES)
+    rules: ClassVar = (Rule(lambda cast, source: source.shape == cast.shape, "is a cast, which keeps the shape"),)
     input: str = attrs.field(metadata=USES)
     dtype: DType
     shape: Shape
@@ -115,7 +135,16 @@ class Coordinate(Definition):
     """The coordinate of each element along ``axis``; its dtype is i32 (i64 from 2**31 elements on an axis)."""
 
     form: ClassVar[str] = "coordinate({axis})"
-    name: str = attrs.field(metadata=INTRODUCES)
+    rules: ClassVar = (
+        Rule(
+            lambda it: 0 <= it.axis < len(it.shape),
+            lambda it: f"is the coordinate on axis {it.axis} of a tensor of rank {len(it.shape)}",
+        ),
+        Rule(
+            lambda it: not 0 <= it.axis < len(it.shape) or it.dtype is counting(it.shape[it.axis]),
+            "counts in {dtype.value}",
+        ),
+    )
     axis: int
     dtype: DType
     shape: Shape
@@ -127,7 +156,12 @@ class ShapeOf(Definition):
     """The i32 vector ``dims``: the shape of some tensor, known when compiling."""
 
     form: ClassVar[str] = "shape({dims})"
-    name: str = attrs.field(metadata=INTRODUCES)
+    rules: ClassVar = (
+        Rule(
+            lambda it: it.shape == (len(it.dims),) and it.dtype is counting(max(it.dims, default=0)),
+            lambda it: f"does not have the type of a shape with {len(it.dims)} axes",
+        ),
+    )
     dims: tuple[int, ...]
     dtype: DType
     shape: Shape
@@ -139,7 +173,12 @@ class Reshape(Definition):
     """The same elements in row-major order under another shape."""
 
     form: ClassVar[str] = "reshape({input})"
-    name: str = attrs.field(metadata=INTRODUCES)
+    rules: ClassVar = (
+        Rule(
+            lambda it, source: it.dtype is source.dtype and math.prod(it.shape) == math.prod(source.shape),
+            "is a reshape, which keeps dtype and number of elements",
+        ),
+    )
     input: str = attrs.field(metadata=USES)
     dtype: DType
     shape: Shape
@@ -155,7 +194,6 @@ class Argsort(Definition):
     """
 
     form: ClassVar[str] = "argsort({input}, {axis})[ {descending}]"
-    name: str = attrs.field(metadata=INTRODUCES)
     input: str = attrs.field(metadata=USES)
     axis: int
     descending: bool
@@ -169,7 +207,24 @@ class Gather(Definition):
     """``out[i…, r…] = data[clamp(indices[i…], 0, data.shape[0] - 1), r…]``; indices are i32 or i64."""
 
     form: ClassVar[str] = "gather({data}, {indices})"
-    name: str = attrs.field(metadata=INTRODUCES)
+    rules: ClassVar = (
+        Rule(
+            lambda _, __, indices: indices.dtype in (DType.I32, DType.I64),
+            lambda _, __, indices: f"has indices of {indices.dtype.value}",
+        ),
+        Rule(
+            lambda it, data, indices: data.shape and it.shape == indices.shape + data.shape[1:],
+            "does not have the shape of the indices followed by the rest of the data's",
+        ),
+        Rule(
+            lambda it, data, _: not data.shape or data.shape[0] > 0 or math.prod(it.shape) == 0,
+            "gathers from an empty axis",
+        ),
+        Rule(
+            lambda it, data, _: it.dtype is data.dtype,
+            lambda it, data, _: f"has dtype {it.dtype.value}, not that of its data, {data.dtype.value}",
+        ),
+    )
     data: str = attrs.field(metadata=USES)
     indices: str = attrs.field(metadata=USES)
     dtype: DType
@@ -186,7 +241,6 @@ class Scatter(Definition):
     """
 
     form: ClassVar[str] = "{aggregation:scatter}({updates}, {indices}[, {into}]) in {accumulator}"
-    name: str = attrs.field(metadata=INTRODUCES)
     updates: str = attrs.field(metadata=USES)
     indices: str = attrs.field(metadata=USES)
     accumulator: DType
@@ -232,7 +286,6 @@ class Contraction(Definition):
         r"[ combine {operand_dtype=dtype} aggregate {accumulator=dtype}]"
         r"[ {reduce:no_defract}][ {finite}][ default {default}]"
     )
-    name: str = attrs.field(metadata=INTRODUCES)
     output: tuple[Affine, ...]
     inputs: tuple[Access, ...] = attrs.field(metadata=USES)
     aggregation: Aggregation
@@ -257,7 +310,6 @@ class Reduce(Definition):
     """
 
     form: ClassVar[str] = "{combine}({input}[, {axes}]): {result}"
-    name: str = attrs.field(metadata=INTRODUCES)
     combine: Combine
     input: str = attrs.field(metadata=USES)
     axes: tuple[int, ...]
@@ -301,7 +353,6 @@ class Scan(Definition):
     """
 
     form: ClassVar[str] = "scan {body:step}({carries}; {sequences}; {constants}) {count} times[ {reverse}]: {result}"
-    name: str = attrs.field(metadata=INTRODUCES)
     body: Function = attrs.field(metadata=BODY)
     count: int
     reverse: bool
@@ -323,7 +374,7 @@ class Override(Definition):
     """
 
     form: ClassVar[str] = "override_gradient({input}[, {pairs}])[ from {upstream}]"
-    name: str = attrs.field(metadata=INTRODUCES)
+    rules: ClassVar = (_ITSELF,)
     input: str = attrs.field(metadata=USES)
     pairs: tuple[tuple[str, str], ...] = attrs.field(metadata=USES)
     upstream: str | None = attrs.field(metadata=USES)
@@ -337,7 +388,6 @@ class Upstream(Definition):
     """A placeholder for what arrives at an :class:`Override`: values made of it are a template, which never runs."""
 
     form: ClassVar[str] = "upstream()"
-    name: str = attrs.field(metadata=INTRODUCES)
     dtype: DType
     shape: Shape
     span: Span | None = span_field()
@@ -348,7 +398,7 @@ class Checkpoint(Definition):
     """``input`` itself, which is kept for the backward pass; forward values without this mark are computed again."""
 
     form: ClassVar[str] = "checkpoint({input})"
-    name: str = attrs.field(metadata=INTRODUCES)
+    rules: ClassVar = (_ITSELF,)
     input: str = attrs.field(metadata=USES)
     dtype: DType
     shape: Shape
@@ -360,7 +410,7 @@ class Recall(Definition):
     """``input`` itself, computed again from what is kept, for the backward pass number ``sweep``."""
 
     form: ClassVar[str] = "recall({input}) in sweep {sweep}"
-    name: str = attrs.field(metadata=INTRODUCES)
+    rules: ClassVar = (_ITSELF,)
     input: str = attrs.field(metadata=USES)
     sweep: int
     dtype: DType

@@ -8,11 +8,12 @@ from tileir.core import DType, Op, Span, attrs, span_field
 from tileir.typed.node import Node
 
 
+@attrs.frozen(cache_hash=True, repr=False)
 class NumberNode(Node):
-    """A step; its form stands behind its name."""
+    """A step: its form stands behind its name."""
 
-    __slots__ = ()
     head: ClassVar[str] = "{name}: number[({dtype})] = "
+    name: str
 
 
 @attrs.frozen(cache_hash=True, repr=False)
@@ -20,7 +21,6 @@ class NumberLiteral(NumberNode):
     """A number of the program; without a dtype it is exact, and adapts."""
 
     form: ClassVar[str] = "{value}"
-    name: str
     value: bool | int | float = attrs.field(eq=repr)
     dtype: DType | None
     span: Span | None = span_field()
@@ -31,7 +31,6 @@ class NumberCast(NumberNode):
     """A number converted to ``dtype`` because the program says so."""
 
     form: ClassVar[str] = "cast({input})"
-    name: str
     input: str
     dtype: DType
     span: Span | None = span_field()
@@ -42,7 +41,6 @@ class NumberArithmetic(NumberNode):
     """``op`` on numbers, computed as on literals: exactly or in f64 without a dtype, else in ``dtype``."""
 
     form: ClassVar[str] = "{op}({inputs})"
-    name: str
     op: Op
     inputs: tuple[str, ...]
     dtype: DType | None

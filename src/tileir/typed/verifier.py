@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, assert_never
 
 from tileir.core import Aggregation, Combination, Diagnostic, DType, Op, VerifyError, arithmetic_type, rounded
+from tileir.core.nodes.rules import broken
 from tileir.poly.bounds import unbounded_indices
 from tileir.typed.dataflow import MAX_NESTING, result_type, results_of
 from tileir.typed.inference.emission import broadcast_shape, broadcasts_to
@@ -29,11 +30,11 @@ from tileir.typed.ir import (
     Reshape,
     Scan,
     Scatter,
-    Shape,
     ShapeOf,
     TensorType,
     Upstream,
     Value,
+    counting,
     operands,
 )
 from tileir.typed.number_steps import NumberArithmetic, step_inputs
@@ -134,9 +135,12 @@ def _fault(place: Value | Operation, message: str) -> Diagnostic:
 def _check(operation: Operation, defined: Mapping[str, Value | Operation]) -> Iterator[str]:
     if any(size < 0 for size in operation.shape):
         yield "has a negative size"
-    elif isinstance(operation, Marker):
-        yield from _check_marker(operation, defined)
-    else:
+        return
+    values = [defined[name] for name in operands(operation)]
+    yield from (rule.told(operation, *values) for rule in broken(operation, *values))
+    if isinstance(operation, Override):
+        yield from _check_override(operation, defined)
+    elif not isinstance(operation, Marker):
         yield from _check_computation(operation, defined)
 
 
@@ -144,24 +148,12 @@ def _check_computation(operation: Computation, defined: Mapping[str, Value | Ope
     match operation:
         case Constant():
             yield from _check_constant(operation)
-        case ArrayConstant():
+        case ArrayConstant() | Cast() | Coordinate() | ShapeOf() | Reshape() | Gather():
             return
         case Elementwise():
             yield from _check_elementwise(operation, [defined[name] for name in operation.inputs])
-        case Cast(input=name):
-            if defined[name].shape != operation.shape:
-                yield "is a cast, which keeps the shape"
-        case Coordinate(axis=axis, shape=shape):
-            yield from _check_coordinate(operation, axis, shape)
-        case ShapeOf(dims=dims):
-            if operation.shape != (len(dims),) or operation.dtype is not _counting(max(dims, default=0)):
-                yield f"does not have the type of a shape with {len(dims)} axes"
-        case Reshape(input=name):
-            yield from _check_reshape(operation, defined[name])
         case Argsort(input=name, axis=axis):
             yield from _check_argsort(operation, axis, defined[name])
-        case Gather():
-            yield from _check_gather(operation, defined[operation.data], defined[operation.indices])
         case Scatter():
             yield from _check_scatter(operation, defined)
         case Contraction():
@@ -172,22 +164,6 @@ def _check_computation(operation: Computation, defined: Mapping[str, Value | Ope
             yield from _check_scan(operation, defined)
         case _:
             assert_never(operation)
-
-
-def _check_reshape(operation: Reshape, source: Value | Operation) -> Iterator[str]:
-    if source.dtype is not operation.dtype or math.prod(source.shape) != math.prod(operation.shape):
-        yield "is a reshape, which keeps dtype and number of elements"
-
-
-def _check_coordinate(operation: Coordinate, axis: int, shape: Shape) -> Iterator[str]:
-    if not 0 <= axis < len(shape):
-        yield f"is the coordinate on axis {axis} of a tensor of rank {len(shape)}"
-    elif operation.dtype is not _counting(shape[axis]):
-        yield f"counts in {operation.dtype.value}"
-
-
-def _counting(size: int) -> DType:
-    return DType.I32 if size <= DType.I32.maximum else DType.I64
 
 
 def _check_constant(operation: Constant) -> Iterator[str]:
@@ -233,19 +209,8 @@ def _check_argsort(operation: Argsort, axis: int, keys: Value | Operation) -> It
     others = (operation.shape[:axis], operation.shape[axis + 1 :])
     if others != (keys.shape[:axis], keys.shape[axis + 1 :]):
         yield "changes the size of another axis than that along which it sorts"
-    if operation.dtype is not _counting(keys.shape[axis]):
+    if operation.dtype is not counting(keys.shape[axis]):
         yield f"cannot name places as {operation.dtype.value}"
-
-
-def _check_gather(operation: Gather, data: Value | Operation, indices: Value | Operation) -> Iterator[str]:
-    if indices.dtype not in (DType.I32, DType.I64):
-        yield f"has indices of {indices.dtype.value}"
-    if not data.shape or operation.shape != indices.shape + data.shape[1:]:
-        yield "does not have the shape of the indices followed by the rest of the data's"
-    elif data.shape[0] == 0 and math.prod(operation.shape) > 0:
-        yield "gathers from an empty axis"
-    if operation.dtype is not data.dtype:
-        yield f"has dtype {operation.dtype.value}, not that of its data, {data.dtype.value}"
 
 
 def _check_scatter(operation: Scatter, defined: Mapping[str, Value | Operation]) -> Iterator[str]:
@@ -266,14 +231,6 @@ def _check_scatter(operation: Scatter, defined: Mapping[str, Value | Operation])
         yield f"has dtype {operation.dtype.value}, but adds {updates.dtype.value}"
     if operation.accumulator is not types.accumulator:
         yield f"accumulates in {operation.accumulator.value}"
-
-
-def _check_marker(operation: Marker, defined: Mapping[str, Value | Operation]) -> Iterator[str]:
-    if isinstance(operation, Upstream):
-        return
-    yield from _check_same(operation, defined[operation.input])
-    if isinstance(operation, Override):
-        yield from _check_override(operation, defined)
 
 
 def _check_same(operation: Operation, source: Value | Operation) -> Iterator[str]:
