@@ -76,6 +76,25 @@ def test_types_of_storage_do_not_mix(body: str, underlined: str) -> None:
     assert "cast one of them" in fault.message
 
 
+@pytest.mark.parametrize(
+    ("statement", "underlined"),
+    [
+        (f"O = reshape(A, {', '.join(['1'] * 64)}, 3);", "reshape("),
+        (f"B = reshape(A, {', '.join(['1'] * 64)}, 3); O = reshape(B, 3);", "reshape("),
+        (f"O[{'0, ' * 64}i : {'1, ' * 64}3] = +(A[i]);", "O["),
+    ],
+)
+def test_tensors_have_as_many_axes_as_arrays_at_most(statement: str, underlined: str) -> None:
+    with pytest.raises(TileError) as caught:
+        inferred(f"function (A) -> (O) {{ {statement} }}", A="f32[3]")
+    (fault,) = caught.value.diagnostics
+    assert fault.code == "TIL316"
+    assert underlined in fault.underlined
+    assert "this has 65 axes" in fault.message
+    fewer = inferred(f"function (A) -> (O) {{ O = reshape(A, {', '.join(['1'] * 63)}, 3); }}", A="f32[3]")
+    assert len(fewer.operations[-1].shape) == 64
+
+
 @pytest.mark.parametrize("body", ["O = A + as_f8e4m3fn(B);", "O = as_f32(A) * B;", "O[i : 3] = =(A[i]) default C;"])
 def test_types_of_storage_meet_after_a_cast(body: str) -> None:
     inferred(f"function (A, B, C) -> (O) {{ {body} }}", A="f8e4m3fn[3]", B="f8e5m2[3]", C="f32[3]")

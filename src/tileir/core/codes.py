@@ -63,6 +63,7 @@ _TYPES: Final = {
     "TIL313": "a width that no dtype has",
     "TIL314": "an axis or position that does not exist",
     "TIL315": "two types of storage that meet without a cast",
+    "TIL316": "a tensor of more axes than an array has",
     "TIL321": "a derivative of something else than a float tensor",
     "TIL322": "a cotangent or tangent that does not go with its tensor",
     "TIL323": "an unknown way to treat ties",

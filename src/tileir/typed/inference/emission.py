@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tileir.core import DType, NameScope, Op, Span, attrs, fail, fits, rounded
 from tileir.typed.inference.numbers import Numbers, natural_dtype
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from tileir.typed.derivatives.reverse import Sweep, SweepKey
     from tileir.typed.inference.faults import Observer
+
+
+_MOST_AXES: Final = 64
 
 
 @attrs.define(eq=False, repr=False)
@@ -77,7 +80,17 @@ class Emission:
         return self.names.fresh(self.stem)
 
     def add(self, operation: Operation) -> Tensor:
-        """Append ``operation`` and return the value that it defines."""
+        """Append ``operation`` and return the value that it defines.
+
+        Raises:
+            TileError: TIL316, it has more axes than arrays of NumPy.
+
+        """
+        if len(operation.shape) > _MOST_AXES:
+            message = (
+                f"this has {len(operation.shape)} axes, and arrays have at most {_MOST_AXES}; merge some by reshape"
+            )
+            raise fail("TIL316", message, operation.span)
         self.operations.append(operation)
         self.definitions[operation.name] = operation
         return Tensor(operation.name, operation.dtype, operation.shape)
