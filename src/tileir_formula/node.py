@@ -1,4 +1,4 @@
-"""What all nodes of formulas have in common: how they show themselves."""
+"""Base classes of the nodes of formulas, which show themselves as their text."""
 
 from __future__ import annotations
 

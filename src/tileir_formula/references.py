@@ -1,4 +1,4 @@
-"""What the sources of a formula refer to: an input, a step by its path, or nothing."""
+"""Resolution of the sources of a formula: to an input, to a step by its path, or to nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What PyInstaller asks of tileir: where its hook is. It is found by the entry point ``pyinstaller40``."""
+"""Folder of the hook for PyInstaller, which finds it by the entry point ``pyinstaller40``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What PyInstaller cannot see of tileir: target files, entry points, and modules that are imported by name."""
+"""Hook for PyInstaller: target files, entry points, and modules that are imported by name."""
 
 from importlib.metadata import entry_points
 

@@ -1,4 +1,4 @@
-"""What is tested: one device of a back end, and short ways to use it.
+"""Device under test, of one back end, with short ways to use it.
 
 Events that a test completes by hand, and kernels that show whether somebody waited for them.
 """

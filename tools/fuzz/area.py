@@ -1,4 +1,4 @@
-"""What an area of the fuzzer is: how a case is made, and what must hold of it."""
+"""Area of the fuzzer: a function that makes a case, and one that checks it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a step can be made of at some place of a formula: functions, sources, conditions and merges that fit there."""
+"""Completions for a step at a place of a formula: functions, sources, conditions and merges that fit there."""
 
 from __future__ import annotations
 

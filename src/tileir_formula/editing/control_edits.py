@@ -1,4 +1,4 @@
-"""Which characters of a formula a control changes, by the path of what it stands for."""
+"""Edits of the characters that a control stands for, by its path in the formula."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Python programs give as values of parameters, as text of a formula."""
+"""Conversion of Python values of parameters to text of a formula."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What controls do to the text of a formula: each writes its own characters, and says which controls it changed."""
+"""Application of a control's value to the text of a formula, with the controls that changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which kernels the steps of a formula became, which buffers these use, and what they cost."""
+"""Explanation of a formula: the kernels of its steps, the buffers that they use, and their costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which step of a formula does not go with the pictures that it is given, and the sizes of what it reads."""
+"""Search for the step of a formula that does not go with the given pictures, and for the sizes of what it reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What readers of formulas share: taking tokens one after the other, names, numbers and colours."""
+"""Base of the parsers of formulas: tokens one after the other, names, numbers and colours."""
 
 from __future__ import annotations
 

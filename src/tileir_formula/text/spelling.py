@@ -1,4 +1,4 @@
-"""What a formula that was made from JSON or by hand may hold, but no text of one can spell."""
+"""Check that a formula made from JSON or by hand holds nothing that no text can spell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker remembers of formulas: pictures as they were read, and formulas as they were crafted."""
+"""Cache of a worker for formulas: pictures as they were read, and formulas as they were crafted."""
 
 from __future__ import annotations
 

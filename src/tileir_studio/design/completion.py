@@ -1,4 +1,4 @@
-"""How a text can go on at a place: words of the language, functions, their parameters, choices, and names of steps.
+"""Completions of a text at a place: words of the language, functions, their parameters, choices, and names of steps.
 
 A text that is being written can mostly not be read, so that its last line is looked at, and of the lines before it
 those that can.

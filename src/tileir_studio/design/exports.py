@@ -1,4 +1,4 @@
-"""What a formula is taken away as: a Python script that makes the same bytes again, or source of a back end."""
+"""Exports of a formula: a Python script that makes the bytes of its picture again, or source of a back end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a formula makes of pictures while somebody looks: of large ones the visible part first, then the rest.
+"""Previews of the results of a formula: of large pictures the visible part first, then the rest.
 
 Compiling a formula well takes longer than anybody wants to wait who drags a control. So what is shown first comes from
 kernels that are there already, or from a program that was compiled with :attr:`tileir.Options.quick`, unless a newer

@@ -1,4 +1,4 @@
-"""What each step of a formula makes of small versions of pictures; of groups, in their first round."""
+"""Thumbnails of the result of each step of a formula, from small pictures; of groups, in their first round."""
 
 from __future__ import annotations
 

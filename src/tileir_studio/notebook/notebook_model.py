@@ -1,4 +1,4 @@
-"""What the widget of the designer is in the kernel: its text, and answers to the jobs that its page asks for."""
+"""Model of the designer's widget in the kernel: its text, and answers to the jobs that its page asks for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may talk to the server: pages that it sent itself, on this machine, that know its token.
+"""Access control of the server: it answers pages that it sent itself, on this machine, that know its token.
 
 A page of another origin could make the browser of the user send requests to this machine, or make a name of its own
 stand for it (DNS rebinding); so `Host` and `Origin` have to be those of the server. Other users of the machine do not

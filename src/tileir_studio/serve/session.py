@@ -1,4 +1,4 @@
-"""What a worker remembers between requests, and what it answers them with."""
+"""State of a worker between requests, and the events that answer them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page shows of the text of a formula: its faults, its controls, and which step reads which, as a drawing."""
+"""Views of a formula: its faults, its controls, and a drawing of the steps that read one another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which lines of a stage came of which statements of the program: by spans, names and comments, never by guessing.
+"""Links from lines of a stage to the statements of the program: by spans, names and comments, never by guessing.
 
 A typed operation has the span of its statement. A Stripe block and a kernel carry a comment for each operation that
 they compute, and variables the names of values, as far down as C and OpenCL C; other code has the names of kernels.

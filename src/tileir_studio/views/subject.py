@@ -1,4 +1,4 @@
-"""What a request is about: a program, what its inputs are, and for which device; from JSON that anybody may send."""
+"""Subject of a request: a program, its inputs, and a device; from JSON that anybody may send."""
 
 from __future__ import annotations
 

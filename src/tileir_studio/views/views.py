@@ -1,4 +1,4 @@
-"""What the page shows, as plain values: every view is one of these, and becomes JSON by :func:`plain`."""
+"""Classes of the views of the page: plain values, which become JSON by :func:`plain`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong is refused with a diagnostic, and never harms the process."""
+"""Refusals: wrong kernels, libraries and calls get a diagnostic, and never harm the process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a back end may offer beyond what it must: bound kernels, parts of buffers, sequences, batches, callbacks."""
+"""Optional offers of a back end: bound kernels, parts of buffers, sequences, batches, callbacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far the results of a program may be off: a running error analysis over its typed operations.
+"""Error bounds of the results of a program: a running error analysis over its typed operations.
 
 Each value gets a bound of the distance between its exact value and what any conforming device computes, element by
 element (Higham, "Accuracy and Stability of Numerical Algorithms", section 3.3, with first-order terms kept whole):

@@ -1,4 +1,4 @@
-"""Which programs give the same values by every means of computing them, and how far others may differ."""
+"""Exactness of generated programs: equal values by every means of computing them, or how far they may differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What random kernels are made of: arrays, constants, and operations with exact results."""
+"""Arrays, constants and operations with exact results, for random kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a row of the conformance table is, and the arguments that its programs are given."""
+"""Rows of the conformance table, and the arguments that their programs are given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a result may be from what it should be: units in the last place, and roundings of what cancels.
+"""Tolerances of results: units in the last place, and roundings of what cancels.
 
 f16 and bf16 may be one unit off, since they are rounded once from f32, and besides by 4 roundings of f32 of what
 cancels: of the terms that a row tells, and of what a relative change of the inputs changes.

@@ -1,4 +1,4 @@
-"""What a row of the table of operations is: how a call is drawn, and what NumPy says of it."""
+"""Rows of the table of operations: each draws a call, and has the answer of NumPy."""
 
 from __future__ import annotations
 
