@@ -16,7 +16,7 @@ from typing import Final
 
 import pytest
 
-from strategies.sources import ROOT
+from strategies.sources import BACKENDS, ROOT
 
 DIST: Final = Path(os.environ.get("TILEIR_DIST", ROOT / "nowhere"))
 WHEELS: Final = sorted(DIST.glob("*.whl"))
@@ -73,6 +73,14 @@ def test_the_wheel_has_what_the_page_contains_and_its_licences() -> None:
     assert licences == [(static / "licences.txt").read_bytes()]
     assert all(word in licences[0] for word in (b"@codemirror/view", b"lit-html", b"BSD-3-Clause", b"MIT License"))
     assert {"tileir/targets/cpu.json", "tileir_pytest.py", "tileir_formula/library/edges.tile"} <= files.keys()
+
+
+def test_the_wheel_has_every_module() -> None:
+    (wheel,) = (path for path in WHEELS if distribution(path) == "tileir")
+    places = [ROOT / "src", BACKENDS]
+    modules = {path.relative_to(place).as_posix() for place in places for path in place.glob("tileir*/**/*.py")}
+    modules |= {path.name for path in (ROOT / "src").glob("*.py")}
+    assert {name for name in files_of(wheel) if name.endswith(".py")} == modules
 
 
 def test_the_source_distribution_has_the_sources_of_the_page() -> None:

@@ -1,0 +1,1 @@
+"""Pictures in files, read and written as arrays."""
