@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 from tileir.core import DType, ShownProgram, attrs, call_of, counted, statements_in
 from tileir.core.nodes.rules import Rule, at_least
 from tileir.core.nodes.schema import BODY, INTRODUCES, OPERAND, PART, Role, role
-from tileir.core.text.writer import listed
 from tileir.semtree.expressions import (
     Apply as Apply,
     Bitcast as Bitcast,
@@ -198,7 +197,8 @@ class AsyncCopy(Deferred):
         Rule(neighbours, "an asynchronous copy cannot turn {source.type} into {target.type}"),
         Rule(
             lambda s: not neighbours(s) or s.target.type.lanes * s.target.type.dtype.itemsize in COPIED_BYTES,
-            f"an asynchronous copy has one of {listed(COPIED_BYTES)} bytes, and not those of {{target.type}}",
+            f"an asynchronous copy has one of {', '.join(map(str, COPIED_BYTES))} bytes, and not"
+            " those of {target.type}",
             "TIL551",
         ),
     )

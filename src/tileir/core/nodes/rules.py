@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from string import Formatter
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from tileir.core.nodes import attrs
 
 Predicate: TypeAlias = Callable[..., bool]
 """A function of a node, and of what its operands are called by, where these are names."""
-
-_FORMATTER: Final = Formatter()
 
 
 @attrs.frozen(eq=False)
@@ -34,7 +31,9 @@ class Rule:
         """Return the sentence about a node."""
         if not isinstance(self.message, str):
             return self.message(node, *operands)
-        return _FORMATTER.vformat(self.message, (), _Fields(node))
+        from string import Formatter  # for faults only
+
+        return Formatter().vformat(self.message, (), _Fields(node))
 
 
 class _Fields(dict[str, Any]):
