@@ -19,7 +19,7 @@ from tileir.passes.pipelines.catalog import PASSES
 from tileir.schedule.reasons import REASONS
 from tileir.semtree.transform.expansions import ULP
 from tileir.tile.ir import UnaryOperator
-from tileir.tile.text.grammar import RANK
+from tileir.tile.text.grammar import OPERATORS
 from tileir_formula.definitions.catalogue import FOLDER, read_file
 from tileir_formula.definitions.functions import WORDS
 from tileir_formula.definitions.parameters import ChoiceParameter, NumberParameter, WeightsParameter
@@ -86,7 +86,8 @@ def remarks() -> str:
 
 def precedence() -> str:
     """Return the operators of Tile, loosest first, each rank on a line."""
-    infix = [" ".join(f"`{op.value}`" for op in RANK if RANK[op] == rank) for rank in sorted(set(RANK.values()))]
+    ranks = sorted({row.rank for row in OPERATORS.rows})
+    infix = [" ".join(f"`{row.sign}`" for row in OPERATORS.rows if row.rank == rank) for rank in ranks]
     prefix = " ".join(f"`{op.value}`" for op in UnaryOperator)
     rows = ["`? :`", *infix, f"{prefix} in front of an operand"]
     return _table(("rank", "operators"), ((str(rank), row) for rank, row in enumerate(rows, 1)))
