@@ -16,9 +16,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C", bound="type[object]")
 
-_ROOT: Final = str(Path(__file__).parents[2]) + os.sep
+_PACKAGES: Final = ("tileir", "tileir_formula", "tileir_studio", "tileir_testing")
+_ROOTS: Final = tuple(str(Path(__file__).parents[3] / package) + os.sep for package in _PACKAGES)
 _LIBRARY: Final = str(Path(os.__file__).parent) + os.sep
-"""As they were imported, maybe by a link: code has the same paths."""
+"""As they were imported, maybe by a link: code has these paths."""
 
 
 def at_the_call(function: Callable[P, R]) -> Callable[P, R]:
@@ -73,7 +74,7 @@ def shortened(error: TileError) -> TileError:
 
 def _is_inside(file: str) -> bool:
     """Return whether a file is tileir's, or of Python's own library: properties that keep values are, say."""
-    return file.startswith(_ROOT) or (file.startswith(_LIBRARY) and "-packages" not in file)
+    return file.startswith(_ROOTS) or (file.startswith(_LIBRARY) and "-packages" not in file)
 
 
 def _misspelt(function: Callable[..., object], given: Mapping[str, object], error: TypeError) -> TypeError | None:
@@ -96,4 +97,4 @@ def _misspelt(function: Callable[..., object], given: Mapping[str, object], erro
 
 def _is_ours(function: FunctionType) -> bool:
     """Return whether somebody wrote a function, and nobody has wrapped it yet."""
-    return function.__code__.co_filename.startswith(_ROOT) and not hasattr(function, "__wrapped__")
+    return function.__code__.co_filename.startswith(_ROOTS) and not hasattr(function, "__wrapped__")
