@@ -11,7 +11,7 @@ from tileir import ops
 from tileir.core.dtype import DType
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
-from tileir.typed.ir import Cast, Contraction, Function, TensorType
+from tileir.typed.ir import Cast, Function, TensorType
 from tileir.typed.simplify.narrow_moves import with_narrow_moves
 from tileir.typed.simplify.preparation import prepared
 from tileir.typed.simplify.simplifier import simplify
@@ -20,6 +20,7 @@ from tileir.typed.verifier import verify
 SHIFTED = "W = widen(X); T[i + 1 : N] = =(W[i]);"
 OVER = "W = widen(X); V = widen(Y); T[i : N] = =(W[i + 2]) default V;"
 RESHAPED = "W = widen(X); R = reshape(W, N / 2, 2); T[j, i : 2, N / 2] = =(R[i, j]);"
+GATHERED = "W = widen(X); T = gather(W, index(Y, 0) / 2);"
 BESIDE = "W = widen(X); V = W * 2.5; T[i : N] = =(W[i + 2]) default V;"
 SUMMED = "W = widen(X); T[0 : N] = +(W[i]);"
 
@@ -29,13 +30,13 @@ def graph(statements: str, dtype: DType = DType.F16) -> Function:
     return infer(tileir.parse(text), {name: TensorType(dtype, (8,)) for name in "XY"})
 
 
-@pytest.mark.parametrize("statements", [SHIFTED, OVER, RESHAPED])
+@pytest.mark.parametrize("statements", [SHIFTED, OVER, RESHAPED, GATHERED])
 @pytest.mark.parametrize("dtype", [DType.F16, DType.BF16])
 def test_moves_stay_narrow(statements: str, dtype: DType) -> None:
     made = prepared(graph(statements, dtype))
     verify(made)
     assert not any(isinstance(operation, Cast) for operation in made.operations)
-    assert {operation.dtype for operation in made.operations if isinstance(operation, Contraction)} == {dtype}
+    assert {operation.dtype for operation in made.operations if operation.dtype.is_float} == {dtype}
 
 
 @pytest.mark.parametrize("statements", [BESIDE, SUMMED])
@@ -49,7 +50,7 @@ def test_without_casts_nothing_changes() -> None:
     assert with_narrow_moves(simple) is simple
 
 
-@pytest.mark.parametrize("statements", [SHIFTED, OVER, RESHAPED, BESIDE, SUMMED])
+@pytest.mark.parametrize("statements", [SHIFTED, OVER, RESHAPED, GATHERED, BESIDE, SUMMED])
 def test_values_are_the_same_bits(statements: str) -> None:
     before = graph(statements)
     random = np.random.default_rng(0)

@@ -391,13 +391,30 @@ class Expressions(CLike):
         if kind.lanes == 1:
             value = Value(array.element(offset), stored)
         elif array.stored is DType.F16:
-            return call(f"vload{'a' if aligned else ''}_half{kind.lanes}", kind, "0", pointer)
+            if not aligned:
+                return call(self._half_loader(array, kind), kind, pointer)
+            return call(f"vloada_half{kind.lanes}", kind, "0", pointer)
         elif aligned:
             text = f"*({array.qualifiers}{self.neighbours(stored.dtype, kind.lanes)} *){pointer.at(UNARY)}"
             value = Value(text, stored, UNARY)
         else:
             value = call(f"vload{kind.lanes}", stored, "0", pointer)
         return self._from_memory(value).retyped(kind)
+
+    def _half_loader(self, array: Place, kind: Type) -> str:
+        """Return the function that reads neighbouring halves that need not lie as a vector would.
+
+        They are read as bits, and widened in registers: PoCL 3.1 reads the operand of ``vload_half8`` by an instruction
+        that faults unless it is aligned.
+        """
+        space, n, floats = array.qualifiers.split()[0], kind.lanes, self.type(kind)
+        name = f"half{n}_in_{space.strip('_')}"
+        text = (
+            f"static inline {floats} {name}({space} const half *p)\n{{\n"
+            f"  ushort{n} bits = vload{n}(0, ({space} const ushort *)p);\n"
+            f"  return vload_half{n}(0, (__private const half *)&bits);\n}}\n"
+        )
+        return self.helpers.use(name, lambda: text)
 
     def _from_memory(self, value: Value) -> Value:
         """Return loaded memory as a register value; any byte but 0 is true."""

@@ -74,7 +74,8 @@ def interpolate(
         raise mistaken("give either the size or the scale of the result")
     if align_corners and mode.startswith("nearest"):
         raise mistaken("align_corners is an option of the modes 'linear' and 'cubic'")
-    y = x if mode.startswith("nearest") else wide(x)
+    # Pixels are moved as they are; gradients, which are sums along one axis after the other, are rounded once.
+    y = call("widen", x) if mode.startswith("nearest") else wide(x)
     for number, axis in enumerate(form.axes("x")):
         old = dims_of(x)[axis]
         if size is not None:
@@ -90,7 +91,7 @@ def interpolate(
         if align_corners:
             step = (old - 1, (new - 1).max(1))
         y = _along(y, axis, new, _Places(step[0], step[1], centred=not align_corners), mode, coefficient)
-    return y if mode.startswith("nearest") else narrowed(y, x)
+    return call("as_like", y, x) if mode.startswith("nearest") else narrowed(y, x)
 
 
 def upsample(x: Tensor, factor: PerAxis, *, layout: str = "ncx") -> Tensor:

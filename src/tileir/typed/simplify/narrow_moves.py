@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from tileir.core import Aggregation, Combination, DType, NameScope, attrs
 from tileir.typed.dataflow import with_bodies
-from tileir.typed.ir import Cast, Contraction, Function, Operation, Reshape
+from tileir.typed.ir import Cast, Contraction, Function, Gather, Operation, Reshape
 
 
 def with_narrow_moves(function: Function) -> Function:
@@ -44,6 +44,9 @@ def _moved(operation: Operation, widened: Mapping[str, tuple[str, DType]], names
         case Reshape(input=name) if name in widened:
             source, dtype = widened[name]
             return attrs.evolve(operation, name=names.fresh(operation.name), input=source, dtype=dtype)
+        case Gather(data=name) if name in widened:
+            source, dtype = widened[name]
+            return attrs.evolve(operation, name=names.fresh(operation.name), data=source, dtype=dtype)
         case Contraction(
             aggregation=Aggregation.ASSIGN, combination=Combination.NONE, inputs=(access,), default=default
         ) if access.tensor in widened:
