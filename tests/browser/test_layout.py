@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page
 
-pytestmark = pytest.mark.once
 
 WIDTHS: Final = range(320, 2001, 20)
 FORMULA: Final = """\
