@@ -132,7 +132,7 @@ class OpInfo:
 
     @property
     def approximates(self) -> bool:
-        """Whether it is computed within a bound of error."""
+        """True for functions that are computed within a bound of error."""
         return self.meaning is not None
 
     def weight_in(self, dtype: DType) -> int:

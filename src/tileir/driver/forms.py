@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     )
 
 STAGES: Final = (*texts.STAGES, "any", "block", "kernel", "script", "pipeline", "target", "hardware")
-"""What a text may be of, beside installed languages; ``any`` is a program of the stage that the text tells."""
+"""Kinds of text beside installed languages; ``any`` is a program of the stage that the text tells."""
 
 
 @at_the_call

@@ -9,7 +9,7 @@ _POINTER, _NUMBER, _INTEGER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
 
 
 class Operand(ctypes.Structure):
-    """What an array of one place must be.
+    """Requirements on the array of one argument.
 
     ``mask`` has the bits of its address that must be 0; ``place`` and ``kind`` are what DLPack says of the device, and
     of rank and dtype. ``spare`` is the list of addresses from which memory for a fresh one is taken, ``allocate`` what

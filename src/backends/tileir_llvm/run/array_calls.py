@@ -118,7 +118,7 @@ refused:
 
 
 class Operand(ctypes.Structure):
-    """What an array of one place must be: ``mask`` has the bits of its address that must be 0."""
+    """Requirements on the array of one argument: ``mask`` has the bits of its address that must be 0."""
 
     _fields_ = (
         ("dtype", ctypes.c_void_p),
@@ -131,7 +131,7 @@ class Operand(ctypes.Structure):
 
 
 class Call(ctypes.Structure):
-    """What the code knows of a sequence.
+    """Facts about a sequence that its machine code relies on.
 
     ``taken`` operands are given, of which ``read`` are read. Kernels have ``all`` arguments: the ``fixed`` ones, and
     those whose ``places`` are not -1 but number an operand. ``run`` runs ``launches`` entries; ``type`` is that of

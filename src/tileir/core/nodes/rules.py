@@ -13,7 +13,7 @@ Predicate: TypeAlias = Callable[..., bool]
 
 @attrs.frozen(eq=False)
 class Rule:
-    """What holds for all nodes of a class.
+    """Invariant of all nodes of a class.
 
     Attributes:
         holds: The predicate.

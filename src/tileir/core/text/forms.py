@@ -123,14 +123,14 @@ def _default(kind: type, name: str) -> object:
 
 
 class Spelling(NamedTuple):
-    """How values of a type are written and read: functions of a writer and a value, and of a reader."""
+    """Text of the values of a type: a function of a writer and a value, and one of a reader."""
 
     write: Callable[[Any, Any], str]
     read: Callable[[Any], Any]
 
 
 class Part(NamedTuple):
-    """How a part of a node is written and read that is more than a field.
+    """Text of a part of a node that is more than a field.
 
     Functions of a writer and the node, and of a reader and the fields read so far, to which it adds.
     """

@@ -113,7 +113,7 @@ class _Scatter:
 
     @property
     def size(self) -> int:
-        """How many updates a table has."""
+        """Number of updates of a table."""
         return prod(index.range for index in self.along)
 
     def whole(self, view: stripe.Refinement, name: str, direction: stripe.Direction) -> stripe.Refinement:

@@ -32,7 +32,7 @@ MOST_LAUNCHES: Final = 4096
 
 @attrs.frozen(eq=False)
 class QueuedOperand:
-    """What an array of one place must be.
+    """Requirements on the array of one argument.
 
     Attributes:
         dtype: Its elements.
