@@ -34,6 +34,7 @@ _NAMES: Final = {
     "TIL217": "an argument that an operation of the library cannot take",
     "TIL218": "a scan that does not go with its step",
     "TIL219": "a constant whose elements do not go with its type, or are not there",
+    "TIL220": "a function that cannot be computed for several examples at once",
     "TIL221": "an element or place that a formula does not have",
     "TIL222": "a step of a formula with the wrong number of sources",
     "TIL223": "a step of a formula reads what neither an input nor an earlier step makes",

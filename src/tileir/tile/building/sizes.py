@@ -204,8 +204,9 @@ def _reduced(recorder: Recorder, group: Expr) -> Sizes | None:
 
 def _members(recorder: Recorder, group: Expr) -> tuple[Expr, ...]:
     """Return values that have the sizes of the parts of a tuple; none where that is unknown."""
-    while isinstance(group, Name) and group.name in recorder.steps:
-        body = recorder.steps[group.name].body
+    while True:
+        step = recorder.steps.get(group.name) if isinstance(group, Name) else None
+        body = group if step is None else step.body
         if not isinstance(body, Call):
             break
         if body.function in _MEMBERS:

@@ -1,0 +1,289 @@
+"""Statements for several examples: contractions carry an index along, scans an axis of their carries."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from typing import assert_never
+
+from tileir.core import Aggregation, ArrayValue, attrs
+from tileir.tile.batches.body import Body, Plan
+from tileir.tile.batches.layout import Group, Layout, Part, Value, inserted
+from tileir.tile.building.indices import Dim
+from tileir.tile.building.recording import Recorder
+from tileir.tile.building.scans import scan
+from tileir.tile.building.tensors import Tensor
+from tileir.tile.functions import builtin
+from tileir.tile.ir import (
+    Assignment,
+    Call,
+    Constant,
+    Contraction,
+    Expr,
+    Function,
+    IndexName,
+    IntLiteral,
+    Name,
+    Scan,
+    Statement,
+)
+from tileir.tile.traversal import walk
+
+
+def run(body: Body, function: Function, *, named: bool = True) -> None:
+    """Record the statements of a function; ``named`` where they keep their names."""
+    recorder = body.recorder
+    names = {each.name: recorder.names.fresh(each.name) for each in function.statements if named}
+    for statement in function.statements:
+        body.layout.span = statement.span
+        with ExitStack() as marks:
+            for attribute in statement.attributes:
+                marks.enter_context(recorder.attributed(attribute))
+            value = _value(body, statement)
+        if named:
+            _name(recorder, statement, names[statement.name], value)
+        if statement.name in body.plan.forced:
+            value = _spread(body.layout, value)
+        body.values[statement.name] = value
+
+
+def _value(body: Body, statement: Statement) -> Value:
+    match statement:
+        case Assignment(name=name, value=value):
+            body.definitions[name] = value
+            return body.value(value)
+        case Contraction():
+            return _contraction(body, statement)
+        case Scan():
+            return _scan(body, statement)
+        case Constant():
+            return _constant(body, statement)
+        case _:
+            assert_never(statement)
+
+
+def _name(recorder: Recorder, statement: Statement, name: str, value: Value) -> None:
+    """Give the name of a statement to what it recorded, unless that has one: then it is an alias."""
+    match value:
+        case Part(tensor=tensor):
+            reference: str | None = tensor.reference
+        case Group(reference=reference):
+            pass
+        case _:
+            reference = None
+    step = None if reference is None else recorder.steps.get(reference)
+    if step is not None and step.name is None:
+        step.name, step.span = name, statement.span
+
+
+def _spread(layout: Layout, value: Value) -> Value:
+    match value:
+        case Part():
+            return layout.spread(value)
+        case Group(items=items):
+            return Group(tuple(_spread(layout, item) for item in items), value.reference)
+        case _:
+            return value
+
+
+def _constant(body: Body, statement: Constant) -> Part:
+    recorder = body.recorder
+    for dim, size in zip(statement.dims or (), statement.shape, strict=statement.dims is not None):
+        body.sizes[dim.name] = IntLiteral(size, span=dim.span)
+    reference = recorder.record(attrs.evolve(statement, name="", dims=None, attributes=()))
+    recorder.ranks[reference] = len(statement.shape)
+    return Part(Tensor(recorder, reference))
+
+
+def _contraction(body: Body, statement: Contraction) -> Part:
+    """Record a contraction: of operands that differ among examples each point reads those of one example."""
+    layout = body.layout
+    parts = [body.part(Name(access.tensor, span=access.span)) for access in statement.inputs]
+    default = None if statement.default is None else body.part(statement.default)
+    batched = any(part is not None and part.axis is not None for part in (*parts, default))
+    polynomials = [*statement.indices, *(index for access in statement.inputs for index in access.indices)]
+    polynomials += [constraint.polynomial for constraint in statement.constraints]
+    example = layout.index(*polynomials)
+    indices, sizes = (list(map(body.constant, exprs)) for exprs in (statement.indices, statement.sizes))
+    if batched:
+        indices, sizes = [example, *indices], [layout.size, *sizes]
+        default = None if default is None else layout.front(layout.spread(default))
+    inputs = []
+    for access, part in zip(statement.inputs, parts, strict=True):
+        read = list(map(body.constant, access.indices))
+        if part.axis is not None:
+            read = inserted(read, part.axis, example)
+        inputs.append(attrs.evolve(access, tensor=part.tensor.reference, indices=tuple(read)))
+    constraints = [
+        attrs.evolve(each, polynomial=body.constant(each.polynomial), bound=body.constant(each.bound))
+        for each in statement.constraints
+    ]
+    made = attrs.evolve(
+        statement,
+        name="",
+        indices=tuple(indices),
+        sizes=tuple(sizes),
+        inputs=tuple(inputs),
+        constraints=tuple(constraints),
+        default=None if default is None else default.name,
+        attributes=(),
+    )
+    reference = body.recorder.record(made)
+    body.recorder.ranks[reference] = len(sizes)
+    return Part(Tensor(body.recorder, reference), 0 if batched else None)
+
+
+def _scan(body: Body, statement: Scan) -> Value:
+    """Record a scan; carries that differ among examples after any step do so from the beginning."""
+    layout, plan = body.layout, body.plan
+    groups = (statement.carries, statement.sequences, statement.constants)
+    carries, sequences, constants = ([body.part(name) for name in names] for names in groups)
+    flags = plan.carries.setdefault(statement.name, [False] * len(carries))
+    for place, part in enumerate(carries):
+        flags[place] = flags[place] or part.axis is not None
+    sequences = [layout.moved(part, 1) for part in sequences]
+    repeated = [place for place, part in enumerate(carries) if flags[place] and part.axis is None]
+    numbers = [place for place in repeated if _adapts(body.recorder, carries[place])]
+    if numbers:
+        carries = _adapted(body, statement, (carries, sequences, constants), numbers)
+    carries = [layout.front(layout.spread(part)) if flag else part for flag, part in zip(flags, carries, strict=True)]
+    slices = [None if part.axis is None else 0 for part in sequences]
+    step = _Step(body, statement, [*(part.axis for part in carries), *slices, *(part.axis for part in constants)])
+    count = None if statement.count is None else Dim(body.constant(statement.count), body.recorder)
+    operands = ([part.tensor for part in parts] for parts in (carries, sequences, constants))
+    results = scan(step, *operands, count=count, reverse=statement.reverse)
+    reference = results[0].reference
+    if len(results) > 1:
+        for result in results:
+            element = body.recorder.steps[result.reference]
+            element.attributes = ()
+            if isinstance(element.body, Call) and isinstance(element.body.arguments[0], Name):
+                reference = element.body.arguments[0].name
+    stacked = [None if axis is None else axis + 1 for axis in step.axes[len(carries) :]]
+    axes = [*(part.axis for part in carries), *stacked]
+    parts = tuple(map(Part, results, axes))
+    return parts[0] if len(parts) == 1 else Group(parts, reference)
+
+
+@attrs.define(eq=False, repr=False)
+class _Step:
+    """The step of a scan for several examples, to be recorded.
+
+    Attributes:
+        body: The function around it.
+        scan: The scan.
+        given: Where the examples lie in what a step is passed.
+        axes: Where they lie in what it returns, when it was recorded.
+
+    """
+
+    body: Body
+    scan: Scan
+    given: Sequence[int | None]
+    axes: list[int | None] = attrs.field(factory=list, init=False)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        return inspect.Signature([inspect.Parameter(each.name, kind) for each in self.scan.step.inputs])
+
+    def __call__(self, *tensors: Tensor) -> list[Tensor]:
+        plan, name = self.body.plan, self.scan.name
+        parts = list(map(Part, tensors, self.given))
+        layout = _layout(self.body.layout, tensors[0].recorder, parts)
+        made = _stepped(layout, plan.step(name), self.scan.step, parts)
+        flags = plan.carries[name]
+        for place, flag in enumerate(flags):
+            if flag:
+                made[place] = layout.front(layout.spread(made[place]))
+            elif made[place].axis is not None:
+                flags[place] = plan.changed = True
+        self.axes.extend(part.axis for part in made)
+        return [part.tensor for part in made]
+
+
+def _layout(around: Layout, recorder: Recorder, parts: Sequence[Part]) -> Layout:
+    """Return the layout inside of a step, where the number of examples is a size of what it is passed."""
+    sizes = (part.tensor.dims[part.axis].expr for part in parts if part.axis is not None)
+    return Layout(recorder, next(sizes, around.size), around.stem)
+
+
+def _stepped(layout: Layout, plan: Plan, step: Function, parts: Sequence[Part], *, named: bool = True) -> list[Part]:
+    """Record a step of a scan, and return its outputs."""
+    body = Body(layout, plan)
+    for parameter, part in zip(step.inputs, parts, strict=True):
+        body.values[parameter.name] = layout.spread(part) if parameter.name in plan.forced else part
+        if parameter.dims is not None:
+            _bind(body, parameter.dims, layout.dims(part))
+    run(body, step, named=named)
+    return [body.part(Name(output.name, span=output.span)) for output in step.outputs]
+
+
+def _bind(body: Body, names: Iterable[Name], sizes: Iterable[Dim]) -> None:
+    """Let sizes of what a step is passed stand for its dimensions; those of one name have to be equal."""
+    for name, size in zip(names, sizes, strict=True):
+        known = body.sizes.get(name.name)
+        if known == size.expr:
+            continue
+        if known is not None:
+            size = Dim(known, body.recorder).call("match", size)
+        plain = size.value is not None or isinstance(size.expr, Name)
+        body.sizes[name.name] = size.expr if plain else Name(body.recorder.record(size.expr))
+
+
+def _adapts(recorder: Recorder, part: Part) -> bool:
+    """Return whether a tensor may be a number without a dtype, which takes that of what it meets."""
+    pending = [part.tensor.reference]
+    while pending:
+        name = pending.pop()
+        step = recorder.steps.get(name)
+        if name in recorder.dims:
+            continue
+        if step is None:
+            if recorder.sizes.get(name) != ():
+                return False
+        elif isinstance(step.body, Constant):
+            if isinstance(step.body.value, ArrayValue):
+                return False
+        elif isinstance(step.body, Contraction | Scan):
+            return False
+        else:
+            for node in walk(step.body):
+                row = builtin(node.function) if isinstance(node, Call) else None
+                if row is not None and not row.folds:
+                    return False
+                if isinstance(node, Name):
+                    pending.append(node.name)
+    return True
+
+
+def _adapted(
+    body: Body, statement: Scan, operands: tuple[list[Part], list[Part], list[Part]], numbers: Sequence[int]
+) -> list[Part]:
+    """Return carries, where ``numbers`` have the dtype that steps make of them: it is that of the first steps' results.
+
+    Nothing else is taken of these steps, so nothing is computed for them.
+    """
+    layout = body.layout
+    carries, sequences, constants = operands
+    given = list(carries)
+    for place in numbers:
+        given[place] = layout.contracted(Aggregation.ASSIGN, [], [], carries[place], [], None)
+    slices = [_slice(layout, part) for part in sequences]
+    plan = body.plan.step(f"{statement.name} first")
+    for _ in numbers:
+        inner = Layout(layout.recorder, layout.size, layout.stem, statement.span)
+        made = _stepped(inner, plan, statement.step, [*given, *slices, *constants], named=False)
+        for place in numbers:
+            like = Call("as_like", (carries[place].name, made[place].name), span=statement.span)
+            given[place] = Part(body.recorded(like))
+    return given
+
+
+def _slice(layout: Layout, part: Part) -> Part:
+    """Return the first element of a sequence, whose examples lie behind the steps."""
+    sizes = [dim.expr for dim in part.tensor.dims[1:]]
+    rest: list[Expr] = [IndexName(f"x{axis}") for axis in range(len(sizes))]
+    axis = None if part.axis is None else 0
+    return layout.contracted(Aggregation.ASSIGN, rest, sizes, part, [IntLiteral(0), *rest], axis)
