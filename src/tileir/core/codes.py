@@ -65,6 +65,7 @@ _TYPES: Final = {
     "TIL314": "an axis or position that does not exist",
     "TIL315": "two types of storage that meet without a cast",
     "TIL316": "a tensor of more axes than an array has",
+    "TIL317": "a tensor of another dtype or size than its function declares",
     "TIL321": "a derivative of something else than a float tensor",
     "TIL322": "a cotangent or tangent that does not go with its tensor",
     "TIL323": "an unknown way to treat ties",

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 
-from tileir.core import ArgumentError, Diagnostic, at_the_call, attrs, nearest
+from tileir.core import ArgumentError, Diagnostic, DType, at_the_call, attrs, nearest
 from tileir.driver.calls.arguments import bind, is_number, split, tensor_type, tensor_types
 from tileir.driver.jit import jit
 from tileir.driver.programs import function_of
@@ -85,12 +85,11 @@ def gradient(
         sources = _chosen("input", wrt, inputs, lambda: tuple(name for name in inputs if name not in surely))
         return derived.gradient(source, sources, _chosen("output", of, outputs), even_ties=even).function
     types = tensor_types(source, arguments)
-    graph = _with_numbers(infer(source, as_tensors(types, _differentiated(types, wrt))), types)
+    graph = _with_numbers(infer(source, as_tensors(source, types, _differentiated(source, types, wrt))), types)
     sources, results = chosen_for(graph, outputs, wrt, of)
     expanded = typed_gradient(graph, sources, [result.name for result in results.values()], even_ties=even)
-    dims = {p.name: [d.name for d in p.dims] for p in source.inputs if p.dims is not None}
     sizes = {name: kind.value for name, kind in types.items() if kind.value is not None}
-    return raise_to_tile(expanded, dims, inputs, sizes)
+    return raise_to_tile(expanded, inputs, sizes)
 
 
 @at_the_call
@@ -125,7 +124,7 @@ def vjp(
     names = tuple(parameter.name for parameter in source.inputs)
     values = bind(names, *split(inputs))
     seeds = _seeds("output", tuple(output.name for output in source.outputs), cotangents)
-    sources = _chosen("input", wrt, names, lambda: _floats(names, values))
+    sources = _chosen("input", wrt, names, lambda: _floats(source, values))
     made = derived.vjp(source, sources, tuple(seeds), even_ties=is_even(ties))
     return _run(made, sources, (*values, *seeds.values()), device)
 
@@ -191,10 +190,13 @@ def _with_numbers(function: typed.Function, types: Mapping[str, typed.TensorType
     return attrs.evolve(function, inputs=tuple(inputs))
 
 
-def _differentiated(types: Mapping[str, typed.TensorType], wrt: Names | None) -> tuple[str, ...]:
+def _differentiated(
+    function: tile.Function, types: Mapping[str, typed.TensorType], wrt: Names | None
+) -> tuple[str, ...]:
     """Return the numbers that a gradient is taken with respect to: of those named, or of all floats."""
     named = types.keys() if wrt is None else _named("input", wrt)
-    return tuple(name for name in named if name in types and types[name].weak and types[name].dtype.is_float)
+    dtypes = {each.name: each.dtype or types[each.name].dtype for each in function.inputs}
+    return tuple(name for name in named if name in types and types[name].weak and dtypes[name].is_float)
 
 
 def chosen_for(
@@ -266,12 +268,12 @@ def _named(kind: str, given: object) -> tuple[str, ...]:
     return names
 
 
-def _floats(names: Sequence[str], values: Sequence[object]) -> tuple[str, ...]:
-    return tuple(
-        name
-        for name, value in zip(names, values, strict=True)
-        if tensor_type(name, value if is_number(value) else to_array(name, value)).dtype.is_float
-    )
+def _floats(function: tile.Function, values: Sequence[object]) -> tuple[str, ...]:
+    def dtype(name: str, value: object) -> DType:
+        return tensor_type(name, value if is_number(value) else to_array(name, value)).dtype
+
+    pairs = zip(function.inputs, values, strict=True)
+    return tuple(each.name for each, value in pairs if (each.dtype or dtype(each.name, value)).is_float)
 
 
 def is_even(ties: object) -> bool:

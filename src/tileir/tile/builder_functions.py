@@ -89,6 +89,14 @@ def cast(x: Operand, dtype: DType | str) -> Tensor:
         raise mistake("TIL206", f"there is no element type {dtype!r}; {dtype_meant(dtype)}") from None
 
 
+def expect(x: Operand, dtype: DType | str) -> Tensor:
+    """Return ``x``, whose dtype this is; another one is an error where dtypes are known, and a number adapts."""
+    try:
+        return call(f"expect_{DType(dtype).value}", x)
+    except ValueError:
+        raise mistake("TIL206", f"there is no element type {dtype!r}; {dtype_meant(dtype)}") from None
+
+
 as_like = binary("as_like", "Return ``x`` in the dtype of ``y``; one without a dtype leaves it as it is.")
 widen = unary("widen", "Return ``x`` in f32 where its floats have fewer than 32 bits; else as it is.")
 quantize = unary("quantize", 'Return ``cast(x, "i8")``.')
@@ -133,6 +141,11 @@ def index(x: Tensor, axis: int) -> Tensor:
 def shape(x: Tensor) -> Tensor:
     """Return the sizes of ``x`` as a vector."""
     return call("shape", x)
+
+
+def expect_sizes(x: Operand, *sizes: Dim | int) -> Tensor:
+    """Return ``x``, which has these sizes; another shape is an error where shapes are known."""
+    return call("expect_sizes", x, *sizes)
 
 
 def reshape(x: Tensor, *sizes: Dim | int) -> Tensor:

@@ -90,6 +90,8 @@ def _rows() -> tuple[Builtin, ...]:
     return (
         *operations,
         *casts,
+        *(Builtin(f"expect_{dtype.value}", 1, 1) for dtype in DType),  # x, whose dtype this is, or an error
+        _function("expect_sizes", 1, None, constants=1),  # (T, sizes…): T, which has these, or an error
         Builtin("where", 3, 3, op=Op.COND, folds=True),  # cond by NumPy's name
         Builtin("recip", 1, 1),  # 1 / x
         Builtin("relu", 1, 1),  # x < 0 ? 0 : x

@@ -10,6 +10,7 @@ from tileir.core import (
     ArrayValue,
     Combination,
     Diagnostic,
+    DType,
     ShownProgram,
     Span,
     attrs,
@@ -17,7 +18,7 @@ from tileir.core import (
     counted,
     span_field,
 )
-from tileir.core.nodes.schema import OPERAND, OPERANDS
+from tileir.core.nodes.schema import ADDED, OPERAND, OPERANDS
 from tileir.tile.node import Node, Whole
 
 if TYPE_CHECKING:
@@ -124,6 +125,9 @@ class Call(Node):
 Expr: TypeAlias = IntLiteral | FloatLiteral | Name | IndexName | Unary | Binary | Conditional | Call
 """Expressions and index polynomials share their nodes; the verifier says which may stand where."""
 
+Size: TypeAlias = Name | IntLiteral
+"""The size of an axis that is declared: a dimension that is named, or a number."""
+
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Attribute(Node):
@@ -136,18 +140,21 @@ class Attribute(Node):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Input(Node):
-    """A parameter: any rank when ``dims`` is None, else one dimension name for each axis."""
+    """A parameter: any rank when ``dims`` is None, else a name or a number for each axis; any dtype without one."""
 
     name: str
-    dims: tuple[Name, ...] | None = None
+    dims: tuple[Size, ...] | None = None
+    dtype: DType | None = attrs.field(default=None, metadata=ADDED)
     span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Output(Node):
-    """A result, by the name of its tensor."""
+    """A result, by the name of its tensor, which is checked to have the sizes ``dims`` and the dtype, if any."""
 
     name: str
+    dims: tuple[Expr, ...] | None = attrs.field(default=None, metadata=ADDED)
+    dtype: DType | None = attrs.field(default=None, metadata=ADDED)
     span: Span | None = span_field()
 
 
@@ -242,7 +249,7 @@ class Constant(Node):
 
     name: str
     value: ArrayValue | bool | int | float = attrs.field(eq=_bits)
-    dims: tuple[Name, ...] | None = None
+    dims: tuple[Size, ...] | None = None
     attributes: tuple[Attribute, ...] = ()
     span: Span | None = span_field()
     name_span: Span | None = span_field()

@@ -103,7 +103,18 @@ def dimensions(function: Function) -> Iterator[Name]:
     """Yield the dimensions that inputs and constants name, in the order of the text; one may come several times."""
     for declaration in (*function.inputs, *function.statements):
         if isinstance(declaration, Input | Constant):
-            yield from declaration.dims or ()
+            yield from named(declaration)
+
+
+def named(declaration: Input | Constant) -> Iterator[Name]:
+    """Yield the dimensions that an input or constant names; its other sizes are numbers."""
+    return (dim for dim in declaration.dims or () if isinstance(dim, Name))
+
+
+def result_sizes(function: Function) -> Iterator[Expr]:
+    """Yield the sizes that results are declared to have, in the order of the text."""
+    for output in function.outputs:
+        yield from output.dims or ()
 
 
 def arrays(function: Function) -> Iterator[ArrayValue]:

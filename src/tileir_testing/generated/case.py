@@ -134,7 +134,7 @@ def make(choices: Choices, manner: Manner) -> Case:
         program.add_statement()
     if not program.names:
         program.accept("R0 = A0;")
-    outputs = _outputs(choices, program.names)
+    outputs = [program.declared(name) for name in _outputs(choices, program.names)]
     text = program.text(outputs)
     return Case(parse(text), program.arrays, text, program.tolerance)
 

@@ -33,7 +33,7 @@ from tileir.stripe.interpret.interpreter import contents_after, interpret as int
 from tileir.stripe.ir import Program
 from tileir.stripe.lower.lowering import lower as lower_to_stripe
 from tileir.stripe.works import launches, loops, uses_of
-from tileir.tile.ir import Function
+from tileir.tile.ir import Function, IntLiteral
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret as interpret_typed
 from tileir.typed.ir import Function as TypedFunction, TensorType
@@ -307,13 +307,15 @@ def _below(size: int) -> Iterator[int]:
 
 
 def _axes(function: Function, types: Types) -> list[list[tuple[str, int]]]:
-    """Return the axes of inputs, those together that have one name."""
+    """Return the axes of inputs, those together that have one name, without those whose sizes are declared."""
     found: dict[str, list[tuple[str, int]]] = {}
     for tensor in function.inputs:
         rank = len(types[tensor.name].shape)
         names = tensor.dims if tensor.dims is not None and len(tensor.dims) == rank else [None] * rank
         for axis, dim in enumerate(names):
-            found.setdefault(str(dim) if dim is not None else f"{tensor.name} {axis}", []).append((tensor.name, axis))
+            if not isinstance(dim, IntLiteral):
+                name = f"{tensor.name} {axis}" if dim is None else dim.name
+                found.setdefault(name, []).append((tensor.name, axis))
     return list(found.values())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Final, assert_never
 
 from tileir.core import Span, attrs
@@ -36,11 +37,24 @@ _MOST_NODES: Final = 12  # of an expression that is nested into another; longer 
 _STEM: Final = "T"  # of the names of temporaries
 
 
-def assemble(recorder: Recorder, outputs: Sequence[str], span: Span | None) -> Function:
-    """Make the function whose outputs are the steps or inputs with these references."""
-    steps = _live(recorder, outputs)
+def assemble(
+    recorder: Recorder,
+    outputs: Sequence[str],
+    span: Span | None,
+    declared: Mapping[str, Output] = MappingProxyType({}),
+) -> Function:
+    """Make the function whose outputs are the steps or inputs with these references, some of which are declared."""
+    sized = [
+        node.name
+        for output in outputs
+        if output in declared
+        for root in declared[output].dims or ()
+        for node in walk(root)
+        if isinstance(node, Name)
+    ]
+    steps = _live(recorder, (*outputs, *sized))
     values = Counter(name for step in steps for name in _value_reads(step))
-    others = {*outputs, *(name for step in steps for name in _other_reads(step))}
+    others = {*outputs, *sized, *(name for step in steps for name in _other_reads(step))}
     exprs: dict[str, Expr] = {}  # what to read instead of a reference
     statements: list[Statement] = []
     for step in steps:
@@ -53,8 +67,16 @@ def assemble(recorder: Recorder, outputs: Sequence[str], span: Span | None) -> F
         name = recorder.names.fresh(_STEM) if step.name is None else step.name
         exprs[step.reference] = Name(name, span=step.span)
         statements.append(_statement(step, name, body, exprs))
-    results = tuple(Output(_renamed(output, exprs), span=span) for output in outputs)
+    results = tuple(_output(output, declared.get(output), exprs, span) for output in outputs)
     return Function(tuple(recorder.inputs), results, tuple(statements), span=span)
+
+
+def _output(output: str, declared: Output | None, exprs: Mapping[str, Expr], span: Span | None) -> Output:
+    name = _renamed(output, exprs)
+    if declared is None:
+        return Output(name, span=span)
+    dims = None if declared.dims is None else _substitute_all(declared.dims, exprs)
+    return attrs.evolve(declared, name=name, dims=dims)
 
 
 def substitute(expr: Expr, replacements: Mapping[str, Expr]) -> Expr:

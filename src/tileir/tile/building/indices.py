@@ -170,6 +170,30 @@ def _of_another_kind(value: object) -> bool:
     return isinstance(value, Recorded) and not isinstance(value, Dim)
 
 
+def simplified(recorder: Recorder, expr: Expr) -> Dim:
+    """Return a size with the arithmetic on its numbers done."""
+    match expr:
+        case Binary(operator=operation, lhs=lhs, rhs=rhs):
+            return _joined(operation, simplified(recorder, lhs), simplified(recorder, rhs), expr)
+        case Call(function=operation, arguments=(lhs, rhs)):
+            return _joined(operation, simplified(recorder, lhs), simplified(recorder, rhs), expr)
+        case Unary(UnaryOperator.NEG, operand):
+            return -simplified(recorder, operand)
+        case _:
+            return Dim(expr, recorder, sum(1 for _ in walk(expr)))
+
+
+def _joined(operation: BinaryOperator | str, left: Dim, right: Dim, expr: Expr) -> Dim:
+    known = _folded(operation, left, right)
+    if known is not None:
+        return known
+    if isinstance(expr, Binary):
+        expr = attrs.evolve(expr, lhs=left.expr, rhs=right.expr)
+    elif isinstance(expr, Call):
+        expr = attrs.evolve(expr, arguments=(left.expr, right.expr))
+    return Dim(expr, left.recorder, left.size + right.size + 1)
+
+
 def dim_of(recorder: Recorder, value: object) -> Dim:
     """Return a dimension or number as a dimension of this builder.
 

@@ -176,9 +176,13 @@ def _declared(inner: Recorder, name: str, sizes: Sizes | None, dims: dict[str, E
         inner.inputs.append(ir.Input(name, None, span=span))
         inner.sizes[name] = None
         return Tensor(inner, name)
-    axes: list[ir.Name] = []
+    axes: list[ir.Size] = []
     known: list[Dim] = []
     for size in sizes:
+        if isinstance(size.expr, ir.IntLiteral):
+            axes.append(size.expr)
+            known.append(Dim(size.expr, inner))
+            continue
         found = next((dim for dim, expr in dims.items() if expr == size.expr and size.value is None), None)
         if found is None:
             stem = size.expr.name if isinstance(size.expr, ir.Name) else "D"

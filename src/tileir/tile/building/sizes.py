@@ -237,6 +237,7 @@ _ROWS: Final[Mapping[str, Callable[[Recorder, Call], Sizes | None]]] = MappingPr
         "vjp": _derivative,
         "shape": _shape,
         "reshape": _given,
+        "expect_sizes": _given,
         "simple_reduce": _given,
         "gather": _gather,
         **dict.fromkeys(SCATTERS, _scatter),

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from tileir.core.dtype import DType
 from tileir.core.ops import Combination
 from tileir.tile.functions import SCATTERS, builtin
 from tileir.tile.ir import (
@@ -25,12 +26,12 @@ from tileir.tile.ir import (
     Statement,
     Unary,
 )
-from tileir.tile.traversal import Role, expressions, walk
+from tileir.tile.traversal import Role, expressions, result_sizes, walk
 
 
 def sizing_inputs(function: Function) -> frozenset[str]:
     """Return the inputs, integers of rank 0, that a size, a bound, an index polynomial or an axis depends on."""
-    found: set[str] = set()
+    found = {name for root in result_sizes(function) for name in _names(root)}
     for statement in reversed(function.statements):
         for place, root in expressions(statement):
             everything = place is not Role.VALUE or (isinstance(statement, Assignment) and statement.name in found)
@@ -78,6 +79,7 @@ _ALIKE: Final[Mapping[str, slice]] = MappingProxyType(
         **dict.fromkeys(("add", "sub", "mul", "div", "mod", "max", "min"), slice(2)),
         **dict.fromkeys(("cond", "where"), slice(1, 3)),
         **dict.fromkeys(("gather", *SCATTERS, "reshape", "simple_reduce", "stop_gradient", "checkpoint"), slice(1)),
+        **dict.fromkeys(("expect_sizes", *(f"expect_{dtype.value}" for dtype in DType)), slice(1)),
     }
 )
 """The arguments that are integers where the result is one, since floats would have made it a float."""
@@ -86,9 +88,10 @@ _ALIKE: Final[Mapping[str, slice]] = MappingProxyType(
 def integers(function: Function) -> frozenset[str]:
     """Return the inputs that are indices, states of random numbers or sizes, or that arithmetic makes such of.
 
-    Others may turn out to be integers as well.
+    So are those that are declared to be no floats. Others may turn out to be integers as well.
     """
     found = set(sizing_inputs(function))
+    found.update(each.name for each in function.inputs if each.dtype is not None and not each.dtype.is_float)
     for statement in reversed(function.statements):
         found.update(_integers(statement, is_integer=statement.name in found))
     return frozenset(found & {tensor.name for tensor in function.inputs})

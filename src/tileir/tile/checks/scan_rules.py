@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from tileir.core import ArrayValue, Diagnostic
 from tileir.tile.checks.integers import sizing_inputs
 from tileir.tile.checks.scope import Kind, Scope
-from tileir.tile.ir import Constant, Function, Scan
+from tileir.tile.ir import Constant, Function, IntLiteral, Scan
 from tileir.tile.text.grammar import MAX_INTEGER
 
 
@@ -65,6 +65,11 @@ def check_constant_arrays(function: Function, scope: Scope) -> Iterator[Diagnost
             continue
         for axis, (dim, size) in enumerate(zip(dims, statement.shape, strict=True)):
             place = f"axis {axis} of {statement.name!r}"
+            if isinstance(dim, IntLiteral):
+                if dim.value != size:
+                    message = f"{place} is declared as {dim.value}, but has {size} elements"
+                    yield Diagnostic("TIL304", message, dim.span)
+                continue
             known, where = sizes.setdefault(dim.name, (size, place))
             if scope.definitions[dim.name].kind is not Kind.DIMENSION:
                 yield Diagnostic("TIL202", f"{dim.name!r} is a tensor, so no dimension can have that name", dim.span)

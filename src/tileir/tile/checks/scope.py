@@ -25,7 +25,7 @@ from tileir.tile.ir import (
     Statement,
     Unary,
 )
-from tileir.tile.traversal import walk
+from tileir.tile.traversal import named, walk
 
 
 class Kind(enum.Enum):
@@ -66,11 +66,11 @@ class Scope:
             rank = None if parameter.dims is None else len(parameter.dims)
             kind = Kind.TENSOR if rank else Kind.SCALAR
             scope._define(parameter.name, Definition(kind, -1, rank, parameter.span))
-            for dim in parameter.dims or ():
+            for dim in named(parameter):
                 scope._define(dim.name, Definition(Kind.DIMENSION, -1, 0, dim.span))
         for position, statement in enumerate(function.statements):
             scope._define(statement.name, scope._definition(position, statement))
-            for dim in statement.dims or () if isinstance(statement, Constant) else ():
+            for dim in named(statement) if isinstance(statement, Constant) else ():
                 scope._define(dim.name, Definition(Kind.DIMENSION, position, 0, dim.span))
         return scope
 
@@ -162,7 +162,7 @@ class Scope:
                 return self.rank(arguments[0])
             case "shape":
                 return 1
-            case "reshape" | "simple_reduce":
+            case "reshape" | "simple_reduce" | "expect_sizes":
                 return len(arguments) - 1
             case _:
                 return None

@@ -16,7 +16,7 @@ from tileir.tile.checks.scope import Kind, Scope
 from tileir.tile.functions import advice, builtin
 from tileir.tile.ir import Access, Call, Contraction, FloatLiteral, Function, IndexName, IntLiteral, Name, Scan
 from tileir.tile.text.grammar import MAX_INTEGER, MAX_SCANS, is_index_name, is_tensor_name
-from tileir.tile.traversal import Role, dimensions, expressions, index_names
+from tileir.tile.traversal import Role, dimensions, expressions, index_names, named
 
 
 @attrs.frozen
@@ -115,7 +115,7 @@ def check_inputs(checked: Checked) -> Iterator[Diagnostic]:
             yield Diagnostic("TIL202", f"two inputs are called {parameter.name!r}", parameter.span)
         tensors.add(parameter.name)
     for parameter in checked.function.inputs:
-        for dim in parameter.dims or ():
+        for dim in named(parameter):
             if dim.name in tensors:
                 yield Diagnostic("TIL202", f"{dim.name!r} is an input, so no dimension can have that name", dim.span)
 
@@ -166,6 +166,10 @@ def check_outputs(checked: Checked) -> Iterator[Diagnostic]:
         elif definition is not None and definition.kind is Kind.DIMENSION:
             message = f"output {output.name!r} is a dimension; assign it to a tensor and make that the output"
             yield Diagnostic("TIL205", message, output.span)
+        elif definition is not None and output.dims is not None and definition.rank not in (None, len(output.dims)):
+            axes = count_of(len(output.dims), "size", "sizes")
+            message = f"{output.name!r} has rank {definition.rank}, but is declared with {axes}"
+            yield Diagnostic("TIL209", message, output.span, _defined_at(definition.span))
         if output.name in seen:
             yield Diagnostic("TIL202", f"output {output.name!r} is listed twice", output.span)
         seen.add(output.name)

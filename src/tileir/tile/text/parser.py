@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from tileir.core import ArrayValue, Diagnostic, Span, at_the_call, attrs, collection_paused, meant
+from tileir.core import ArrayValue, Diagnostic, DType, Span, at_the_call, attrs, collection_paused, dtype_meant, meant
 from tileir.core.text.lexing import END, AbandonError, More, Token, everything, source_of
 from tileir.tile.checks.verifier import faults_beside, verify
 from tileir.tile.ir import Assignment, Attribute, Contraction, Expr, Function, Input, Name, Output, Scan, Statement
-from tileir.tile.text.constant_parser import ConstantParser
+from tileir.tile.text.constant_parser import DTYPES, ConstantParser
 from tileir.tile.text.contraction_parser import TENSOR, ContractionParser
 from tileir.tile.text.expression_parser import ExpressionParser
 from tileir.tile.text.grammar import MAX_SCANS
-from tileir.tile.text.lexer import INDEX, INTEGER, NAME, Cursor
+from tileir.tile.text.lexer import INDEX, NAME, Cursor
 
 if TYPE_CHECKING:
     from tileir.core.array_value import Array
@@ -225,21 +225,27 @@ class _Parser:
     def _input(self) -> Input:
         cursor = self.cursor
         name = cursor.expect(NAME, TENSOR)
-        if not cursor.at("["):
-            return Input(name.text, span=cursor.span_of(name))
-        dims = cursor.enclosed(self._dimension, "[]")
-        return Input(name.text, dims, span=cursor.span_from(name.start))
-
-    def _dimension(self) -> Name:
-        wanted = "the name of a dimension, which begins with a capital letter or '#',"
-        if self.cursor.at(INTEGER):
-            raise self.cursor.unexpected(wanted, "sizes are those of the arrays; write a name, such as N, for this one")
-        name = self.cursor.expect(NAME, wanted)
-        return Name(name.text, span=self.cursor.span_of(name))
+        dtype = self._dtype()
+        dims = cursor.enclosed(self.constants.dimension, "[]") if cursor.at("[") else None
+        return Input(name.text, dims, dtype, span=cursor.span_from(name.start))
 
     def _output(self) -> Output:
-        name = self.cursor.expect(NAME, TENSOR)
-        return Output(name.text, span=self.cursor.span_of(name))
+        cursor = self.cursor
+        name = cursor.expect(NAME, TENSOR)
+        dtype = self._dtype()
+        dims = cursor.enclosed(self.expressions.expression, "[]") if cursor.at("[") else None
+        return Output(name.text, dims, dtype, span=cursor.span_from(name.start))
+
+    def _dtype(self) -> DType | None:
+        """Read the ``: f32`` of a signature, which may be missing."""
+        cursor = self.cursor
+        if not cursor.skip(":"):
+            return None
+        word = cursor.token.text
+        if word not in DTYPES:
+            raise cursor.unexpected("a dtype and maybe sizes, as in A: f32[N, 3]", dtype_meant(word))
+        cursor.advance()
+        return DTYPES[word]
 
     def _statement(self) -> Statement:
         cursor = self.cursor

@@ -115,7 +115,7 @@ def _function(function: Function, before: str = "") -> str:
     """Return the text of a function, with what stands ``before`` it, and without an end of its last line."""
     writer = Writer()
     inputs = [_input(parameter) for parameter in function.inputs]
-    outputs = [spell_tensor(output.name) for output in function.outputs]
+    outputs = [_input(output) for output in function.outputs]
     header = f"{before}function ({', '.join(inputs)}) -> ({', '.join(outputs)}) {{"
     if len(header) <= _WIDTH:
         writer.line(header)
@@ -138,10 +138,8 @@ def node_text(node: Node) -> str:
             return to_text(node)
         case Assignment() | Contraction() | Scan() | Constant():
             return statement_text(node)
-        case Input():
+        case Input() | Output():
             return _input(node)
-        case Output(name=name):
-            return spell_tensor(name)
         case Attribute():
             return _attribute(node)
         case Access():
@@ -204,12 +202,14 @@ def _list(writer: Writer, opening: str, items: list[str]) -> None:
             writer.line(item if number == len(items) else f"{item},")
 
 
-def _input(parameter: Input) -> str:
-    return _declared(parameter.name, parameter.dims)
+def _input(parameter: Input | Output) -> str:
+    return _declared(parameter.name, parameter.dims, parameter.dtype)
 
 
-def _declared(name: str, dims: tuple[Name, ...] | None) -> str:
-    return spell_tensor(name) if dims is None else f"{spell_tensor(name)}[{_expressions(dims)}]"
+def _declared(name: str, dims: tuple[Expr, ...] | None, dtype: DType | None = None) -> str:
+    kind = "" if dtype is None else f": {dtype.value}"
+    sizes = "" if dims is None else f"[{_expressions(dims)}]"
+    return f"{spell_tensor(name)}{kind}{sizes}"
 
 
 def _attribute(attribute: Attribute) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from tileir.core import attrs, fail
+from tileir.core import DType, attrs, fail
 from tileir.tile import ir as tile
 from tileir.typed.dataflow import result_type, results_of
 from tileir.typed.dims import size
@@ -46,7 +46,7 @@ def scan(
     def inferred(types: Sequence[TensorType]) -> Function:
         return infer(statement.step, dict(zip(parameters, (*types, *read), strict=True)))
 
-    types, body = _with_carries(given, inferred)
+    types, body = _with_carries(given, [parameter.dtype for parameter in statement.step.inputs], inferred)
     _check_carries(statement, body, types)
     carries = [_carry(emission, value, type_) for value, type_ in zip(given, types, strict=True)]
     arguments = dict(zip(parameters, (*carries, *sequences, *constants), strict=True))
@@ -89,11 +89,21 @@ def _kind(value: Scalar) -> TensorType:
 
 
 def _with_carries(
-    given: Sequence[Scalar], inferred: Callable[[Sequence[TensorType]], Function]
+    given: Sequence[Scalar], declared: Sequence[DType | None], inferred: Callable[[Sequence[TensorType]], Function]
 ) -> tuple[list[TensorType], Function]:
-    """Return the types of the carries and the step for them; those without a dtype take what the step makes of them."""
-    types = [TensorType(value.dtype or natural_dtype(value), value.shape) for value in given]
-    free = [(n, is_float(v)) for n, v in enumerate(given) if not isinstance(v, Tensor) and v.dtype is None]
+    """Return the types of the carries and the step for them.
+
+    Those without a dtype have what the step declares, or else take what it makes of them.
+    """
+    types = [
+        TensorType(value.dtype or dtype or natural_dtype(value), value.shape)
+        for value, dtype in zip(given, declared, strict=False)
+    ]
+    free = [
+        (n, is_float(v))
+        for n, v in enumerate(given)
+        if not isinstance(v, Tensor) and v.dtype is None and declared[n] is None
+    ]
     body = inferred(types)
     for _ in free:
         made = {operation.name: operation for operation in body.operations}

@@ -96,6 +96,16 @@ def _reshape(emission: Emission, operands: Sequence[Operand], span: Span | None)
     return emission.add(Reshape(emission.fresh(), value.name, value.dtype, shape, span=span))
 
 
+def _expect_sizes(_: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    """Return a tensor that has the sizes that are declared."""
+    value = scalar(operands[0])
+    shape = tuple(size(operand, "a size") for operand in operands[1:])
+    if shape != value.shape:
+        told = f"{operands[0].label} has shape {list(value.shape)}, where {list(shape)} is declared"
+        raise fail("TIL317", told, span)
+    return value
+
+
 def _gather(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
     data = _with_axes(emission, operands[0])
     indices = _indices(emission, operands[1])
@@ -255,6 +265,7 @@ SHAPES: Final[Mapping[str, Callable[[Emission, Sequence[Operand], Span | None], 
         "argsort": _argsort,
         "shape": _shape,
         "reshape": _reshape,
+        "expect_sizes": _expect_sizes,
         "gather": _gather,
         **{name: partial(_scatter, how) for name, how in SCATTERS.items()},
         "simple_reduce": _simple_reduce,
