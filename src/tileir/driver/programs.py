@@ -1,4 +1,4 @@
-"""What programs of all stages have in common: where they come from, what they are called with, what they return."""
+"""Common view of programs of all stages: their origin, their arguments, and their results."""
 
 from __future__ import annotations
 

@@ -230,7 +230,7 @@ class Scan(Node):
 
     @property
     def operands(self) -> tuple[Name, ...]:
-        """What is passed to the step, in the order of its inputs."""
+        """Operands of the step, in the order of its inputs."""
         return (*self.carries, *self.sequences, *self.constants)
 
 
@@ -274,7 +274,7 @@ class Function(ShownProgram, Whole):
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
-        """What is legal and seldom meant, whatever the shapes are; :func:`tileir.warnings_of` takes types, too."""
+        """Warnings of legal but unlikely code, for all shapes; :func:`tileir.warnings_of` takes types, too."""
         from tileir.tile.checks.unused import warnings_for_all_shapes  # it imports this module
 
         return warnings_for_all_shapes(self)

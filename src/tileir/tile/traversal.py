@@ -24,7 +24,7 @@ from tileir.tile.ir import (
 
 
 class Role(enum.Enum):
-    """Where an expression stands, which says what it may hold."""
+    """Role of an expression, which says what it may hold."""
 
     VALUE = "value"  # elementwise: tensors, dimensions, numbers, functions
     CONSTANT = "constant"  # a size or a bound: known when compiling

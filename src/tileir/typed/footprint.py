@@ -1,4 +1,4 @@
-"""Which elements of its inputs a function reads for some elements of a result: boxes, found backwards.
+"""Footprint of a function: the elements of its inputs that some elements of a result read, as boxes, found backwards.
 
 What is found holds all elements that are read; it may hold more where an element is chosen by data, where indices of
 an access depend on each other, or where there are very many boxes.
@@ -278,7 +278,7 @@ From the middle they lie inside of all pictures of as many rows and columns as a
 
 @attrs.frozen
 class Reach:
-    """How many rows are read above and below the place of an element, and how many columns left and right of it."""
+    """Rows that are read above and below the place of an element, and columns left and right of it."""
 
     above: int
     below: int

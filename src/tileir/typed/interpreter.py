@@ -1,4 +1,4 @@
-"""What a typed function means: the oracle that every later stage is tested against.
+"""Interpreter of typed functions: the oracle that every later stage is tested against.
 
 Contractions follow the definition and share nothing with :mod:`tileir.poly.bounds`: all candidate points are
 enumerated and tested.

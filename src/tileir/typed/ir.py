@@ -187,7 +187,7 @@ class Reshape(Definition):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Argsort(Definition):
-    """Where the elements of ``input`` stand along ``axis`` when they are sorted: the first ``shape[axis]`` of them.
+    """Positions of the elements of ``input`` along ``axis`` when they are sorted: the first ``shape[axis]`` of them.
 
     The order is that of :func:`tileir.core.numbers.arithmetic.order`: stable, with NaN as the greatest element. Its
     dtype is that of a :class:`Coordinate`. What is sorted by it, keys and payload alike, follows by a :class:`Gather`.
@@ -320,7 +320,7 @@ class Reduce(Definition):
 
 
 class ScanPart(enum.Enum):
-    """What of a loop a :class:`ScanResult` is."""
+    """Part of a loop that a :class:`ScanResult` is."""
 
     FINAL = "final"
     HISTORY = "history"

@@ -58,7 +58,7 @@ class Option:
 
 @attrs.frozen
 class Completions:
-    """How a text can go on.
+    """Continuations of a text.
 
     Attributes:
         typed: The number of characters before the place that an option replaces.

@@ -105,7 +105,7 @@ def fault_of(left: Array, right: Array, allowed: Array) -> str | None:
 
 @attrs.frozen
 class Manner:
-    """What kind of programs to make.
+    """Kind of programs to make.
 
     Attributes:
         dtypes: Those that inputs and casts may have.

@@ -28,7 +28,7 @@ _NON_FINITE: Final = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
 class FormatError(Exception):
-    """What is wrong with the JSON; the path to it grows from the inside out."""
+    """A fault of JSON; the path to it grows from the inside out."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem)

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Role(Enum):
-    """What a field is to its node."""
+    """Role of a field in its node."""
 
     OPERAND = "an expression that the node evaluates"
     OPERANDS = "several of them"

@@ -1,4 +1,4 @@
-"""What callers pass to a function: by position in declared order, or by tensor name."""
+"""Arguments of a call: by position in declared order, or by tensor name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program costs on a device, kernel by kernel: predicted, and measured where that is asked for."""
+"""Cost of a program on a device, kernel by kernel: predicted, and measured where that is asked for."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Explanation:
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What the predicted time takes for granted where data decide what runs."""
+        """Assumptions of the predicted time where data decide what runs."""
         conditions = [condition for kernel in self.kernels for condition in kernel.conditions]
         iterated = any(condition.startswith("while ") for condition in conditions)
         branched = any(not condition.startswith("while ") for condition in conditions)

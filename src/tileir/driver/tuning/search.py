@@ -37,7 +37,7 @@ _LINE: Final = 100
 
 @attrs.frozen
 class Progress:
-    """Where a search stands: what it does, how much of that is done, and the best time so far."""
+    """State of a search: its activity, the share of it that is done, and the best time so far."""
 
     phase: str
     done: int
@@ -47,7 +47,7 @@ class Progress:
 
 @attrs.frozen
 class Tuned:
-    """What a search found.
+    """Result of a search.
 
     Attributes:
         device: Where.
@@ -68,7 +68,7 @@ class Tuned:
 
     @property
     def gain(self) -> float:
-        """How many times faster the winner is than the usual pipeline."""
+        """Speed of the winner over that of the usual pipeline."""
         return self.default_seconds / self.seconds if self.seconds else 1.0
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""What the arguments of operations have to be, read from the annotations of their parameters.
+"""Checks of the arguments of operations, read from the annotations of their parameters.
 
 :func:`checked` stands between users and the operations of the library, so that a wrong argument is one error at their
 line, whatever the operation would have done with it. Inside the library operations call one another directly.
@@ -82,12 +82,12 @@ class _Kind:
 
     @property
     def one(self) -> str:
-        """What a value is called."""
+        """The word for a value."""
         return _listed(self.singular)
 
     @property
     def many(self) -> str:
-        """What several values are called."""
+        """The word for several values."""
         return _listed(self.plural)
 
 

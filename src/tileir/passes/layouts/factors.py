@@ -1,4 +1,4 @@
-"""Which axis of a factor of a product of matrices should be the fastest: one along which tiles of it can be copied."""
+"""Choice of the fastest axis for a factor of a product of matrices: one along which tiles of it can be copied."""
 
 from __future__ import annotations
 

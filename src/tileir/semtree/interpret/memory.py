@@ -29,7 +29,7 @@ _UPDATING: Final = 1 << 62
 
 @attrs.frozen
 class Checks:
-    """What to watch beyond bounds, at the cost of speed.
+    """Checks beyond bounds, at the cost of speed.
 
     Attributes:
         races: Fail where two groups touch one element of a parameter and one of them writes it, or two threads of a
@@ -49,7 +49,7 @@ ALL_CHECKS: Final = Checks(races=True, undefined=True)
 
 @attrs.define(eq=False)
 class Agent:
-    """Who accesses memory: a thread of a group, at a time that goes on at barriers, and where it releases messages.
+    """Party that accesses memory: a thread of a group, at a time that goes on at barriers and releases of messages.
 
     Attributes:
         group: The number of the group.
@@ -74,7 +74,7 @@ class Agent:
 
     @property
     def time(self) -> int:
-        """When it accesses memory."""
+        """The time of its accesses."""
         return self.clock.stretch + self.released
 
     def tells(self, known: list[int]) -> None:

@@ -94,7 +94,7 @@ class _Loop:
 
     @property
     def is_counted(self) -> bool:
-        """Whether a step reads or writes what only its number tells: slices of sequences, or of stacked results."""
+        """True if a step reads or writes what only its number tells: slices of sequences, or of stacked results."""
         stacked = any(result.part is not ScanPart.FINAL for result in self.results)
         return self.scan.count > 0 and (stacked or bool(self.scan.sequences))
 

@@ -31,7 +31,7 @@ from tileir.tile.ir import (
 
 @attrs.frozen
 class Expansion:
-    """What a statement ``name = word(operands…);`` becomes.
+    """Expansion of a statement ``name = word(operands…);``.
 
     Attributes:
         tensors: Which operands, counted from 0, are tensors, each by its name; the others are sizes and numbers.

@@ -1,4 +1,4 @@
-"""What one builder has recorded so far: the only mutable state of the builder's objects."""
+"""Record of one builder so far: the only mutable state of the builder's objects."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Step:
 
 @attrs.frozen
 class Target:
-    """What was declared of a tensor that its contraction has still to define."""
+    """Declaration of a tensor that its contraction has still to define."""
 
     sizes: tuple[Expr, ...]
     default: str | None  # by reference
@@ -203,7 +203,7 @@ _ATTRIBUTES: Final[Mapping[str, str]] = MappingProxyType(
 
 
 class Recorded:
-    """What the objects of a builder have in common.
+    """Base of the objects of a builder.
 
     An operator between two kinds of them that the left one does not know is left to the right one.
     """

@@ -1,4 +1,4 @@
-"""What a scan passes to its step, and what that gives back.
+"""Rules for scans: what is passed to the step, and what it gives back.
 
 What a constant may be, and the dimensions that it names.
 """

@@ -1,4 +1,4 @@
-"""What each name of a function is: dimension, constant or tensor; where it is defined; its rank."""
+"""Scope of a function: each name as a dimension, a constant or a tensor, with its definition and its rank."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tileir.tile.traversal import named, walk
 
 
 class Kind(enum.Enum):
-    """What a name stands for."""
+    """Kind of thing that a name stands for."""
 
     DIMENSION = "dimension"  # a size of an input or of a constant array
     CONSTANT = "constant"  # a constant without axes, or assigned from dimensions and numbers: also a tensor of rank 0
@@ -41,7 +41,7 @@ class Kind(enum.Enum):
 
 @attrs.frozen
 class Definition:
-    """Where a name is defined.
+    """Place at which a name is defined.
 
     ``position`` counts statements, and is -1 for the inputs. ``rank`` is None where only shapes can tell.
     """

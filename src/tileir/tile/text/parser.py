@@ -111,7 +111,7 @@ def parse_contraction(text: str, name: str = "<text>") -> Contraction:
 
 @attrs.define(eq=False, repr=False)
 class Unread:
-    """What was passed over: names in statements and headers, which they may define."""
+    """Names in statements and headers that were passed over, which they may define."""
 
     names: set[str] = attrs.field(factory=set)
 

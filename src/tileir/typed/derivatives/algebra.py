@@ -1,4 +1,4 @@
-"""What derivatives are made of: elementwise operations that are simplified as they are emitted, sums, expansions."""
+"""Elements of derivatives: elementwise operations that are simplified as they are emitted, sums, expansions."""
 
 from __future__ import annotations
 

@@ -62,12 +62,12 @@ class ContractionSite:
 
     @property
     def result(self) -> Destination:
-        """Where the contraction writes."""
+        """Place that the contraction writes."""
         return Destination(self.operation.output, self.operation.shape)
 
     @property
     def is_distinct(self) -> bool:
-        """Whether no two points aggregate the same elements into the same result; False if in doubt."""
+        """True if no two points aggregate the same elements into the same result; False if in doubt."""
         operation = self.operation
         values = operation.inputs[2:] if operation.combination is Combination.COND else operation.inputs
         accesses = [operation.output, *(access.indices for access in values)]

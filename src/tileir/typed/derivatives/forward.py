@@ -86,7 +86,7 @@ def forward(
 
 @attrs.define(eq=False)
 class Motion(Algebra):
-    """How values move. A tangent has the arithmetic type of its value, and a shape that broadcasts to its."""
+    """Tangents of values. A tangent has the arithmetic type of its value, and a shape that broadcasts to its."""
 
     _tangents: dict[str, Tensor] = attrs.field(factory=dict, init=False)
 

@@ -1,4 +1,4 @@
-"""How much updates move the rows that they are put into: all, or if extreme, or by the others' product."""
+"""Derivatives of scatters: how much updates move their rows, namely all, if extreme, or by the others' product."""
 
 from __future__ import annotations
 

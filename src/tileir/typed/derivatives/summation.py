@@ -42,7 +42,7 @@ class Reading:
 
 @attrs.frozen
 class Destination:
-    """Where an aggregate goes: one polynomial for each axis of ``shape``."""
+    """Destination of an aggregate: one polynomial for each axis of ``shape``."""
 
     indices: tuple[Affine, ...]
     shape: Shape
@@ -54,7 +54,7 @@ class Destination:
 
     @property
     def is_plain(self) -> bool:
-        """Whether every axis longer than 1 has an index of its own: points without other indices are its elements."""
+        """True if every axis longer than 1 has an index of its own: points without other indices are its elements."""
         long = [p for p, size in self.axes if p != Affine() or size != 1]
         names = {p.terms[0][0] for p in long if is_bare(p)}
         return len(names) == len(long) and 0 not in self.shape
@@ -85,7 +85,7 @@ class Points:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is plain to see that there is no point at all."""
+        """True if it is plain to see that there is no point at all."""
         return any(size == 0 or (p.is_constant and not _holds(p, size)) for p, size in self.axes)
 
 

@@ -1,4 +1,4 @@
-"""What each builtin function of Tile means in typed operations: one row of a table for each name.
+"""Meaning of each builtin function of Tile in typed operations: one row of a table for each name.
 
 :mod:`tileir.tile.functions` says which names there are and how many arguments they take. Rows that are an
 elementwise operation are not here: inference applies that operation.

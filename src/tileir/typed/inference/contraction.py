@@ -27,11 +27,11 @@ _FINITE: Final = "finite"
 
 
 class Scope(Protocol):
-    """What a contraction asks of the function that it stands in."""
+    """Requests of a contraction to the function that it stands in."""
 
     @property
     def emission(self) -> Emission:
-        """Where operations go."""
+        """Destination of operations."""
 
     def lookup(self, name: str, span: Span | None) -> Operand:
         """Return what ``name`` is bound to; raise for one that is undefined or poisoned."""

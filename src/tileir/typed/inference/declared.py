@@ -1,4 +1,4 @@
-"""What a signature declares of arguments and results, compared with the types that these have."""
+"""Declarations of arguments and results in a signature, compared with the types that these have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How typed text spells what stands in the fields of nodes: the forms of their classes say the rest."""
+"""Spelling of the fields of nodes in typed text: the forms of their classes say the rest."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _PARTS: Final[tuple[Any, ...]] = (Access, Constraint, ScanResult)
 
 @attrs.frozen
 class Writer:
-    """What printing knows of nodes around: how the functions of loops are called."""
+    """Knowledge of a printer about the nodes around: the names of the functions of loops."""
 
     steps: Mapping[Function, str]
 
