@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+import kernel_passes
 from strategies.pages import command_output, console_examples, printed, python_examples
 from strategies.sources import ROOT, name_of, python_files, tree_of
 from tileir.tile.functions import BUILTINS
@@ -38,11 +39,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_architecture_is_one_page_that_names_what_is_there() -> None:
     text = page("ARCHITECTURE.md")
-    assert len(text.encode()) <= 12_000, "it is one page: what pydoc tells, it need not"
+    assert len(kernel_passes.written(text, "").encode()) <= 12_000, "it is one page: what pydoc tells, it need not"
     named = re.findall(r"`(?:src/)?((?:tileir|core|passes|semtree|stripe|typed|driver)/[\w/]+(?:\.py|/)?)`", text)
     places = [ROOT / "src" / name for name in named] + [ROOT / "src" / "tileir" / name for name in named]
     assert named
     assert [name for name in named if not any(place.exists() for place in places if place.match(name))] == []
+
+
+def test_architecture_has_the_passes_of_the_target_files() -> None:
+    text = page("ARCHITECTURE.md")
+    assert kernel_passes.written(text, kernel_passes.table()) == text, "run python tools/kernel_passes.py"
+    assert kernel_passes.table() in text
 
 
 def test_every_room_says_what_is_in_it() -> None:
