@@ -186,17 +186,19 @@ SCATTERED = {
 @pytest.mark.parametrize(
     "axes", [axes for axes in itertools.product((0, None), repeat=3) if any(a is not None for a in axes)]
 )
-@pytest.mark.parametrize("name", [*SCATTERED, "scatter_assign"])
+@pytest.mark.parametrize("name", [*SCATTERED, "scatter_assign", "scatter_last"])
 def test_scatters(name: str, axes: tuple[int | None, ...]) -> None:
-    places = np.array([[3, 0], [-1, 2], [1, 9]], np.int64)
+    second = [3, 0, 9] if name == "scatter_last" else [0, 2, 9]  # places that meet
+    places = np.stack([[3, -1, 1], second], 1)
     arrays = {"U": sample(3, 2, 5, seed=3), "I": places, "X": X}
     given = {n: a if axis is not None else a[0] for (n, a), axis in zip(arrays.items(), axes, strict=True)}
 
     def compute(u: Any, i: Any, x: Any) -> Any:
         rows = np.clip(i, 0, 3)
-        if name == "scatter_assign":
+        if name in ("scatter_assign", "scatter_last"):
             made = x.copy()
-            made[rows] = u
+            for place, update in zip(rows, u, strict=True):
+                made[place] = update
             return made
         made = np.full(x.shape, {"scatter": 0.0, "scatter_max": -np.inf, "scatter_min": np.inf}[name])
         SCATTERED[name].at(made, rows, u)

@@ -87,6 +87,7 @@ CALLS: Final = {
     "scatter_max": ("scatter_max(D, as_i32(D), B)",),
     "scatter_min": ("scatter_min(D, as_i32(D), B)",),
     "scatter_assign": ("scatter_assign(B, as_i32(B), B)", "scatter_assign(D, as_i32(D), B)"),
+    "scatter_last": ("scatter_last(B, as_i32(B), B)", "scatter_last(D, as_i32(D), B)"),
     "simple_reduce": ("simple_reduce(A, 1, 3)", "simple_reduce(A)", "simple_reduce(E, 3)", "simple_reduce(A, 2, 3)"),
     "prng_state": ("prng_state(prng_step(D, 3))",),
     "element": ("element(tuple(A, B), 1)",),

@@ -91,11 +91,12 @@ def typed_of(program: Program, types: Mapping[str, typed.TensorType], target: Ta
         TileError: The function is wrong, or does not fit the types; TIL712, it is of a later stage.
     """
     doubles = target is None or target.doubles
+    in_order = target is None or not target.update_bytes
     match program:
         case TileFunction():
-            return prepared(infer(program, types), doubles=doubles)
+            return prepared(infer(program, types), doubles=doubles, in_order=in_order)
         case TypedFunction():
-            return prepared(program, doubles=doubles)
+            return prepared(program, doubles=doubles, in_order=in_order)
         case _:
             raise _absent(program, "typed function")
 

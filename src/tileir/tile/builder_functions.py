@@ -177,6 +177,11 @@ def scatter_assign(updates: Tensor, indices: Tensor, like: Tensor) -> Tensor:
     return call("scatter_assign", updates, indices, like)
 
 
+def scatter_last(updates: Tensor, indices: Tensor, like: Tensor) -> Tensor:
+    """Replace rows of ``like`` at ``indices`` by ``updates``, of several with the same index by the last one."""
+    return call("scatter_last", updates, indices, like)
+
+
 def scatter_max(updates: Tensor, indices: Tensor, like: Tensor) -> Tensor:
     """Return the greatest of the updates at each of ``indices``; the least number of the dtype where there is none."""
     return call("scatter_max", updates, indices, like)

@@ -237,10 +237,11 @@ class Scatter(Definition):
     """``out[clamp(indices[i…], 0, shape[0] - 1), r…] += updates[i…, r…]`` into zeros, or another aggregation.
 
     ``accumulator`` is the dtype in which duplicates are aggregated. A row without updates holds the identity of the
-    aggregation. ``ASSIGN`` replaces rows of ``into``, and promises that no row has two updates: of several any counts.
+    aggregation. ``ASSIGN`` replaces rows of ``into``: with ``ordered`` by the last of their updates. Without, it
+    promises that no row has two: of several any counts.
     """
 
-    form: ClassVar[str] = "{aggregation:scatter}({updates}, {indices}[, {into}]) in {accumulator}"
+    form: ClassVar[str] = "{aggregation:scatter}({updates}, {indices}[, {into}]) in {accumulator}[ {ordered}]"
     updates: str = attrs.field(metadata=USES)
     indices: str = attrs.field(metadata=USES)
     accumulator: DType
@@ -248,6 +249,7 @@ class Scatter(Definition):
     shape: Shape
     aggregation: Aggregation = Aggregation.SUM
     into: str | None = attrs.field(default=None, metadata=USES)
+    ordered: bool = False
     span: Span | None = span_field()
 
 

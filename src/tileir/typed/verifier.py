@@ -220,6 +220,8 @@ def _check_scatter(operation: Scatter, defined: Mapping[str, Value | Operation])
         yield from _check_same(operation, defined[operation.into])
     if (operation.into is None) is (operation.aggregation is Aggregation.ASSIGN):
         yield "replaces rows of nothing" if operation.into is None else "aggregates into rows of another value"
+    if operation.ordered and operation.aggregation is not Aggregation.ASSIGN:
+        yield "aggregates, and so has no last update"
     if indices.dtype not in (DType.I32, DType.I64):
         yield f"has indices of {indices.dtype.value}"
     if updates.shape[:rank] != indices.shape or operation.shape[1:] != updates.shape[rank:] or not operation.shape:

@@ -64,8 +64,8 @@ def tile_text(operation: Computation, constants: Mapping[str, Constant]) -> str:
             return f"{name} = argsort({value}, {axis}, {int(descending)}, {shape[axis]})"
         case Gather(name=name, data=data, indices=indices):
             return f"{name} = gather({data}, {shown(indices)})"
-        case Scatter(name=name, aggregation=how):
-            return f"{name} = {scatter_name(how)}({', '.join(map(shown, operands(operation)))})"
+        case Scatter(name=name, aggregation=how, ordered=ordered):
+            return f"{name} = {scatter_name(how, ordered=ordered)}({', '.join(map(shown, operands(operation)))})"
         case Contraction():
             return _contraction(operation, constants)
         case Reduce(name=name, combine=combine, input=value, axes=axes):

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from tileir.core.text.span import call_site
 from tileir.tile.building.indices import Dim
 from tileir.tile.building.recording import Recorder
-from tileir.tile.functions import SCATTERS, builtin
+from tileir.tile.functions import SCATTER_NAMES, builtin
 from tileir.tile.ir import Call, Constant, Contraction, Expr, IntLiteral, Name, Scan
 from tileir.tile.traversal import children, walk
 
@@ -240,7 +240,7 @@ _ROWS: Final[Mapping[str, Callable[[Recorder, Call], Sizes | None]]] = MappingPr
         "expect_sizes": _given,
         "simple_reduce": _given,
         "gather": _gather,
-        **dict.fromkeys(SCATTERS, _scatter),
+        **dict.fromkeys(SCATTER_NAMES, _scatter),
         "prng_step": _given,
         "prng_value": _like_the_first,
         "prng_state": _state,

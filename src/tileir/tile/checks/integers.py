@@ -11,7 +11,7 @@ from typing import Final
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Combination
-from tileir.tile.functions import SCATTERS, builtin
+from tileir.tile.functions import SCATTER_NAMES, builtin
 from tileir.tile.ir import (
     Assignment,
     Binary,
@@ -71,14 +71,16 @@ _COMPARISONS: Final = frozenset(
         BinaryOperator.CMP_NE,
     }
 )
-_ALWAYS: Final[Mapping[str, int]] = MappingProxyType({"gather": 1, **dict.fromkeys(SCATTERS, 1), "prng_step": 0})
+_ALWAYS: Final[Mapping[str, int]] = MappingProxyType({"gather": 1, **dict.fromkeys(SCATTER_NAMES, 1), "prng_step": 0})
 """The argument that has to be an integer: indices, and states of random numbers."""
 _ALIKE: Final[Mapping[str, slice]] = MappingProxyType(
     {
         **dict.fromkeys(("ident", "neg", "abs", "floor", "ceil", "round", "trunc"), slice(1)),
         **dict.fromkeys(("add", "sub", "mul", "div", "mod", "max", "min"), slice(2)),
         **dict.fromkeys(("cond", "where"), slice(1, 3)),
-        **dict.fromkeys(("gather", *SCATTERS, "reshape", "simple_reduce", "stop_gradient", "checkpoint"), slice(1)),
+        **dict.fromkeys(
+            ("gather", *SCATTER_NAMES, "reshape", "simple_reduce", "stop_gradient", "checkpoint"), slice(1)
+        ),
         **dict.fromkeys(("expect_sizes", *(f"expect_{dtype.value}" for dtype in DType)), slice(1)),
     }
 )

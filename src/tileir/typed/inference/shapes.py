@@ -21,7 +21,7 @@ from tileir.core import (
     float_for,
 )
 from tileir.poly.affine import Affine
-from tileir.tile.functions import SCATTERS
+from tileir.tile.functions import SCATTER_LAST, SCATTERS
 from tileir.typed.dims import known_integer, size
 from tileir.typed.inference.elementwise import scalar, tensor
 from tileir.typed.inference.emission import Emission
@@ -115,7 +115,14 @@ def _gather(emission: Emission, operands: Sequence[Operand], span: Span | None) 
     return emission.add(Gather(emission.fresh(), data.name, indices.name, data.dtype, shape, span=span))
 
 
-def _scatter(how: Aggregation, emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+def _scatter(
+    how: Aggregation,
+    emission: Emission,
+    operands: Sequence[Operand],
+    span: Span | None,
+    *,
+    ordered: bool = False,
+) -> Result:
     updates = tensor(emission, operands[0])
     indices = _indices(emission, operands[1])
     like = scalar(operands[2])
@@ -142,7 +149,7 @@ def _scatter(how: Aggregation, emission: Emission, operands: Sequence[Operand], 
     updates = emission.cast(updates, types.result, span)
     name, dtype = emission.fresh(), updates.dtype
     return emission.add(
-        Scatter(name, updates.name, indices.name, types.accumulator, dtype, shape, how, into, span=span)
+        Scatter(name, updates.name, indices.name, types.accumulator, dtype, shape, how, into, ordered, span=span)
     )
 
 
@@ -268,6 +275,7 @@ SHAPES: Final[Mapping[str, Callable[[Emission, Sequence[Operand], Span | None], 
         "expect_sizes": _expect_sizes,
         "gather": _gather,
         **{name: partial(_scatter, how) for name, how in SCATTERS.items()},
+        SCATTER_LAST: partial(_scatter, Aggregation.ASSIGN, ordered=True),
         "simple_reduce": _simple_reduce,
         **{f"reduce_{combine.value}": partial(_reduce, combine) for combine in Combine},
     }

@@ -215,9 +215,9 @@ class _Raising:
                 return Call("argsort", (self._lone(name), *map(IntLiteral, options)))
             case Gather(data=data, indices=indices):
                 return Call("gather", (self._lone(data), self._lone(indices)))
-            case Scatter(updates=updates, indices=indices, into=into, shape=shape, aggregation=how):
+            case Scatter(updates=updates, indices=indices, into=into, shape=shape, aggregation=how, ordered=ordered):
                 like = self._rows(shape[0]) if into is None else self._lone(into)
-                return Call(scatter_name(how), (self._lone(updates), self._lone(indices), like))
+                return Call(scatter_name(how, ordered=ordered), (self._lone(updates), self._lone(indices), like))
             case Reduce(combine=combine, input=name, axes=axes, result=result):
                 state = Call(f"reduce_{combine.value}", (self._lone(name), *map(IntLiteral, axes)))
                 return Call("element", (state, IntLiteral(result)))
