@@ -8,7 +8,7 @@ from typing import Final
 
 from tileir.core import SkippedPassWarning, Target, TileError, attrs, checkpoint, collection_paused, fail
 from tileir.driver.given_passes import given_passes
-from tileir.driver.programs import Program, Source, program_of, stage_name
+from tileir.driver.programs import Program, Source, described, stage_name
 from tileir.passes.base import Pass, for_target, run, run_at_once
 from tileir.passes.recovery import Skipped, run_without_failing
 from tileir.schedule.remarks import Remark, Remarks, listening
@@ -139,7 +139,7 @@ def compile_stages(
         CancelledError: Nobody wants the kernels any more, as :func:`tileir.core.process.cancelling.cancelled_if` tells.
     """
     with collection_paused():
-        origin = program_of(source)
+        origin, arguments = described(source, arguments)
         if isinstance(origin, sem.Program):
             return Stages(origin, None, None, None, origin)
         graph = None if isinstance(origin, StripeProgram) else typed_of(origin, arguments, target)

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import numpy as np
 
 from tileir.core import ArgumentError, Diagnostic, DType, at_the_call, attrs, nearest
 from tileir.driver.calls.arguments import bind, is_number, split, tensor_type, tensor_types
 from tileir.driver.jit import jit
-from tileir.driver.programs import function_of
+from tileir.driver.programs import function_of, is_python
 from tileir.runtime import DeviceInfo, to_array
 from tileir.tile import differentiation as derived, ir as tile
 from tileir.tile.checks.integers import integers
 from tileir.typed import ir as typed
 from tileir.typed.inference.inference import infer
 from tileir.typed.inference.numbers import as_tensors
+
+if TYPE_CHECKING:
+    from tileir.driver.tracing.functions import PythonFunction
 
 Names: TypeAlias = "str | Sequence[str]"
 """One name, or several."""
@@ -30,6 +33,8 @@ def gradient(
     function: typed.Function, wrt: Names | None = None, of: Names | None = None, *, ties: Ties = "all"
 ) -> typed.Function: ...
 @overload
+def gradient(function: Callable[..., Any], *, argnums: int | Sequence[int] = 0) -> PythonFunction[..., Any]: ...
+@overload
 def gradient(
     function: tile.Function | str,
     wrt: Names | None = None,
@@ -40,13 +45,14 @@ def gradient(
 ) -> tile.Function: ...
 @at_the_call
 def gradient(
-    function: tile.Function | typed.Function | str,
+    function: tile.Function | typed.Function | str | Callable[..., Any],
     wrt: Names | None = None,
     of: Names | None = None,
     *,
     arguments: Any = None,
     ties: Ties = "all",
-) -> tile.Function | typed.Function:
+    argnums: int | Sequence[int] = 0,
+) -> Any:
     """Return the function that computes gradients of the sum of all elements of some outputs.
 
     Its inputs are those of ``function``, its outputs ``DX`` for each X of ``wrt``, of the dtype and shape of X.
@@ -61,6 +67,7 @@ def gradient(
             for all shapes, and calls Tile's ``gradient``; with them it is written out for these shapes.
         ties: Whether each of several tied elements of a maximum or minimum gets ``"all"`` that arrives, or the
             ``"even"`` share of it.
+        argnums: Of a function of Python, which returns a tensor of rank 0: the arguments to differentiate by.
 
     Returns:
         A function of the kind that was given; of a text, the function.
@@ -74,6 +81,10 @@ def gradient(
     from tileir.typed.raising.raising import raise_to_tile
 
     even = is_even(ties)
+    if is_python(function):
+        from tileir.driver.tracing.transforms import gradient_of
+
+        return gradient_of(function, argnums)
     if isinstance(function, typed.Function):
         sources, results = chosen_for(function, function.outputs, wrt, of)
         return typed_gradient(function, sources, [result.name for result in results.values()], even_ties=even)
@@ -92,7 +103,7 @@ def gradient(
     return raise_to_tile(expanded, inputs, sizes)
 
 
-@at_the_call
+@overload
 def vjp(
     function: tile.Function | str,
     inputs: Any,
@@ -101,7 +112,19 @@ def vjp(
     device: str | DeviceInfo | None = None,
     *,
     ties: Ties = "all",
-) -> dict[str, np.ndarray[Any, Any]]:
+) -> dict[str, np.ndarray[Any, Any]]: ...
+@overload
+def vjp(function: Callable[..., Any], inputs: Any, cotangents: Any) -> Any: ...
+@at_the_call
+def vjp(
+    function: tile.Function | str | Callable[..., Any],
+    inputs: Any,
+    cotangents: Any,
+    wrt: Names | None = None,
+    device: str | DeviceInfo | None = None,
+    *,
+    ties: Ties = "all",
+) -> Any:
     """Return what cotangents of outputs come to at inputs: the transposed Jacobian times them, without the Jacobian.
 
     Args:
@@ -114,12 +137,17 @@ def vjp(
         ties: As for :func:`gradient`.
 
     Returns:
-        An array of the dtype and shape of each input in ``wrt``, by name.
+        An array of the dtype and shape of each input in ``wrt``, by name. Of a function of Python, which takes
+        ``inputs`` in order and returns tensors in any containers, cotangents in the structure of the inputs.
 
     Raises:
         TileError: As for :func:`gradient`; TIL322, a cotangent does not go with its output.
         ArgumentError: The arrays do not fit; TIL710, a name that the function does not have; TIL707.
     """
+    if is_python(function):
+        from tileir.driver.tracing.transforms import vjp_of
+
+        return vjp_of(function, inputs, cotangents)
     source = function_of(function)
     names = tuple(parameter.name for parameter in source.inputs)
     values = bind(names, *split(inputs))
@@ -129,7 +157,7 @@ def vjp(
     return _run(made, sources, (*values, *seeds.values()), device)
 
 
-@at_the_call
+@overload
 def jvp(
     function: tile.Function | str,
     inputs: Any,
@@ -138,7 +166,19 @@ def jvp(
     device: str | DeviceInfo | None = None,
     *,
     ties: Ties = "all",
-) -> dict[str, np.ndarray[Any, Any]]:
+) -> dict[str, np.ndarray[Any, Any]]: ...
+@overload
+def jvp(function: Callable[..., Any], inputs: Any, tangents: Any) -> Any: ...
+@at_the_call
+def jvp(
+    function: tile.Function | str | Callable[..., Any],
+    inputs: Any,
+    tangents: Any,
+    of: Names | None = None,
+    device: str | DeviceInfo | None = None,
+    *,
+    ties: Ties = "all",
+) -> Any:
     """Return how outputs change when inputs change along tangents: the Jacobian times them, without the Jacobian.
 
     Args:
@@ -151,12 +191,17 @@ def jvp(
         ties: As for :func:`gradient`.
 
     Returns:
-        An array of the dtype and shape of each output in ``of``, by name.
+        An array of the dtype and shape of each output in ``of``, by name. Of a function of Python the result, and
+        how that changes.
 
     Raises:
         TileError: As for :func:`gradient`; TIL322, a tangent does not go with its input.
         ArgumentError: The arrays do not fit; TIL710, a name that the function does not have; TIL707.
     """
+    if is_python(function):
+        from tileir.driver.tracing.transforms import jvp_of
+
+        return jvp_of(function, inputs, tangents)
     source = function_of(function)
     names = tuple(parameter.name for parameter in source.inputs)
     values = bind(names, *split(inputs))

@@ -23,7 +23,7 @@ from tileir.driver.calls.pending import PendingCall, R_co
 from tileir.driver.calls.usual_calls import UsualCalls
 from tileir.driver.compilation import Compilation, ready
 from tileir.driver.listings import forms_of, listing_of
-from tileir.driver.programs import Program, Source, input_names, output_names, program_of, refuse_schedules, types_of
+from tileir.driver.programs import Program, Source, described, input_names, output_names, refuse_schedules, types_of
 from tileir.driver.requests import Origin, requested
 from tileir.driver.targets import Named, TargetChoice, choice_of
 from tileir.runtime import Backend, Context, DeviceInfo, Event, Library, Options, default_context, owner_of
@@ -357,7 +357,7 @@ def compile(  # noqa: A001  it is the public verb, always used as tileir.compile
         BackendError: There is no such device, or it refused a kernel.
     """
     check_options(options)
-    program = program_of(source)
+    program, arguments = described(source, arguments)
     refuse_schedules(program, target, passes)
     types, owner = types_of(program, arguments), owner_of(context)
     chosen, choice = device_meant(device, arguments, owner), choice_of(target)

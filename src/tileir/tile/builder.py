@@ -216,7 +216,8 @@ class FunctionBuilder:
         recorder = self._recorder
         recorder.check_open()
         recorder.claim(name)
-        recorder.inputs.append(Input(name, dims, declared_dtype(dtype), span=call_site()))
+        declared = recorder.dtypes[name] = declared_dtype(dtype)
+        recorder.inputs.append(Input(name, dims, declared, span=call_site()))
         recorder.sizes[name] = None if dims is None else tuple(Dim(dim, recorder) for dim in dims)
         if dims is not None:
             recorder.ranks[name] = len(dims)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, assert_never
 
 from tileir.core import Aggregation, Combination, Diagnostic, DType, Op, VerifyError, arithmetic_type, rounded
+from tileir.core.contraction_types import ContractionTypes, contraction_types
 from tileir.core.nodes.rules import broken
 from tileir.poly.bounds import unbounded_indices
 from tileir.typed.dataflow import MAX_NESTING, result_type, results_of
@@ -39,7 +40,6 @@ from tileir.typed.ir import (
 )
 from tileir.typed.number_steps import NumberArithmetic, step_inputs
 from tileir.typed.reductions import rule_of
-from tileir.typed.rules import ContractionTypes, contraction_types
 from tileir.typed.templates import free_upstreams
 
 _SHIFTS: Final = frozenset({Op.BIT_LEFT, Op.BIT_RIGHT})

@@ -19,7 +19,7 @@ from tileir.core import Target, TileError, attrs
 from tileir.driver.calls.arguments import tensor_types
 from tileir.driver.checking.numbers import EXACT, differing, shown
 from tileir.driver.compiler import passes_of
-from tileir.driver.programs import Source, function_of, program_of, refuse_semtree, types_of
+from tileir.driver.programs import Source, described, function_of, refuse_semtree, types_of
 from tileir.driver.targets import Named, choice_of, scheduling_target
 from tileir.passes.base import Pass, label_of, run
 from tileir.runtime import Context, DeviceInfo, owner_of
@@ -82,7 +82,7 @@ def check_passes(
         BackendError: There is no such device.
 
     """
-    program = program_of(source)
+    program, arguments = described(source, arguments)
     refuse_semtree(program)
     choice = choice_of(target)
     facts = choice if isinstance(choice, Target) else owner_of(context).device(device).target

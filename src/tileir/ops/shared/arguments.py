@@ -19,6 +19,7 @@ import numpy as np
 from tileir.core import DType, at_the_call, attrs, nearest
 from tileir.ops.networks.recurrent import RecurrentWeights
 from tileir.ops.shared.foundation import Dim, Tensor, mistaken
+from tileir.tile.building.recording import INSIDE
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -147,7 +148,11 @@ def checked(name: str, operation: Callable[P, R]) -> Callable[P, R]:
         positional = tuple(map(_plain, args))
         keywords = {_here(name, operation, key, kwargs): _plain(value) for key, value in kwargs.items()}
         _check(name, operation, positional, keywords)
-        return operation(*positional, **keywords)  # type: ignore[arg-type]  # the same, as plain numbers
+        inside, INSIDE.operation = INSIDE.operation, True
+        try:
+            return operation(*positional, **keywords)  # type: ignore[arg-type]  # the same, as plain numbers
+        finally:
+            INSIDE.operation = inside
 
     return call
 

@@ -78,7 +78,8 @@ def read(x: Tensor, axes: Sequence[Axis]) -> Combined:
     """Return the element of ``x`` at these axes; when it is compiled, TIL312 where one has another size."""
     sizes = dims_of(x)
     constraints = (c for axis, size in zip(axes, sizes, strict=True) for c in axis.within(size))
-    return x[tuple(axis.place for axis in axes)].given(*constraints)
+    element: Combined = x[tuple(axis.place for axis in axes)]
+    return element.given(*constraints)
 
 
 def written(

@@ -9,6 +9,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, assert_never
 
 from tileir.core import Aggregation, Combination, DType, accumulator, arithmetic_type, attrs
+from tileir.core.contraction_types import contraction_types
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import unbounded_indices
 from tileir.poly.coverage import covers
@@ -25,7 +26,6 @@ from tileir.typed.derivatives.summation import (
 )
 from tileir.typed.inference.values import Tensor
 from tileir.typed.ir import Access, Constraint, Contraction
-from tileir.typed.rules import contraction_types
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from tileir.core import Aggregation, Combination, Op, Span, accumulator, arithmetic_type, attrs, promote_all
+from tileir.core.contraction_types import contraction_types
 from tileir.core.numbers import arithmetic
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import Domain, solve
 from tileir.poly.coverage import covers
 from tileir.typed.ir import Access, Constraint, Contraction, Shape
-from tileir.typed.rules import contraction_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

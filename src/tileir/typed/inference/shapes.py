@@ -20,6 +20,7 @@ from tileir.core import (
     fail,
     float_for,
 )
+from tileir.core.contraction_types import contraction_types
 from tileir.poly.affine import Affine
 from tileir.tile.functions import SCATTER_LAST, SCATTERS
 from tileir.typed.dims import known_integer, size
@@ -40,7 +41,6 @@ from tileir.typed.ir import (
     ShapeOf,
 )
 from tileir.typed.reductions import positions_in
-from tileir.typed.rules import contraction_types
 
 
 def _index(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias, assert_never
 import attrs
 
 from tileir.core import Diagnostic, DType, NameScope, Op, TileError, fail, grouped, rounded
+from tileir.core.contraction_types import ContractionTypes, contraction_types
 from tileir.tile import ir as tile
 from tileir.tile.functions import scatter_name
 from tileir.tile.ir import Assignment, Attribute, Call, Expr, IntLiteral, Name, Statement
@@ -60,7 +61,6 @@ from tileir.typed.raising.expressions import (
     operand_literals,
     typed_literal,
 )
-from tileir.typed.rules import ContractionTypes, contraction_types
 
 _MOST_NODES: Final = 12  # of an expression that is nested into another, as for functions built in Python
 _GENERATED: Final = re.compile(r".*_\d+")  # the form of fresh names: nobody misses them

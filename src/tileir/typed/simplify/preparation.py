@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tileir.core import Aggregation, NameScope, Op, TileError, attrs
+from tileir.core.contraction_types import contraction_types
 from tileir.poly.bounds import solve
 from tileir.poly.coverage import injective
 from tileir.typed.dataflow import with_bodies, with_operands, without_dead
@@ -41,7 +42,6 @@ from tileir.typed.ir import (
     operands,
 )
 from tileir.typed.reductions import with_components_named
-from tileir.typed.rules import contraction_types
 from tileir.typed.simplify.distribution import distributed
 from tileir.typed.simplify.factorisation import factorised
 from tileir.typed.simplify.last_updates import with_last_updates
