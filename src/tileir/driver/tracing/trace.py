@@ -27,7 +27,7 @@ Size: TypeAlias = int | str | None
 
 @attrs.frozen(cache_hash=True)
 class Parameter:
-    """What is known of an argument while a function is traced.
+    """An argument of a function that is traced, as far as it is known.
 
     Attributes:
         dtype: Its dtype, the kind of a Python number, which adapts, or None.

@@ -68,7 +68,7 @@ class Target:
 
 
 class _Inside(threading.local):
-    """Whether this thread is inside an operation of the library, whose own code means Tile's operators."""
+    """Mark of a thread that is inside an operation of the library, whose own code means Tile's operators."""
 
     operation = False
 
@@ -77,7 +77,7 @@ INSIDE: Final = _Inside()
 
 
 class _Active(threading.local):
-    """The recorder of the innermost Python function that this thread traces, where there is one around it."""
+    """Recorder of the innermost Python function that this thread traces, where there is one around it."""
 
     recorder: Recorder | None = None
 
@@ -130,7 +130,7 @@ class Recorder:
 
     @property
     def means_numpy(self) -> bool:
-        """Whether an operator that stands here means what it means for arrays."""
+        """True where an operator means what it means for arrays."""
         return self.trace is not None and not INSIDE.operation
 
     def check_open(self) -> None:
