@@ -55,7 +55,7 @@ class Dim(Recorded):
 
     @property
     def expr(self) -> Expr:
-        """What the size is there."""
+        """The expression of the size there."""
         active = here(self.home)
         if active is self.home:
             return self.own_expr
