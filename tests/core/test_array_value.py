@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from typing import TYPE_CHECKING, Literal
+
 import numpy as np
 import pytest
 
@@ -9,6 +13,9 @@ from tileir.core.array_value import ArrayValue
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.core.json.codec import content_hash, from_json, identity, to_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize("dtype", DType)
@@ -72,6 +79,64 @@ def test_bytes_have_to_be_those_of_the_array(dtype: DType, shape: tuple[int, ...
     with pytest.raises(TileError, match=words) as caught:
         ArrayValue(dtype, shape, data)
     assert caught.value.diagnostics[0].code == "TIL702"
+
+
+LARGE = 1 << 20
+
+
+@pytest.mark.parametrize("dtype", DType)
+def test_large_arrays_are_what_small_ones_are(dtype: DType) -> None:
+    count = LARGE // dtype.itemsize
+    array = (np.arange(count) % 2).astype(dtype.numpy)
+    large, plain = ArrayValue.of(array), ArrayValue(dtype, (count,), array.tobytes())
+    assert isinstance(large.data, memoryview)
+    assert large.data.readonly
+    assert large.numpy().ctypes.data % 64 == 0
+    assert not large.numpy().flags.writeable
+    assert (large, hash(large), large.digest) == (plain, hash(plain), plain.digest)
+    assert to_json(large) == to_json(plain)
+    array[0] = 1
+    assert large == plain
+    for copied in (pickle.loads(pickle.dumps(large)), copy.deepcopy(large), from_json(to_json(large), ArrayValue)):
+        assert copied == large
+
+
+def test_strides_of_large_arrays_do_not_show() -> None:
+    array = np.arange(LARGE, dtype=np.float32).reshape(1024, 1024)
+    for view in (array.T, array[::2, ::-1], array.astype(">f4")):
+        assert np.array_equal(ArrayValue.of(view).numpy(), view)
+
+
+def test_memory_that_nobody_can_write_is_shared(tmp_path: Path) -> None:
+    path = tmp_path / "weights"
+    np.arange(LARGE, dtype=np.float32).tofile(path)
+    read = np.memmap(path, np.float32, "r")
+    value = ArrayValue.of(read[LARGE // 2 :].reshape(512, -1))
+    assert value.numpy().ctypes.data == read.ctypes.data + 2 * LARGE
+    assert np.array_equal(value.numpy(), read[LARGE // 2 :].reshape(512, -1))
+
+
+@pytest.mark.parametrize("mode", ["r+", "c"])
+def test_memory_that_somebody_can_write_is_copied(tmp_path: Path, mode: Literal["r+", "c"]) -> None:
+    path = tmp_path / "weights"
+    np.arange(LARGE, dtype=np.float32).tofile(path)
+    file = np.memmap(path, np.float32, mode)
+    view = file.view()
+    view.flags.writeable = False  # which the file's owner is free to write
+    value = ArrayValue.of(view)
+    file[0] = 7
+    assert value.numpy()[0] == 0
+
+
+def test_memory_that_devices_cannot_read_in_place_is_copied(tmp_path: Path) -> None:
+    path = tmp_path / "weights"
+    np.arange(LARGE, dtype=np.float32).tofile(path)
+    read = np.memmap(path, np.float32, "r")
+    for view in (read[1:], read[::-1], read[::2]):
+        value = ArrayValue.of(view)
+        assert value.numpy().ctypes.data % 64 == 0
+        assert not np.shares_memory(value.numpy(), read)
+        assert np.array_equal(value.numpy(), view)
 
 
 @pytest.mark.parametrize("array", [np.zeros(2, complex), np.array(["a"]), np.array([None]), np.zeros(2, "M8[s]")])

@@ -40,9 +40,11 @@ def parts(hint: object) -> Iterator[type]:
 def spelled(hint: object) -> str:
     """Return an annotation as text that is the same on all versions of Python."""
     if isinstance(hint, UnionType):
-        return " | ".join(sorted(map(spelled, get_args(hint))))
+        return " | ".join(sorted(set(map(spelled, get_args(hint)))))
     if get_origin(hint) is tuple:
         return f"[{', '.join(map(spelled, get_args(hint)))}]"
+    if hint is memoryview:
+        return "bytes"
     if hint in (..., NoneType):
         return "..." if hint is ... else "null"
     return getattr(hint, "__name__", str(hint))

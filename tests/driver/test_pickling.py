@@ -37,6 +37,18 @@ def test_programs_of_every_stage_come_back() -> None:
         np.testing.assert_array_equal(again(tileir.compile(program, device="llvm"))(A, A)[0], A + A)
 
 
+@pytest.mark.parametrize("device", [each.id for each in tileir.devices()])
+def test_programs_of_every_stage_with_large_constants_come_back(device: str) -> None:
+    weights = np.arange(300_000, dtype=np.float32)
+    f = tileir.FunctionBuilder()
+    function = f.build(O=f.input("X", "N") * f.constant(weights))
+    made = tileir.compile(function, [(300_000,)], device=device)
+    expected = weights * weights
+    np.testing.assert_array_equal(again(made)(weights), expected)
+    for program in (made.typed, made.stripe, made.scheduled, made.sem):
+        np.testing.assert_array_equal(tileir.compile(again(program), device=device)(weights), expected)
+
+
 def test_passes_and_targets_come_back() -> None:
     for chosen in ({"passes": "fusion,accumulate"}, {"passes": ()}, {"target": "quick"}):
         made: Any = tileir.compile(SOURCE, [(4,), (4,)], device="llvm", **chosen)

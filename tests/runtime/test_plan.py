@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import mmap
 import threading
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
@@ -196,6 +198,34 @@ def test_memory_of_plans_is_bounded_and_given_back() -> None:
     plans.clear()
     del plan
     assert device.living_bytes == 0
+
+
+def with_pages(whole: Program) -> Program:
+    """Return a program whose constants have pages of their own, as large ones have."""
+    made = []
+    for each in whole.buffers:
+        if each.role is BufferRole.CONSTANT:
+            memory = mmap.mmap(-1, len(each.data))
+            memory[:] = bytes(each.data)
+            each = attrs.evolve(each, data=memoryview(memory).toreadonly())
+        made.append(each)
+    return attrs.evolve(whole, buffers=tuple(made))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_constants_with_pages_give_what_others_do(device: Callable[[], Any]) -> None:
+    plan = plan_of(with_pages(program()), device())
+    x, y, out = operands()
+    plan.run([x, y], [out])
+    np.testing.assert_array_equal(out, expected(x, y))
+
+
+def test_constants_with_pages_are_read_in_place() -> None:
+    plain, device = PlainDevice(), PlainDevice()
+    plans = [plan_of(program(), plain), plan_of(with_pages(program()), device)]
+    assert plain.living_bytes > 0
+    assert device.living_bytes == 0
+    assert len(plans) == 2
 
 
 def test_a_plan_that_dies_gives_its_memory_back() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import mmap
 import sys
 from collections.abc import Iterable
 from functools import cached_property
 from math import prod
 from operator import index
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -18,6 +20,16 @@ from tileir.core.nodes import attrs
 
 if TYPE_CHECKING:
     Array: TypeAlias = np.ndarray[Any, Any]
+
+
+Content: TypeAlias = bytes | memoryview
+"""Bytes that never change; where there are many, a view of pages that devices can read in place."""
+
+_PAGES: Final = 1 << 20
+"""So many bytes have pages of their own."""
+
+_ALIGNMENT: Final = 64
+"""What devices want the address of a constant to be a multiple of."""
 
 
 def _shape(sizes: Iterable[int]) -> tuple[int, ...]:
@@ -33,7 +45,8 @@ class ArrayValue:
     Attributes:
         dtype: The element type.
         shape: One size for each axis; () for a scalar.
-        data: The elements in row-major order, little-endian; those of bool are 0 or 1.
+        data: The elements in row-major order, little-endian; those of bool are 0 or 1. A view must be read-only, of
+            memory that nobody changes.
 
     Raises:
         TileError: TIL702, a size is negative, or ``data`` are not the bytes of such an array.
@@ -42,7 +55,7 @@ class ArrayValue:
 
     dtype: DType
     shape: tuple[int, ...] = attrs.field(converter=_shape)
-    data: bytes = attrs.field(repr=False)
+    data: Content = attrs.field(repr=False)
 
     def __attrs_post_init__(self) -> None:
         """Check that the bytes are those of the array."""
@@ -51,12 +64,15 @@ class ArrayValue:
         needed = prod(self.shape) * self.dtype.itemsize
         if len(self.data) != needed:
             raise fail("TIL702", f"an array {self} has {needed} bytes, not {len(self.data)}")
-        if self.dtype.is_bool and self.data.strip(b"\0\1"):
+        if self.dtype.is_bool and np.frombuffer(self.data, np.uint8).max(initial=0) > 1:
             raise fail("TIL702", "the elements of a bool array are the bytes 0 and 1")
 
     @classmethod
     def of(cls, array: Array) -> ArrayValue:
         """Return the value that an array has now: one copy of its elements, whatever their strides.
+
+        An array over memory that cannot be written, as ``numpy.memmap`` with mode ``"r"`` is, is not copied where its
+        elements lie so that devices can read them in place: in order, from a multiple of 64 bytes on.
 
         Raises:
             TileError: TIL702, tileir has no such element type.
@@ -71,7 +87,14 @@ class ArrayValue:
             native = native.view(np.uint8) != 0  # memory of others may hold further bytes than 0 and 1
         if sys.byteorder != "little":
             native = native.byteswap()
-        return cls(dtype, array.shape, native.tobytes())
+        if native.nbytes < _PAGES:
+            return cls(dtype, array.shape, native.tobytes())
+        constant = None if dtype.is_bool else _constant(native)
+        return cls(dtype, array.shape, _pages(native) if constant is None else constant)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what pickles and copies are made of: an array, since views of memory have none."""
+        return type(self).of, (self.numpy(),)
 
     @cached_property
     def digest(self) -> str:
@@ -92,3 +115,34 @@ class ArrayValue:
 
     def __str__(self) -> str:
         return f"{self.dtype.value}[{', '.join(map(str, self.shape))}]"
+
+
+def _pages(array: Array) -> memoryview:
+    """Return the elements of an array, copied to fresh pages."""
+    memory = mmap.mmap(-1, array.nbytes) if sys.platform == "win32" else _anonymous(array.nbytes)
+    np.copyto(np.frombuffer(memory, array.dtype).reshape(array.shape), array)
+    return memoryview(memory).toreadonly()
+
+
+def _anonymous(nbytes: int) -> mmap.mmap:
+    """Return memory of this process alone, in large pages where the system has some."""
+    memory = mmap.mmap(-1, nbytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):  # the kernel was built without
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory
+
+
+def _constant(array: Array) -> memoryview | None:
+    """Return the memory of an array, if its elements lie in order in memory that nobody can write; else None."""
+    owner: object = array
+    while isinstance(owner, np.ndarray):
+        if owner.flags.writeable:
+            return None
+        owner = owner.base
+    if not array.flags.c_contiguous or not isinstance(owner, bytes | mmap.mmap):
+        return None
+    whole = memoryview(owner).cast("B")
+    begin = array.ctypes.data - np.frombuffer(whole, np.uint8).ctypes.data
+    inside = whole.readonly and 0 <= begin <= len(whole) - array.nbytes and array.ctypes.data % _ALIGNMENT == 0
+    return whole[begin : begin + array.nbytes] if inside else None

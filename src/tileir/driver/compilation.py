@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tileir.core import ArrayValue, BackendError, GroupLimitError, Target, TileError, attrs, collection_paused
+from tileir.core.array_value import Content
 from tileir.core.json.codec import from_json, identity, to_json
 from tileir.driver import programs
 from tileir.runtime.caches.disk_cache import DiskCache, cache_log, digest_of
@@ -210,7 +211,9 @@ def _without_arrays(program: Program, source: programs.Program) -> Program:
 
 def _with_arrays(program: Program, source: programs.Program) -> Program:
     """Return a program with the constant arrays of the function in place of their digests."""
-    known = {array.digest.encode(): array.data for array in _arrays(source) if len(array.data) > _INLINE}
+    known: dict[Content, Content] = {
+        array.digest.encode(): array.data for array in _arrays(source) if len(array.data) > _INLINE
+    }
     buffers = tuple(
         attrs.evolve(buffer, data=known[buffer.data]) if buffer.data in known else buffer for buffer in program.buffers
     )

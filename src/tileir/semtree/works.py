@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from tileir.core.array_value import Content
 from tileir.core.dtype import DType  # the decoder of JSON reads annotations
 from tileir.core.nodes import attrs
 from tileir.core.nodes.schema import BODY, USES
@@ -20,7 +21,11 @@ class Buffer(Node):
     dtype: DType
     shape: tuple[int, ...]
     role: BufferRole
-    data: bytes = attrs.field(default=b"", repr=False)
+    data: Content = attrs.field(default=b"", repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what pickles and copies are made of: bytes, since views of memory have none."""
+        return type(self), (self.name, self.dtype, self.shape, self.role, bytes(self.data))
 
     @property
     def elements(self) -> int:

@@ -25,9 +25,10 @@ import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import prod
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from tileir.core import Aggregation, DType, Op, attrs, counted, merges, rewritten, schema, statements_in
+from tileir.core.array_value import Content  # the decoder of JSON reads annotations
 from tileir.core.combines import Combine, Rule
 from tileir.core.nodes.schema import BODY, INTRODUCES, READS, USES, WRITES
 from tileir.poly.affine import Affine
@@ -349,7 +350,11 @@ class Buffer(Node):
     """Constant content of a tensor: row-major elements, little-endian."""
 
     name: str
-    data: bytes = attrs.field(repr=False)
+    data: Content = attrs.field(repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what pickles and copies are made of: bytes, since views of memory have none."""
+        return type(self), (self.name, bytes(self.data))
 
 
 def scalar_inputs(statement: Statement) -> tuple[str, ...]:

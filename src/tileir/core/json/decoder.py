@@ -107,7 +107,7 @@ def _union(choices: tuple[_Choice, ...]) -> _Choice:
         by_type.update(choice.by_type)
         by_tag.update(choice.by_tag)
     by_type.update({int: _itself} if _LEAVES[int] in choices else {})  # a float takes integers only without int
-    return _Choice(" or ".join(choice.expected for choice in choices), by_type, by_tag)
+    return _Choice(" or ".join(dict.fromkeys(choice.expected for choice in choices)), by_type, by_tag)
 
 
 def _one_of(cls: type[enum.Enum]) -> str:
@@ -259,6 +259,7 @@ def _describe(data: object) -> str:
 _LEAVES: Final[Mapping[object, _Choice]] = {
     str: _Choice("a string", {str: _itself}, {}),
     bytes: _Choice("bytes in base64", {str: _decode_bytes}, {}),
+    memoryview: _Choice("bytes in base64", {str: _decode_bytes}, {}),
     bool: _Choice("true or false", {bool: _itself}, {}),
     NoneType: _Choice("null", {NoneType: _itself}, {}),
     int: _Choice("an integer", {int: _itself}, {"int": _decode_int}),

@@ -69,7 +69,7 @@ def _itself(value: object) -> object:
 
 
 def _encode_bytes(value: object) -> object:
-    assert isinstance(value, bytes)
+    assert isinstance(value, bytes | memoryview)
     return b64encode(value).decode()
 
 
@@ -110,6 +110,7 @@ _LEAVES: Final[dict[type, Encoder]] = {
     float: _encode_float,
     Fraction: _encode_fraction,
     bytes: _encode_bytes,
+    memoryview: _encode_bytes,
 }
 _ENCODERS: Final = _Encoders(_LEAVES)
 _ENCODERS[tuple] = _ENCODERS.encode_tuple

@@ -19,7 +19,7 @@ def listed(items: Iterable[object]) -> str:
     return ", ".join(map(str, items))
 
 
-def bytes_text(data: bytes) -> str:
+def bytes_text(data: bytes | memoryview) -> str:
     """Return bytes as hexadecimal, or of more than 64 KiB the digest only."""
     return data.hex() if len(data) <= _LONGEST else f"{_DIGEST}{hashlib.sha256(data).hexdigest()}"
 

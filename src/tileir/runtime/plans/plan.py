@@ -14,7 +14,16 @@ import numpy as np
 from tileir.core.nodes import attrs
 from tileir.runtime.arrays import Array, Format, fit_as_they_are, formats_of
 from tileir.runtime.events import Failure, PendingEvent, all_ended, ends_of
-from tileir.runtime.interface import Condition, Event, Kernel, Library, PartingExecutor, SequencingExecutor
+from tileir.runtime.interface import (
+    Buffer as Memory,
+    Condition,
+    Event,
+    Executor,
+    Kernel,
+    Library,
+    PartingExecutor,
+    SequencingExecutor,
+)
 from tileir.runtime.offers import decides
 from tileir.runtime.plans.dependencies import GRAPH_LAUNCHES, ancestors, chain, dependencies, merged_accesses
 from tileir.runtime.plans.placement import Placement, place
@@ -312,7 +321,7 @@ def _layout(
         tuple(slots[buffer.name] for buffer in _with_role(program, BufferRole.INPUT)),
         tuple(slots[buffer.name] for buffer in _with_role(program, BufferRole.OUTPUT)),
         len(program.buffers),
-        {numbers[buffer.name]: copied(executor, _content(buffer)) for buffer in constants},
+        {numbers[buffer.name]: _constant(executor, buffer) for buffer in constants},
         placement.sizes,
         {numbers[name]: found for name, found in placement.places.items()},
         tuple(number for number in range(len(steps)) if number not in followed),
@@ -393,6 +402,13 @@ def _alignments(program: Program) -> Mapping[str, int]:
             if name in names and param.alignment > param.dtype.itemsize:
                 needed[name] = max(needed.get(name, 1), param.alignment)
     return needed
+
+
+def _constant(executor: Executor[Any], buffer: Buffer) -> Memory:
+    """Return memory with a constant: pages of its own stay where they are, if the device reads them in place."""
+    content = _content(buffer)
+    memory: Memory | None = executor.wrap(content) if isinstance(buffer.data, memoryview) else None
+    return copied(executor, content) if memory is None else memory
 
 
 def _content(buffer: Buffer) -> Array:
