@@ -16,7 +16,7 @@ from tileir.core.ops import Op
 from tileir.semtree.emit.c_like import ATOM, UNARY, Value
 from tileir.semtree.ir import KernelFunction, Type
 from tileir_opencl.device.features import Features
-from tileir_opencl.emit.expressions import Expressions, lane_of
+from tileir_opencl.emit.expressions import Expressions
 
 
 def test_every_type_is_spelt() -> None:
@@ -28,7 +28,7 @@ def test_every_type_is_spelt() -> None:
     assert floats == ["float8", "float8", "double8"]
     elements = [Expressions.element_type(dtype) for dtype in (DType.F16, DType.BOOL, DType.I64)]
     assert elements == ["half", "uchar", "long"]
-    assert lane_of(Value("x", Type(DType.I32, 16)), 10).text == "x.sa"
+    assert Expressions.lane(Value("x", Type(DType.I32, 16)), 10).text == "x.sa"
 
 
 def test_every_comparison_is_infix() -> None:

@@ -12,11 +12,9 @@ from strategies.effort import examples
 from strategies.semtree_values import constants, same_content, special_values
 from tileir.core.dtype import DType
 from tileir.core.numbers import arithmetic
-from tileir.core.numbers.ranges import Range
 from tileir.core.ops import Op
-from tileir.semtree.analysis.ranges import Ranges
-from tileir.semtree.ir import Apply, Assign, Cast, Const, KernelFunction, Subscript, Type, Var
-from tileir_opencl.emit.peephole import ROWS, Builtin, Call, accumulation, builtin_for, guard
+from tileir.semtree.ir import Apply, Assign, Cast, Const, Subscript, Type, Var
+from tileir_opencl.emit.peephole import ROWS, Builtin, Call, accumulation, builtin_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -189,36 +187,6 @@ def test_other_shifts_are_no_rotation(dtype: DType, left: int, right: int) -> No
     kind, x = Type(dtype), var("x", dtype)
     shifts = (Apply(Op.BIT_LEFT, (x, Const(left, kind))), Apply(Op.BIT_RIGHT, (x, Const(right, kind))))
     assert builtin_for(Apply(Op.BIT_OR, shifts), fast_math=False) is None
-
-
-@examples(200)
-@given(data=st.data())
-def test_guards(data: st.DataObject) -> None:
-    """Where neither form overflows, both hold for the same values."""
-    dtype = data.draw(st.sampled_from([DType.I32, DType.I64, DType.U32]))
-    kind = Type(dtype)
-    low = -99 if dtype.is_signed else 0
-    values = {name: np.array(data.draw(st.integers(low, 99)), dtype.numpy) for name in "xy"}
-    x, y, zero = var("x", dtype), var("y", dtype), Const(0, kind)
-    ranges = Ranges.of(KernelFunction("k", (), ()))
-    ranges.note(x, Range(low, 99))
-    ranges.note(y, Range(low, 99))
-    bound = Const(data.draw(st.integers(198 if low == 0 else low, 400)), kind)
-    below = Apply(Op.CMP_GE, (Apply(Op.SUB, (Apply(Op.SUB, (bound, x)), y)), zero))
-    found = guard(below, ranges)
-    assert found == Apply(Op.CMP_LT, (Apply(Op.ADD, (x, y)), Const(bound.value + 1, kind)))
-    assert bool(value_of(below, values)) == bool(value_of(found, values))
-    limit = Const(low, kind)
-    above = Apply(Op.CMP_GE, (Apply(Op.SUB, (x, limit)), zero))
-    found = guard(above, ranges)
-    assert found == Apply(Op.CMP_GE, (x, limit))
-    assert bool(value_of(above, values)) == bool(value_of(found, values))
-
-
-def test_sums_that_may_overflow_are_no_guards() -> None:
-    x, y, kind = var("x", DType.I32), var("y", DType.I32), Type(DType.I32)
-    rest = Apply(Op.SUB, (Apply(Op.SUB, (Const(5, kind), x)), y))
-    assert guard(Apply(Op.CMP_GE, (rest, Const(0, kind))), Ranges.of(KernelFunction("k", (), ()))) is None
 
 
 def test_rows_have_laws_of_their_own() -> None:

@@ -64,9 +64,10 @@ IN_EMITTERS: Final = (
     ),
     Mutant(
         "OpenCL: sums of 16 bits left as wide as C makes them",
-        "tileir_opencl.emit.expressions",
+        "semtree.emit.c_vectors",
         "or kind.dtype.is_float or kind.dtype.bits >= 32:",
         "or kind.dtype.is_float or kind.dtype.bits >= 16:",
+        tests="backends_opencl/test_operations.py",
     ),
     Mutant(
         "lanes of a chunk taken from the first one",

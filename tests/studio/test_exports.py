@@ -19,7 +19,7 @@ from tileir.driver.pictures.files import as_levels
 from tileir.runtime.context import Context, default_context
 from tileir.runtime.discovery import Registry
 from tileir_opencl.device.platforms import POCL, scan
-from tileir_opencl.emit.whole import whole
+from tileir_opencl.listing import whole
 from tileir_studio.design.bench import Assignment, Bench
 from tileir_studio.design.exports import script_of, source_of, writers
 from tileir_studio.serve.uploads import store

@@ -48,7 +48,7 @@ def _notes() -> Sequence[str]:
 
 
 def _source(program: Program, device: DeviceInfo, text: str) -> str:
-    from tileir_opencl.emit.whole import whole
+    from tileir_opencl.listing import whole
 
     return whole(program, device, text)
 

@@ -50,7 +50,7 @@ from tileir.semtree.rewrite import kernel_names, mentions, statements, walk
 from tileir.semtree.transform.expansions import expand_kernel
 from tileir.semtree.transform.layout import Layout, layout
 from tileir_opencl.device.features import SPELT, WIDEST_UPDATE, Features
-from tileir_opencl.emit.expressions import MASKS, Expressions, Place, canonical
+from tileir_opencl.emit.expressions import Expressions, Place
 from tileir_opencl.emit.instructions import commit, copy, multiply, wait
 from tileir_opencl.emit.operations import BITS, FAST, NATIVE, SINGLE, capabilities
 from tileir_opencl.emit.peephole import accumulation
@@ -264,8 +264,8 @@ class OpenCL(Expressions):
         variable, value = stmt.variable, self.value(stmt.value)
         name, kind, lanes = self.names[variable.name], self.type(variable.type), variable.type.lanes
         if variable.type.dtype.is_bool and lanes > 1:
-            value = canonical(value) if variable.name in self.assigned else value
-            kind = f"{MASKS[value.mask]}{lanes}"
+            value = self.canonical(value) if variable.name in self.assigned else value
+            kind = self.mask_type(value.mask, lanes)
         self.line(f"{kind} {name} = {value.text};")
         self.note(stmt)
         self.variables[variable.name] = Value(name, variable.type, mask=value.mask)
@@ -289,7 +289,7 @@ class OpenCL(Expressions):
         found = accumulation(stmt)
         value = self.value(content) if found is None else self.builtin(found)
         if isinstance(target, Var):
-            self.line(f"{self.names[target.name]} = {canonical(value).text};")
+            self.line(f"{self.names[target.name]} = {self.canonical(value).text};")
             return
         array, ramp, lanes = self.arrays[target.array], ramp_of(target.offset), target.type.lanes
         if ramp is None or (ramp[1] != 1 and lanes > 1):

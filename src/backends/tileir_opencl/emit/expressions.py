@@ -1,15 +1,13 @@
 """Expressions of kernels as OpenCL C, once :mod:`tileir.semtree.legalise` has left in them what the language has.
 
 In registers, f16 and bf16 are floats whose value is one of the narrow type: their arithmetic is defined in f32, and
-only memory holds them in 16 bits. A bool is ``bool``; a vector of bools is a mask, whose lanes are signed integers, 0
-or -1, as comparisons of vectors give them: of 8 bits where it is declared, else as wide as what was compared.
-In memory a bool is a byte.
+only memory holds them in 16 bits. In memory a bool is a byte.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Final
@@ -19,59 +17,28 @@ import numpy as np
 from tileir.core import DType, Op, attrs
 from tileir.semtree.emit import c_like
 from tileir.semtree.emit.c_like import (
-    BIT_AND,
-    BIT_OR,
-    BIT_XOR,
-    BOTH,
-    EITHER,
-    EQUAL,
-    ORDER,
     PRODUCT,
-    SHIFT,
     SUM,
-    TERNARY,
     UNARY,
-    CLike,
-    Infix,
     Value,
     call,
 )
-from tileir.semtree.ir import Apply, Broadcast, Const, Expr, GridIndex, GridLevel, Ramp, Shuffle, Subscript, Type
+from tileir.semtree.emit.c_vectors import CVectors
+from tileir.semtree.ir import Apply, GridIndex, GridLevel, Subscript, Type
+from tileir.semtree.legalise.guards import guard
 from tileir.semtree.legalise.lanes import register_bits
 from tileir.semtree.legalise.offsets import ramp_of
 from tileir_opencl.device.features import Features
 from tileir_opencl.emit.operations import FAST
-from tileir_opencl.emit.peephole import Call, builtin_for, guard
-
-MASKS: Final[Mapping[int, str]] = MappingProxyType({8: "char", 16: "short", 32: "int", 64: "long"})
-"""The element of a mask, by its bits."""
+from tileir_opencl.emit.peephole import Call, builtin_for
 
 WIDENED_LANES: Final = 8
 """Most lanes that a choice widens to 32 bits: PoCL 3.0 computes wrongly with vectors of 512 bits."""
 
-_HALVES: Final = {0: ".lo", 1: ".hi"}
 _UNSIGNED: Final = {DType.U8: "uchar", DType.U16: "ushort", DType.U32: "uint", DType.U64: "ulong"}
 _SIGNED: Final = {DType(dtype.value.replace("u", "i")): name[1:] for dtype, name in _UNSIGNED.items()}
 _SMALL: Final = {dtype: f"({name}){{}}" for dtype, name in (_UNSIGNED | _SIGNED).items() if dtype.bits < 32}
 _FURTHER: Final = (Op.RSQRT, Op.EXP, Op.LOG, Op.SIN, Op.COS, Op.TAN)
-
-
-def _infix() -> Iterator[tuple[Op, Infix]]:
-    """Yield operators; operands of those of bits stand in brackets, for few know how they bind."""
-    ranks = {
-        SHIFT: "<<|>>",
-        BIT_AND: "&",
-        BIT_XOR: "^",
-        BIT_OR: "|",
-        EQUAL: "==|!=",
-        ORDER: "<|<=|>|>=",
-        PRODUCT: "*|/|%",
-    }
-    rank_of = {sign: rank for rank, signs in ranks.items() for sign in (signs.split("|") if signs != "|" else signs)}
-    for op, sign in c_like.SIGNS.items():
-        rank = rank_of.get(sign, SUM)
-        inner = SUM if op.info.compares else UNARY
-        yield op, Infix(sign, rank, rank, rank + 1) if rank > SHIFT else Infix(sign, rank, inner, inner)
 
 
 @attrs.frozen
@@ -111,7 +78,7 @@ class Place:
 
 
 @attrs.define(eq=False, repr=False)
-class Expressions(CLike):
+class Expressions(CVectors):
     """OpenCL C without statements.
 
     Attributes:
@@ -137,11 +104,9 @@ class Expressions(CLike):
     VALUED = frozenset({DType.F16, DType.BF16})
     LITERALS = MappingProxyType({**_SMALL, DType.U32: "{}u", DType.I64: "{}L", DType.U64: "{}ul"})
     LEAST = MappingProxyType({DType.I32: "(-2147483647 - 1)", DType.I64: "(-9223372036854775807L - 1)"})
-    INFIX = MappingProxyType(dict(_infix()))
     FUNCTIONS = MappingProxyType(
         {**c_like.FUNCTIONS, Op.MAX: "fmax", Op.MIN: "fmin", **{op: op.value for op in _FURTHER}}
     )
-    SIGNED = UNARY
 
     features: Features = attrs.field(kw_only=True)
     fast_math: bool = attrs.field(kw_only=True)
@@ -149,11 +114,6 @@ class Expressions(CLike):
     coordinates: dict[tuple[GridLevel, int], Value] = attrs.field(factory=dict, init=False)
 
     # Types and constants
-
-    @classmethod
-    def type(cls, kind: Type) -> str:
-        """Return the type of a variable."""
-        return f"char{kind.lanes}" if kind.dtype.is_bool and kind.lanes > 1 else super().type(kind)
 
     @classmethod
     def neighbours(cls, dtype: DType, lanes: int) -> str:
@@ -179,15 +139,6 @@ class Expressions(CLike):
             digits = f"{mantissa.rstrip('0').rstrip('.')}p{exponent}"
         return digits + ("" if double else "f")
 
-    @classmethod
-    def splat(cls, scalar: Value, kind: Type) -> Value:
-        """Return a constant in every lane: the literal of a vector converts what is in it."""
-        if kind.dtype.is_bool:
-            return Value(f"({cls.type(kind)})({-int(scalar.known or 0)})", kind, known=scalar.known)
-        short = kind.dtype.is_integer and kind.dtype.bits < 32
-        text = str(scalar.known) if short else scalar.text
-        return Value(f"({cls.type(kind)})({text})", kind, known=scalar.known, splat=scalar)
-
     # Operations
 
     def apply(self, expr: Apply) -> Value:
@@ -206,29 +157,9 @@ class Expressions(CLike):
     def applied(self, op: Op, args: tuple[Value, ...]) -> Value:
         """Return an operation on operands of one type, for which the language defines it."""
         kind = args[0].type
-        if op is Op.COND:
-            return self.choice(*args)
-        if kind.dtype.is_bool:
-            return negated(*args) if op is Op.BIT_NOT else connected(op, *args)
-        same = _unchanged(op, args)
-        if same is not None:
-            return same
         if kind.dtype.is_integer and op in (Op.ABS, Op.MAX, Op.MIN):
             return call(self._magnitude(kind) if op is Op.ABS else op.value, kind, *args)
-        value = super().applied(op, args)
-        if op.info.compares or kind.lanes > 1 or kind.dtype.is_float or kind.dtype.bits >= 32:
-            return value
-        return super().converted(value, kind)  # C has computed it in ``int``
-
-    def infix(self, op: Op, left: Value, right: Value) -> Value:
-        """Return an operator between two operands; the language widens a scalar beside a vector."""
-        kind, infix = left.type, self.INFIX[op]
-        if infix.rank != SHIFT or right.splat is not None:
-            left, right = _operands(left, right)
-        if op.info.compares:
-            mask = register_bits(kind.dtype)
-            return attrs.evolve(infix.of(left, right, kind.with_dtype(DType.BOOL)), mask=mask)
-        return infix.of(left, right, kind)
+        return super().applied(op, args)
 
     def function_name(self, op: Op, kind: Type) -> str:
         """Return the name of a function of floats."""
@@ -249,26 +180,13 @@ class Expressions(CLike):
     def choice(self, condition: Value, then: Value, otherwise: Value) -> Value:
         """Return ``then`` in the lanes where ``condition`` holds, else ``otherwise``."""
         kind = then.type
-        if kind.lanes == 1:
-            text = f"{condition.at(UNARY)} ? {then.at(TERNARY + 1)} : {otherwise.at(TERNARY)}"
-            small = kind.dtype.is_integer and kind.dtype.bits < 32
-            return Value(f"({self.type(kind)})({text})", kind, UNARY) if small else Value(text, kind, TERNARY)
-        bits = register_bits(kind.dtype)
-        if kind.dtype.is_bool:
-            bits = condition.mask
-            then, otherwise = masked(then, bits), masked(otherwise, bits)
-        elif (
-            bits == 16 != condition.mask
-            and then.known is not None
-            and otherwise.known is not None
-            and kind.lanes <= WIDENED_LANES
-        ):
+        narrow = kind.lanes > 1 and kind.dtype.is_integer and register_bits(kind.dtype) == 16 != condition.mask
+        if narrow and then.known is not None and otherwise.known is not None and kind.lanes <= WIDENED_LANES:
             # NVIDIA's driver 580 turns this into a shift of the widened mask, as if signed: 1 : 0 became -1 : 0.
             wide = kind.with_dtype(DType.I32)
-            then, otherwise = self.constant(then.known, wide), self.constant(otherwise.known, wide)
-            found = call("select", wide, otherwise, then, masked(condition, 32))
+            found = super().choice(condition, self.constant(then.known, wide), self.constant(otherwise.known, wide))
             return call(f"convert_{self.type(kind)}", kind, found)
-        return attrs.evolve(call("select", kind, otherwise, then, masked(condition, bits)), mask=bits)
+        return super().choice(condition, then, otherwise)
 
     def converted(self, value: Value, kind: Type) -> Value:
         """Return every lane as a value of another type."""
@@ -311,66 +229,6 @@ class Expressions(CLike):
     def coordinate(self, expr: GridIndex) -> Value:
         """Return a coordinate of a thread or group."""
         return self.coordinates[expr.level, expr.axis]
-
-    def named(self, stem: str, value: Value) -> Value:
-        """Return a value as a new variable."""
-        return super().named(stem, canonical(value))
-
-    def vector(self, expr: Expr) -> Value:
-        """Return vectors that are made of scalars, or of lanes of others."""
-        match expr:
-            case Broadcast(operand=operand, lanes=lanes):
-                return self._broadcast(self.value(operand), lanes)
-            case Ramp(base=base, stride=stride, type=kind):
-                first = self.value(base)
-                texts = (
-                    self.constant(Const.of(stride * n, Type(kind.dtype)).value, Type(kind.dtype))
-                    for n in range(kind.lanes)
-                )
-                parts = ", ".join(str(each.known) if kind.dtype.bits < 32 else each.text for each in texts)
-                steps = Value(f"({self.type(kind)})({parts})", kind)
-                return steps if first.known == 0 else self.applied(Op.ADD, (self._broadcast(first, kind.lanes), steps))
-            case Shuffle(operands=operands, lanes=chosen):
-                return self._shuffle(tuple(map(self.value, operands)), chosen)
-            case _:
-                return super().vector(expr)
-
-    def _broadcast(self, value: Value, lanes: int) -> Value:
-        """Return a scalar in every lane."""
-        kind = Type(value.type.dtype, lanes)
-        if kind.dtype.is_bool:
-            return Value(f"({self.type(kind)})({value.at(UNARY)} ? -1 : 0)", kind)
-        return Value(f"({self.type(kind)})({value.text})", kind, splat=value)
-
-    def _shuffle(self, operands: tuple[Value, ...], lanes: tuple[int, ...]) -> Value:
-        kind = operands[0].type
-        used = dict.fromkeys(lane // kind.lanes for lane in lanes)
-        named = {number: self.temporary("lanes", canonical(operands[number])) for number in used}
-        result = Type(kind.dtype, len(lanes))
-        if len(used) == 1 and len(lanes) > 1 and kind.lanes > 1:
-            (only,) = named.values()
-            inside = [lane % kind.lanes for lane in lanes]
-            half, rest = divmod(inside[0], len(lanes))
-            run = list(range(inside[0], inside[0] + len(lanes)))
-            whole = not rest and 2 * len(lanes) == kind.lanes and inside == run
-            return Value(only.text + (_HALVES[half] if whole else f".s{''.join(f'{i:x}' for i in inside)}"), result)
-        found = [
-            named[lane // kind.lanes] if kind.lanes == 1 else lane_of(named[lane // kind.lanes], lane % kind.lanes)
-            for lane in lanes
-        ]
-        if len(found) == 1:
-            return found[0]
-        parts = [f"-{value.at(UNARY)}" if kind.dtype.is_bool else value.text for value in found]
-        return Value(f"({self.type(result)})({', '.join(parts)})", result)
-
-    def offsets(self, offset: Expr) -> list[Value]:
-        """Return the offset of each lane, or the one that all lanes have."""
-        ramp = ramp_of(offset)
-        if ramp is None:
-            whole = self.temporary("place", self.value(offset))
-            return [lane_of(whole, number) for number in range(offset.type.lanes)]
-        (base, step), count = ramp, offset.type.lanes if ramp[1] else 1
-        return [self.value(Apply(Op.ADD, (base, Const(step * number, base.type)))) for number in range(count)]
 
     # Memory
 
@@ -428,7 +286,7 @@ class Expressions(CLike):
         """Write neighbours from an offset on, which ``divisor`` divides."""
         kind = value.type.with_dtype(array.stored)
         pointer, aligned, half = array.at(offset), array.is_aligned(divisor, kind), array.stored is DType.F16
-        content = value.text if half else _to_memory(value).text
+        content = value.text if half else self._to_memory(value).text
         if kind.lanes == 1 and half:
             text = f"vstore_half_rte({content}, {offset.text}, {array.pointer})"
         elif kind.lanes == 1:
@@ -442,88 +300,20 @@ class Expressions(CLike):
             text = f"vstore{kind.lanes}({content}, 0, {pointer.text})"
         self.line(f"{text};")
 
+    def _to_memory(self, value: Value) -> Value:
+        """Return a register value as memory holds it."""
+        kind = value.type
+        if not kind.dtype.is_bool or kind.lanes == 1:
+            return value
+        ones = Value("-" + self.masked(value, 8).at(UNARY + 1), kind, UNARY)
+        return call(f"as_uchar{kind.lanes}", kind.with_dtype(DType.U8), ones)
+
     def scatter(self, array: Place, offsets: Sequence[Value], value: Value) -> None:
         """Write the element of each lane, lane 0 first."""
-        value = self.temporary("value", canonical(value))
+        value = self.temporary("value", self.canonical(value))
         for number, offset in enumerate(offsets):
-            self.store(array, offset, 1, lane_of(value, number))
+            self.store(array, offset, 1, self.lane(value, number))
 
     def prefetch(self, target: Subscript) -> str:
         """Return a call that asks for the element at a scalar offset, which may lie outside of the array."""
         return f"prefetch({self.arrays[target.array].at(self.value(target.offset)).text}, 1)"
-
-
-def _operands(left: Value, right: Value) -> tuple[Value, Value]:
-    """Return operands of an operator: one of two vectors may be a scalar."""
-    if right.splat is not None and left.splat is None:
-        return left, right.splat
-    if left.splat is not None and right.splat is None:
-        return left.splat, right
-    return left, right
-
-
-def _unchanged(op: Op, args: tuple[Value, ...]) -> Value | None:
-    """Return the operand that is the result, if one is known to be."""
-    match op, [arg.known for arg in args]:
-        case (Op.ADD, (_, 0)) | (Op.SUB, (_, 0)) | ((Op.MUL | Op.DIV), (_, 1)):
-            return args[0]
-        case (Op.ADD, (0, _)) | (Op.MUL, (1, _)):
-            return args[1]
-        case _:
-            return None
-
-
-_CONNECTIVES: Final = {Op.BIT_AND: ("&&", BOTH, "&", BIT_AND), Op.BIT_OR: ("||", EITHER, "|", BIT_OR)}
-_DIFFER: Final = ("!=", EQUAL, "^", BIT_XOR)
-
-
-def connected(op: Op, left: Value, right: Value) -> Value:
-    """Return whether both of two truth values hold, or at least one, or exactly one."""
-    for value, other in ((left, right), (right, left)):
-        if value.known is not None:
-            if op is Op.BIT_XOR:
-                return negated(other) if value.known else other
-            return other if bool(value.known) is (op is Op.BIT_AND) else value
-    sign, rank, mask_sign, mask_rank = _CONNECTIVES.get(op, _DIFFER)
-    if left.type.lanes == 1:
-        inner = rank if sign != "!=" else SHIFT
-        return Value(f"{left.at(inner)} {sign} {right.at(max(inner, rank + 1))}", left.type, rank)
-    right = masked(right, left.mask)
-    # Each bit operation of masks has its own brackets, for few know how they bind.
-    text = f"{left.at(mask_rank if left.rank == mask_rank else SUM)} {mask_sign} {right.at(SUM)}"
-    return Value(text, left.type, mask_rank, mask=left.mask)
-
-
-def negated(value: Value) -> Value:
-    """Return whether a truth value does not hold."""
-    if value.known is not None:
-        return Expressions.constant(1 - value.known, value.type)
-    sign = "!" if value.type.lanes == 1 else "~"
-    return Value(sign + value.at(UNARY + 1), value.type, UNARY, mask=value.mask)
-
-
-def canonical(value: Value) -> Value:
-    """Return a vector of bools as it is declared; any other value as it is."""
-    return masked(value, 8) if value.type.dtype.is_bool and value.type.lanes > 1 else value
-
-
-def masked(value: Value, bits: int) -> Value:
-    """Return a vector of bools with lanes of ``bits`` bits."""
-    if value.mask == bits:
-        return value
-    name = f"convert_{MASKS[bits]}{value.type.lanes}"
-    return attrs.evolve(call(name, value.type, value), known=value.known, mask=bits)
-
-
-def lane_of(value: Value, number: int) -> Value:
-    """Return one lane of a vector that is a name."""
-    kind, text = Type(value.type.dtype), f"{value.text}.s{number:x}"
-    return Value(f"({text} != 0)", kind) if kind.dtype.is_bool else Value(text, kind)
-
-
-def _to_memory(value: Value) -> Value:
-    kind = value.type
-    if not kind.dtype.is_bool or kind.lanes == 1:
-        return value
-    ones = Value("-" + masked(value, 8).at(UNARY + 1), kind, UNARY)
-    return call(f"as_uchar{kind.lanes}", kind.with_dtype(DType.U8), ones)

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tileir.core import DType, Op, attrs
-from tileir.semtree.analysis.ranges import Ranges, is_defined, is_number
+from tileir.semtree.analysis.ranges import is_number
 from tileir.semtree.ir import Apply, Assign, Const, Expr, Stmt
 
 
@@ -54,32 +54,6 @@ def accumulation(stmt: Stmt) -> Call | None:
     match stmt:
         case Assign(target=target, value=Apply(op=Op.FMA, args=(_, _, addend) as args)) if addend == target:
             return Call(Builtin.MAD, args)
-        case _:
-            return None
-
-
-def guard(expr: Apply, ranges: Ranges) -> Apply | None:
-    """Apply ``c - x - y >= 0`` → ``x + y < c + 1`` and ``x - c >= 0`` → ``x >= c`` where no sum overflows.
-
-    Guards of partial tiles come in the first forms; people write the second ones. Differences do not overflow.
-    """
-    match expr:
-        case Apply(op=Op.CMP_GE, args=(Apply(op=Op.SUB, args=(x, Const() as c)), Const(value=0))):
-            return Apply(Op.CMP_GE, (x, c))
-        case Apply(op=Op.CMP_GE, args=(Apply(op=Op.SUB) as left, Const(value=0, type=kind))) if kind.lanes == 1:
-            terms: list[Expr] = []
-            rest: Expr = left
-            while isinstance(rest, Apply) and rest.op is Op.SUB:
-                rest, term = rest.args
-                terms.insert(0, term)
-            if not isinstance(rest, Const) or rest.value >= kind.dtype.maximum:
-                return None
-            total, *others = terms
-            for term in others:
-                if not is_defined(Op.ADD, kind.dtype, (ranges.at(total), ranges.at(term))):
-                    return None
-                total = Apply(Op.ADD, (total, term))
-            return Apply(Op.CMP_LT, (total, Const(rest.value + 1, kind)))
         case _:
             return None
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from tileir.core import DType, Op
 from tileir.semtree.emit.c_like import PRODUCT
 from tileir.semtree.ir import Update
-from tileir_opencl.emit.expressions import Expressions, canonical
+from tileir_opencl.emit.expressions import Expressions
 
 
 def update(out: Expressions, stmt: Update) -> str:
     """Return the statement of an update; that of an extremum of floats is one of integers with their bits."""
     place, dtype, word = out.arrays[stmt.target.array], stmt.target.type.dtype, stmt.op.value
-    value = canonical(out.value(stmt.value))
+    value = out.canonical(out.value(stmt.value))
     offset = out.value(stmt.target.offset)
     integer = "uint" if dtype is DType.U32 else "int"
 
