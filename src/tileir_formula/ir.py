@@ -57,14 +57,14 @@ class Argument(Node):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Source(Node):
-    """Source of a step: an input of the formula, or an earlier step by its name or its number, counted from 1."""
+    """What a step reads: an input of the formula, or an earlier step by its name or its number, counted from 1."""
 
     name: str | int
     span: Span | None = span_field()
 
 
 class Subject(enum.Enum):
-    """Subject of a condition: the value that it looks at."""
+    """Whose value a condition looks at."""
 
     INPUT = "input"
     OUTPUT = "output"
@@ -126,7 +126,7 @@ class Merge(Node):
 
 
 class Boundary(enum.Enum):
-    """Values outside of a picture."""
+    """What lies outside a picture."""
 
     CLAMP = "clamp"
     MIRROR = "mirror"

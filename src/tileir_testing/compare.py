@@ -49,7 +49,7 @@ class _Tally:
 
 @attrs.frozen
 class Comparison:
-    """Programs to compare, and the devices that they run on.
+    """Which programs run on which devices.
 
     Attributes:
         subjects: The devices.

@@ -56,7 +56,7 @@ class Architecture:
 
     @property
     def is_portable(self) -> bool:
-        """True if later cards run code for it."""
+        """Whether later cards run code for it."""
         return not self.name.endswith("a")
 
 

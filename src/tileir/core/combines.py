@@ -59,12 +59,12 @@ class Combine(enum.Enum):
 
     @property
     def components(self) -> int:
-        """Number of scalars of a state."""
+        """How many scalars a state has."""
         return 3 if self is Combine.MOMENTS else 2
 
     @property
     def is_extremum(self) -> bool:
-        """True if the state is an element and its position."""
+        """Whether the state is an element and its position."""
         return self in _EXTREMA
 
     def rule(self, dtype: DType, positions: DType) -> Rule:

@@ -1,4 +1,4 @@
-"""Names of installed distributions, and of the entry points that they bring.
+"""What installed distributions call themselves, and what their entry points name.
 
 The properties of :class:`importlib.metadata.Distribution` parse all of a distribution's metadata anew each time, with
 Python's e-mail package, which takes longer to load than all else that it takes to find a back end.

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 
-from tileir.core import ArgumentError, Diagnostic, DType, at_the_call, attrs, nearest
+from tileir.core import ArgumentError, Diagnostic, at_the_call, attrs, nearest
 from tileir.driver.calls.arguments import bind, is_number, split, tensor_type, tensor_types
 from tileir.driver.jit import jit
-from tileir.driver.programs import function_of, is_python
+from tileir.driver.programs import function_of
 from tileir.runtime import DeviceInfo, to_array
 from tileir.tile import differentiation as derived, ir as tile
 from tileir.tile.checks.integers import integers
 from tileir.typed import ir as typed
 from tileir.typed.inference.inference import infer
 from tileir.typed.inference.numbers import as_tensors
-
-if TYPE_CHECKING:
-    from tileir.driver.tracing.functions import PythonFunction
 
 Names: TypeAlias = "str | Sequence[str]"
 """One name, or several."""
@@ -33,8 +30,6 @@ def gradient(
     function: typed.Function, wrt: Names | None = None, of: Names | None = None, *, ties: Ties = "all"
 ) -> typed.Function: ...
 @overload
-def gradient(function: Callable[..., Any], *, argnums: int | Sequence[int] = 0) -> PythonFunction[..., Any]: ...
-@overload
 def gradient(
     function: tile.Function | str,
     wrt: Names | None = None,
@@ -45,14 +40,13 @@ def gradient(
 ) -> tile.Function: ...
 @at_the_call
 def gradient(
-    function: tile.Function | typed.Function | str | Callable[..., Any],
+    function: tile.Function | typed.Function | str,
     wrt: Names | None = None,
     of: Names | None = None,
     *,
     arguments: Any = None,
     ties: Ties = "all",
-    argnums: int | Sequence[int] = 0,
-) -> Any:
+) -> tile.Function | typed.Function:
     """Return the function that computes gradients of the sum of all elements of some outputs.
 
     Its inputs are those of ``function``, its outputs ``DX`` for each X of ``wrt``, of the dtype and shape of X.
@@ -67,7 +61,6 @@ def gradient(
             for all shapes, and calls Tile's ``gradient``; with them it is written out for these shapes.
         ties: Whether each of several tied elements of a maximum or minimum gets ``"all"`` that arrives, or the
             ``"even"`` share of it.
-        argnums: Of a function of Python, which returns a tensor of rank 0: the arguments to differentiate by.
 
     Returns:
         A function of the kind that was given; of a text, the function.
@@ -81,10 +74,6 @@ def gradient(
     from tileir.typed.raising.raising import raise_to_tile
 
     even = is_even(ties)
-    if is_python(function):
-        from tileir.driver.tracing.transforms import gradient_of
-
-        return gradient_of(function, argnums)
     if isinstance(function, typed.Function):
         sources, results = chosen_for(function, function.outputs, wrt, of)
         return typed_gradient(function, sources, [result.name for result in results.values()], even_ties=even)
@@ -96,14 +85,15 @@ def gradient(
         sources = _chosen("input", wrt, inputs, lambda: tuple(name for name in inputs if name not in surely))
         return derived.gradient(source, sources, _chosen("output", of, outputs), even_ties=even).function
     types = tensor_types(source, arguments)
-    graph = _with_numbers(infer(source, as_tensors(source, types, _differentiated(source, types, wrt))), types)
+    graph = _with_numbers(infer(source, as_tensors(types, _differentiated(types, wrt))), types)
     sources, results = chosen_for(graph, outputs, wrt, of)
     expanded = typed_gradient(graph, sources, [result.name for result in results.values()], even_ties=even)
+    dims = {p.name: [d.name for d in p.dims] for p in source.inputs if p.dims is not None}
     sizes = {name: kind.value for name, kind in types.items() if kind.value is not None}
-    return raise_to_tile(expanded, inputs, sizes)
+    return raise_to_tile(expanded, dims, inputs, sizes)
 
 
-@overload
+@at_the_call
 def vjp(
     function: tile.Function | str,
     inputs: Any,
@@ -112,19 +102,7 @@ def vjp(
     device: str | DeviceInfo | None = None,
     *,
     ties: Ties = "all",
-) -> dict[str, np.ndarray[Any, Any]]: ...
-@overload
-def vjp(function: Callable[..., Any], inputs: Any, cotangents: Any) -> Any: ...
-@at_the_call
-def vjp(
-    function: tile.Function | str | Callable[..., Any],
-    inputs: Any,
-    cotangents: Any,
-    wrt: Names | None = None,
-    device: str | DeviceInfo | None = None,
-    *,
-    ties: Ties = "all",
-) -> Any:
+) -> dict[str, np.ndarray[Any, Any]]:
     """Return what cotangents of outputs come to at inputs: the transposed Jacobian times them, without the Jacobian.
 
     Args:
@@ -137,27 +115,22 @@ def vjp(
         ties: As for :func:`gradient`.
 
     Returns:
-        An array of the dtype and shape of each input in ``wrt``, by name. Of a function of Python, which takes
-        ``inputs`` in order and returns tensors in any containers, cotangents in the structure of the inputs.
+        An array of the dtype and shape of each input in ``wrt``, by name.
 
     Raises:
         TileError: As for :func:`gradient`; TIL322, a cotangent does not go with its output.
         ArgumentError: The arrays do not fit; TIL710, a name that the function does not have; TIL707.
     """
-    if is_python(function):
-        from tileir.driver.tracing.transforms import vjp_of
-
-        return vjp_of(function, inputs, cotangents)
     source = function_of(function)
     names = tuple(parameter.name for parameter in source.inputs)
     values = bind(names, *split(inputs))
     seeds = _seeds("output", tuple(output.name for output in source.outputs), cotangents)
-    sources = _chosen("input", wrt, names, lambda: _floats(source, values))
+    sources = _chosen("input", wrt, names, lambda: _floats(names, values))
     made = derived.vjp(source, sources, tuple(seeds), even_ties=is_even(ties))
     return _run(made, sources, (*values, *seeds.values()), device)
 
 
-@overload
+@at_the_call
 def jvp(
     function: tile.Function | str,
     inputs: Any,
@@ -166,19 +139,7 @@ def jvp(
     device: str | DeviceInfo | None = None,
     *,
     ties: Ties = "all",
-) -> dict[str, np.ndarray[Any, Any]]: ...
-@overload
-def jvp(function: Callable[..., Any], inputs: Any, tangents: Any) -> Any: ...
-@at_the_call
-def jvp(
-    function: tile.Function | str | Callable[..., Any],
-    inputs: Any,
-    tangents: Any,
-    of: Names | None = None,
-    device: str | DeviceInfo | None = None,
-    *,
-    ties: Ties = "all",
-) -> Any:
+) -> dict[str, np.ndarray[Any, Any]]:
     """Return how outputs change when inputs change along tangents: the Jacobian times them, without the Jacobian.
 
     Args:
@@ -191,17 +152,12 @@ def jvp(
         ties: As for :func:`gradient`.
 
     Returns:
-        An array of the dtype and shape of each output in ``of``, by name. Of a function of Python the result, and
-        how that changes.
+        An array of the dtype and shape of each output in ``of``, by name.
 
     Raises:
         TileError: As for :func:`gradient`; TIL322, a tangent does not go with its input.
         ArgumentError: The arrays do not fit; TIL710, a name that the function does not have; TIL707.
     """
-    if is_python(function):
-        from tileir.driver.tracing.transforms import jvp_of
-
-        return jvp_of(function, inputs, tangents)
     source = function_of(function)
     names = tuple(parameter.name for parameter in source.inputs)
     values = bind(names, *split(inputs))
@@ -235,13 +191,10 @@ def _with_numbers(function: typed.Function, types: Mapping[str, typed.TensorType
     return attrs.evolve(function, inputs=tuple(inputs))
 
 
-def _differentiated(
-    function: tile.Function, types: Mapping[str, typed.TensorType], wrt: Names | None
-) -> tuple[str, ...]:
+def _differentiated(types: Mapping[str, typed.TensorType], wrt: Names | None) -> tuple[str, ...]:
     """Return the numbers that a gradient is taken with respect to: of those named, or of all floats."""
     named = types.keys() if wrt is None else _named("input", wrt)
-    dtypes = {each.name: each.dtype or types[each.name].dtype for each in function.inputs}
-    return tuple(name for name in named if name in types and types[name].weak and dtypes[name].is_float)
+    return tuple(name for name in named if name in types and types[name].weak and types[name].dtype.is_float)
 
 
 def chosen_for(
@@ -313,12 +266,12 @@ def _named(kind: str, given: object) -> tuple[str, ...]:
     return names
 
 
-def _floats(function: tile.Function, values: Sequence[object]) -> tuple[str, ...]:
-    def dtype(name: str, value: object) -> DType:
-        return tensor_type(name, value if is_number(value) else to_array(name, value)).dtype
-
-    pairs = zip(function.inputs, values, strict=True)
-    return tuple(each.name for each, value in pairs if (each.dtype or dtype(each.name, value)).is_float)
+def _floats(names: Sequence[str], values: Sequence[object]) -> tuple[str, ...]:
+    return tuple(
+        name
+        for name, value in zip(names, values, strict=True)
+        if tensor_type(name, value if is_number(value) else to_array(name, value)).dtype.is_float
+    )
 
 
 def is_even(ties: object) -> bool:

@@ -1,4 +1,4 @@
-"""Optional parts of a pass."""
+"""What passes may have beside what every pass has."""
 
 from __future__ import annotations
 

@@ -54,17 +54,17 @@ class Affine(Shown):
 
     @property
     def is_constant(self) -> bool:
-        """True if no index takes part."""
+        """Whether no index takes part."""
         return not self.terms
 
     @property
     def is_integral(self) -> bool:
-        """True if all coefficients and the offset are integers."""
+        """Whether all coefficients and the offset are integers."""
         return type(self.offset) is int and all(type(c) is int for _, c in self.terms)
 
     @property
     def is_never_integral(self) -> bool:
-        """True if the offset alone makes a fraction of the value at every integer point."""
+        """Whether the offset alone makes a fraction of the value at every integer point."""
         return type(self.offset) is not int and all(type(c) is int for _, c in self.terms)
 
     def coefficient(self, name: str) -> Rational:

@@ -1,4 +1,4 @@
-"""Arrays that callers pass as tensors: those of NumPy, or anything that shares its memory with it."""
+"""What callers pass as tensors: arrays of NumPy, or anything that shares its memory with it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _addressof: Final = ctypes.addressof
 
 
 class Tensor(Protocol):
-    """Requirements on an array; :class:`tileir.semtree.ir.Buffer` and :class:`TensorSpec` are such."""
+    """What an array must fit; :class:`tileir.semtree.ir.Buffer` and :class:`TensorSpec` do."""
 
     @property
     def name(self) -> str:
-        """Its name in the program."""
+        """What the program calls it."""
 
     @property
     def dtype(self) -> DType:
@@ -39,7 +39,7 @@ class Tensor(Protocol):
 
 
 class Formatted(Protocol):
-    """Anything with a dtype and a shape: arrays of NumPy, and of devices."""
+    """What has a dtype and a shape: arrays of NumPy, and of devices."""
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -64,7 +64,7 @@ class PendingEvent:
 
     @property
     def done(self) -> bool:
-        """True if it has completed or failed."""
+        """Whether it has completed or failed."""
         return self._done
 
     @property
@@ -74,7 +74,7 @@ class PendingEvent:
 
     @property
     def failure(self) -> Failure | None:
-        """The failure that it ended with; None before, and where it completed."""
+        """What it failed with; None before, and where it completed."""
         return self._failure
 
     def wait(self) -> None:

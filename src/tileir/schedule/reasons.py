@@ -16,7 +16,7 @@ from tileir.core.nodes import attrs
 
 @attrs.frozen
 class Reason:
-    """Meaning of a code.
+    """What a code means.
 
     Attributes:
         text: A sentence without a full stop, which holds for each kernel that gets the code.

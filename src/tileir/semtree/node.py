@@ -1,4 +1,4 @@
-"""Base of all nodes of the semtree: it shows their text."""
+"""What all nodes of the semtree have in common: how they show themselves."""
 
 from __future__ import annotations
 

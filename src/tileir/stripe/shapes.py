@@ -1,4 +1,4 @@
-"""Shapes of memory, and places in devices, which the nodes of Stripe are made of.
+"""What the nodes of Stripe are made of: shapes of memory, and places in devices.
 
 What all nodes of Stripe have in common: how they show themselves.
 """

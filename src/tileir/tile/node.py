@@ -1,4 +1,4 @@
-"""Base of all nodes of Tile: it shows their text."""
+"""What all nodes of Tile have in common: how they show themselves."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _NEW_COLOUR: Final = "#808080"
 
 @attrs.frozen
 class ControlEdits:
-    """Changes of the text of a formula by its controls."""
+    """What the controls of a formula change in its text."""
 
     text: str
     formula: Formula

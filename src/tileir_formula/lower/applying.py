@@ -21,7 +21,7 @@ from tileir_formula.verifier import faults_of
 
 @attrs.frozen
 class Applied:
-    """Effect of a control.
+    """What a control did.
 
     Attributes:
         edited: The text after it, and what changed in it.

@@ -129,7 +129,7 @@ class CraftedFormula:
 
     @cached_property
     def formula(self) -> Formula:
-        """The formula of the text."""
+        """What the text says."""
         return parse(self.text, self.name)
 
     def __call__(self, *pictures: Any, out: Any = None) -> Any:

@@ -37,7 +37,7 @@ class Rectangle:
 
     @property
     def slices(self) -> tuple[slice, slice]:
-        """Its place in an array, as slices."""
+        """What it is in an array."""
         return slice(self.top, self.top + self.height), slice(self.left, self.left + self.width)
 
 

@@ -1,4 +1,4 @@
-"""Positions of parts of steps in the text that nodes have no spans for: names, functions, brackets, clauses."""
+"""Where the parts of steps stand in the text: names, functions, brackets and clauses, which nodes have no spans for."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Call:
 
     @property
     def stop(self) -> int:
-        """The end of the call."""
+        """Where the call ends."""
         return self.function[1] if self.brackets is None else self.brackets[1]
 
 

@@ -218,7 +218,7 @@ class PlaceName:
 
 @attrs.frozen
 class OffersView:
-    """Offers of what fits at a place.
+    """What fits at a place.
 
     Attributes:
         text: The formula.

@@ -47,7 +47,7 @@ _TYPES: Final = {
 
 @attrs.frozen
 class Start:
-    """Data that the page begins with.
+    """What the page begins with.
 
     Attributes:
         name: Of the program.

@@ -1,4 +1,4 @@
-"""Layouts in shared memory of operands that four warps multiply."""
+"""How operands of products by four warps lie in shared memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UNIT: Final = 16
 
 @attrs.frozen
 class Matrix:
-    """Layout of an operand in shared memory, in bytes.
+    """How an operand lies in shared memory, in bytes.
 
     Attributes:
         row: The length of a row, and of the swizzle.

@@ -1,1 +1,1 @@
-"""Memory, events and launches of the CUDA driver."""
+"""What the driver does: memory, events, launches."""

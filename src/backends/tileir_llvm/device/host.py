@@ -1,4 +1,4 @@
-"""Features of the processor that kernels are compiled for."""
+"""What the processor offers that kernels are compiled for."""
 
 from __future__ import annotations
 

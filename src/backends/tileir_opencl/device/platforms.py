@@ -44,7 +44,7 @@ class Found:
 
     @property
     def simulated(self) -> bool:
-        """True if kernels run in a simulator, which checks them."""
+        """Whether kernels run in a simulator, which checks them."""
         return self.platform.name in SIMULATORS
 
     @property
@@ -57,7 +57,7 @@ class Found:
 
 @attrs.frozen(eq=False)
 class Scan:
-    """Findings of one look at the ICD loader.
+    """What one look at the ICD loader found.
 
     Attributes:
         found: All devices, in the order of their ids.

@@ -1,4 +1,4 @@
-"""Test of whether a device works on the host's memory in place."""
+"""Whether a device works on the host's memory in place, which is seen by trying."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ PATIENCE: Final = 8
 
 
 class Queue(Protocol):
-    """The part of a queue that its events know."""
+    """What events know of the queue that they are in."""
 
     context: cl.Context
 
@@ -59,7 +59,7 @@ class OpenCLEvent:
 
     @property
     def done(self) -> bool:
-        """True if it has completed or failed."""
+        """Whether it has completed or failed."""
         if self._settled:
             return True
         self.queue.flush()  # nobody may wait for the device to begin
@@ -67,7 +67,7 @@ class OpenCLEvent:
 
     @property
     def failure(self) -> Failure | None:
-        """The failure that it ended with; None where it completed, or has not ended."""
+        """What it failed with; None where it completed, or has not ended."""
         return self._failure if self.ended() else None
 
     @property

@@ -27,7 +27,7 @@ class Wire:
 
 @attrs.frozen
 class Drawing:
-    """Places of nodes and wires.
+    """Where nodes and wires go.
 
     Attributes:
         layers: Of each node, from 0 at the top.

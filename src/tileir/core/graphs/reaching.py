@@ -1,4 +1,4 @@
-"""Reachability in a graph, step by step."""
+"""What can be reached from some things step by step."""
 
 from __future__ import annotations
 

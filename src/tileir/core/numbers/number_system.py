@@ -1,4 +1,4 @@
-"""Number systems that interpreters compute with: that of tileir, or another that a checker puts in its place."""
+"""What interpreters compute with: the numbers of tileir, or others that a checker puts in their place."""
 
 from __future__ import annotations
 

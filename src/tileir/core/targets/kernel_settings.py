@@ -35,7 +35,7 @@ _WIDTH: Final = 64
 
 @attrs.frozen
 class KernelSettings:
-    """Settings for cutting kernels for a device.
+    """How kernels should be cut for a device.
 
     Attributes:
         threads: Threads of a group, a power of two.

@@ -1,4 +1,4 @@
-"""Advice for names that other libraries have, or that somebody mistyped."""
+"""What to write for names that other libraries have, or that somebody mistyped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of the arguments of operations, read from the annotations of their parameters.
+"""What the arguments of operations have to be, read from the annotations of their parameters.
 
 :func:`checked` stands between users and the operations of the library, so that a wrong argument is one error at their
 line, whatever the operation would have done with it. Inside the library operations call one another directly.
@@ -19,7 +19,6 @@ import numpy as np
 from tileir.core import DType, at_the_call, attrs, nearest
 from tileir.ops.networks.recurrent import RecurrentWeights
 from tileir.ops.shared.foundation import Dim, Tensor, mistaken
-from tileir.tile.building.recording import INSIDE
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -83,12 +82,12 @@ class _Kind:
 
     @property
     def one(self) -> str:
-        """The word for a value."""
+        """What a value is called."""
         return _listed(self.singular)
 
     @property
     def many(self) -> str:
-        """The word for several values."""
+        """What several values are called."""
         return _listed(self.plural)
 
 
@@ -148,11 +147,7 @@ def checked(name: str, operation: Callable[P, R]) -> Callable[P, R]:
         positional = tuple(map(_plain, args))
         keywords = {_here(name, operation, key, kwargs): _plain(value) for key, value in kwargs.items()}
         _check(name, operation, positional, keywords)
-        inside, INSIDE.operation = INSIDE.operation, True
-        try:
-            return operation(*positional, **keywords)  # type: ignore[arg-type]  # the same, as plain numbers
-        finally:
-            INSIDE.operation = inside
+        return operation(*positional, **keywords)  # type: ignore[arg-type]  # the same, as plain numbers
 
     return call
 

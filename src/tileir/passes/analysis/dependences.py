@@ -1,4 +1,4 @@
-"""Dependences between the kernels of a program.
+"""Which kernels of a program must stay in order.
 
 Say of each statement which earlier ones it must follow, so that the others may run beside it.
 """

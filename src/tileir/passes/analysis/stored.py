@@ -1,4 +1,4 @@
-"""Elements of a view that a statement surely writes."""
+"""Which elements of a view a statement surely writes."""
 
 from __future__ import annotations
 

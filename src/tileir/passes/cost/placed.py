@@ -31,7 +31,7 @@ NOWHERE: Final = ""
 
 @attrs.frozen
 class Time:
-    """Time that something takes.
+    """How long something takes.
 
     Attributes:
         seconds: From its beginning to its end.

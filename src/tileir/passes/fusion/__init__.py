@@ -1,1 +1,1 @@
-"""Fusion of blocks: the conditions for joining them, and the blocks that come of it."""
+"""Which blocks may be joined, and the blocks that come of it."""

@@ -22,7 +22,7 @@ from tileir.stripe.attending import ATTEND, ATTEND_BACK, Attending
 
 
 class Device(Options, Protocol):
-    """Facts about a device."""
+    """What a device offers."""
 
     @property
     def vector_bytes(self) -> int:

@@ -1,4 +1,4 @@
-"""Elements of temporaries as expressions of coordinates: value numbering through kernels that write whole tensors."""
+"""What elements of temporaries are, as expressions of coordinates: kernels that write whole tensors, seen through."""
 
 from __future__ import annotations
 

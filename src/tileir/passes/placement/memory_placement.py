@@ -20,7 +20,7 @@ from tileir.stripe.text.printer import location_text
 
 @attrs.frozen
 class Limit:
-    """Size limit of a memory.
+    """How large a memory is.
 
     Attributes:
         name: What the memory is called.

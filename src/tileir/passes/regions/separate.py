@@ -122,12 +122,12 @@ class _Cut:
 
     @property
     def rank(self) -> tuple[bool, int]:
-        """Order of preference."""
+        """What to prefer."""
         return self.contiguous, self.high - self.low
 
     @property
     def ends(self) -> int:
-        """Number of values that are outside."""
+        """How many values are outside."""
         return self.index.range - (self.high - self.low)
 
 

@@ -159,7 +159,7 @@ class _Window:
 
     @property
     def aggregation(self) -> Aggregation:
-        """The aggregation that merges the terms."""
+        """What merges the terms."""
         assert self.result.aggregation is not None  # by choice
         return self.result.aggregation
 

@@ -90,17 +90,17 @@ class _Split:
 
     @property
     def outer(self) -> int:
-        """Distance between the first points of neighbouring tiles."""
+        """How far the first points of neighbouring tiles are apart."""
         return 1 if self.interleaved else self.width
 
     @property
     def inner(self) -> int:
-        """Distance between neighbouring points of a tile."""
+        """How far neighbouring points of a tile are apart."""
         return self.count if self.interleaved else 1
 
     @property
     def is_cut(self) -> bool:
-        """True if tiles reach beyond the range."""
+        """Whether tiles reach beyond the range."""
         return self.width * self.count != self.index.range
 
 

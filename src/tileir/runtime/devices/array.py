@@ -78,22 +78,22 @@ class DeviceArray:
 
     @property
     def device(self) -> DeviceInfo:
-        """The device that it lives on."""
+        """Where it lives."""
         return self.home.device
 
     @property
     def ndim(self) -> int:
-        """Number of axes."""
+        """How many axes it has."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """How many elements it has."""
         return self.nbytes // self.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
-        """Number of bytes of its elements."""
+        """How many bytes its elements take."""
         return _nbytes(self.dtype, self.shape)
 
     def __repr__(self) -> str:
@@ -264,7 +264,7 @@ class DeviceArray:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, object]:
-        """Interface for libraries of CUDA that know no DLPack; AttributeError elsewhere, and for dtypes without a name.
+        """What libraries of CUDA ask for that know no DLPack; AttributeError elsewhere, and for dtypes without a name.
 
         Its content is there, so it has no stream to wait for.
         """

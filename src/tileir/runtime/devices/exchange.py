@@ -66,7 +66,7 @@ _WORDS: Final = Struct("P16sPPQ")
 
 @attrs.frozen
 class Format:
-    """Dtype, shape and device of an array without gaps, as :class:`Tensor` has them.
+    """What an array of some dtype, shape and device is, without gaps, as :class:`Tensor` has it.
 
     Attributes:
         kind: Device, rank and dtype.

@@ -1,4 +1,4 @@
-"""Overlap of arrays in memory, on any device."""
+"""Whether arrays share memory, wherever they are."""
 
 from __future__ import annotations
 

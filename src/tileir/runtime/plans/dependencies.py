@@ -1,4 +1,4 @@
-"""Dependences between the launches of a program."""
+"""Which launches of a program wait for which."""
 
 from __future__ import annotations
 

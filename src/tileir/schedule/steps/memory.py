@@ -22,7 +22,7 @@ from tileir.stripe import ir as stripe
 
 
 class Level(enum.Enum):
-    """Place of a kernel's memory."""
+    """Where memory of a kernel lies."""
 
     REGISTER = "register"
     LOCAL = "local"

@@ -1,1 +1,1 @@
-"""Legality of kernels."""
+"""What a legal kernel is."""

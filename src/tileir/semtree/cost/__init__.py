@@ -1,1 +1,1 @@
-"""Cost of kernels on a machine, counted from their loops: the same figures as of Stripe programs."""
+"""What kernels cost on a machine, counted from their loops: the same figures as of Stripe programs."""

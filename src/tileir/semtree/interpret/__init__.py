@@ -1,1 +1,1 @@
-"""Meaning of kernels: the interpreter."""
+"""What a kernel means: the interpreter."""

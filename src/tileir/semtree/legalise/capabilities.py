@@ -1,4 +1,4 @@
-"""Operations of a back end, as data: the rows of this stage say all others in terms of these."""
+"""Which operations a back end has, as data: what it lacks, the rows of this stage say in terms of the rest."""
 
 from __future__ import annotations
 

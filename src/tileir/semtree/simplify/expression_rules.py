@@ -1,4 +1,4 @@
-"""Simplification laws of expressions, by the kind of their node.
+"""Which laws may make an expression smaller, by the kind of its node.
 
 The tests prove every rule by the interpreter, over all dtypes that it claims.
 

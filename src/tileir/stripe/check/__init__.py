@@ -1,1 +1,1 @@
-"""Legality of Stripe programs."""
+"""What a legal Stripe program is."""

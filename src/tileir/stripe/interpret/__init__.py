@@ -1,1 +1,1 @@
-"""Meaning of Stripe programs: the interpreter."""
+"""What a Stripe program means: the interpreter."""

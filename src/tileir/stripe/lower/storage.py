@@ -1,4 +1,4 @@
-"""Assignment of values of a typed function to memory: reshaped values share that of what they reshape."""
+"""Which memory holds each value of a typed function: reshaped values share that of what they reshape."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Batching: each statement of a function, computed for several examples at once."""
+"""How each statement of a function is computed for several examples at once."""

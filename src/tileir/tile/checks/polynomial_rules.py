@@ -1,4 +1,4 @@
-"""Rules for index polynomials: what they may hold, and when they are affine."""
+"""What an index polynomial may hold, and when it is affine."""
 
 from __future__ import annotations
 

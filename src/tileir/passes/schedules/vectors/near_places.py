@@ -16,7 +16,7 @@ from tileir.stripe.ir import Block, Direction, Index, Load, LoadIndex, Refinemen
 
 @attrs.frozen(eq=False)
 class Neighbours:
-    """Vectors of neighbours that some gathers of one view read.
+    """What some gathers of one view read, by vectors of neighbours.
 
     Attributes:
         view: What they read from.

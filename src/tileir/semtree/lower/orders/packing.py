@@ -34,7 +34,7 @@ class Row:
 
     @property
     def size(self) -> int:
-        """Number of keys."""
+        """How many keys there are."""
         return self.keys.shape.elements
 
     def pack(self, body: Body, base: Affine, size: int, start: int, span: int) -> None:

@@ -1,4 +1,4 @@
-"""Rows and columns of the tiles of a contraction, by its indices."""
+"""Which indices of a contraction are rows and which are columns of its tiles."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ class Results:
 
     @property
     def width(self) -> int:
-        """Number of columns."""
+        """How many columns there are."""
         return self.inner.range * _PIECE
 
     @property

@@ -1,1 +1,0 @@
-"""Python functions as programs: traces, containers, derivatives, and control flow."""
