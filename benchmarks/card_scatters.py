@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from card_workload import Shapes, Size, Workload
 from tileir import DType, ops
@@ -12,26 +12,34 @@ from tileir.tile import builder_functions as tf
 _SPREAD = 1 << 23
 """Random numbers times this have remainders that are random, too."""
 
+_APART: Final = 2003
+
 
 def scatters(size: Size) -> Iterator[Workload]:
     """Return scatters whose positions are made of random numbers, the first tensor of each workload."""
     yield from _rows(size)
     yield from _elements(size)
+    yield from _halves(size)
+    yield from _gradients(size)
+    yield from _points(size)
+    yield _edges(size)
     yield _experts(size)
 
 
 def places(x: Any, count: int) -> Any:
     """Return random positions."""
-    return tf.cast(ops.abs(x) * float(_SPREAD), "i32") % count
+    return tf.cast(ops.abs(ops.cast(x, "f32")) * float(_SPREAD), "i32") % count
 
 
 def peer_places(x: Any, count: int) -> Any:
     """Return these positions as a tensor of PyTorch."""
-    return (x.abs() * float(_SPREAD)).int() % count
+    return (x.float().abs() * float(_SPREAD)).int() % count
 
 
-def _workload(name: str, shapes: Shapes, program: Callable[..., Any], peer: Callable[..., Any]) -> Workload:
-    return Workload("scatters", name, shapes, DType.F32, program, peer)
+def _workload(
+    name: str, shapes: Shapes, program: Callable[..., Any], peer: Callable[..., Any], dtype: DType = DType.F32
+) -> Workload:
+    return Workload("scatters", name, shapes, dtype, program, peer)
 
 
 def _rows(size: Size) -> Iterator[Workload]:
@@ -103,6 +111,84 @@ def _elements(size: Size) -> Iterator[Workload]:
             lambda x, u, t, mode=mode: ops.scatter_along_axis(t, places(x, rows), u, 1, mode=mode),
             lambda _, x, u, t, r=reduce: t.scatter_reduce(1, peer_places(x, rows).long(), u, r),
         )
+
+
+def _halves(size: Size) -> Iterator[Workload]:
+    """Return updates in f16 and bf16; what random halves choose is spread by the numbers of the updates."""
+    for dtype in (DType.F16, DType.BF16):
+        for name, updates, rows, columns in (
+            ("embedding gradient", 16_384, 50_257, 1024),
+            ("messages", 1_000_000, 100_000, 64),
+        ):
+            n, v, c = size(updates), size(rows), size(columns)
+            yield _workload(
+                name,
+                ((n,), (n, c)),
+                lambda x, u, n=n, v=v, c=c: tf.scatter(
+                    u, (places(x, v) + ops.arange(x, 0, n) * _APART) % v, ops.zeros(u, [v, c])
+                ),
+                lambda torch, x, u, n=n, v=v, c=c: torch.zeros(v, c, device=x.device, dtype=u.dtype).index_add_(
+                    0, (peer_places(x, v) + torch.arange(n, device=x.device, dtype=torch.int32) * _APART) % v, u
+                ),
+                dtype,
+            )
+
+
+def _gradients(size: Size) -> Iterator[Workload]:
+    """Return gradients of what is taken by positions: rows, columns, and elements along an axis."""
+    n, v, c = size(16_384), size(50_257), size(1024)
+    yield _workload(
+        "gradient of take, rows",
+        ((n,), (n, c), (v, c)),
+        lambda x, u, t: tf.gradient(ops.sum(ops.take(t, places(x, v)) * u), t),
+        lambda torch, x, u, t: torch.zeros_like(t).index_add_(0, peer_places(x, v), u),
+    )
+    m, k, w = size(4096), size(8192), size(4096)
+    yield _workload(
+        "gradient of take, columns",
+        ((k,), (m, k), (m, w)),
+        lambda x, u, t: tf.gradient(ops.sum(ops.take(t, places(x, w), 1) * u), t),
+        lambda torch, x, u, t: torch.zeros_like(t).index_add_(1, peer_places(x, w), u),
+    )
+    yield _workload(
+        "gradient of take along axis 1",
+        ((m, k), (m, k), (m, w)),
+        lambda x, u, t: tf.gradient(ops.sum(ops.take_along_axis(t, places(x, w), 1) * u), t),
+        lambda torch, x, u, t: torch.zeros_like(t).scatter_add_(1, peer_places(x, w).long(), u),
+    )
+
+
+def _points(size: Size) -> Iterator[Workload]:
+    """Return updates at points that two positions tell."""
+    n, edge = size(1 << 22), size(4096)
+    yield _workload(
+        "points of a matrix",
+        ((n, 2), (n,), (edge, edge)),
+        lambda x, u, t: ops.scatter_nd(t, places(x, edge), u, depth=2),
+        lambda _, x, u, t: t.index_put(peer_places(x, edge).long().unbind(1), u, accumulate=True),
+    )
+    n, edge, c = size(1 << 18), size(256), size(64)
+    yield _workload(
+        "rows at points",
+        ((n, 2), (n, c), (edge, edge, c)),
+        lambda x, u, t: ops.scatter_nd(t, places(x, edge), u, depth=2),
+        lambda _, x, u, t: t.index_put(peer_places(x, edge).long().unbind(1), u, accumulate=True),
+    )
+
+
+def _edges(size: Size) -> Workload:
+    """Return messages along edges: what nodes have, times a weight of the edge, added where the edge goes."""
+    n, v, c = size(1_000_000), size(100_000), size(64)
+    return _workload(
+        "weighted messages of nodes",
+        ((n,), (n,), (n,), (v, c)),
+        lambda x, y, w, h: tf.scatter(
+            ops.take(h, places(x, v)) * ops.reshape(w, n, 1), places(y, v), ops.zeros(h, [v, c])
+        ),
+        lambda torch, x, y, w, h: torch.zeros_like(h).index_add_(
+            0, peer_places(y, v), h[peer_places(x, v)] * w[:, None]
+        ),
+    )
 
 
 def _experts(size: Size) -> Workload:
