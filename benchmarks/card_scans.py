@@ -52,11 +52,12 @@ def _gradient_of_decay(size: Size, steps: int, elements: int) -> Workload:
         return tuple(tf.gradient(ops.sum(last * last), h, xs))
 
     def peer(torch: Any, h: Any, xs: Any) -> Any:
-        h, xs = h.detach().requires_grad_(), xs.detach().requires_grad_()
-        last = h
-        for x in xs:
-            last = torch.tanh(last * 0.9 + x)
-        return torch.autograd.grad((last * last).sum(), [h, xs])
+        with torch.enable_grad():
+            h, xs = h.detach().requires_grad_(), xs.detach().requires_grad_()
+            last = h
+            for x in xs:
+                last = torch.tanh(last * 0.9 + x)
+            return torch.autograd.grad((last * last).sum(), [h, xs])
 
     shapes = ((size(elements),), (size(steps), size(elements)))
     return Workload(GROUP, f"gradient of {steps} steps", shapes, DType.F32, program, peer)

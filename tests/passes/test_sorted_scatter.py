@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -25,6 +26,7 @@ from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.stripe.blocks import Special
 from tileir.stripe.segments import ADD_SEGMENTS, Segments
+from tileir.tile import builder_functions as tf
 from tileir.tile.text.parser import parse
 from tileir.typed.ir import TensorType
 
@@ -181,4 +183,35 @@ def test_updates_along_an_axis_are_sorted_row_by_row() -> None:
     wanted = arrays["X"].copy()
     for row, places, updates in zip(wanted, arrays["I"], arrays["U"], strict=True):
         np.add.at(row, places, updates)
+    np.testing.assert_array_equal(sums(program, arrays), wanted)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "places"),
+    [
+        ((5, 40), 1, (300,)),
+        ((3, 20, 4), 1, (300,)),
+        ((2, 3, 17), 2, (400,)),
+        ((2, 3, 9, 2), 2, (300,)),
+        ((5, 40), 0, (300,)),
+    ],
+)
+def test_places_that_tables_share_are_sorted_once(shape: tuple[int, ...], axis: int, places: tuple[int, ...]) -> None:
+    f = tileir.FunctionBuilder()
+    x = f.input("X", *(f"X{n}" for n in range(len(shape))))
+    i, updates = f.input("I", "N"), (*shape[:axis], *places, *shape[axis + 1 :])
+    u = f.input("U", *(f"U{n}" for n in range(len(shape))))
+    function = f.build(R=tf.gradient(ops.sum(ops.take(x, i, axis) * u), x))
+    random = np.random.default_rng(5)
+    arrays: dict[str, Any] = {
+        "X": np.zeros(shape, np.float32),
+        "I": random.integers(0, shape[axis], places).astype(np.int32),
+        "U": random.integers(-4, 5, updates).astype(np.float32),
+    }
+    types = {n: TensorType(DType.I32 if n == "I" else DType.F32, a.shape) for n, a in arrays.items()}
+    program = compile_stages(function, types, CARD).sem
+    assert any("added" in kernel.name for kernel in program.kernels)
+    assert all(math.prod(kernel.grid) == 1 for kernel in program.kernels if kernel.name.endswith("sorted"))
+    wanted = np.zeros(shape)
+    np.add.at(np.moveaxis(wanted, axis, 0), arrays["I"], np.moveaxis(arrays["U"], axis, 0))
     np.testing.assert_array_equal(sums(program, arrays), wanted)

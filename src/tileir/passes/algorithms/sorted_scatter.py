@@ -98,7 +98,8 @@ class _Scatter:
         places: The view of where one update goes.
         updates: That of a column of one update; None where updates are computed, or lie in another order.
         table: That of a column of all rows.
-        outer: Indices of tables that have updates of their own.
+        outer: Indices of tables whose updates have places of their own.
+        tables: Those of tables that have updates of their own at these places.
         along: Indices of the updates of a table.
         columns: Indices along a row.
     """
@@ -108,6 +109,7 @@ class _Scatter:
     updates: stripe.Refinement | None
     table: stripe.Refinement
     outer: tuple[stripe.Index, ...]
+    tables: tuple[stripe.Index, ...]
     along: tuple[stripe.Index, ...]
     columns: tuple[stripe.Index, ...]
 
@@ -117,7 +119,7 @@ class _Scatter:
         return prod(index.range for index in self.along)
 
     def whole(self, view: stripe.Refinement, name: str, direction: stripe.Direction) -> stripe.Refinement:
-        """Return a view of all that the kernel touches through one for each point of the outer indices."""
+        """Return a view of all that the kernel touches through one for each table."""
         inner = {index.name: index.range for index in (*self.along, *self.columns)}
         first = {name: Affine() for name in inner}
         dims, access = [], []
@@ -145,18 +147,20 @@ def _scatter_of(kernel: stripe.Block, output: stripe.Refinement) -> _Scatter | R
     updates = None if value is None or value.index else kernel.refinement(value.source)
     moved = {view.name: set(_address(view).indices) for view in (places, output)}
     outer = tuple(i for i in kernel.indices if i.name in moved[output.name] and i.name in moved[places.name])
-    columns = tuple(i for i in kernel.indices if i.name in moved[output.name] and i not in outer)
+    others = tuple(i for i in kernel.indices if i.name in moved[output.name] and i not in outer)
+    starts = (n for n in range(len(others) + 1) if _is_run(output, others[n:], 1))
+    tables, columns = others[: (start := next(starts))], others[start:]
     along = tuple(i for i in kernel.indices if i.name not in moved[output.name])
-    dense = _is_run(places, along, None) and _is_run(output, columns, 1) and (len(along) == 1 or not outer)
+    dense = _is_run(places, along, None) and (len(along) == 1 or not (*outer, *tables))
     if not dense or output.shape.dims[0].stride < prod(i.range for i in columns):
         return refused("TR695")
     if updates is not None and not (
         _is_run(updates, columns, 1)
         and _is_run(updates, along, None)
-        and all(_address(updates).coefficient(i.name) for i in outer if i.range > 1)
+        and all(_address(updates).coefficient(i.name) for i in (*outer, *tables) if i.range > 1)
     ):
         updates = None
-    return _Scatter(kernel, places, updates, output, outer, along, columns)
+    return _Scatter(kernel, places, updates, output, outer, tables, along, columns)
 
 
 def _is_run(view: stripe.Refinement, indices: Iterable[stripe.Index], step: int | None) -> bool:
@@ -187,7 +191,7 @@ class _Stages:
         found = self.scatter
         if found.updates is not None:
             return
-        indices = (*found.outer, *found.along, *found.columns)
+        indices = (*found.outer, *found.tables, *found.along, *found.columns)
         memory = stripe.allocation(
             self.names.fresh("updates"), found.table.shape.dtype, tuple(index.range for index in indices)
         )
@@ -210,7 +214,10 @@ class _Stages:
             dims = (stripe.Dim(found.size, min(dim.stride for dim in keys.shape.dims if dim.size > 1)),)
             keys = attrs.evolve(keys, access=(Affine(),), shape=attrs.evolve(keys.shape, dims=dims))
         counting = DType.I32 if found.size <= DType.I32.maximum else DType.I64
-        stored = [self._row("places", counting, (found.size,)), self._row("rows", keys.shape.dtype, (found.size,))]
+        stored = [
+            self._row(stem, dtype, (found.size,), found.outer)
+            for stem, dtype in (("places", counting), ("rows", keys.shape.dtype))
+        ]
         special = stripe.Special(ORDER, ("keys",), tuple(view.name for view in stored), (("descending", 0),))
         self._kernel("sorted", found.outer, (keys, *stored), special)
         self.keys = [_read(view) for view in reversed(stored)]
@@ -222,7 +229,7 @@ class _Stages:
         assert found.updates is not None  # they have been written
         updates = found.whole(found.updates, "updates", stripe.Direction.IN)
         table = found.whole(found.table, "table", stripe.Direction.INOUT)
-        size, (keys, *places) = found.size, self.keys
+        size, (keys, *places), each = found.size, self.keys, (*found.outer, *found.tables)
         while True:
             plan = Segments(threads, part if size > 2 * part else 0)
             wanted = plan.parts(size) * columns
@@ -230,14 +237,14 @@ class _Stages:
             carried: list[stripe.Refinement] = []
             if plan.part:
                 both = 2 * plan.parts(size)
-                carried.append(self._row("carried_rows", keys.shape.dtype, (both,)))
-                carried.append(self._row("carried_sums", table.shape.dtype, (both, columns)))
+                carried.append(self._row("carried_rows", keys.shape.dtype, (both,), each))
+                carried.append(self._row("carried_sums", table.shape.dtype, (both, columns), each))
             views = (keys, updates, *places)
             outputs = (table, *carried)
             special = stripe.Special(
                 ADD_SEGMENTS, tuple(v.name for v in views), tuple(v.name for v in outputs), plan.parameters()
             )
-            grid = sch.present(index.bound(stripe.Binding.GRID) for index in found.outer)
+            grid = sch.present(index.bound(stripe.Binding.GRID) for index in each)
             alone = stripe.Index(
                 "whole", 1, binding=stripe.Binding.GRID
             )  # other passes leave kernels with a grid alone
@@ -246,9 +253,10 @@ class _Stages:
                 return
             (keys, updates), places, size, level = [_read(view) for view in carried], [], both, level + 1
 
-    def _row(self, stem: str, dtype: DType, sizes: tuple[int, ...]) -> stripe.Refinement:
-        """Return the view of what new memory has for a point of the outer indices."""
-        outer = self.scatter.outer
+    def _row(
+        self, stem: str, dtype: DType, sizes: tuple[int, ...], outer: tuple[stripe.Index, ...]
+    ) -> stripe.Refinement:
+        """Return the view of what new memory has for a point of outer indices."""
         memory = stripe.allocation(self.names.fresh(stem), dtype, (*(index.range for index in outer), *sizes))
         self.memory.append(memory)
         dims = (
@@ -268,7 +276,8 @@ class _Stages:
     ) -> None:
         kernel = self.scatter.kernel
         name = f"{kernel.name}_{what}" if kernel.name else ""
-        plain = {index.name: Affine() for index in self.scatter.outer if index not in indices and index.range == 1}
+        outer = (*self.scatter.outer, *self.scatter.tables)
+        plain = {index.name: Affine() for index in outer if index not in indices and index.range == 1}
         views = tuple(attrs.evolve(v, access=tuple(a.substitute(plain) for a in v.access)) for v in views)
         tags = stripe.Tags.of("argsort" if special.name == ORDER else ADD_SEGMENTS)
         self.kernels.append(stripe.Block(name, indices, (), views, (special,), kernel.comments, tags=tags))
