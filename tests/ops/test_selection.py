@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import ml_dtypes
@@ -38,6 +39,20 @@ def test_arange_counts_beyond_32_bits(bounds: tuple[int, ...], dtype: str) -> No
     expected = np.arange(*bounds).astype(DType(dtype).numpy)
     assert found.dtype == expected.dtype
     np.testing.assert_array_equal(found, expected)
+
+
+ENDS = (0, 5, 2**31, 2**63 - 5, 2**63 - 1, 2**63, 2**63 + 4, 2**64 - 4, 2**64 - 1, -3, -(2**31), -(2**63), 2 - 2**63)
+
+
+@pytest.mark.parametrize("step", [1, -1, 7, -(2**40), 2**62, 2**63, -(2**63), 2**64])
+@pytest.mark.parametrize("dtype", ["i64", "u64"])
+def test_arange_has_the_numbers_of_a_range_whose_bounds_are_beyond_them(step: int, dtype: str) -> None:
+    least, most = DType(dtype).minimum, DType(dtype).maximum
+    for start, stop in itertools.product(ENDS, ENDS):
+        numbers = range(start, stop, step)
+        if (stop - start) // step < 20 and all(least <= number <= most for number in numbers):
+            found = run(lambda x, low=start, high=stop: ops.arange(x, low, high, step, dtype=dtype), ANY)
+            assert found.tolist() == list(numbers), (start, stop)
 
 
 @given(

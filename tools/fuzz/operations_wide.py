@@ -15,7 +15,7 @@ import numpy as np
 
 from fuzz.area import THREADS, Area, Array, Case, Refused, array_of, is_there
 from fuzz.devices import RARELY, compiled, turn_of
-from fuzz.wide.closeness import compare, overflowing, results_of, sensitivity, wide
+from fuzz.wide.closeness import compare, least_normal, overflowing, results_of, sensitivity, wide
 from fuzz.wide.row import FLAVOURS, TAME, Draw, Row
 from fuzz.wide.slopes import slope
 from fuzz.wide.table import ROWS
@@ -168,14 +168,16 @@ def _check_results(
         with np.errstate(all="ignore"):
             own = results_of(_called(row.terms, case, dict(zip(arrays, inputs, strict=True))))
         most = [np.maximum(one, np.where(np.isfinite(own[0]), own[0], 0)) for one in most]
+    over: Any = False
     if row.largest is not None and dtype_of(found[0]).is_float:
+        # Infinite inputs have infinite results; finite ones beside them may overflow to the other infinity.
+        finite = [np.where(np.isfinite(each), each, 0) if each.dtype.kind == "f" else each for each in inputs]
         with np.errstate(all="ignore"):
-            peak = results_of(_called(row.largest, case, dict(zip(arrays, inputs, strict=True))))[0]
+            peak = results_of(_called(row.largest, case, dict(zip(arrays, finite, strict=True))))[0]
         over = overflowing(dtype_of(found[0]), peak)
-        most = [np.where(over & np.isfinite(right), np.inf, one) for one, right in zip(most, wanted, strict=True)]
     assert len(found) == len(wanted), f"{told}: {len(found)} results, not {len(wanted)}"
     for one, right, terms in zip(found, wanted, most, strict=True):
-        compare(told, one, right, units=row.units, terms=terms, exact=row.exact)
+        compare(told, one, right, units=row.units, terms=terms, exact=row.exact, overflows=over)
 
 
 def _executables(
@@ -268,7 +270,7 @@ def _compare_slopes(
         return
     wanted_weights = [wide(weight) for weight in weights.values()]
     arriving = max(np.max(np.abs(weight), initial=0) for weight in wanted_weights)
-    arriving = arriving * _amplified(row, case, arrays, oracle(inputs))
+    amplified = _amplified(row, case, arrays, oracle(inputs))
     for name, found in zip(names, ours, strict=True):
         place = list(arrays).index(name)
         right = slope(oracle, inputs, place, wanted_weights, pointwise=row.pointwise)
@@ -276,8 +278,10 @@ def _compare_slopes(
         # What is off by no more than the differences are is right.
         with np.errstate(invalid="ignore"):  # infinities
             close = np.where(np.abs(wide(found) - value) <= 4 * right.doubt, wide(found), value)
-        # Derivatives are sums of terms of their own, of about what arrives.
-        terms = np.maximum(right.terms, np.abs(right.value)) + arriving
+        # Derivatives are sums of terms of their own, of about what arrives. Below the least normal number roundings
+        # are no smaller than there.
+        least = right.steepness * least_normal(dtype_of(found))
+        terms = np.maximum(right.terms, np.abs(right.value)) + (arriving + least) * amplified
         compare(f"{told} by {name}", found, close, units=2 * row.units, terms=4 * terms, exact=False)
 
 

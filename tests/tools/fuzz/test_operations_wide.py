@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,60 @@ def test_what_is_close(found: Any, wanted: Any, right: bool) -> None:
     else:
         with pytest.raises(AssertionError, match="result is"):
             compare(*arguments, units=4, terms=0.0, exact=False)
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "right"),
+    [
+        (np.inf, 3e38, True),
+        (np.nan, 3e38, True),
+        (np.nan, -np.inf, True),
+        (np.inf, -np.inf, False),
+        (2e38, 3e38, False),
+        (2e38, np.inf, False),
+        (np.inf, np.nan, False),
+    ],
+)
+def test_sums_that_overflow_are_infinite_or_nan_and_no_other_number(found: float, wanted: float, right: bool) -> None:
+    arguments = "result", np.array([found], np.float32), np.array([wanted], LONG)
+    with nullcontext() if right else pytest.raises(AssertionError, match="result is"):
+        compare(*arguments, units=4, terms=0.0, exact=False, overflows=np.array([True]))
+
+
+def test_some_elements_have_to_be_met_exactly() -> None:
+    found, wanted = np.array([1, 1], np.float32), np.array([1, 1 + 2**-23], LONG)
+    compare("result", found, wanted, units=4, terms=0.0, exact=np.array([True, False]))
+    with pytest.raises(AssertionError, match="result is"):
+        compare("result", found, wanted, units=4, terms=0.0, exact=np.array([False, True]))
+
+
+def test_steepness_is_that_of_denormal_weights_as_well() -> None:
+    weight = np.array([LONG(2) ** -149], LONG)
+    found = slope(lambda v: [3 * v[0]], [np.ones(1, LONG)], 0, [weight], pointwise=True)
+    np.testing.assert_allclose(found.steepness.astype(float), [3])
+
+
+def test_closeness_is_free_only_where_both_sides_are_rounded_to_one_number() -> None:
+    holds = ROWS["isclose"].holds
+    assert holds is not None
+    one, tiny = np.ones(1, LONG), np.full(1, 5 * LONG(2) ** -149)
+    for answer in (True, False):  # in f32 an eighth of 6 denormals is 1
+        holds([np.array([answer])], tiny, tiny + LONG(2) ** -149, rtol=0.125, atol=0.0)
+    with pytest.raises(AssertionError, match="closeness is"):
+        holds([np.array([False])], one, one + 1, rtol=0.0, atol=1.0)  # equal, and exact
+    with pytest.raises(AssertionError, match="closeness is"):
+        holds([np.array([True])], one, one + 1, rtol=0.0, atol=1 - 2.0**-20)
+
+
+@pytest.mark.parametrize("manner", ["lower", "higher", "nearest"])
+def test_quantiles_that_are_elements_are_met_exactly(manner: str) -> None:
+    holds = ROWS["quantile"].holds
+    assert holds is not None
+    x = np.array([1.0, 2.0], LONG)
+    right = LONG(2 if manner == "higher" else 1)
+    holds([np.asarray(right, np.float32)], x, 0.5, 0, manner)
+    with pytest.raises(AssertionError, match="it is"):
+        holds([np.nextafter(np.float32(right), np.float32(9))], x, 0.5, 0, manner)
 
 
 def test_terms_that_cancel_are_allowed_for() -> None:

@@ -57,7 +57,17 @@ def sensitivity(oracle: Callable[[Sequence[Array]], Sequence[Array]], inputs: Se
 
 def overflowing(dtype: DType, largest: Array) -> Array:
     """Return where magnitudes on the way to a result are beyond the largest number of what it is computed in."""
-    return np.asarray(~(largest < np.longdouble((DType.F32 if dtype.is_narrow else dtype).format.largest)))
+    return np.asarray(~(largest < np.longdouble(_computed_in(dtype).format.largest)))
+
+
+def least_normal(dtype: DType) -> Any:
+    """Return the least normal number of what a dtype is computed in."""
+    made = _computed_in(dtype).format
+    return np.ldexp(np.longdouble(made.smallest_subnormal), made.fraction_bits)
+
+
+def _computed_in(dtype: DType) -> DType:
+    return DType.F32 if dtype.is_narrow else dtype
 
 
 def unit(dtype: DType, values: Array) -> Array:
@@ -67,7 +77,16 @@ def unit(dtype: DType, values: Array) -> Array:
     return np.where(values == 0, least, np.maximum(np.ldexp(np.longdouble(1), exponents), least))
 
 
-def compare(told: str, found: Array, wanted: Array, *, units: float, terms: Array | float, exact: bool) -> None:
+def compare(
+    told: str,
+    found: Array,
+    wanted: Array,
+    *,
+    units: float,
+    terms: Array | float,
+    exact: Array | bool,
+    overflows: Array | bool = False,
+) -> None:
     """Raise an AssertionError for the first element that is not what it should be.
 
     Args:
@@ -75,8 +94,10 @@ def compare(told: str, found: Array, wanted: Array, *, units: float, terms: Arra
         found: Our result.
         wanted: The right one.
         units: By how many units in the last place f32 and f64 may be off.
-        terms: The sum of the magnitudes of what is added up; infinite where sums on the way overflow.
+        terms: The sum of the magnitudes of what is added up.
         exact: Whether the right result is a number of the dtype, and has to be met.
+        overflows: Where sums on the way may overflow: in place of a number infinity is right as well, and NaN in
+            place of both.
 
     """
     dtype = dtype_of(found)
@@ -85,7 +106,10 @@ def compare(told: str, found: Array, wanted: Array, *, units: float, terms: Arra
     if dtype.is_float != (wanted.dtype.kind == "f") or dtype.is_bool != (wanted.dtype.kind == "b"):
         raise AssertionError(f"{told} has dtype {dtype.value} in place of {wanted.dtype.name}")
     if dtype.is_float:
-        wrong = _apart(dtype, wide(found), wanted, 1.0 if dtype.is_narrow else units, terms, exact=exact)
+        most = 1.0 if dtype.is_narrow else units
+        number = wide(found)
+        lost = (np.isnan(number) & ~np.isnan(wanted)) | (np.isinf(number) & np.isfinite(wanted))
+        wrong = _apart(dtype, number, wanted, most, terms, exact) & ~(overflows & lost)
     elif wanted.dtype == object:
         wrong = np.asarray(found.astype(object) != wanted)
     else:
@@ -96,11 +120,10 @@ def compare(told: str, found: Array, wanted: Array, *, units: float, terms: Arra
         raise AssertionError(f"{told} is {found[place]} at {list(place)}, not {right}; {wrong.sum()} of {wrong.size}")
 
 
-def _apart(dtype: DType, found: Array, wanted: Array, units: float, terms: Array | float, *, exact: bool) -> Array:
+def _apart(dtype: DType, found: Array, wanted: Array, units: float, terms: Array | float, exact: Array | bool) -> Array:
     with np.errstate(all="ignore"):
         rounded = wide(wanted.astype(dtype.numpy))
-        if exact:
-            return np.asarray(~((found == rounded) | (np.isnan(found) & np.isnan(rounded))))
+        alike = (found == rounded) | (np.isnan(found) & np.isnan(rounded))
         epsilon = np.longdouble(2.0 ** (1 - (24 if dtype.is_narrow else dtype.format.precision)))
         allowed = units * unit(dtype, wanted) + ROUNDINGS * epsilon * terms
         if not dtype.is_narrow:  # whose terms may each be rounded below the least normal number
@@ -112,6 +135,4 @@ def _apart(dtype: DType, found: Array, wanted: Array, units: float, terms: Array
             ~np.isfinite(found) & (np.isnan(found) != dtype.format.infinities) & (np.abs(wanted) + allowed >= largest)
         )
         over &= (np.sign(found) == np.sign(wanted)) | np.isnan(found)
-        over |= ~np.isfinite(found) & np.isinf(terms)
-        alike = (found == rounded) | (np.isnan(found) & np.isnan(wanted))
-        return np.asarray(~(near | over | alike))
+        return np.asarray(~(alike | (~np.asarray(exact) & (near | over))))

@@ -22,7 +22,7 @@ def _arange(draw: Draw) -> Arguments:
         limits = (0, -3, 2**24 - 2 if dtype in ("f32", "f64") else 5, 2**31 - 3, -(2**31) - 3, 2**53 - 3)
     else:
         limits = (0, to.minimum, max(to.minimum, min(to.maximum, 2**31) - 3), max(to.minimum, to.maximum - 3))
-    start, count = draw.pick(limits), draw.integer(0, 5)
+    start, count = draw.pick(limits), draw.integer(-1, 5)
     end = start + step * count
     if not to.is_float and not (to.minimum <= end <= to.maximum):
         step, end = (1, min(start + 3, to.maximum))

@@ -39,10 +39,11 @@ def _take(draw: Draw) -> Arguments:
 
 
 def _taken(x: Array, i: Array, axis: int, mode: str, fill: float = 0) -> Array:
-    if not x.shape[axis] and mode != "fill" and i.size:
-        raise ValueError
-    place, inside = placed(i, x.shape[axis], mode)
     wide = x if x.shape[axis] else np.zeros([max(1, s) if a == axis else s for a, s in enumerate(x.shape)], x.dtype)
+    read = wide.size and i.size
+    if not x.shape[axis] and mode != "fill" and read:
+        raise ValueError
+    place, inside = placed(i, x.shape[axis] if read else 1, mode)
     found = np.take(wide, place, axis)
     shape = [1] * axis + list(i.shape) + [1] * (x.ndim - axis - 1)
     return np.where(inside.reshape(shape), found, np.asarray(fill).astype(x.dtype)) if mode == "fill" else found

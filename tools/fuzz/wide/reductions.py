@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from fuzz.wide.closeness import compare
 from fuzz.wide.pointwise import real
 from fuzz.wide.row import ALL, FLAVOURS, FLOATS, INTEGERS, Arguments, Array, Draw, Row
 
@@ -267,10 +268,27 @@ def _mean_terms(x: Array, axes: Axes = None, keepdims: bool = False, **_: Any) -
     return _magnitudes(x, axes, keepdims) / max(1, _count(x, axes))
 
 
-def _neighbours(x: Array, q: float, axis: int = -1, keepdims: bool = False, **_: Any) -> Array:
-    """Return the magnitudes of the two elements that a quantile is between."""
-    both = [quantile(x, q, axis, manner, keepdims) for manner in ("lower", "higher")]
-    return np.abs(both[0]) + np.abs(both[1])
+def _spread(x: Array, axes: Axes = None, correction: float = 0, keepdims: bool = False) -> Array:
+    """Return terms of a deviation: the mean, and integers, are rounded before differences from it are taken."""
+    most = np.max(np.where(np.isfinite(x), np.abs(real(x)), 0), initial=0)
+    return 4 * np.sqrt(variance(x, axes, correction, keepdims)) + most
+
+
+def _holds_quantile(
+    found: Sequence[Array],
+    x: Array,
+    q: float,
+    axis: int = -1,
+    interpolation: str = "linear",
+    keepdims: bool = False,
+) -> None:
+    """Check for a quantile: elements exactly, and what is between two of them with one rounding of each."""
+    low, high = (quantile(x, q, axis, manner, keepdims) for manner in ("lower", "higher"))
+    with np.errstate(invalid="ignore"):  # the mean of two infinities
+        wanted = quantile(x, q, axis, interpolation, keepdims)
+    exact = (low == high) | (interpolation in ("lower", "higher", "nearest"))
+    terms = sum(np.where(np.isfinite(each), np.abs(each), 0) for each in (low, high)) / 2
+    compare("it", found[0], wanted, units=1, terms=terms, exact=exact)
 
 
 def _shifted(x: Array, axes: Axes = -1, **_: Any) -> Array:
@@ -325,7 +343,7 @@ ROWS_ALONG: Final = (
             _varying,
             variance,
             (*ALL[:4], "i8", "i32"),
-            terms=lambda x, axes=None, correction=0, keepdims=False: 4 * variance(x, axes, correction, keepdims),
+            terms=lambda *a, **o: _spread(*a, **o) * (np.sqrt(variance(*a, **o)) + 2.0**-23 * _spread(*a, **o)),
             largest=_squares,
         )
         for name in ("var", "variance")
@@ -336,7 +354,7 @@ ROWS_ALONG: Final = (
         lambda *a, **o: np.sqrt(variance(*a, **o)),
         (*ALL[:4], "i8", "i32"),
         flavours=SQUARED,
-        terms=lambda *a, **o: np.sqrt(variance(*a, **o)) * 4,
+        terms=_spread,
         largest=_squares,
     ),
     Row("norm", _normed, norm, tied=True, units=64, flavours=(*FLAVOURS[:3], "large")),
@@ -386,7 +404,7 @@ ROWS_ALONG: Final = (
         lambda x, axis, keepdims: quantile(x, 0.5, axis, keepdims=keepdims),
         (*FLOATS, "i8", "i32"),
         tied=True,
-        terms=lambda x, axis, keepdims: _neighbours(x, 0.5, axis, keepdims),
+        holds=lambda found, x, axis, keepdims: _holds_quantile(found, x, 0.5, axis, keepdims=keepdims),
     ),
-    Row("quantile", _quantile, quantile, (*FLOATS, "i8", "i32"), tied=True, terms=_neighbours),
+    Row("quantile", _quantile, quantile, (*FLOATS, "i8", "i32"), tied=True, holds=_holds_quantile),
 )

@@ -25,6 +25,7 @@ class Slope:
     Attributes:
         value: The gradient.
         terms: The sum of the magnitudes of what was added up.
+        steepness: That sum where each weight is 1.
         doubt: By how much the value may be off.
         smooth: Where there is one, since both sides agree, or it is finite on both and multiplied by 0.
 
@@ -32,6 +33,7 @@ class Slope:
 
     value: Array
     terms: Array
+    steepness: Array
     doubt: Array
     smooth: Array
 
@@ -49,7 +51,7 @@ def slope(oracle: Oracle, inputs: Sequence[Array], place: int, weights: Sequence
     """
     usual = oracle(inputs)
     array = inputs[place]
-    found = [np.zeros(array.shape, np.longdouble) for _ in range(3)]
+    found = [np.zeros(array.shape, np.longdouble) for _ in range(4)]
     smooth = np.ones(array.shape, bool)
     with np.errstate(all="ignore"):
         for chosen in _moved(array, pointwise=pointwise):
@@ -69,9 +71,9 @@ def slope(oracle: Oracle, inputs: Sequence[Array], place: int, weights: Sequence
                         total &= np.where(chosen, reduced == 0, True)
                     else:
                         total += np.where(chosen, reduced, 0)
-    value, terms, doubt = found
+    value, terms, steepness, doubt = found
     # Where steps of two sizes disagree, the function changes on a smaller scale than both.
-    return Slope(value, terms, doubt, smooth & np.isfinite(value) & (doubt <= _DOUBTFUL * terms))
+    return Slope(value, terms, steepness, doubt, smooth & np.isfinite(value) & (doubt <= _DOUBTFUL * terms))
 
 
 def _moved(array: Array, *, pointwise: bool) -> Iterator[Array]:
@@ -84,8 +86,8 @@ def _moved(array: Array, *, pointwise: bool) -> Iterator[Array]:
         yield one
 
 
-def _parts(results: Sequence[Array], weight: Array, size: Array) -> tuple[Array, Array, Array, Array]:
-    """Return what each result adds to a gradient, its magnitude, its error, and 1 where it has a kink."""
+def _parts(results: Sequence[Array], weight: Array, size: Array) -> tuple[Array, ...]:
+    """Return what each result adds to a gradient, its magnitude, that without a weight, its error, and kinks as 1."""
     middle, above, below, near_above, near_below = results
     coarse, fine = (above - below) / (2 * size), (near_above - near_below) / size
     right, left = (above - middle) / size, (middle - below) / size
@@ -97,7 +99,8 @@ def _parts(results: Sequence[Array], weight: Array, size: Array) -> tuple[Array,
     bounded &= np.abs(middle - near_below) * 2 / size <= _GROWTH * np.abs(left) + 4 * noise
     kinked &= (weight != 0) | ~bounded
     best, doubt = (np.where(weight == 0, 0, each) for each in (best, np.abs(fine - coarse) + noise))
-    return best * weight, np.abs(best * weight), doubt * np.abs(weight), kinked.astype(np.longdouble)
+    magnitudes = np.abs(best * weight), np.abs(best), doubt * np.abs(weight)
+    return best * weight, *magnitudes, kinked.astype(np.longdouble)
 
 
 def _reduced(part: Array, shape: tuple[int, ...]) -> Array:

@@ -100,25 +100,26 @@ def arange(x: Operand, start: Size, stop: Size | None = None, step: int = 1, *, 
     if pace == 0:
         raise mistaken("step is not 0")
     low, high = dim_like(x, first), dim_like(x, last)
-    if low.value == 0 and pace == 1:
+    if low.value == 0 and pace == 1 and (high.value is None or high.value >= 0):
         return cast_to(tf.index(spread(x, [high], 0), 0), dtype)
-    if (numbers := _beyond_i64(low, high, pace)) is not None:
-        places = tf.index(spread(x, [(numbers[-1] - numbers[0]) // pace + 1], 0), 0)
-        return cast_to(cast_to(places, DType.U64) * (pace % 2**64) + numbers[0], dtype)  # right modulo 2^64
+    if low.value is not None and high.value is not None:
+        return cast_to(_numbers(x, range(low.value, high.value, pace)), dtype)
     distance = high - low if pace > 0 else low - high
     count = ((distance + (abs(pace) - 1)) / abs(pace)).max(0)
     reach = low.max(0 - low).max(high).max(0 - high) + abs(pace)
     return cast_to(position(spread(x, [count], 0), 0, reach) * pace + low, dtype)
 
 
-def _beyond_i64(low: Dim, high: Dim, pace: int) -> range | None:
-    """Return the numbers of :func:`arange` where they fit in u64 and not in i64, else None."""
-    if low.value is None or high.value is None:
-        return None
-    numbers = range(low.value, high.value, pace)
-    ends = sorted(numbers[place] for place in (0, -1) if numbers)
-    outside = bool(ends) and ends[0] >= 0 and DType.I64.maximum < ends[-1] <= DType.U64.maximum
-    return numbers if outside else None
+def _numbers(x: Operand, numbers: range) -> Tensor:
+    """Return numbers that are known, in i32, i64, or u64; bounds and steps that no number meets may be beyond these."""
+    first, last = (numbers[0], numbers[-1]) if numbers else (0, 0)
+    pace = numbers.step if first != last else 1
+    ones = spread(x, [(last - first) // pace + 1 if numbers else 0], 0)
+    reach = max(abs(first), abs(last)) + abs(pace)
+    if reach <= DType.I64.maximum:
+        return position(ones, 0, reach) * pace + first
+    places = cast_to(tf.index(ones, 0), DType.U64) * (pace % 2**64) + first % 2**64  # right modulo 2^64
+    return cast_to(places, DType.I64) if max(first, last) <= DType.I64.maximum else places
 
 
 def zeros(x: Operand, sizes: Size | Sequence[Size], *, dtype: DType | str = "f32") -> Tensor:

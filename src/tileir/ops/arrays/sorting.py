@@ -9,6 +9,7 @@ in that order is taken. How a row is sorted is an affair of the compiler.
 
 from __future__ import annotations
 
+from tileir.ops.arithmetic.comparisons import isfinite
 from tileir.ops.arrays.indexing import take, take_along_axis
 from tileir.ops.shared.foundation import (
     Aggregation,
@@ -145,17 +146,23 @@ def quantile(
         low = tf.where(half == position + 0.5, half - tf.mod(half, 2), half)
     below, above, last = (take(floats, cast_to(number, "i32"), place) for number in (low, high, dims[place] - 1))
     match interpolation:
-        case "linear":  # where p is an element, no infinity beside it counts, nor its own times 0
-            part = position - low
-            result = tf.where(part == 0, below, below * (1 - part) + above * part)
+        case "linear":
+            result = _between(below, above, position - low)
         case "midpoint":
-            result = tf.where(low == high, below, below * 0.5 + above * 0.5)
+            result = _between(below, above, tf.where(low == high, 0.0, 0.5))
         case "higher":
             result = above
         case _:
             result = below
     result = narrowed(tf.where(last != last, last, result), x)
     return tf.reshape(result, *dims[:place], 1, *dims[place + 1 :]) if keepdims else result
+
+
+def _between(below: Tensor, above: Tensor, part: Tensor) -> Tensor:
+    """Return what lies a part of the way between two elements: equal ones are met, and no distance overflows."""
+    distance = above - below
+    weighed = tf.where(isfinite(distance), below + distance * part, below * (1 - part) + above * part)
+    return tf.where(part == 0, below, weighed)  # where infinity beside it does not count, nor its own times 0
 
 
 def _positive(value: int, what: str) -> int:
