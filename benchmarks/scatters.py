@@ -4,7 +4,8 @@
 
 A row has the least times of all rounds, of one thread those of the processor, how many times as long the fastest peer
 takes, and the greatest relative difference to it. NumPy runs on one thread whatever is asked for; PyTorch is left out
-where it is not installed. Places are random and inside.
+where it is not installed. Places are random and inside. Of updates that replace one element PyTorch takes any on
+several threads, so that its results differ.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Case:
     """Updates of rows of a table: ``count`` of them, into ``size`` rows of ``row`` elements; () for single ones.
 
     ``counting`` is for those that add 1 to the bin of a value from 0 to 1. ``mode`` is that of :func:`ops.scatter`; the
-    rows of ``set`` are a permutation, which is told.
+    rows of ``set`` are a permutation, which is told, and those of ``last`` are replaced by the last of any updates.
     """
 
     name: str
@@ -57,6 +58,11 @@ CASES: Final = (
     Case("odd columns", 1 << 16, 1 << 12, (37,)),
     Case("permutation", 1 << 20, 1 << 20, mode="set"),
     Case("permuted rows", 1 << 14, 1 << 14, (64,), mode="set"),
+    Case("replaced", 1 << 20, 1 << 20, mode="last"),
+    Case("replaced in a small table", 1 << 20, 256, mode="last"),
+    Case("few replaced", 1000, 1 << 20, mode="last"),
+    Case("replaced rows", 1 << 14, 1 << 12, (64,), mode="last"),
+    Case("rows of a cache", 64, 4096, (1024,), mode="last"),
     Case("greatest", 1 << 18, 1 << 16, mode="max"),
     Case("greatest rows", 1 << 14, 1 << 12, (64,), mode="max"),
     Case("products of rows", 1 << 14, 1 << 12, (64,), mode="mul"),
@@ -76,7 +82,7 @@ def own(case: Case, places: Array, terms: Array, threads: int) -> Callable[[Arra
         d, i, t = f.input("D", "N", *axes), f.input("I", "N"), f.input("T", "V", *axes)
         result = tf.scatter(d, i, t)
         if case.mode != "add":
-            result = ops.scatter(t, i, d, mode=case.mode, unique=case.mode == "set")
+            result = ops.scatter(t, i, d, mode="set" if case.mode == "last" else case.mode, unique=case.mode == "set")
         arrays = [terms, places, np.zeros_like(table)]
     context = tileir.Context(options=tileir.Options(threads=threads))
     executable = tileir.compile(f.build(O=result), arrays, context=context)
@@ -126,7 +132,7 @@ def peers(case: Case, places: Array, terms: Array, threads: int) -> Iterator[tup
 def others(case: Case, places: Array, terms: Array, threads: int) -> Iterator[tuple[str, Callable[[Array], Any]]]:
     """Yield peers of scatters that do not add, into zeros as above."""
     table = np.zeros((case.size, *case.row), np.float32)
-    function = {"max": np.maximum, "mul": np.multiply, "set": None}[case.mode]
+    function = {"max": np.maximum, "mul": np.multiply}.get(case.mode)
 
     def numpy(_: Array) -> Any:
         result = table.copy()
@@ -145,6 +151,8 @@ def others(case: Case, places: Array, terms: Array, threads: int) -> Iterator[tu
     t, d, i = torch.from_numpy(table), torch.from_numpy(terms), torch.from_numpy(places).long()
     if function is None:
         yield "index_copy", lambda _: t.index_copy(0, i, d).numpy()
+        if case.mode == "last" and not case.row:
+            yield "scatter", lambda _: t.scatter(0, i, d).numpy()
         return
     name = {"max": "amax", "mul": "prod"}[case.mode]
     yield "index_reduce", lambda _: t.index_reduce(0, i, d, name).numpy()

@@ -42,6 +42,9 @@ if typing.TYPE_CHECKING:
     from tileir.driver.calls.stepper import Stepper, stepper
     from tileir.driver.differentiation import gradient, jvp, vjp
     from tileir.driver.explain.explanation import Explanation, explain
+    from tileir.driver.tracing.control import cond, scan
+    from tileir.driver.tracing.functions import PythonFunction, function
+    from tileir.driver.tracing.transforms import value_and_grad
     from tileir.driver.tuning.search import Tuned, tune
     from tileir.driver.warnings import warnings_of
     from tileir.runtime.devices.array import DeviceArray
@@ -71,6 +74,7 @@ __all__ = [
     "Options",
     "ParseError",
     "PendingCall",
+    "PythonFunction",
     "SkippedPassWarning",
     "Source",
     "Span",
@@ -82,6 +86,7 @@ __all__ = [
     "VerifyError",
     "bind",
     "compile",
+    "cond",
     "content_hash",
     "craft",
     "default_context",
@@ -89,18 +94,21 @@ __all__ = [
     "evaluate",
     "explain",
     "from_json",
+    "function",
     "gradient",
     "jit",
     "jvp",
     "memory",
     "parse",
     "save",
+    "scan",
     "stepper",
     "to_device",
     "to_json",
     "to_text",
     "trim",
     "tune",
+    "value_and_grad",
     "verify",
     "vjp",
     "warnings_of",
@@ -119,6 +127,9 @@ _LATER: typing.Final = types.MappingProxyType(
         **dict.fromkeys(("Stepper", "stepper"), "tileir.driver.calls.stepper"),
         **dict.fromkeys(("Tuned", "tune"), "tileir.driver.tuning.search"),
         **dict.fromkeys(("MemoryRegions", "memory"), "tileir.runtime.devices.regions"),
+        **dict.fromkeys(("cond", "scan"), "tileir.driver.tracing.control"),
+        **dict.fromkeys(("function", "PythonFunction"), "tileir.driver.tracing.functions"),
+        "value_and_grad": "tileir.driver.tracing.transforms",
         "save": "tileir.driver.bundles",
         "warnings_of": "tileir.driver.warnings",
         "DeviceArray": "tileir.runtime.devices.array",

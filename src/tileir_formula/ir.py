@@ -57,14 +57,14 @@ class Argument(Node):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Source(Node):
-    """What a step reads: an input of the formula, or an earlier step by its name or its number, counted from 1."""
+    """Source of a step: an input of the formula, or an earlier step by its name or its number, counted from 1."""
 
     name: str | int
     span: Span | None = span_field()
 
 
 class Subject(enum.Enum):
-    """Whose value a condition looks at."""
+    """Subject of a condition: the value that it looks at."""
 
     INPUT = "input"
     OUTPUT = "output"
@@ -126,7 +126,7 @@ class Merge(Node):
 
 
 class Boundary(enum.Enum):
-    """What lies outside a picture."""
+    """Values outside of a picture."""
 
     CLAMP = "clamp"
     MIRROR = "mirror"

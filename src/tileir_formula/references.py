@@ -28,7 +28,7 @@ class Reference:
 
 @attrs.define(eq=False, repr=False)
 class Scope:
-    """What can be read at a place; it changes while the walk over the formula goes on.
+    """Names that can be read at a place; they change while the walk over the formula goes on.
 
     Attributes:
         inputs: The names of the inputs.

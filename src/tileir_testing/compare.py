@@ -49,7 +49,7 @@ class _Tally:
 
 @attrs.frozen
 class Comparison:
-    """Which programs run on which devices.
+    """Programs to compare, and the devices that they run on.
 
     Attributes:
         subjects: The devices.

@@ -164,7 +164,7 @@ class Gate:
 
     @property
     def done(self) -> bool:
-        """Whether it was completed or failed."""
+        """True if it was completed or failed."""
         return self._set.is_set()
 
     @property

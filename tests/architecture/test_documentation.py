@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+import kernel_passes
 from strategies.pages import command_output, console_examples, printed, python_examples
-from strategies.sources import ROOT, python_files, tree_of
+from strategies.sources import ROOT, name_of, python_files, tree_of
 from tileir.tile.functions import BUILTINS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 PAGES = ("README.md", "docs/cli.md")
+QUESTIONS = ("What", "Which", "Whether", "How", "Who", "Whose", "Whom", "Where", "When", "Why")
 
 
 def page(name: str) -> str:
@@ -37,16 +39,35 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_architecture_is_one_page_that_names_what_is_there() -> None:
     text = page("ARCHITECTURE.md")
-    assert len(text.encode()) <= 12_000, "it is one page: what pydoc tells, it need not"
+    assert len(kernel_passes.written(text, "").encode()) <= 12_000, "it is one page: what pydoc tells, it need not"
     named = re.findall(r"`(?:src/)?((?:tileir|core|passes|semtree|stripe|typed|driver)/[\w/]+(?:\.py|/)?)`", text)
     places = [ROOT / "src" / name for name in named] + [ROOT / "src" / "tileir" / name for name in named]
     assert named
     assert [name for name in named if not any(place.exists() for place in places if place.match(name))] == []
 
 
+def test_architecture_has_the_passes_of_the_target_files() -> None:
+    text = page("ARCHITECTURE.md")
+    assert kernel_passes.written(text, kernel_passes.table()) == text, "run python tools/kernel_passes.py"
+    assert kernel_passes.table() in text
+
+
 def test_every_room_says_what_is_in_it() -> None:
     rooms = [path for path in python_files(ROOT / "src") if path.name == "__init__.py"]
     assert [path for path in rooms if not ast.get_docstring(tree_of(path))] == []
+
+
+def test_docstrings_begin_with_words_to_search_for() -> None:
+    """Modules, and public classes and functions, begin with a noun phrase or an imperative, not with a question."""
+    found = []
+    for path in python_files(ROOT / "src"):
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                name = getattr(node, "name", "")
+                words = (ast.get_docstring(node) or "-").split()
+                if words[0] in QUESTIONS and (not name.startswith("_") or name.startswith("__")):
+                    found.append(f"{name_of(path)} {name}: {' '.join(words[:6])} …")
+    assert found == []
 
 
 def test_readme_shows_what_its_examples_print() -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LAYERS: Final = (
-    *("core", "poly", "tile", "ops", "typed", "stripe", "schedule", "passes", "semtree"),
+    *("core", "poly", "tile", "ops", "numpy", "typed", "stripe", "schedule", "passes", "semtree"),
     *("runtime", "driver"),
 )
 TOP: Final = ("tileir", "tileir.__main__", "tileir.testing")
@@ -110,6 +110,7 @@ def test_stages_import_stages_at_the_top() -> None:
         ("src/tileir/stripe/check/order.py", "tileir.stripe.lifetimes"),
         ("src/tileir/stripe/ir.py", "tileir.stripe.dataflow"),
         ("src/tileir/stripe/shapes.py", "tileir.stripe.text.node_printer"),
+        ("src/tileir/tile/building/indices.py", "tileir.tile.building.captures"),
         ("src/tileir/tile/ir.py", "tileir.tile.checks.unused"),
         ("src/tileir/tile/ir.py", "tileir.tile.dataflow"),
         ("src/tileir/tile/node.py", "tileir.tile.building.inlining"),

@@ -49,7 +49,7 @@ def visited(browser: Browser, address: str, **options: Any) -> Iterator[Page]:
 
     context.route("**/*", block)
     page = context.new_page()
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(60_000)
     page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.add_init_script(WATCH)

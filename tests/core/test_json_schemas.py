@@ -11,7 +11,7 @@ import pytest
 
 import tileir
 from tileir.core.json.codec import format_of
-from tileir.core.json.encoder import field_names
+from tileir.core.json.encoder import added, field_names
 from tileir.core.json.versions import version_of
 from tileir.schedule.script import Script
 from tileir.semtree.ir import KernelFunction, Program as SemProgram
@@ -51,7 +51,10 @@ def spelled(hint: object) -> str:
 
 
 def schema(root: type) -> str:
-    """Return the version of a format, then each class and enumeration that its documents may hold."""
+    """Return the version of a format, then each class and enumeration that its documents may hold.
+
+    What documents may lack has a question mark.
+    """
     lines, seen, pending = [], {root}, [root]
     while pending:
         cls = pending.pop()
@@ -62,7 +65,8 @@ def schema(root: type) -> str:
             continue
         hints = get_type_hints(cls)
         fields = {name: hints[name] for name in field_names(cls)}
-        lines.append(f"{cls.__name__} {{{'; '.join(f'{name}: {spelled(hint)}' for name, hint in fields.items())}}}")
+        told = (f"{name}{'?' * (name in added(cls))}: {spelled(hint)}" for name, hint in fields.items())
+        lines.append(f"{cls.__name__} {{{'; '.join(told)}}}")
         new = {part for hint in fields.values() for part in parts(hint)} - seen
         seen |= new
         pending.extend(new)

@@ -54,6 +54,7 @@ PROGRAMS: Final[dict[str, tuple[Callable[..., Tensor], Callable[[Sizes], list[tu
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", PROGRAMS)
 @given(
     sizes=st.tuples(ROWS, ROWS, COLUMNS),

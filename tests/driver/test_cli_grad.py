@@ -19,9 +19,7 @@ function (X[N], W[N], I) -> (DX) {
 }
 """
 WRITTEN_OUT = """\
-function (X[N], W[N], I[I_0]) -> (DX) {
-  X_shape = match(N, 4);
-  I_shape = match(I_0, 4);
+function (X: f32[4], W: f32[4], I: i32[4]) -> (DX) {
   O[i : 4] = >(X[i + j]), j < 2;
   DX[i + j : 4] = +(X[i + j] == O[i] ? W[i]), j < 2;
 }

@@ -5,18 +5,32 @@ from __future__ import annotations
 import contextlib
 import io
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import pytest
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 _TESTS = Path(__file__).parents[1]
 
+PUSH: Final = ("--hypothesis-profile=eighth",)
+NIGHTLY: Final = ("--hypothesis-profile=fast", "--every-row")
+"""What `tox.ini` gives pytest in the environments `all` and `nightly`."""
 
-def first_failure(path: str) -> str | None:
-    """Run a file of tests until one fails, and return which one and why; None where all pass."""
+
+def first_failure(path: str, effort: Sequence[str]) -> str | None:
+    """Run a file of tests until one fails, and return which one and why; None where all pass.
+
+    Args:
+        path: The file, below ``tests``.
+        effort: Options of pytest that say how many examples and rows there are: :data:`PUSH` or :data:`NIGHTLY`.
+
+    """
     seen = _Seen()
     # What is imported already is not rewritten, of which pytest warns.
-    options = ["-q", "-x", "-n0", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    options = ["-q", "-x", "-n0", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning", *effort]
     with contextlib.redirect_stdout(io.StringIO()):
         pytest.main([*options, str(_TESTS / path)], plugins=[seen])
     return seen.failure

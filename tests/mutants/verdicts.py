@@ -13,7 +13,7 @@ from mutants import emitters
 from mutants.judging import trails
 from mutants.nets import pipelines, subjects
 from mutants.planting import plant
-from mutants.suites import first_failure
+from mutants.suites import NIGHTLY, PUSH, first_failure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,8 +90,9 @@ def _of_pass(mutant: Mutant, usual: Sequence[Trail]) -> Verdict:
     own = () if mutant.tests else trails(subjects(), pipelines(mutant))
     known = [*own, *usual]
     plant(mutant)
-    if mutant.tests and (failure := first_failure(mutant.tests)) is not None:
-        return Verdict(CAUGHT, failure)
+    for run, effort in (("a push", PUSH), ("the nightly run", NIGHTLY)) if mutant.tests else ():
+        if (failure := first_failure(mutant.tests, effort)) is not None:
+            return Verdict(CAUGHT, f"in {run}, {failure}")
     differ = 0
     for trail in known:
         other, finding = trail.finding()

@@ -190,6 +190,95 @@ def test_sums_have_the_same_bits_on_any_number_of_threads(threads: int) -> None:
     np.testing.assert_array_equal(np.asarray(one(x, at, updates)), np.asarray(other(x, at, updates)))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.int8, np.bool_])
+@pytest.mark.parametrize(
+    ("shape", "count", "axis"),
+    [((70_000,), 90_000, 0), ((257,), 50_000, 0), ((300, 64), 4_000, 0), ((40, 7), 9_000, 0), ((6, 50, 33), 400, 1)],
+)
+def test_last_updates_on_any_number_of_threads(
+    shape: tuple[int, ...], count: int, axis: int, dtype: type[np.generic]
+) -> None:
+    random = np.random.default_rng(5)
+    x: Array = random.integers(0, 100, shape).astype(dtype)
+    at = random.integers(-3, shape[axis] + 3, count)
+    updates: Array = random.integers(0, 100, (*shape[:axis], count, *shape[axis + 1 :])).astype(dtype)
+    expected = np.moveaxis(x, axis, 0).copy()
+    for place, update in zip(np.clip(at, 0, shape[axis] - 1), np.moveaxis(updates, axis, 0), strict=True):
+        expected[place] = update
+    f = tileir.FunctionBuilder()
+    names = [
+        f.input(name, *[f"{name}{k}" for k in range(array.ndim)])
+        for name, array in zip("XIU", (x, at, updates), strict=True)
+    ]
+    function = f.build(O=ops.scatter(*names, axis=axis, mode="set"))
+    for threads in (1, 2, 3):
+        context = tileir.Context(options=tileir.Options(threads=threads))
+        found = np.asarray(tileir.compile(function, [x, at, updates], context=context)(x, at, updates))
+        np.testing.assert_array_equal(found, np.moveaxis(expected, 0, axis))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int64])
+def test_positions_of_all_integers(dtype: type[np.generic]) -> None:
+    x, updates = np.arange(5, dtype=np.float32), np.arange(10, 18, dtype=np.float32)
+    at = np.array([3, 0, 3, 1, 100, 0, 3, 1], dtype)
+    found = evaluated(lambda x, i, u: ops.scatter(x, i, u, mode="set"), x, at, updates)
+    np.testing.assert_array_equal(found, [15, 17, 2, 16, 14])
+
+
+def test_last_updates_of_steps() -> None:
+    random = np.random.default_rng(6)
+    x, updates = random.normal(size=(9, 4)).astype(np.float32), random.normal(size=(5, 7, 4)).astype(np.float32)
+    at = random.integers(-2, 11, (5, 7)).astype(np.int32)
+
+    def build(x: Tensor, i: Tensor, u: Tensor) -> Tensor:
+        (last,) = tf.scan(lambda h, i, u: ops.scatter(h, i, u, mode="set") * 1.5, [x], [i, u])
+        return last
+
+    expected = x.astype(np.float64)
+    for places, terms in zip(at, updates, strict=True):
+        expected = put("set", expected, places, terms, "clamp") * 1.5
+    np.testing.assert_allclose(evaluated(build, x, at, updates), expected, rtol=1e-6)
+
+
+def last_of(at: Array) -> Array:
+    """Return which updates are the last ones of their rows."""
+    return np.array([place not in at[n + 1 :] for n, place in enumerate(at)])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_derivatives_of_last_updates_of_rows(dtype: type[np.generic]) -> None:
+    random = np.random.default_rng(7)
+    x: Array = random.normal(size=(6, 3)).astype(dtype)
+    updates: Array = random.normal(size=(20, 3)).astype(dtype)
+    at = random.integers(0, 5, 20).astype(np.int32)
+
+    def by(which: int) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+        def build(x: Tensor, i: Tensor, u: Tensor) -> Tensor:
+            y = ops.scatter(x, i, u, mode="set")
+            return tf.gradient(y * y * y, (x, u)[which])
+
+        return build
+
+    wide, kept = updates.astype(np.float64), last_of(at)[:, None]
+    slope = np.where(kept, 3 * wide**2, 0)
+    np.testing.assert_allclose(evaluated(by(1), x, at, updates), slope, rtol=2e-3)
+    untouched = ~np.isin(np.arange(6), at)[:, None]
+    np.testing.assert_allclose(
+        evaluated(by(0), x, at, updates), np.where(untouched, 3 * x.astype(float) ** 2, 0), rtol=2e-3
+    )
+
+    def twice(x: Tensor, i: Tensor, u: Tensor) -> Tensor:
+        return tf.gradient(by(1)(x, i, u), u)
+
+    np.testing.assert_allclose(evaluated(twice, x, at, updates), np.where(kept, 6 * wide, 0), rtol=2e-3)
+
+    def moved(x: Tensor, i: Tensor, u: Tensor) -> Tensor:
+        return tf.jvp(ops.scatter(x, i, u, mode="set"), u, u * 2)
+
+    expected = np.where(np.isin(np.arange(6), at)[:, None], 2 * put("set", x, at, updates, "clamp"), 0)
+    np.testing.assert_allclose(evaluated(moved, x, at, updates), expected, rtol=2e-3)
+
+
 def test_many_updates_take_no_pairs() -> None:
     """Updates were compared with each other, which took 10^12 comparisons here."""
     count = 1_000_000

@@ -67,6 +67,7 @@ def test_threads_take_fewer_vectors_where_groups_are_few() -> None:
         ("function (A) -> (O) { O = A / (A + 2.0); }", (1024,), (2,)),
         ("function (A[N]) -> (O) { O[n, m : N, 512] = =(A[n]); }", (2,), (2,)),  # writes most of all
         ("function (A[N]) -> (O) { O[m, n : 2, N] = =(A[n]); }", (512,), (2,)),
+        ("function (A[M, N]) -> (O) { O[i, j : M, N - 2] = =(A[i, j + 1]); }", (8, 130), (8,)),  # as many bytes
     ],
 )
 def test_threads_take_one_vector_of_a_large_tensor_that_they_copy(

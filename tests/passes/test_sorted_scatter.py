@@ -127,17 +127,18 @@ def kernels(updates: tuple[int, ...], rest: tuple[int, ...], size: int, dtype: D
     return compile_stages(function, {n: TensorType(dtypes[n], s) for n, s in shapes.items()}, CARD).sem
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("updates", "rest", "size", "dtype"),
     [
         ((300,), (), 7, DType.F32),
         ((700,), (24,), 50, DType.F32),
-        ((260,), (5,), 3, DType.F64),
+        ((16384,), (), 50, DType.F32),  # in parts
         ((20, 20), (6,), 90, DType.F16),
         ((300,), (3, 4), 2000, DType.BF16),
         ((5000,), (2,), 4000, DType.F32),
-        ((16384,), (), 50, DType.F32),  # in parts
         ((300,), (1030,), 2, DType.F32),  # more columns than a group has
+        ((260,), (5,), 3, DType.F64),
     ],
 )
 def test_kernels_for_cards_add_as_numpy_does(

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 import tileir
 from strategies.passes import assert_same_meaning
-from strategies.scatters import added, scattering, values
+from strategies.scatters import added, replaced, scattering, values
 from tileir import ops
 from tileir.core.dtype import DType
 from tileir.core.targets.target import Target
@@ -119,6 +119,49 @@ def test_generated_scatters_keep_their_meaning(data: st.DataObject) -> None:
     np.testing.assert_array_equal(found["R"], added(arrays, terms))
 
 
+@given(st.data())
+def test_generated_replacements_keep_their_order(data: st.DataObject) -> None:
+    updates = tuple(data.draw(st.lists(st.integers(1, 19), min_size=1, max_size=2), label="updates"))
+    rest = tuple(data.draw(st.lists(st.integers(1, 9), max_size=2), label="rest"))
+    dtype = data.draw(st.sampled_from([DType.F32, DType.F64, DType.F16, DType.I8, DType.U32, DType.I64]))
+    terms = data.draw(st.sampled_from(["D", "D + 1", "D * D"]))
+    size = data.draw(st.integers(1, 6))
+    program = scattering(updates, rest, size, dtype, terms, function="scatter_last")
+    lanes = data.draw(st.sampled_from(["vector_bytes=8", "vector_bytes=32", "vector_bytes=32,max_lanes=2"]))
+    text = data.draw(st.sampled_from(FUSED)) + f"vectorise_scatter{{{lanes}}},vectorise,thread"
+    after = run(parse_pipeline(text), program)
+    arrays = values(program, data.draw(st.integers(0, 9)))
+    assert_same_meaning(program, after, arrays)
+    found = run_program(lower_to_kernels(after, Target()), arrays)
+    np.testing.assert_array_equal(found["R"], replaced(arrays, terms))
+
+
+def test_rows_that_are_replaced_in_order_have_lanes_and_parts_of_them_are_the_grid() -> None:
+    scatter = scatter_of(run((VECTORS,), scattering((5, 10), (24,), 7, function="scatter_last")))
+    assert bound(scatter, Binding.GRID) == [("i3_chunk", 6)]
+    assert {name for name, _ in bound(scatter, Binding.LANE)} == {"i3_lane"}
+    inside = [index for block in scatter.blocks for each in block.nested() for index in each.indices]
+    assert [index.name for index in inside if index.serial] == ["i1", "i2"]
+
+
+def test_single_elements_are_replaced_one_after_the_other() -> None:
+    program = scattering((50,), (), 7, function="scatter_last")
+    kept = Remarks()
+    with listening(kept):
+        assert run((VECTORS,), program) is program
+    assert "TR103" in [remark.code for remark in kept.all()]
+
+
+def test_places_are_computed_where_updates_are_put_in_order() -> None:
+    f = tileir.FunctionBuilder()
+    x, i, u = f.input("X", "N"), f.input("I", "M"), f.input("U", "M")
+    function = f.build(O=ops.scatter(x, i, u, mode="set"))
+    types = {"X": TensorType(DType.F32, (50,)), "U": TensorType(DType.F32, (90,)), "I": TensorType(DType.I64, (90,))}
+    program = compile_stages(function, types, Target(threads=2)).passed
+    assert program is not None
+    assert ["scatter" in block.tags for block in program.main.blocks] == [False, True]
+
+
 def test_lanes_that_a_script_masks_merge_where_they_run() -> None:
     program = scattering((3, 7), (), 2)
     steps = "split{loop=i2,by=8,into=(a,b),tail=mask}, bind{loop=b,to=vector}"
@@ -165,10 +208,11 @@ def test_rows_that_are_stored_are_the_grid() -> None:
     assert_same_meaning(program, after, arrays)
 
 
-def test_rows_of_elements_that_data_choose_along_run_side_by_side() -> None:
+@pytest.mark.parametrize("mode", ["add", "set"])
+def test_rows_of_elements_that_data_choose_along_run_side_by_side(mode: str) -> None:
     f = tileir.FunctionBuilder()
     x, i, u = (f.input(name, "N", "M") for name in "XIU")
-    function = f.build(O=ops.scatter_along_axis(x, i, u, 1))
+    function = f.build(O=ops.scatter_along_axis(x, i, u, 1, mode=mode))
     types = {name: TensorType(DType.I32 if name == "I" else DType.F32, (12, 40)) for name in "XIU"}
     program = compile_stages(function, types, Target(threads=2)).passed
     assert program is not None

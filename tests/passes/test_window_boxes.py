@@ -58,7 +58,7 @@ def copies(found: Stages) -> list[BulkCopy]:
     return [stmt for stmt in body_of(found) if isinstance(stmt, BulkCopy)]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("text", "shapes", "spots"),
     [
@@ -85,7 +85,7 @@ def test_windows_are_boxes(text: str, shapes: dict[str, tuple[int, ...]], spots:
     check(found, shapes, spots, lowered=False)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("spots", [0, 1])
 @pytest.mark.parametrize(("stride", "turns"), [(1, False), (2, True)])
 def test_kernels_copy_what_their_windows_see(stride: int, turns: bool, spots: int) -> None:

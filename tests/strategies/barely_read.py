@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from hypothesis import strategies as st
 
+from tileir.core.contraction_types import contraction_types
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination
 from tileir.poly.affine import Affine, Rational, total
 from tileir.typed.ir import Access, Constraint, Contraction, Function, Value
-from tileir.typed.rules import contraction_types
 
 if TYPE_CHECKING:
     from fuzz.area import Array

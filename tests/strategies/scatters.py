@@ -17,14 +17,20 @@ if TYPE_CHECKING:
 
 
 def scattering(
-    updates: tuple[int, ...], rest: tuple[int, ...], size: int, dtype: DType = DType.F32, terms: str = "D"
+    updates: tuple[int, ...],
+    rest: tuple[int, ...],
+    size: int,
+    dtype: DType = DType.F32,
+    terms: str = "D",
+    *,
+    function: str = "scatter",
 ) -> Program:
-    """Return a program that adds ``terms`` of D, ``[*updates, *rest]``, into ``[size, *rest]``."""
+    """Return a program that adds ``terms`` of D, ``[*updates, *rest]``, into ``[size, *rest]``, or puts them there."""
     shapes = {"D": (*updates, *rest), "I": updates, "T": (size, *rest)}
     inputs = ", ".join(f"{name}[{', '.join(f'{name}{n}' for n in range(len(s)))}]" for name, s in shapes.items())
-    function = parse(f"function ({inputs}) -> (R) {{ R = scatter({terms}, I, T); }}")
+    parsed = parse(f"function ({inputs}) -> (R) {{ R = {function}({terms}, I, T); }}")
     dtypes = {"D": dtype, "I": DType.I32, "T": dtype}
-    return lower(infer(function, {name: TensorType(dtypes[name], shape) for name, shape in shapes.items()}))
+    return lower(infer(parsed, {name: TensorType(dtypes[name], shape) for name, shape in shapes.items()}))
 
 
 def values(program: Program, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
@@ -45,3 +51,12 @@ def added(arrays: dict[str, np.ndarray[Any, Any]], terms: str = "D") -> np.ndarr
     updates = {"D": updates, "D + 1": updates + 1, "D * D": updates * updates}[terms]
     np.add.at(total, np.clip(arrays["I"], 0, len(total) - 1), updates)
     return total
+
+
+def replaced(arrays: dict[str, np.ndarray[Any, Any]], terms: str = "D") -> np.ndarray[Any, Any]:
+    """Return T with rows replaced by ``terms`` of D, one after the other; places outside are those next to them."""
+    rows, updates = arrays["T"].copy(), arrays["D"]
+    updates = {"D": updates, "D + 1": updates + 1, "D * D": updates * updates}[terms]
+    for place in np.ndindex(arrays["I"].shape):
+        rows[np.clip(arrays["I"][place], 0, len(rows) - 1)] = updates[place]
+    return rows

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import attrs
 from hypothesis import strategies as st
 
+from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination
 from tileir.tile.functions import BUILTINS
 from tileir.tile.ir import (
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import DrawFn, SearchStrategy
 
-    from tileir.tile.ir import Expr, Statement
+    from tileir.tile.ir import Expr, Size, Statement
 
 T = TypeVar("T")
 
@@ -185,10 +186,26 @@ class Sketch:
         drawn = []
         free = [dim for dim in DIMENSIONS if dim not in names]
         for name in names:
-            dims = None if self.number(0, 2) == 0 else self.some(free, 3)
-            drawn.append(Input(name, None if dims is None else tuple(map(Name, dims))))
+            sizes: tuple[Size, ...] = (*map(Name, free), IntLiteral(self.number(0, 9)))
+            dims = None if self.number(0, 2) == 0 else self.some(sizes, 3)
+            drawn.append(Input(name, dims, self.dtype()))
             self.add(name, None if dims is None else len(dims))
-            self.constants.extend(dim for dim in dict.fromkeys(dims or ()) if dim not in self.constants)
+            named = dict.fromkeys(dim.name for dim in dims or () if isinstance(dim, Name))
+            self.constants.extend(dim for dim in named if dim not in self.constants)
+        return tuple(drawn)
+
+    def dtype(self) -> DType | None:
+        return self.pick(tuple(DType)) if self.number(0, 3) == 3 else None
+
+    def outputs(self) -> tuple[Output, ...]:
+        """Draw results, some of which are declared with a dtype, or with sizes where their rank is known."""
+        names = dict.fromkeys(self.pick(self.tensors) for _ in range(self.number(1, 3)))
+        drawn = []
+        for name in names:
+            rank = self.ranks.get(name)
+            sized = rank is not None and self.number(0, 2) == 2
+            dims = tuple(self.value(2, constant=True) for _ in range(rank or 0)) if sized else None
+            drawn.append(Output(name, dims, self.dtype()))
         return tuple(drawn)
 
     def statement(self, name: str) -> Statement:
@@ -214,8 +231,7 @@ def functions(draw: DrawFn) -> Function:
     inputs = sketch.inputs(free[:taken])
     names = [name for name in free[taken:] if name not in sketch.constants][: sketch.number(1, 5)]
     statements = tuple(sketch.statement(name) for name in names)
-    outputs = dict.fromkeys(sketch.pick(sketch.tensors) for _ in range(sketch.number(1, 3)))
-    return Function(inputs, tuple(map(Output, outputs)), statements)
+    return Function(inputs, sketch.outputs(), statements)
 
 
 @st.composite

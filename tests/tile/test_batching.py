@@ -186,17 +186,19 @@ SCATTERED = {
 @pytest.mark.parametrize(
     "axes", [axes for axes in itertools.product((0, None), repeat=3) if any(a is not None for a in axes)]
 )
-@pytest.mark.parametrize("name", [*SCATTERED, "scatter_assign"])
+@pytest.mark.parametrize("name", [*SCATTERED, "scatter_assign", "scatter_last"])
 def test_scatters(name: str, axes: tuple[int | None, ...]) -> None:
-    places = np.array([[3, 0], [-1, 2], [1, 9]], np.int64)
+    second = [3, 0, 9] if name == "scatter_last" else [0, 2, 9]  # places that meet
+    places = np.stack([[3, -1, 1], second], 1)
     arrays = {"U": sample(3, 2, 5, seed=3), "I": places, "X": X}
     given = {n: a if axis is not None else a[0] for (n, a), axis in zip(arrays.items(), axes, strict=True)}
 
     def compute(u: Any, i: Any, x: Any) -> Any:
         rows = np.clip(i, 0, 3)
-        if name == "scatter_assign":
+        if name in ("scatter_assign", "scatter_last"):
             made = x.copy()
-            made[rows] = u
+            for place, update in zip(rows, u, strict=True):
+                made[place] = update
             return made
         made = np.full(x.shape, {"scatter": 0.0, "scatter_max": -np.inf, "scatter_min": np.inf}[name])
         SCATTERED[name].at(made, rows, u)
@@ -307,51 +309,6 @@ def test_scans_inside_of_scans() -> None:
     for axes in ((0, None), (0, 0), (None, 0)):
         given = {"X": X if axes[0] == 0 else X[0], "W": V if axes[1] == 0 else V[0]}
         matches(text, given, axes, compute)
-
-
-def test_loops_go_on_while_the_condition_holds_for_any_example() -> None:
-    """Collatz counts of some numbers, and halvings until a limit: each example has a number of steps of its own."""
-    text = (
-        "function (N[]) -> (Last, Count) { Zero = 0; L = while(N, Zero) function (N[], I[]) -> (C) { C = N != 1; } do "
-        "function (N[], I[]) -> (M, J) { M = mod(N, 2) == 0 ? N / 2 : 3 * N + 1; J = I + 1; };"
-        " Last = element(L, 0); Count = element(L, 1); }"
-    )
-
-    def count(n: Any) -> Any:
-        steps = 0
-        while n != 1:
-            n, steps = n // 2 if n % 2 == 0 else 3 * n + 1, steps + 1
-        return n, steps
-
-    matches(text, {"N": np.array([1, 27, 6, 97])}, [0], count)
-    text = (
-        "function (X[K], Limit[]) -> (Y, I) { Zero = 0; L = while(X, Zero; Limit) function (X[K], I, Limit) -> (C) "
-        "{ M[] = >(X[k]); C = M > Limit; } do function (X[K], I, Limit) -> (Y, J) { Y = X / 2.0; J = I + 1; };"
-        " Y = element(L, 0); I = element(L, 1); }"
-    )
-
-    def halved(x: Any, limit: Any) -> Any:
-        steps = 0
-        while x.max() > limit:
-            x, steps = x / 2, steps + 1
-        return x, steps
-
-    for axes in ((0, None), (None, 0), (0, 0), (1, 0)):
-        x, limits = np.abs(V) * [[1], [300], [0.01]], np.array([0.1, 1.0, 7.0])
-        given = {
-            "X": x[1] if axes[0] is None else np.moveaxis(x, 0, axes[0]),
-            "Limit": limits if axes[1] == 0 else limits[0],
-        }
-        matches(text, given, axes, halved)
-
-
-def test_loops_of_shared_conditions_repeat_what_differs_alone() -> None:
-    text = (
-        "function (X[K]) -> (Y, J) { Zero = 0; L = while(X, Zero; X) function (Y[K], I, X[K]) -> (C) { C = I < 3; } do "
-        "function (Y[K], I, X[K]) -> (Z, J) { Z = Y * X; J = I + 1; }; Y = element(L, 0); J = element(L, 1); }"
-    )
-    matches(text, {"X": V}, [0], lambda x: (x**4, 3))
-    assert not any("?" in line for line in texts(text, [0]))
 
 
 def test_gradients_are_those_of_each_example() -> None:

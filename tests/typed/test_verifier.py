@@ -84,6 +84,7 @@ OPERATIONS = [
     (Scatter("R", "B", "B", DType.I64, DType.I64, (4,)), "has dtype i64"),
     (Scatter("R", "B", "B", DType.I32, DType.I32, (0,)), "scatters to an empty axis"),
     (Scatter("R", "B", "B", DType.I32, DType.I32, (4,), Aggregation.ASSIGN), "replaces rows of nothing"),
+    (Scatter("R", "B", "B", DType.I32, DType.I32, (3,), ordered=True), "aggregates, and so has no last update"),
     (Scatter("R", "B", "B", DType.I32, DType.I32, (3,), into="B"), "aggregates into rows of another value"),
     (Scatter("R", "B", "B", DType.I32, DType.I32, (4,), Aggregation.ASSIGN, "B"), "is 'B' itself, but has another"),
     (Checkpoint("R", "A", F, (3, 2)), "is 'A' itself, but has another dtype or shape"),

@@ -56,7 +56,7 @@ class Architecture:
 
     @property
     def is_portable(self) -> bool:
-        """Whether later cards run code for it."""
+        """True if later cards run code for it."""
         return not self.name.endswith("a")
 
 

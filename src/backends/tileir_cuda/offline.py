@@ -1,4 +1,4 @@
-"""What stands for the executor of a device that code can be made for, and nothing runs on."""
+"""Stand-in for the executor of a device that code can be made for, and nothing runs on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every stage shares: dtypes, elementwise operations, diagnostics, spans, text and rewriting.
+"""Foundations of every stage: dtypes, elementwise operations, diagnostics, spans, text and rewriting.
 
 The names that most modules speak of are handed on here, so that one import has them.
 """

@@ -59,12 +59,12 @@ class Combine(enum.Enum):
 
     @property
     def components(self) -> int:
-        """How many scalars a state has."""
+        """Number of scalars of a state."""
         return 3 if self is Combine.MOMENTS else 2
 
     @property
     def is_extremum(self) -> bool:
-        """Whether the state is an element and its position."""
+        """True if the state is an element and its position."""
         return self in _EXTREMA
 
     def rule(self, dtype: DType, positions: DType) -> Rule:

@@ -1,4 +1,4 @@
-"""What installed distributions call themselves, and what their entry points name.
+"""Names of installed distributions, and of the entry points that they bring.
 
 The properties of :class:`importlib.metadata.Distribution` parse all of a distribution's metadata anew each time, with
 Python's e-mail package, which takes longer to load than all else that it takes to find a back end.

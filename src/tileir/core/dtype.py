@@ -47,37 +47,37 @@ class DType(enum.Enum):
 
     @cached_property
     def is_float(self) -> bool:
-        """Whether this is one of the types of :data:`FORMATS`."""
+        """True if this is one of the types of :data:`FORMATS`."""
         return self in FORMATS
 
     @cached_property
     def format(self) -> FloatFormat:
-        """How a float represents numbers; a KeyError, a defect of the caller, for any other type."""
+        """Representation of the numbers of a float; a KeyError, a defect of the caller, for any other type."""
         return FORMATS[self]
 
     @cached_property
     def is_narrow(self) -> bool:
-        """Whether this is a float that is computed in f32, and rounded where it is stored."""
+        """True if this is a float that is computed in f32, and rounded where it is stored."""
         return self in _NARROW
 
     @cached_property
     def is_storage(self) -> bool:
-        """Whether elements are stored and moved only: :func:`arithmetic_type` tells what they are computed as."""
+        """True if elements are stored and moved only: :func:`arithmetic_type` tells what they are computed as."""
         return self in _STORAGE
 
     @cached_property
     def is_bool(self) -> bool:
-        """Whether this is bool."""
+        """True if this is bool."""
         return self is DType.BOOL
 
     @cached_property
     def is_integer(self) -> bool:
-        """Whether this is a signed or unsigned integer; bool is not."""
+        """True if this is a signed or unsigned integer; bool is not."""
         return not self.is_float and self is not DType.BOOL
 
     @cached_property
     def is_signed(self) -> bool:
-        """Whether values can be negative: floats and i8 to i64."""
+        """True if values can be negative: floats and i8 to i64."""
         return self in _SIGNED
 
     @cached_property
@@ -125,7 +125,7 @@ class DType(enum.Enum):
 
 @attrs.frozen
 class FloatFormat:
-    """How a float type represents numbers, from which everything else that is known of it follows.
+    """Representation of numbers by a float type, from which everything else that is known of it follows.
 
     A sign, an exponent and a fraction, as IEEE 754-2019 has them in section 3.4: the exponent 0 is that of zeros and
     subnormal numbers.
@@ -164,7 +164,7 @@ class FloatFormat:
 
     @property
     def bias(self) -> int:
-        """How much more the stored exponent is than the exponent."""
+        """Difference between the stored exponent and the exponent."""
         return (1 << (self.exponent_bits - 1)) - 1
 
     @property

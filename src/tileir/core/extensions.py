@@ -29,7 +29,7 @@ _CODES: Final = ("TIL811", "TIL812")
 
 
 class Kind(enum.Enum):
-    """What an entry point offers; the value is its group."""
+    """Kinds of things that entry points offer; the value is their group."""
 
     PASS = "tileir.passes"
     SCHEDULE = "tileir.schedules"
@@ -43,7 +43,7 @@ class Kind(enum.Enum):
 
     @property
     def noun(self) -> str:
-        """What messages call one of them."""
+        """The word for one of them in messages."""
         return self.name.lower()
 
 
@@ -54,7 +54,7 @@ def installed(kind: Kind) -> tuple[EntryPoint, ...]:
 
 @attrs.define(eq=False)
 class Extensions(Renewable):
-    """What is installed of each kind, found when it is first asked for. Thread safe.
+    """Installed extensions of each kind, found when it is first asked for. Thread safe.
 
     Attributes:
         find: Lists the entry points of a kind; called once for each.

@@ -25,7 +25,7 @@ from tileir.core.text.names import nearest
 
 
 class Where(enum.Enum):
-    """Where an instruction takes an operand from."""
+    """Memory that an instruction takes an operand from."""
 
     REGISTER = "register"
     LOCAL = "local"
@@ -53,7 +53,7 @@ class Run:
 
     @property
     def extent(self) -> int:
-        """How many values the bits have."""
+        """Number of values of the bits."""
         return self.most or 1 << self.count
 
     def cut_at(self, places: Collection[int]) -> tuple[Run, ...]:
@@ -70,7 +70,7 @@ class Run:
 
 @attrs.frozen
 class Layout:
-    """Which elements of a matrix each thread holds: a bit such as ``m0`` for each bit of both numbers.
+    """Elements of a matrix that each thread holds: a bit such as ``m0`` for each bit of both numbers.
 
     Attributes:
         threads: The bits of the thread's number.
@@ -90,7 +90,7 @@ class Layout:
 
     @property
     def held(self) -> int:
-        """How many elements a thread holds."""
+        """Number of elements that a thread holds."""
         return self.most or 1 << len(self.elements)
 
     def at(self, axis: str, thread: int, element: int) -> int:
@@ -118,7 +118,7 @@ NOTHING: Final = "-"
 
 @attrs.frozen
 class Swizzle:
-    """What lies at byte ``p`` of a plain array lies at ``p ^ (p >> shift & mask)``."""
+    """Swizzled order of bytes: the one at ``p`` of a plain array lies at ``p ^ (p >> shift & mask)``."""
 
     shift: int
     mask: int
@@ -145,7 +145,7 @@ class Operand:
 
     @property
     def turns(self) -> bool:
-        """Whether neighbours in local memory may lie across the depth.
+        """True if neighbours in local memory may lie across the depth.
 
         Where the instruction does not take them so, threads can load words to where they hold them.
         """
@@ -186,7 +186,7 @@ class Fragment:
 
     @property
     def sums(self) -> Layout:
-        """Which elements of the result each thread holds."""
+        """Elements of the result that each thread holds."""
         assert self.c.layout is not None
         return self.c.layout
 
@@ -197,7 +197,7 @@ class Fragment:
 
     @property
     def is_dot(self) -> bool:
-        """Whether the lanes of a vector each add the products of a few neighbours."""
+        """True if the lanes of a vector each add the products of a few neighbours."""
         return self.mnk[0] == 1
 
 

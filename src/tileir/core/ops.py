@@ -91,7 +91,7 @@ class Op(enum.Enum):
 
 
 class Domain(enum.Enum):
-    """Which operand types an operation works on, after promotion."""
+    """Operand types that an operation works on, after promotion."""
 
     STORED = "stored"  # every type: operands are handed on as they are
     ANY = "any"  # bool, integers and floats, but those that are only stored, like all that follow
@@ -221,7 +221,7 @@ SHIFTS: Final = frozenset({Op.BIT_LEFT, Op.BIT_RIGHT})
 
 
 class Aggregation(enum.Enum):
-    """How a contraction merges the values that meet at one output element."""
+    """Merging of the values that meet at one output element of a contraction."""
 
     SUM = "add"
     PROD = "mul"
@@ -266,7 +266,7 @@ def merges(aggregation: Aggregation | None) -> bool:
 
 
 class Combination(enum.Enum):
-    """How a contraction combines the elements that it reads at one index point."""
+    """Combination of the elements that a contraction reads at one index point."""
 
     NONE = "none"  # one input
     ADD = "add"  # two inputs

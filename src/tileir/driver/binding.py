@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import takewhile
 
-from tileir.core import ArgumentError, ArrayValue, Diagnostic, at_the_call, attrs, nearest
+import numpy as np
+
+from tileir.core import ArgumentError, ArrayValue, Diagnostic, TileError, at_the_call, attrs, nearest
 from tileir.driver.calls.arguments import integer_of, is_number
 from tileir.driver.programs import Source, function_of
 from tileir.runtime.arrays import to_array
 from tileir.tile import ir as tile
 from tileir.tile.checks.integers import sizing_inputs
 from tileir.tile.checks.verifier import verify
+from tileir.typed.inference.declared import check_dtype
+from tileir.typed.inference.emission import adapt
 from tileir.typed.inference.numbers import number_type
+from tileir.typed.inference.values import Known
+from tileir.typed.ir import TensorType
 
 
 @at_the_call
@@ -50,7 +56,7 @@ def bind(source: Source, values: Mapping[str, object] | None = None, /, **named:
         if name in given:
             try:
                 constants.append(_constant(parameter, given[name], sizing=name in sizing))
-            except ArgumentError as error:
+            except TileError as error:
                 faults.extend(error.diagnostics)
     if faults:
         raise ArgumentError(faults)
@@ -111,10 +117,16 @@ def _constant(parameter: tile.Input, value: object, *, sizing: bool) -> tile.Con
     if sizing and known is None:
         message = f"sizes are computed from {name!r}, so it is an integer without axes"
         raise ArgumentError.of("TIL711", message, parameter.span)
+    dtype = parameter.dtype
+    held: ArrayValue | bool | int | float
     if not is_number(known):
-        held: ArrayValue | bool | int | float = ArrayValue.of(to_array(name, known))
-    elif number_type(known) is None:
+        held = array = ArrayValue.of(to_array(name, known))
+        check_dtype(parameter, TensorType(array.dtype, array.shape))
+    elif (kind := number_type(known)) is None:
         raise ArgumentError.of("TIL702", f"{name!r} is {known}, which no integer type holds")
     else:
+        check_dtype(parameter, kind)
         held = known
+        if dtype is not None and not sizing:
+            held = ArrayValue.of(np.array(adapt(Known(known), dtype, parameter.span).value, dtype.numpy))
     return tile.Constant(name, held, parameter.dims, span=parameter.span, name_span=parameter.span)

@@ -71,7 +71,7 @@ class Request:
 
     @property
     def tolerant(self) -> bool:
-        """Whether passes that fail are left out."""
+        """True if passes that fail are left out."""
         from tileir.core.targets.target_names import names_of_targets  # importing tileir must stay cheap
 
         return self.default and (self.scheduling or self.target).pipeline in names_of_targets()
@@ -94,7 +94,7 @@ class Request:
 
     @cached_property
     def key(self) -> str | None:
-        """What equal requests share, in all processes; None where that cannot be told.
+        """Key that equal requests share, in all processes; None where that cannot be told.
 
         Pipelines count as they are written, so that a program that the cache has needs no passes.
         """
@@ -152,7 +152,7 @@ class Compilation:
 
     @cached_property
     def remarks(self) -> tuple[Remark, ...]:
-        """What each step of the pipeline did to each kernel, or why it refused: the passes run again to tell."""
+        """Remarks of each step of the pipeline on each kernel, done or refused: the passes run again to tell."""
         if isinstance(self.request.program, Program):
             return ()
         from tileir.driver.compiler import remarks_of  # it loads all stages

@@ -8,7 +8,7 @@ from typing import Final
 
 from tileir.core import SkippedPassWarning, Target, TileError, attrs, checkpoint, collection_paused, fail
 from tileir.driver.given_passes import given_passes
-from tileir.driver.programs import Program, Source, program_of, stage_name
+from tileir.driver.programs import Program, Source, described, stage_name
 from tileir.passes.base import Pass, for_target, run, run_at_once
 from tileir.passes.recovery import Skipped, run_without_failing
 from tileir.schedule.remarks import Remark, Remarks, listening
@@ -91,11 +91,12 @@ def typed_of(program: Program, types: Mapping[str, typed.TensorType], target: Ta
         TileError: The function is wrong, or does not fit the types; TIL712, it is of a later stage.
     """
     doubles = target is None or target.doubles
+    in_order = target is None or not target.update_bytes
     match program:
         case TileFunction():
-            return prepared(infer(program, types), doubles=doubles)
+            return prepared(infer(program, types), doubles=doubles, in_order=in_order)
         case TypedFunction():
-            return prepared(program, doubles=doubles)
+            return prepared(program, doubles=doubles, in_order=in_order)
         case _:
             raise _absent(program, "typed function")
 
@@ -138,7 +139,7 @@ def compile_stages(
         CancelledError: Nobody wants the kernels any more, as :func:`tileir.core.process.cancelling.cancelled_if` tells.
     """
     with collection_paused():
-        origin = program_of(source)
+        origin, arguments = described(source, arguments)
         if isinstance(origin, sem.Program):
             return Stages(origin, None, None, None, origin)
         graph = None if isinstance(origin, StripeProgram) else typed_of(origin, arguments, target)

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import numpy as np
 
-from tileir.core import ArgumentError, Diagnostic, at_the_call, attrs, nearest
+from tileir.core import ArgumentError, Diagnostic, DType, at_the_call, attrs, nearest
 from tileir.driver.calls.arguments import bind, is_number, split, tensor_type, tensor_types
 from tileir.driver.jit import jit
-from tileir.driver.programs import function_of
+from tileir.driver.programs import function_of, is_python
 from tileir.runtime import DeviceInfo, to_array
 from tileir.tile import differentiation as derived, ir as tile
 from tileir.tile.checks.integers import integers
 from tileir.typed import ir as typed
 from tileir.typed.inference.inference import infer
 from tileir.typed.inference.numbers import as_tensors
+
+if TYPE_CHECKING:
+    from tileir.driver.tracing.functions import PythonFunction
 
 Names: TypeAlias = "str | Sequence[str]"
 """One name, or several."""
@@ -30,6 +33,8 @@ def gradient(
     function: typed.Function, wrt: Names | None = None, of: Names | None = None, *, ties: Ties = "all"
 ) -> typed.Function: ...
 @overload
+def gradient(function: Callable[..., Any], *, argnums: int | Sequence[int] = 0) -> PythonFunction[..., Any]: ...
+@overload
 def gradient(
     function: tile.Function | str,
     wrt: Names | None = None,
@@ -40,13 +45,14 @@ def gradient(
 ) -> tile.Function: ...
 @at_the_call
 def gradient(
-    function: tile.Function | typed.Function | str,
+    function: tile.Function | typed.Function | str | Callable[..., Any],
     wrt: Names | None = None,
     of: Names | None = None,
     *,
     arguments: Any = None,
     ties: Ties = "all",
-) -> tile.Function | typed.Function:
+    argnums: int | Sequence[int] = 0,
+) -> Any:
     """Return the function that computes gradients of the sum of all elements of some outputs.
 
     Its inputs are those of ``function``, its outputs ``DX`` for each X of ``wrt``, of the dtype and shape of X.
@@ -61,6 +67,7 @@ def gradient(
             for all shapes, and calls Tile's ``gradient``; with them it is written out for these shapes.
         ties: Whether each of several tied elements of a maximum or minimum gets ``"all"`` that arrives, or the
             ``"even"`` share of it.
+        argnums: Of a function of Python, which returns a tensor of rank 0: the arguments to differentiate by.
 
     Returns:
         A function of the kind that was given; of a text, the function.
@@ -74,6 +81,10 @@ def gradient(
     from tileir.typed.raising.raising import raise_to_tile
 
     even = is_even(ties)
+    if is_python(function):
+        from tileir.driver.tracing.transforms import gradient_of
+
+        return gradient_of(function, argnums)
     if isinstance(function, typed.Function):
         sources, results = chosen_for(function, function.outputs, wrt, of)
         return typed_gradient(function, sources, [result.name for result in results.values()], even_ties=even)
@@ -85,15 +96,14 @@ def gradient(
         sources = _chosen("input", wrt, inputs, lambda: tuple(name for name in inputs if name not in surely))
         return derived.gradient(source, sources, _chosen("output", of, outputs), even_ties=even).function
     types = tensor_types(source, arguments)
-    graph = _with_numbers(infer(source, as_tensors(types, _differentiated(types, wrt))), types)
+    graph = _with_numbers(infer(source, as_tensors(source, types, _differentiated(source, types, wrt))), types)
     sources, results = chosen_for(graph, outputs, wrt, of)
     expanded = typed_gradient(graph, sources, [result.name for result in results.values()], even_ties=even)
-    dims = {p.name: [d.name for d in p.dims] for p in source.inputs if p.dims is not None}
     sizes = {name: kind.value for name, kind in types.items() if kind.value is not None}
-    return raise_to_tile(expanded, dims, inputs, sizes)
+    return raise_to_tile(expanded, inputs, sizes)
 
 
-@at_the_call
+@overload
 def vjp(
     function: tile.Function | str,
     inputs: Any,
@@ -102,7 +112,19 @@ def vjp(
     device: str | DeviceInfo | None = None,
     *,
     ties: Ties = "all",
-) -> dict[str, np.ndarray[Any, Any]]:
+) -> dict[str, np.ndarray[Any, Any]]: ...
+@overload
+def vjp(function: Callable[..., Any], inputs: Any, cotangents: Any) -> Any: ...
+@at_the_call
+def vjp(
+    function: tile.Function | str | Callable[..., Any],
+    inputs: Any,
+    cotangents: Any,
+    wrt: Names | None = None,
+    device: str | DeviceInfo | None = None,
+    *,
+    ties: Ties = "all",
+) -> Any:
     """Return what cotangents of outputs come to at inputs: the transposed Jacobian times them, without the Jacobian.
 
     Args:
@@ -115,22 +137,27 @@ def vjp(
         ties: As for :func:`gradient`.
 
     Returns:
-        An array of the dtype and shape of each input in ``wrt``, by name.
+        An array of the dtype and shape of each input in ``wrt``, by name. Of a function of Python, which takes
+        ``inputs`` in order and returns tensors in any containers, cotangents in the structure of the inputs.
 
     Raises:
         TileError: As for :func:`gradient`; TIL322, a cotangent does not go with its output.
         ArgumentError: The arrays do not fit; TIL710, a name that the function does not have; TIL707.
     """
+    if is_python(function):
+        from tileir.driver.tracing.transforms import vjp_of
+
+        return vjp_of(function, inputs, cotangents)
     source = function_of(function)
     names = tuple(parameter.name for parameter in source.inputs)
     values = bind(names, *split(inputs))
     seeds = _seeds("output", tuple(output.name for output in source.outputs), cotangents)
-    sources = _chosen("input", wrt, names, lambda: _floats(names, values))
+    sources = _chosen("input", wrt, names, lambda: _floats(source, values))
     made = derived.vjp(source, sources, tuple(seeds), even_ties=is_even(ties))
     return _run(made, sources, (*values, *seeds.values()), device)
 
 
-@at_the_call
+@overload
 def jvp(
     function: tile.Function | str,
     inputs: Any,
@@ -139,7 +166,19 @@ def jvp(
     device: str | DeviceInfo | None = None,
     *,
     ties: Ties = "all",
-) -> dict[str, np.ndarray[Any, Any]]:
+) -> dict[str, np.ndarray[Any, Any]]: ...
+@overload
+def jvp(function: Callable[..., Any], inputs: Any, tangents: Any) -> Any: ...
+@at_the_call
+def jvp(
+    function: tile.Function | str | Callable[..., Any],
+    inputs: Any,
+    tangents: Any,
+    of: Names | None = None,
+    device: str | DeviceInfo | None = None,
+    *,
+    ties: Ties = "all",
+) -> Any:
     """Return how outputs change when inputs change along tangents: the Jacobian times them, without the Jacobian.
 
     Args:
@@ -152,12 +191,17 @@ def jvp(
         ties: As for :func:`gradient`.
 
     Returns:
-        An array of the dtype and shape of each output in ``of``, by name.
+        An array of the dtype and shape of each output in ``of``, by name. Of a function of Python the result, and
+        how that changes.
 
     Raises:
         TileError: As for :func:`gradient`; TIL322, a tangent does not go with its input.
         ArgumentError: The arrays do not fit; TIL710, a name that the function does not have; TIL707.
     """
+    if is_python(function):
+        from tileir.driver.tracing.transforms import jvp_of
+
+        return jvp_of(function, inputs, tangents)
     source = function_of(function)
     names = tuple(parameter.name for parameter in source.inputs)
     values = bind(names, *split(inputs))
@@ -191,10 +235,13 @@ def _with_numbers(function: typed.Function, types: Mapping[str, typed.TensorType
     return attrs.evolve(function, inputs=tuple(inputs))
 
 
-def _differentiated(types: Mapping[str, typed.TensorType], wrt: Names | None) -> tuple[str, ...]:
+def _differentiated(
+    function: tile.Function, types: Mapping[str, typed.TensorType], wrt: Names | None
+) -> tuple[str, ...]:
     """Return the numbers that a gradient is taken with respect to: of those named, or of all floats."""
     named = types.keys() if wrt is None else _named("input", wrt)
-    return tuple(name for name in named if name in types and types[name].weak and types[name].dtype.is_float)
+    dtypes = {each.name: each.dtype or types[each.name].dtype for each in function.inputs}
+    return tuple(name for name in named if name in types and types[name].weak and dtypes[name].is_float)
 
 
 def chosen_for(
@@ -266,12 +313,12 @@ def _named(kind: str, given: object) -> tuple[str, ...]:
     return names
 
 
-def _floats(names: Sequence[str], values: Sequence[object]) -> tuple[str, ...]:
-    return tuple(
-        name
-        for name, value in zip(names, values, strict=True)
-        if tensor_type(name, value if is_number(value) else to_array(name, value)).dtype.is_float
-    )
+def _floats(function: tile.Function, values: Sequence[object]) -> tuple[str, ...]:
+    def dtype(name: str, value: object) -> DType:
+        return tensor_type(name, value if is_number(value) else to_array(name, value)).dtype
+
+    pairs = zip(function.inputs, values, strict=True)
+    return tuple(each.name for each, value in pairs if (each.dtype or dtype(each.name, value)).is_float)
 
 
 def is_even(ties: object) -> bool:

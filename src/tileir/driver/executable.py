@@ -23,7 +23,7 @@ from tileir.driver.calls.pending import PendingCall, R_co
 from tileir.driver.calls.usual_calls import UsualCalls
 from tileir.driver.compilation import Compilation, ready
 from tileir.driver.listings import forms_of, listing_of
-from tileir.driver.programs import Program, Source, input_names, output_names, program_of, refuse_schedules, types_of
+from tileir.driver.programs import Program, Source, described, input_names, output_names, refuse_schedules, types_of
 from tileir.driver.requests import Origin, requested
 from tileir.driver.targets import Named, TargetChoice, choice_of
 from tileir.runtime import Backend, Context, DeviceInfo, Event, Library, Options, default_context, owner_of
@@ -98,7 +98,7 @@ class Executable(Generic[R_co]):
 
     @property
     def remarks(self) -> tuple[Remark, ...]:
-        """What each step of the pipeline did to each kernel, or why it refused, in the order of the steps.
+        """Remarks of each step of the pipeline on each kernel, done or refused, in the order of the steps.
 
         The cache on disk has no remarks: the passes run again where somebody looks at them, and say the same.
         """
@@ -106,7 +106,7 @@ class Executable(Generic[R_co]):
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
-        """What is legal and seldom meant, for these types, and temporaries that take far more than what is passed."""
+        """Warnings of legal but unlikely code, for these types, and of temporaries far larger than the arguments."""
         from tileir.driver.warnings import warnings_of_compiled  # for who asks
 
         return warnings_of_compiled(self._compilation.request, self.memory, lambda: self.sem)
@@ -173,12 +173,12 @@ class Executable(Generic[R_co]):
 
     @cached_property
     def usual(self) -> UsualCalls | None:
-        """What makes calls with arrays as they are; None where numbers have to be converted."""
+        """Calls with arrays as they are; None where numbers have to be converted."""
         return None if self._takes_numbers else UsualCalls(self._plan, self.home)
 
     @property
     def closed(self) -> bool:
-        """Whether the context was closed since this was compiled; it cannot be called any more then."""
+        """True if the context was closed since this was compiled; it cannot be called any more then."""
         return self._plan.resources.closed
 
     def _run(self, given: Sequence[Any], out: Any) -> tuple[Any, ...]:
@@ -295,7 +295,7 @@ class Executable(Generic[R_co]):
 
     @property
     def memory(self) -> MemoryUse:
-        """How much memory a call takes, in bytes."""
+        """Memory that a call takes, in bytes."""
         return self._plan.memory
 
     @property
@@ -357,7 +357,7 @@ def compile(  # noqa: A001  it is the public verb, always used as tileir.compile
         BackendError: There is no such device, or it refused a kernel.
     """
     check_options(options)
-    program = program_of(source)
+    program, arguments = described(source, arguments)
     refuse_schedules(program, target, passes)
     types, owner = types_of(program, arguments), owner_of(context)
     chosen, choice = device_meant(device, arguments, owner), choice_of(target)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, overload
 
 import numpy as np
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tileir.core.array_value import Array
     from tileir.core.targets.target_file import TargetFile
     from tileir.driver.programs import Program
+    from tileir.driver.tracing.functions import PythonFunction
     from tileir.passes.base import Pass
     from tileir.schedule.script import Script
     from tileir_formula.ir import Formula
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
         | TargetFile
         | HardwareModel
         | Formula
+        | PythonFunction[..., Any]
     )
 
 STAGES: Final = (*texts.STAGES, "any", "block", "kernel", "script", "pipeline", "target", "hardware")
@@ -58,9 +60,10 @@ def to_text(node: Form) -> str:
     :func:`parse` reads it back. Of constant arrays of more than 256 elements it has the digests.
 
     Args:
-        node: A program of Tile, typed, of Stripe or of the semtree; a block of Stripe, a kernel of the semtree; a
-            :class:`~tileir.schedule.script.Script`; a pass, or a sequence of them; a :class:`tileir.Target`, a target
-            file, a hardware model, or a node of an installed language, such as a formula.
+        node: A program of Tile, typed, of Stripe or of the semtree; a function of Python whose arguments are declared;
+            a block of Stripe, a kernel of the semtree; a :class:`~tileir.schedule.script.Script`; a pass, or a sequence
+            of them; a :class:`tileir.Target`, a target file, a hardware model, or a node of an installed language, such
+            as a formula.
 
     Raises:
         ArgumentError: TIL707, it is something else.
@@ -88,6 +91,10 @@ def to_text(node: Form) -> str:
             return hardware_text(node)
         case Target():
             return _target_text(node)
+        case _ if callable(node) and hasattr(node, "python"):
+            from tileir.driver.programs import program_of
+
+            return to_text(program_of(node))
         case _:
             return _schedule_text(node)
 

@@ -20,7 +20,7 @@ class FunctionPass:
 
     @property
     def name(self) -> str:
-        """What remarks and errors call it: the name of the function."""
+        """Its name in remarks and errors: that of the function."""
         return getattr(self.function, "__name__", type(self.function).__name__)
 
     def __call__(self, program: Program) -> Program:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, Generic
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, overload
 
 import numpy as np
 
@@ -24,7 +24,16 @@ from tileir.driver.calls.arguments import (
 )
 from tileir.driver.calls.pending import PendingCall, R_co
 from tileir.driver.executable import Executable, compile_for
-from tileir.driver.programs import Program, Source, input_names, output_names, program_of, refuse_schedules, types_of
+from tileir.driver.programs import (
+    Program,
+    Source,
+    input_names,
+    is_python,
+    output_names,
+    program_of,
+    refuse_schedules,
+    types_of,
+)
 from tileir.driver.requests import is_stored
 from tileir.driver.targets import Named, TargetChoice, choice_of
 from tileir.runtime import Context, DeviceInfo, Event, Options, check_inputs, default_context, owner_of
@@ -32,6 +41,11 @@ from tileir.stripe.ir import Program as StripeProgram
 from tileir.tile.checks.integers import sizing_inputs
 from tileir.tile.ir import Function
 from tileir.typed.ir import Function as TypedFunction, TensorType, Value
+
+if TYPE_CHECKING:
+    from tileir.driver.tracing.functions import PythonFunction
+
+P = ParamSpec("P")
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -242,7 +256,7 @@ def _jitted_again(program: Program, device: str | None, options: Options, target
     return Jit(program, device, options, target, default_context(), input_names(program))
 
 
-@at_the_call
+@overload
 def jit(
     source: Source,
     device: str | DeviceInfo | None = None,
@@ -250,12 +264,34 @@ def jit(
     context: Context | None = None,
     options: Options | None = None,
     target: Named | None = None,
-) -> Jit:
+) -> Jit: ...
+@overload
+def jit(
+    source: Callable[P, R_co],
+    device: str | DeviceInfo | None = None,
+    *,
+    static: str | Sequence[str] = (),
+    context: Context | None = None,
+    options: Options | None = None,
+    target: Named | None = None,
+) -> PythonFunction[P, R_co]: ...
+@at_the_call
+def jit(
+    source: Source | Callable[..., Any],
+    device: str | DeviceInfo | None = None,
+    *,
+    static: str | Sequence[str] = (),
+    context: Context | None = None,
+    options: Options | None = None,
+    target: Named | None = None,
+) -> Any:
     """Return a callable that compiles ``source`` for the arrays that it is called with.
 
     Args:
         source: A program, its text, its JSON or its file, as for :func:`tileir.compile`. One that has types is compiled
-            when it is called first, and takes no other arrays.
+            when it is called first, and takes no other arrays. Or a function of Python, which is called with tensors
+            that stand for arrays, once for each structure, dtypes and ranks of its arguments, and recorded.
+        static: Parameters of a function of Python that are values, for each of which it is recorded anew.
         device: A device or its id; by default the one that arrays are on, and for those of the host what the context
             chooses.
         context: Owner of devices and of the bounded cache of executables; by default the process-wide one.
@@ -267,6 +303,10 @@ def jit(
             program of the semtree.
     """
     check_options(options)
+    if is_python(source):
+        from tileir.driver.tracing.functions import jitted  # few programs are Python's
+
+        return jitted(source, static, device, owner_of(context), options, choice_of(target))
     program = program_of(source)
     refuse_schedules(program, target)
     names = input_names(program)
@@ -291,6 +331,10 @@ def evaluate(source: Source, arrays: Any = (), **named: Any) -> Any:
         TileError: The function is wrong or does not fit the arrays.
         ArgumentError: A value is missing, unknown or no array.
     """
+    if is_python(source):
+        from tileir.driver.tracing.functions import evaluated  # few programs are Python's
+
+        return evaluated(source, arrays, named, evaluate)
     program = program_of(source)
     names = input_names(program)
     positional, by_name = split(arrays)

@@ -1,11 +1,11 @@
-"""What programs of all stages have in common: where they come from, what they are called with, what they return."""
+"""Common view of programs of all stages: their origin, their arguments, and their results."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, TypeAlias, assert_never
+from typing import Any, Final, TypeAlias, TypeGuard, assert_never
 
 from tileir.core import ArgumentError, Diagnostic, DType
 from tileir.driver.calls.arguments import bind as bound, is_number, split, tensor_type, tensor_types
@@ -18,8 +18,8 @@ from tileir.typed.numbers import passed_numbers
 Program: TypeAlias = TileFunction | TypedFunction | StripeProgram | SemProgram
 """A program at one of its stages."""
 
-Source: TypeAlias = Program | str | bytes | Path
-"""A program, its text or JSON, or the file that has one of these."""
+Source: TypeAlias = Program | str | bytes | Path | Callable[..., Any]
+"""A program, its text or JSON, the file that has one of these, or a function of Python to be traced."""
 
 _STAGES: Final[Mapping[type[Program], tuple[str, str]]] = MappingProxyType(
     {
@@ -32,10 +32,32 @@ _STAGES: Final[Mapping[type[Program], tuple[str, str]]] = MappingProxyType(
 """What programs are called by their classes: in options, and in sentences."""
 
 
+def is_python(source: object) -> TypeGuard[Callable[..., Any]]:
+    """Return whether it is a function of Python, to be traced."""
+    return callable(source) and not isinstance(source, TileFunction)
+
+
+def described(source: object, arguments: Any) -> tuple[Program, Any]:
+    """Return the program that ``source`` is, and the description of its inputs.
+
+    That of a function of Python, which is traced for it, has the structure of its arguments, and becomes one of inputs.
+
+    Raises:
+        TileError: As :func:`program_of`.
+
+    """
+    if is_python(source):
+        from tileir.driver.tracing.functions import program_for  # few programs are Python's
+
+        return program_for(source, arguments)
+    return program_of(source), arguments
+
+
 def program_of(source: object) -> Program:
     """Return the program that ``source`` is, or is the text, the JSON or the file of; the text tells its stage.
 
-    Programs that somebody may have made by hand are checked; Tile functions are where they get their types.
+    Programs that somebody may have made by hand are checked; Tile functions are where they get their types. A function
+    of Python is traced for arguments as they are declared.
 
     Raises:
         ParseError: The text is wrong.
@@ -54,12 +76,14 @@ def program_of(source: object) -> Program:
         from tileir.driver.texts import parse_any
 
         return parse_any(source)
+    if callable(source):
+        from tileir.driver.tracing.functions import python_function  # few programs are Python's
+
+        return python_function(source).trace()
     message = (
         f"pass a function, a program of Stripe or of the semtree, the text of one, or the pathlib.Path of its file,"
         f" not a value of type {type(source).__name__}"
     )
-    if callable(source):
-        message += ": functions of Python are not traced; build the program with tileir.FunctionBuilder"
     raise ArgumentError.of("TIL707", message)
 
 

@@ -1,4 +1,4 @@
-"""What decides which kernels a program becomes, of all that callers and contexts say."""
+"""Compilation requests: everything that callers and contexts say and that decides which kernels a program becomes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Origin:
-    """What an executable was compiled with, beside its program and types."""
+    """Settings that an executable was compiled with, beside its program and types."""
 
     options: Options
     passes: tuple[Pass, ...] | str | None

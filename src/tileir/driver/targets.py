@@ -1,4 +1,4 @@
-"""Which target a program is compiled for, where that is not the device's own: a file, a name, or a value."""
+"""Choice of a target that is not the device's own: a file, a name, or a value."""
 
 from __future__ import annotations
 

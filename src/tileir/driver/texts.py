@@ -30,11 +30,9 @@ _SEMTREE: Final = re.compile(r"program\s*\{")
 _STRIPE: Final = re.compile(r"program\s*\(|0\s*:\s*(?:#[^\s#]+\s+)*block\b")
 _TYPED: Final = re.compile(
     r"""
-    function\s*\( \s*
-    (?: (?: [A-Za-z_][\w.']*+ | `[^`\n]*` ) \s*:  # the type of an input; without inputs that of a value
-      | \) \s*->\s* \( [^)]* \) \s* \{ (?: \s | //[^\n]* | \[\[ [^]\n]* \]\] )*+
-        (?: [A-Za-z_][\w.']*+ | `[^`\n]*` ) \s* (?: : | =\s*function\b )
-    )
+    function\b (?: [^{"`/] | "(?:[^"\\\n]|\\.)*" | `(?:[^`\\\n]|\\.)*` | //[^\n]* | / )*+ \{
+    (?: \s | //[^\n]* | \[\[ [^]\n]* \]\] )*+
+    (?: [A-Za-z_][\w.']*+ | `[^`\n]*` ) \s* (?: : | =\s*function\b )  # the type of a value, or the step of a loop
     """,
     re.VERBOSE,
 )

@@ -8,7 +8,7 @@ from typing import Any, Final
 from tileir.core import Diagnostic, at_the_call
 from tileir.driver.calls.arguments import bind, is_number, split, tensor_types
 from tileir.driver.compilation import Request
-from tileir.driver.programs import Source, program_of
+from tileir.driver.programs import Source, described
 from tileir.runtime.plans.plan import MemoryUse
 from tileir.semtree import ir as sem
 from tileir.tile.checks.unused import allowed, in_order
@@ -37,7 +37,7 @@ def warnings_of(source: Source, arguments: Any = None, *, every: bool = False) -
         TileError: The program is wrong, or does not fit the arguments.
 
     """
-    program = program_of(source)
+    program, arguments = described(source, arguments)
     if not isinstance(program, Function):
         return ()
     found = program.warnings

@@ -1,4 +1,4 @@
-"""What a pass is, how a pipeline of them runs, and how passes reach the kernels of a program.
+"""Passes, pipelines that run them, and their way to the kernels of a program.
 
 A pass is a frozen value with typed options, and a pure function of a program; it returns its argument
 itself when there is nothing to do. Blocks that a pass rebuilds lose their ``deps``, which a scheduler

@@ -1,4 +1,4 @@
-"""What passes may have beside what every pass has."""
+"""Optional parts of a pass."""
 
 from __future__ import annotations
 

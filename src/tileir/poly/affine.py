@@ -54,17 +54,17 @@ class Affine(Shown):
 
     @property
     def is_constant(self) -> bool:
-        """Whether no index takes part."""
+        """True if no index takes part."""
         return not self.terms
 
     @property
     def is_integral(self) -> bool:
-        """Whether all coefficients and the offset are integers."""
+        """True if all coefficients and the offset are integers."""
         return type(self.offset) is int and all(type(c) is int for _, c in self.terms)
 
     @property
     def is_never_integral(self) -> bool:
-        """Whether the offset alone makes a fraction of the value at every integer point."""
+        """True if the offset alone makes a fraction of the value at every integer point."""
         return type(self.offset) is not int and all(type(c) is int for _, c in self.terms)
 
     def coefficient(self, name: str) -> Rational:

@@ -1,4 +1,4 @@
-"""Whether the accesses of a contraction stay inside their tensors, decided exactly.
+"""Exact decision whether the accesses of a contraction stay inside their tensors.
 
 A point that leaves a tensor does not count, which is how programs pad and cut. What *defines* the range of an index are
 the constraints and the axes that it stands in alone, ``A[i]``; every other axis can be left. Where these leave some

@@ -19,7 +19,7 @@ _WORK = 1_000_000  # roughly a quarter of a second
 
 @attrs.define(eq=False, repr=False)
 class Budget:
-    """How many tableau entries a family of searches may still compute; each search gets a quarter of what is left."""
+    """Number of tableau entries that a family of searches may still compute; each search gets a quarter of it."""
 
     left: int = _WORK
 

@@ -1,4 +1,4 @@
-"""What callers pass as tensors: arrays of NumPy, or anything that shares its memory with it."""
+"""Arrays that callers pass as tensors: those of NumPy, or anything that shares its memory with it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _addressof: Final = ctypes.addressof
 
 
 class Tensor(Protocol):
-    """What an array must fit; :class:`tileir.semtree.ir.Buffer` and :class:`TensorSpec` do."""
+    """Requirements on an array; :class:`tileir.semtree.ir.Buffer` and :class:`TensorSpec` are such."""
 
     @property
     def name(self) -> str:
-        """What the program calls it."""
+        """Its name in the program."""
 
     @property
     def dtype(self) -> DType:
@@ -39,7 +39,7 @@ class Tensor(Protocol):
 
 
 class Formatted(Protocol):
-    """What has a dtype and a shape: arrays of NumPy, and of devices."""
+    """Anything with a dtype and a shape: arrays of NumPy, and of devices."""
 
     @property
     def dtype(self) -> np.dtype[Any]:

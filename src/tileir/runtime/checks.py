@@ -1,4 +1,4 @@
-"""What back ends check of all that they are asked for: kernels by number, sizes of memory, and code that was saved."""
+"""Checks that all back ends share: kernels by number, sizes of memory, and code that was saved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What owns devices, compilers, executors and options. Nothing of it is global but the default context."""
+"""Contexts, which own devices, compilers, executors and options. Nothing of it is global but the default context."""
 
 from __future__ import annotations
 

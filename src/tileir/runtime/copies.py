@@ -1,4 +1,4 @@
-"""What the executors of drivers copy between: their own buffers, arrays, and buffers of others."""
+"""Ends of copies for the executors of drivers: their own buffers, arrays, and buffers of others."""
 
 from __future__ import annotations
 

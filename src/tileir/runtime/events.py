@@ -64,7 +64,7 @@ class PendingEvent:
 
     @property
     def done(self) -> bool:
-        """Whether it has completed or failed."""
+        """True if it has completed or failed."""
         return self._done
 
     @property
@@ -74,7 +74,7 @@ class PendingEvent:
 
     @property
     def failure(self) -> Failure | None:
-        """What it failed with; None before, and where it completed."""
+        """The failure that it ended with; None before, and where it completed."""
         return self._failure
 
     def wait(self) -> None:

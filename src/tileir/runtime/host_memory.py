@@ -57,7 +57,7 @@ def allocate(nbytes: int) -> HostBuffer:
 
 @attrs.frozen(eq=False)
 class Addresses:
-    """How functions of kernels take their arrays: as addresses, one behind the other.
+    """Signature of functions of kernels: the addresses of their arrays, one behind the other.
 
     Attributes:
         kernel: The name of the kernel.

@@ -1,4 +1,4 @@
-"""What a back end implements. Protocols only: a back end subclasses nothing, and needs no private name."""
+"""Interface of back ends. Protocols only: a back end subclasses nothing, and needs no private name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Event(Protocol):
 
     @property
     def done(self) -> bool:
-        """Whether it has completed or failed."""
+        """True if it has completed or failed."""
 
     def wait(self) -> None:
         """Block until it completes; raise the original error when it, or something it waited for, failed."""
@@ -85,7 +85,7 @@ class Compiler(Protocol[L_co]):
 
     @property
     def identity(self) -> str:
-        """What a cache key must hold beside the kernels: versions, device, features, options."""
+        """The part of cache keys beside the kernels: versions, device, features, options."""
 
     def build(self, kernels: Sequence[KernelFunction]) -> L_co:
         """Compile; raises :class:`tileir.core.errors.BackendError`. May be called from several threads."""
@@ -116,7 +116,7 @@ class BoundKernel(Protocol):
 
 @runtime_checkable
 class BindingKernel(Kernel, Protocol):
-    """What a kernel may offer beyond :class:`Kernel`; plans use it for memory that stays from run to run."""
+    """Optional parts of a kernel beyond :class:`Kernel`; plans use them for memory that stays from run to run."""
 
     def bind(self, buffers: Sequence[Any]) -> BoundKernel:
         """Return a launch on these buffers. It may run again and again, by one thread at a time."""
@@ -143,7 +143,7 @@ class Executor(Protocol[L_contra]):
 
 @runtime_checkable
 class PartingExecutor(Protocol):
-    """What an executor may offer beyond :class:`Executor`, so that temporaries share one piece of memory.
+    """Optional part of an executor beyond :class:`Executor`, by which temporaries share one piece of memory.
 
     Plans need it only where the host cannot see the memory; elsewhere they wrap parts of it.
 
@@ -201,7 +201,7 @@ class Choice:
 
 @runtime_checkable
 class SequencingExecutor(Protocol):
-    """What an executor that is not asynchronous may offer beyond :class:`Executor`: many launches in one call."""
+    """Optional part of an executor that is not asynchronous beyond :class:`Executor`: many launches in one call."""
 
     def sequence(self, launches: Sequence[tuple[Any, Sequence[Any]]]) -> KernelSequence:
         """Ready launches, each a kernel and its arguments; a number stands for one of the arrays of a launch.
@@ -212,7 +212,7 @@ class SequencingExecutor(Protocol):
 
 @runtime_checkable
 class BatchingExecutor(Protocol):
-    """What an asynchronous executor may offer beyond :class:`Executor`: a whole program at less cost than by events.
+    """Optional part of an asynchronous executor beyond :class:`Executor`: a whole program at less cost than by events.
 
     Attributes:
         batches: Whether that pays: not where the device works on arrays in place.
@@ -255,7 +255,7 @@ class DeviceInfo:
 @made_at_the_call
 @attrs.frozen
 class Options:
-    """How to compile and run; part of every cache key.
+    """Options of compiling and running; part of every cache key.
 
     Attributes:
         fast_math: Whether float results may be reassociated and approximated; infinities and NaN keep their meaning.
@@ -297,7 +297,7 @@ def _no_device(_device_id: str) -> None:
 
 @attrs.frozen
 class Backend(Generic[L]):
-    """What an entry point of the group ``tileir.backends`` names.
+    """A back end, as an entry point of the group ``tileir.backends`` names it.
 
     Attributes:
         name: The first part of device ids, ``name.number``.

@@ -1,4 +1,4 @@
-"""What a back end may offer beyond what it must: the optional parts of executors, buffers, kernels and events.
+"""Optional parts of a back end: those of executors, buffers, kernels and events.
 
 Plans cost less with them. They are found by their names alone, so that nothing has to be subclassed. What seems to be
 one of them misspelt is logged when an executor is made, and fails the conformance kit.
@@ -163,7 +163,7 @@ class KnownEvent(NotifyingEvent, Event, Protocol):
 
     @property
     def failure(self) -> Failure | None:
-        """What it failed with; None before, and where it completed."""
+        """The failure that it ended with; None before, and where it completed."""
 
 
 class Queue(Protocol):

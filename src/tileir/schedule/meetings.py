@@ -1,4 +1,4 @@
-"""Whether two uses of memory may touch one element, by integer programs over the loops around them."""
+"""Conflicts between two uses of memory, by integer programs over the loops around them."""
 
 from __future__ import annotations
 

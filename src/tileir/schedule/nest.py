@@ -26,7 +26,7 @@ _SCHEDULED: Final = (stripe.Binding.GRID, stripe.Binding.THREAD, stripe.Binding.
 
 @attrs.frozen(cache_hash=True)
 class Use:
-    """How the statements of one segment see a root: a refinement of the kernel, or one of its allocations.
+    """View of a root by the statements of one segment: a refinement of the kernel, or one of its allocations.
 
     ``sizes`` holds what one point sees along each axis where that is more than an element, as in an indirect access.
     """
@@ -42,7 +42,7 @@ class Use:
 
     @property
     def merges(self) -> bool:
-        """Whether stores through this use merge with what is there, rather than overwrite it."""
+        """True if stores through this use merge with what is there, rather than overwrite it."""
         return merges(self.aggregation)
 
     def stride(self, index: str) -> int:
@@ -87,7 +87,7 @@ class Segment:
 
     @property
     def has_indirect_store(self) -> bool:
-        """Whether some element is written at a place that data decide."""
+        """True if some element is written at a place that data decide."""
         return any(isinstance(s, stripe.Store) and s.index is not None for s in self.statements)
 
 
@@ -101,7 +101,7 @@ class Nest:
 
     @property
     def allocations(self) -> tuple[stripe.Refinement, ...]:
-        """What the kernel allocates for each of its points."""
+        """Memory that the kernel allocates for each of its points."""
         return tuple(r for r in self.kernel.refinements if r.direction is stripe.Direction.NONE)
 
     @property

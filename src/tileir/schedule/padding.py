@@ -1,4 +1,4 @@
-"""What runs whole behind the end of loops that were split with :attr:`~tileir.schedule.tree.Tail.PAD` or ``MASK``.
+"""Points beyond the end of loops that were split with :attr:`~tileir.schedule.tree.Tail.PAD` or ``MASK``.
 
 A leaf that touches nothing but memory of the kernel may run at points behind the end, where that memory has elements
 for them that nobody else needs: a tile then is computed as a whole, and only what is stored of it is cut.

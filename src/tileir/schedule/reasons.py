@@ -16,7 +16,7 @@ from tileir.core.nodes import attrs
 
 @attrs.frozen
 class Reason:
-    """What a code means.
+    """Meaning of a code.
 
     Attributes:
         text: A sentence without a full stop, which holds for each kernel that gets the code.

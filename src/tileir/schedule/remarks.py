@@ -37,7 +37,7 @@ def _known(_: object, __: attrs.Attribute[str], code: str) -> None:
 
 @attrs.frozen
 class Refused:
-    """What a scheduling step returns where it leaves a kernel alone: why, and the facts that decided it.
+    """Refusal of a scheduling step, which leaves a kernel alone: why, and the facts that decided it.
 
     Attributes:
         code: One of :data:`tileir.schedule.reasons.REASONS`; any other raises ValueError.
@@ -50,7 +50,7 @@ class Refused:
 
     @property
     def relevant(self) -> bool:
-        """Whether somebody could act on it."""
+        """True if somebody could act on it."""
         return REASONS[self.code].relevant
 
     @property
@@ -114,7 +114,7 @@ def strongest(said: Sequence[Refused]) -> Refused:
 
 @attrs.frozen
 class Done:
-    """What a scheduling step may return in place of a kernel alone: kernels, and facts on what it did.
+    """Result that a scheduling step may return in place of a kernel alone: kernels, and facts on the changes.
 
     Attributes:
         blocks: What replaces the kernel.
@@ -133,7 +133,7 @@ def done(blocks: tuple[Statement, ...] | Refused, **facts: Value) -> Done | Refu
 
 @attrs.frozen
 class Remark:
-    """What one step of a pipeline did to a kernel, or why it did nothing.
+    """Remark of one step of a pipeline on a kernel: what was done, or why nothing was.
 
     Attributes:
         position: The number of the step in its pipeline, from 0 on.
@@ -158,7 +158,7 @@ class Remark:
 
     @property
     def relevant(self) -> bool:
-        """Whether the step did something, or refused for a reason that somebody could act on."""
+        """True if the step did something, or refused for a reason that somebody could act on."""
         known = REASONS.get(self.code)
         return self.fired or known is None or known.relevant
 

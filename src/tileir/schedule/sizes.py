@@ -33,7 +33,7 @@ def no_producer(_: str, unread: bool) -> None:  # all are called alike
 
 @attrs.frozen
 class Known:
-    """What steps may speak of beside the loops and the memory of a kernel.
+    """Names that steps may speak of beside the loops and the memory of a kernel.
 
     Attributes:
         values: Parameters, and facts of the target, which expressions may name.

@@ -24,7 +24,7 @@ from tileir.stripe import ir as stripe
 
 
 class Tail(enum.Enum):
-    """How a split treats a size that is no multiple of its factor."""
+    """Treatment of a size that is no multiple of the factor of a split."""
 
     EVEN = "even"  # it is refused
     GUARD = "guard"  # a constraint keeps points behind the end from running
@@ -98,7 +98,7 @@ class Loop:
 
     @property
     def bound(self) -> str:
-        """What the iterations are already: a binding, ``pipeline`` where they run ahead, or ``serial``; else empty."""
+        """Role of the iterations so far: a binding, ``pipeline`` where they run ahead, or ``serial``; else empty."""
         if self.binding is not None:
             return self.binding.value
         return "pipeline" if self.stages > 1 else "serial" if self.carried else ""
@@ -271,7 +271,7 @@ def map_leaves(
 
 @attrs.frozen
 class Replaced:
-    """What a step puts in the place of a loop, and the memory that goes with it to the body around."""
+    """Replacement of a loop by a step, and the memory that goes with it to the body around."""
 
     items: tuple[Item, ...]
     allocations: tuple[stripe.Refinement, ...] = ()

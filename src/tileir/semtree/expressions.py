@@ -239,7 +239,7 @@ class Shuffle(Node):
 
     @property
     def known(self) -> int:
-        """How many lanes the operands have."""
+        """Number of lanes that the operands have."""
         return self.operands[0].type.lanes * len(self.operands)
 
     @property
@@ -281,7 +281,7 @@ class Dot(Node):
 
     @property
     def terms(self) -> int:
-        """How many products each lane adds."""
+        """Number of products that each lane adds."""
         return self.left.type.lanes // self.total.type.lanes
 
 

@@ -1,4 +1,4 @@
-"""What fields and statements of the kernel IR can be; :mod:`tileir.semtree.ir` holds these names too."""
+"""Enumerations of fields and statements of the kernel IR; :mod:`tileir.semtree.ir` holds these names too."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def bits(value: bool | int | float) -> bool | int | str:
 
 
 class GridLevel(_Kind):
-    """Which coordinate a :class:`GridIndex` reads."""
+    """Level of the coordinate that a :class:`GridIndex` reads."""
 
     GROUP = "group"  # of the group in the grid
     LOCAL = "local"  # of the thread in its group
 
 
 class Region(_Kind):
-    """Where an array that a kernel declares lives."""
+    """Memory of an array that a kernel declares."""
 
     PRIVATE = "private"  # one for each thread, meant for registers
     LOCAL = "local"  # one for each group, shared by its threads
@@ -51,14 +51,14 @@ class Region(_Kind):
 
 
 class Scope(_Kind):
-    """Whose threads meet, and whose memory is written."""
+    """Threads that meet, and memory that is written."""
 
     GROUP = "group"
     CLUSTER = "cluster"  # of all groups that run at the same time as this one, itself among them
 
 
 class LoopKind(_Kind):
-    """What a back end must do with a loop beyond running it."""
+    """Treatment of a loop by a back end beyond running it."""
 
     SERIAL = "serial"
     UNROLL = "unroll"  # trip count is constant; replace it by its iterations
@@ -66,7 +66,7 @@ class LoopKind(_Kind):
 
 
 class ParamAccess(_Kind):
-    """What a kernel does with a parameter's memory."""
+    """Use of a parameter's memory by a kernel."""
 
     READ = "in"
     WRITE = "out"
@@ -74,7 +74,7 @@ class ParamAccess(_Kind):
 
 
 class BufferRole(_Kind):
-    """Who owns a buffer of a program."""
+    """Owner of a buffer of a program."""
 
     INPUT = "input"
     OUTPUT = "output"
@@ -83,7 +83,7 @@ class BufferRole(_Kind):
 
 
 class ChannelStep(_Kind):
-    """What a thread does next with a channel of ``n`` places, each time for the message after the last one."""
+    """Next step of a thread with a channel of ``n`` places, each time for the message after the last one."""
 
     ACQUIRE = "acquire"
     """Wait until all threads have released the message ``n`` before, whose place the next copies take."""
@@ -99,14 +99,14 @@ class ChannelStep(_Kind):
 
 
 class VoteKind(_Kind):
-    """What threads vote about."""
+    """Question of a vote among threads."""
 
     ANY = "any"  # whether a condition holds for some of them
     ALL = "all"  # whether it holds for each
 
 
 class TurnStep(_Kind):
-    """What some of the threads of a group do that take turns with others."""
+    """Step of some of the threads of a group that take turns with others."""
 
     TAKE = "take"
     """Wait until those before have passed the turn on, but for the first ones in the first round."""

@@ -1,4 +1,4 @@
-"""What all nodes of the semtree have in common: how they show themselves."""
+"""Base of all nodes of the semtree: it shows their text."""
 
 from __future__ import annotations
 

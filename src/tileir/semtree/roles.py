@@ -1,4 +1,4 @@
-"""Which warps of a kernel have roles, and which of them take the steps of its channels."""
+"""Warps of a kernel with roles, and those that take the steps of its channels."""
 
 from __future__ import annotations
 

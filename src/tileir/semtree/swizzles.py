@@ -1,4 +1,4 @@
-"""Where elements of local arrays lie that are folded and swizzled, so that instructions read them without waiting."""
+"""Folded and swizzled layouts of local arrays, which instructions read without bank conflicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which statements of a block may touch the same memory.
+"""Statements of a block that may touch the same memory.
 
 A :class:`Reach` is what one statement may touch of one piece of memory: a box of elements whose corner is an affine of
 indices. :func:`compare` tells two of them apart exactly where boxes decide it, and by integer programming where
@@ -25,7 +25,7 @@ MemoryKey: TypeAlias = tuple[int, str]
 
 
 class Overlap(enum.Enum):
-    """How what two statements touch is related."""
+    """Relation of what two statements touch."""
 
     NONE = "no element is touched by both"
     PARTIAL = "some elements may be touched by both"
@@ -34,7 +34,7 @@ class Overlap(enum.Enum):
 
 @attrs.frozen(eq=False)
 class Reach:
-    """What a statement may touch of one piece of memory.
+    """Elements of one piece of memory that a statement may touch.
 
     Attributes:
         memory: Which piece.

@@ -75,7 +75,7 @@ class Attending:
 
     @property
     def is_triangle(self) -> bool:
-        """Whether queries see fewer keys the earlier, or the later, they are, and no others are read."""
+        """True if queries see fewer keys the earlier, or the later, they are, and no others are read."""
         return self.finite and (self.before is None) != (self.after is None)
 
     @property

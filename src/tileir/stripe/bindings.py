@@ -11,7 +11,7 @@ from tileir.stripe.tags import Tags
 
 
 class Binding(enum.Enum):
-    """What the values of an index become in a kernel; the value is the word of text. No binding is a loop."""
+    """Meaning of the values of an index in a kernel; the value is the word of text. No binding is a loop."""
 
     GRID = "grid"
     """An axis of the launch grid; on indices of kernels alone."""

@@ -56,7 +56,7 @@ from tileir.stripe.tags import INSIDE as INSIDE, Tags as Tags, TagValue as TagVa
 
 
 class Direction(enum.Enum):
-    """What a block does through a refinement; NONE allocates."""
+    """Use of a refinement by its block; NONE allocates."""
 
     NONE = "none"
     IN = "in"
@@ -67,12 +67,12 @@ class Direction(enum.Enum):
 
     @cached_property
     def reads(self) -> bool:
-        """Whether content from before the block is read."""
+        """True if content from before the block is read."""
         return self in (Direction.IN, Direction.INOUT)
 
     @cached_property
     def writes(self) -> bool:
-        """Whether the parent's memory is written."""
+        """True if the parent's memory is written."""
         return self in (Direction.OUT, Direction.INOUT)
 
 
@@ -100,12 +100,12 @@ class Refinement(Node):
 
     @property
     def merges(self) -> bool:
-        """Whether stores through this view merge with what is there, rather than overwrite it."""
+        """True if stores through this view merge with what is there, rather than overwrite it."""
         return merges(self.aggregation)
 
     @property
     def opens_scope(self) -> bool:
-        """Whether each run of the block starts the aggregate anew: the first store overwrites, and later ones merge."""
+        """True if each run of the block starts the aggregate anew: the first store overwrites, and later ones merge."""
         return self.direction is Direction.OUT and self.merges
 
     def element(self, direction: Direction, access: Iterable[Affine], name: str = "") -> Refinement:
@@ -137,7 +137,7 @@ class Index(Node):
 
     @property
     def words(self) -> Tags:
-        """What text says of it: its tags, and the words for its binding, order and role."""
+        """Words for it in text: its tags, and those for its binding, order and role."""
         if not self.serial and self.binding is None and self.role is None:
             return self.tags
         own = [*([SERIAL] if self.serial else []), *([self.binding.value] if self.binding else [])]
@@ -145,12 +145,12 @@ class Index(Node):
 
     @property
     def is_marked(self) -> bool:
-        """Whether anything says how it runs, or what it is for: a binding, its order, a role, or a tag."""
+        """True if anything says how it runs, or what it is for: a binding, its order, a role, or a tag."""
         return self.serial or bool(self.binding or self.role or self.tags.items)
 
     @property
     def is_plain(self) -> bool:
-        """Whether it starts at 0, and nobody has said how it runs, or what it is for."""
+        """True if it starts at 0, and nobody has said how it runs, or what it is for."""
         return self.affine is None and not self.is_marked
 
     def bound(self, binding: Binding | None) -> Index:
@@ -257,7 +257,7 @@ class Special(Node):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Reduction(Node):
-    """What a block whose points run in order does to a state, which is its INOUT views, in order: one element each.
+    """Work of a block whose points run in order on a state, which is its INOUT views, in order: one element each.
 
     A point is a step of the rule of ``combine`` for ``elements`` counted in ``positions``. So elements may be taken in
     any grouping: by several states that begin with the identity, and are merged by the rule.
@@ -291,7 +291,7 @@ class Block(Whole):
 
     @property
     def words(self) -> Tags:
-        """What text says of it: its tags, and the word for its instruction."""
+        """Words for it in text: its tags, and that for its instruction."""
         return self.tags if self.instruction is None else self.tags.add(**instruction_words(self.instruction))
 
     def refinement(self, name: str) -> Refinement:
@@ -303,7 +303,7 @@ class Block(Whole):
 
     @property
     def is_serial(self) -> bool:
-        """Whether the points of this block, blocks inside not counted, run one after the other."""
+        """True if the points of this block, blocks inside not counted, run one after the other."""
         return any(index.serial for index in self.indices)
 
     def index(self, name: str) -> Index:

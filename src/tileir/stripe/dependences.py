@@ -1,4 +1,4 @@
-"""Which statements of a block must follow which: the meaning of ``deps``.
+"""Dependences between the statements of a block: the meaning of ``deps``.
 
 A statement must follow each earlier one that defines a scalar which it uses, or that touches memory which it touches
 too, where one of both writes. Deps say so directly or by way of others; no deps at all in a block say that its
@@ -25,7 +25,7 @@ _MOST_PENDING: Final = 64
 
 @attrs.define(eq=False)
 class Order:
-    """Which statements follow which, directly or not, as statements are added in order.
+    """Statements that follow each statement, directly or not, as they are added in order.
 
     Bit ``k`` of a mask stands for the statement ``k + 1`` places before; older ones than :data:`WINDOW` are unknown.
     """

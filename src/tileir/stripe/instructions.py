@@ -1,4 +1,4 @@
-"""What blocks are in the instructions of a device, beside what they mean; and the words by which text says so.
+"""Instructions of a device that blocks stand for, beside their meaning; and the words by which text says so.
 
 The blocks mean the same without, and that is how devices run them that have no such instruction.
 """
@@ -132,7 +132,7 @@ In a pipeline there is :data:`COPY`, too; elsewhere that is a tag.
 
 
 class RoleKind(enum.Enum):
-    """What an index of a product moves along; the value is the word of text."""
+    """Axis of a product that an index moves along; the value is the word of text."""
 
     LANE = "lane"
     """The threads that run a fragment together, from a bit of their number on."""
@@ -156,13 +156,13 @@ class RoleKind(enum.Enum):
 
     @property
     def has_bits(self) -> bool:
-        """Whether a bit belongs to it."""
+        """True if a bit belongs to it."""
         return self in (RoleKind.LANE, RoleKind.ELEMENT)
 
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Role(Node):
-    """What an index of a product moves along; ``bit`` is 0 where none belongs to it."""
+    """Role of an index in a product; ``bit`` is 0 where none belongs to it."""
 
     kind: RoleKind
     bit: int = 0

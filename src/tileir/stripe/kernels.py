@@ -47,7 +47,7 @@ class Kernel(Whole):
 
     @cached_property
     def head(self) -> object:
-        """What is soon told of it, and the same for kernels of one form."""
+        """The part that is soon told, and equal for kernels of one form."""
         block = self.block
         ranges = tuple([index.range for index in block.indices])
         return tuple(map(_layout, self.parameters)), ranges, block.constraints, len(block.statements)

@@ -1,4 +1,4 @@
-"""When memory is in use: from the first to the last statement that touches it."""
+"""Lifetimes of memory: from the first to the last statement that touches it."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Lifetime:
 
     @property
     def first(self) -> tuple[float, ...]:
-        """When it is first in use, in the order of the program."""
+        """First use, in the order of the program."""
         return (*self.path, self.users[0] if self.users else -1)
 
     @property
     def last(self) -> tuple[float, ...]:
-        """When it is last in use: to the end of that statement, whatever is inside it."""
+        """Last use: to the end of that statement, whatever is inside it."""
         return (*self.path, self.users[-1] if self.users else -1, math.inf)
 
 

@@ -25,7 +25,7 @@ class IndirectIndex:
 
 @attrs.frozen
 class Places:
-    """What the operations of a function say about the places that they compute.
+    """Facts that the operations of a function tell about the places that they compute.
 
     Affines of single values are over their axes, counted from the last one: ``a0``, ``a1``, and so on. Broadcasting
     leaves these as they are.

@@ -1,4 +1,4 @@
-"""What the nodes of Stripe are made of: shapes of memory, and places in devices.
+"""Shapes of memory, and places in devices, which the nodes of Stripe are made of.
 
 What all nodes of Stripe have in common: how they show themselves.
 """

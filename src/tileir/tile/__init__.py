@@ -1,1 +1,1 @@
-"""The Tile language: what the user wrote, with symbolic dimensions and no dtypes."""
+"""The Tile language: what the user wrote, with symbolic dimensions, and dtypes only in signatures."""

@@ -23,16 +23,16 @@ from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
-from tileir.core import Aggregation, ArrayValue, TileError, attrs, call_site, fail
+from tileir.core import Aggregation, ArrayValue, DType, TileError, attrs, call_site, dtype_meant, fail
 from tileir.core.process.tracebacks import methods_at_the_call
 from tileir.tile.building.assembly import assemble
 from tileir.tile.building.contractions import Access, Combined
-from tileir.tile.building.indices import Dim, Index, Polynomial
+from tileir.tile.building.indices import Dim, Index, Polynomial, size_of
 from tileir.tile.building.recording import Recorder, check_index_name, check_tensor_name, foreign, mistake, same
 from tileir.tile.building.results import ContractionOptions, Indices, Sizes, contraction, declared
 from tileir.tile.building.tensors import Operand, Tensor, value_of
 from tileir.tile.checks.verifier import verify
-from tileir.tile.ir import Attribute, Constant, Constraint, Function, IndexName, Input, Name
+from tileir.tile.ir import Attribute, Constant, Constraint, Function, IndexName, Input, IntLiteral, Name, Output, Size
 
 if TYPE_CHECKING:
     from tileir.core.array_value import Array
@@ -46,17 +46,38 @@ class FunctionBuilder:
     """Records one function. Statements keep the order in which they were written."""
 
     _recorder: Recorder = attrs.field(factory=Recorder, init=False)
+    _results: dict[str, Output] = attrs.field(factory=dict, init=False)  # what is declared, by reference
 
-    def input(self, name: str, *dims: str | Dim) -> Tensor:
-        """Declare an input: of any rank without ``dims``, else with one dimension name for each axis.
+    def input(self, name: str, *dims: str | Dim | int, dtype: DType | str | None = None) -> Tensor:
+        """Declare an input: of any rank without ``dims``, else with a name or a number for each axis.
 
-        A dimension that comes again, here or in another input, means the same size.
+        A dimension that comes again, here or in another input, means the same size. Without a ``dtype``, arguments may
+        have any.
+
+        Raises:
+            TileError: TIL211, something is no name; TIL212, a size is negative; TIL206, there is no such dtype.
+
         """
-        return self._input(name, tuple(self._dimension(dim) for dim in dims) if dims else None)
+        return self._input(name, tuple(self._dimension(dim) for dim in dims) if dims else None, dtype)
 
-    def scalar(self, name: str) -> Tensor:
+    def scalar(self, name: str, dtype: DType | str | None = None) -> Tensor:
         """Declare an input of rank 0."""
-        return self._input(name, ())
+        return self._input(name, (), dtype)
+
+    def result(self, tensor: Tensor, *sizes: Dim | int, dtype: DType | str | None = None) -> Tensor:
+        """Declare the sizes of a tensor, if any are given, and the dtype of it, which are checked where it is a result.
+
+        Raises:
+            TileError: TIL205, it is no tensor; TIL215, something is no size; TIL206, there is no such dtype.
+
+        """
+        recorder = self._recorder
+        if not isinstance(tensor, Tensor):
+            raise _no_output(tensor)
+        value_of(recorder, tensor)
+        dims = tuple(size_of(recorder, size) for size in sizes) if sizes else None
+        self._results[tensor.reference] = Output("", dims, declared_dtype(dtype), span=call_site())
+        return tensor
 
     def integer(self, name: str) -> Dim:
         """Declare an input that is an integer of rank 0, for sizes: its value is known when the function is compiled.
@@ -186,34 +207,55 @@ class FunctionBuilder:
         for name, target in recorder.targets.items():
             message = f"{name!r} was declared, but no contraction defines it"
             raise fail("TIL201", message, target.span)
-        function = assemble(recorder, references, call_site())
+        function = assemble(recorder, references, call_site(), self._results)
         verify(function)
         recorder.finished = True
         return function
 
-    def _input(self, name: str, dims: tuple[Name, ...] | None) -> Tensor:
+    def _input(self, name: str, dims: tuple[Size, ...] | None, dtype: DType | str | None = None) -> Tensor:
         recorder = self._recorder
         recorder.check_open()
         recorder.claim(name)
-        recorder.inputs.append(Input(name, dims, span=call_site()))
+        declared = recorder.dtypes[name] = declared_dtype(dtype)
+        recorder.inputs.append(Input(name, dims, declared, span=call_site()))
         recorder.sizes[name] = None if dims is None else tuple(Dim(dim, recorder) for dim in dims)
         if dims is not None:
             recorder.ranks[name] = len(dims)
         return Tensor(recorder, name)
 
-    def _dimension(self, dim: str | Dim) -> Name:
-        """Return the name of a dimension, which is new or that of another input."""
+    def _dimension(self, dim: str | Dim | int) -> Size:
+        """Return a number, or the name of a dimension, which is new or that of another input."""
         recorder = self._recorder
         if isinstance(dim, Dim):
             same(recorder, dim.recorder)
+            if isinstance(dim.expr, IntLiteral):
+                return dim.expr
             if not isinstance(dim.expr, Name) or dim.expr.name not in recorder.dims:
                 raise mistake("TIL215", "a dimension of an input is a name, not arithmetic")
             return dim.expr
+        if isinstance(dim, int | np.integer) and not isinstance(dim, bool):
+            if dim < 0:
+                raise mistake("TIL212", f"{dim} is no size, which is 0 or more")
+            return IntLiteral(int(dim), span=call_site())
         check_tensor_name(dim)
-        if dim not in recorder.dims:
-            recorder.claim(dim)
-            recorder.dims[dim] = None
-        return Name(dim, span=call_site())
+        name = str(dim)
+        if name not in recorder.dims:
+            recorder.claim(name)
+            recorder.dims[name] = None
+        return Name(name, span=call_site())
+
+
+def declared_dtype(dtype: DType | str | None) -> DType | None:
+    """Return a dtype by itself or its name.
+
+    Raises:
+        TileError: TIL206, there is none of that name.
+
+    """
+    try:
+        return None if dtype is None else DType(dtype)
+    except ValueError:
+        raise mistake("TIL206", f"there is no element type {dtype!r}; {dtype_meant(dtype)}") from None
 
 
 def _no_output(value: object) -> TileError:

@@ -13,7 +13,6 @@ from typing import Protocol, overload
 from tileir.core import Combine, DType, dtype_meant
 from tileir.tile.building.contractions import Access, Combined, conditional
 from tileir.tile.building.indices import Dim
-from tileir.tile.building.loops import while_loop as while_loop
 from tileir.tile.building.recording import mistake
 from tileir.tile.building.scans import scan as scan
 from tileir.tile.building.tensors import (
@@ -90,6 +89,14 @@ def cast(x: Operand, dtype: DType | str) -> Tensor:
         raise mistake("TIL206", f"there is no element type {dtype!r}; {dtype_meant(dtype)}") from None
 
 
+def expect(x: Operand, dtype: DType | str) -> Tensor:
+    """Return ``x``, whose dtype this is; another one is an error where dtypes are known, and a number adapts."""
+    try:
+        return call(f"expect_{DType(dtype).value}", x)
+    except ValueError:
+        raise mistake("TIL206", f"there is no element type {dtype!r}; {dtype_meant(dtype)}") from None
+
+
 as_like = binary("as_like", "Return ``x`` in the dtype of ``y``; one without a dtype leaves it as it is.")
 widen = unary("widen", "Return ``x`` in f32 where its floats have fewer than 32 bits; else as it is.")
 quantize = unary("quantize", 'Return ``cast(x, "i8")``.')
@@ -136,6 +143,11 @@ def shape(x: Tensor) -> Tensor:
     return call("shape", x)
 
 
+def expect_sizes(x: Operand, *sizes: Dim | int) -> Tensor:
+    """Return ``x``, which has these sizes; another shape is an error where shapes are known."""
+    return call("expect_sizes", x, *sizes)
+
+
 def reshape(x: Tensor, *sizes: Dim | int) -> Tensor:
     """Return the same elements, in row-major order, under other sizes."""
     return call("reshape", x, *sizes)
@@ -163,6 +175,11 @@ def scatter(updates: Tensor, indices: Tensor, like: Tensor) -> Tensor:
 def scatter_assign(updates: Tensor, indices: Tensor, like: Tensor) -> Tensor:
     """Replace rows of ``like`` at ``indices`` by ``updates``, no two of which have the same index."""
     return call("scatter_assign", updates, indices, like)
+
+
+def scatter_last(updates: Tensor, indices: Tensor, like: Tensor) -> Tensor:
+    """Replace rows of ``like`` at ``indices`` by ``updates``, of several with the same index by the last one."""
+    return call("scatter_last", updates, indices, like)
 
 
 def scatter_max(updates: Tensor, indices: Tensor, like: Tensor) -> Tensor:

@@ -28,7 +28,9 @@ def gradient(function: Function, wrt: Sequence[str], of: Sequence[str], *, even_
     names = _names(function)
     results = tuple(names.fresh(f"D{name}") for name in wrt)
     call = Call("gradient", (_results(function, of), *_sources(function, wrt)))
-    return Differentiated(_extended(function, names, call, results, (), even_ties=even_ties))
+    return Differentiated(
+        _extended(function, names, call, _like_inputs(function, wrt, results), (), even_ties=even_ties)
+    )
 
 
 def vjp(function: Function, wrt: Sequence[str], of: Sequence[str], *, even_ties: bool) -> Differentiated:
@@ -37,7 +39,9 @@ def vjp(function: Function, wrt: Sequence[str], of: Sequence[str], *, even_ties:
     results = tuple(names.fresh(f"D{name}") for name in wrt)
     seeds = tuple(names.fresh(f"D{name}") for name in of)
     call = Call("vjp", (_results(function, of), _tuple(map(Name, seeds)), *_sources(function, wrt)))
-    made = _extended(function, names, call, results, seeds, even_ties=even_ties)
+    dtypes = {output.name: output.dtype for output in function.outputs}
+    inputs = [Input(seed, dtype=dtypes[name]) for seed, name in zip(seeds, of, strict=True)]
+    made = _extended(function, names, call, _like_inputs(function, wrt, results), inputs, even_ties=even_ties)
     return Differentiated(made, seeds)
 
 
@@ -47,8 +51,22 @@ def jvp(function: Function, wrt: Sequence[str], of: Sequence[str], *, even_ties:
     results = tuple(names.fresh(f"D{name}") for name in of)
     seeds = tuple(names.fresh(f"D{name}") for name in wrt)
     call = Call("jvp", (_results(function, of), _tuple(_sources(function, wrt)), _tuple(map(Name, seeds))))
-    made = _extended(function, names, call, results, seeds, even_ties=even_ties)
+    declared = {output.name: output for output in function.outputs}
+    outputs = [Output(new, declared[name].dims, declared[name].dtype) for new, name in zip(results, of, strict=True)]
+    dtypes = {each.name: each.dtype for each in function.inputs}
+    inputs = [Input(seed, dtype=dtypes[name]) for seed, name in zip(seeds, wrt, strict=True)]
+    made = _extended(function, names, call, outputs, inputs, even_ties=even_ties)
     return Differentiated(made, seeds)
+
+
+def _like_inputs(function: Function, wrt: Sequence[str], results: Sequence[str]) -> list[Output]:
+    """Return gradients, which are declared as what they are taken with respect to is."""
+    declared = {each.name: each for each in function.inputs if each.dtype is not None}
+    found = [declared.get(name) for name in wrt]
+    return [
+        Output(result) if each is None else Output(result, each.dims, each.dtype)
+        for result, each in zip(results, found, strict=True)
+    ]
 
 
 def _names(function: Function) -> NameScope:
@@ -85,17 +103,17 @@ def _extended(
     function: Function,
     names: NameScope,
     call: Call,
-    results: tuple[str, ...],
-    seeds: tuple[str, ...],
+    outputs: Sequence[Output],
+    seeds: Sequence[Input],
     *,
     even_ties: bool,
 ) -> Function:
-    """Append ``call``, which gives the results, and make these the outputs."""
+    """Append ``call``, which gives the ``outputs``, and let the ``seeds`` come in."""
     attributes = (Attribute("ties", ("even",)),) if even_ties else ()
     return Function(
-        (*function.inputs, *map(Input, seeds)),
-        tuple(map(Output, results)),
-        (*function.statements, *_statements(names, call, results, attributes)),
+        (*function.inputs, *seeds),
+        tuple(outputs),
+        (*function.statements, *_statements(names, call, [output.name for output in outputs], attributes)),
         span=function.span,
     )
 

@@ -66,10 +66,15 @@ SCATTERS: Final[Mapping[str, Aggregation]] = MappingProxyType(
 )
 """What functions that put updates into rows do where several of them meet."""
 
+SCATTER_LAST: Final = "scatter_last"
+"""The function that replaces rows by the last of their updates."""
 
-def scatter_name(how: Aggregation) -> str:
+SCATTER_NAMES: Final = (*SCATTERS, SCATTER_LAST)
+
+
+def scatter_name(how: Aggregation, *, ordered: bool) -> str:
     """Return the function that aggregates so."""
-    return next(name for name, each in SCATTERS.items() if each is how)
+    return SCATTER_LAST if ordered else next(name for name, each in SCATTERS.items() if each is how)
 
 
 _ASSERTION: Final = Builtin("assert_", 1, 1, constants=0)  # assert_anything(c): c is a constant other than 0
@@ -90,6 +95,8 @@ def _rows() -> tuple[Builtin, ...]:
     return (
         *operations,
         *casts,
+        *(Builtin(f"expect_{dtype.value}", 1, 1) for dtype in DType),  # x, whose dtype this is, or an error
+        _function("expect_sizes", 1, None, constants=1),  # (T, sizes…): T, which has these, or an error
         Builtin("where", 3, 3, op=Op.COND, folds=True),  # cond by NumPy's name
         Builtin("recip", 1, 1),  # 1 / x
         Builtin("relu", 1, 1),  # x < 0 ? 0 : x
@@ -119,7 +126,7 @@ def _rows() -> tuple[Builtin, ...]:
         _function("reshape", 1, None, constants=1),  # (T, sizes…); no sizes make rank 0
         _function("argsort", 2, 4, constants=1),  # (T, axis, descending, count): where the elements in order stand
         _function("gather", 2),  # (data, indices)
-        *(_function(name, 3) for name in SCATTERS),  # (updates, indices, like)
+        *(_function(name, 3) for name in SCATTER_NAMES),  # (updates, indices, like)
         _function("simple_reduce", 1, None, constants=1),  # (T, sizes…): sum down to these sizes
         *(  # (T, axes…): the components of a state, a tuple
             _function(f"reduce_{combine.value}", 1, None, constants=1) for combine in Combine

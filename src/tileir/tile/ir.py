@@ -10,6 +10,7 @@ from tileir.core import (
     ArrayValue,
     Combination,
     Diagnostic,
+    DType,
     ShownProgram,
     Span,
     attrs,
@@ -17,7 +18,7 @@ from tileir.core import (
     counted,
     span_field,
 )
-from tileir.core.nodes.schema import OPERAND, OPERANDS
+from tileir.core.nodes.schema import ADDED, OPERAND, OPERANDS
 from tileir.tile.node import Node, Whole
 
 if TYPE_CHECKING:
@@ -124,6 +125,9 @@ class Call(Node):
 Expr: TypeAlias = IntLiteral | FloatLiteral | Name | IndexName | Unary | Binary | Conditional | Call
 """Expressions and index polynomials share their nodes; the verifier says which may stand where."""
 
+Size: TypeAlias = Name | IntLiteral
+"""The size of an axis that is declared: a dimension that is named, or a number."""
+
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Attribute(Node):
@@ -136,18 +140,21 @@ class Attribute(Node):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Input(Node):
-    """A parameter: any rank when ``dims`` is None, else one dimension name for each axis."""
+    """A parameter: any rank when ``dims`` is None, else a name or a number for each axis; any dtype without one."""
 
     name: str
-    dims: tuple[Name, ...] | None = None
+    dims: tuple[Size, ...] | None = None
+    dtype: DType | None = attrs.field(default=None, metadata=ADDED)
     span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Output(Node):
-    """A result, by the name of its tensor."""
+    """A result, by the name of its tensor, which is checked to have the sizes ``dims`` and the dtype, if any."""
 
     name: str
+    dims: tuple[Expr, ...] | None = attrs.field(default=None, metadata=ADDED)
+    dtype: DType | None = attrs.field(default=None, metadata=ADDED)
     span: Span | None = span_field()
 
 
@@ -223,41 +230,8 @@ class Scan(Node):
 
     @property
     def operands(self) -> tuple[Name, ...]:
-        """What is passed to the step, in the order of its inputs."""
+        """Operands of the step, in the order of its inputs."""
         return (*self.carries, *self.sequences, *self.constants)
-
-    @property
-    def functions(self) -> tuple[Function, ...]:
-        """The functions that stand in it."""
-        return (self.step,)
-
-
-@attrs.frozen(cache_hash=True, repr=False)
-class While(Node):
-    """``name = while (carries; constants) function … do function … ;``.
-
-    ``condition`` and ``step`` are functions of their own, which read nothing but their inputs: the carries and the
-    constants, in this order. The output of the condition is one bool; those of the step are the new carries.
-    """
-
-    name: str
-    carries: tuple[Name, ...]
-    constants: tuple[Name, ...]
-    condition: Function
-    step: Function
-    attributes: tuple[Attribute, ...] = ()
-    span: Span | None = span_field()
-    name_span: Span | None = span_field()
-
-    @property
-    def operands(self) -> tuple[Name, ...]:
-        """What is passed to condition and step, in the order of their inputs."""
-        return (*self.carries, *self.constants)
-
-    @property
-    def functions(self) -> tuple[Function, ...]:
-        """The functions that stand in it."""
-        return (self.condition, self.step)
 
 
 def _bits(value: ArrayValue | bool | int | float) -> object:
@@ -275,7 +249,7 @@ class Constant(Node):
 
     name: str
     value: ArrayValue | bool | int | float = attrs.field(eq=_bits)
-    dims: tuple[Name, ...] | None = None
+    dims: tuple[Size, ...] | None = None
     attributes: tuple[Attribute, ...] = ()
     span: Span | None = span_field()
     name_span: Span | None = span_field()
@@ -286,7 +260,7 @@ class Constant(Node):
         return self.value.shape if isinstance(self.value, ArrayValue) else ()
 
 
-Statement: TypeAlias = Assignment | Contraction | Scan | While | Constant
+Statement: TypeAlias = Assignment | Contraction | Scan | Constant
 
 
 @attrs.frozen(cache_hash=True, repr=False)
@@ -300,7 +274,7 @@ class Function(ShownProgram, Whole):
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
-        """What is legal and seldom meant, whatever the shapes are; :func:`tileir.warnings_of` takes types, too."""
+        """Warnings of legal but unlikely code, for all shapes; :func:`tileir.warnings_of` takes types, too."""
         from tileir.tile.checks.unused import warnings_for_all_shapes  # it imports this module
 
         return warnings_for_all_shapes(self)

@@ -22,10 +22,10 @@ from tileir.tile.ir import (
     Expr,
     Function,
     IndexName,
-    Input,
     Name,
     Statement,
 )
+from tileir.tile.traversal import dimensions
 
 Matrix = np.ndarray[Any, np.dtype[Any]]
 
@@ -102,9 +102,7 @@ def _replaced(
 def _names(function: Function) -> Iterator[str]:
     for parameter in function.inputs:
         yield parameter.name
-    for each in (*function.inputs, *function.statements):
-        if isinstance(each, Input | Constant):
-            yield from (dim.name for dim in each.dims or ())
+    yield from (dim.name for dim in dimensions(function))
     yield from (statement.name for statement in function.statements)
 
 

@@ -1,4 +1,4 @@
-"""What all nodes of Tile have in common: how they show themselves."""
+"""Base of all nodes of Tile: it shows their text."""
 
 from __future__ import annotations
 

@@ -20,12 +20,11 @@ from tileir.tile.ir import (
     Name,
     Scan,
     Statement,
-    While,
 )
 
 
 class Role(enum.Enum):
-    """Where an expression stands, which says what it may hold."""
+    """Role of an expression, which says what it may hold."""
 
     VALUE = "value"  # elementwise: tensors, dimensions, numbers, functions
     CONSTANT = "constant"  # a size or a bound: known when compiling
@@ -79,10 +78,10 @@ def expressions(statement: Statement) -> Iterator[tuple[Role, Expr]]:
             for constraint in statement.constraints:
                 yield Role.POLYNOMIAL, constraint.polynomial
                 yield Role.CONSTANT, constraint.bound
-        case Scan() | While():
+        case Scan():
             for operand in statement.operands:
                 yield Role.VALUE, operand
-            if isinstance(statement, Scan) and statement.count is not None:
+            if statement.count is not None:
                 yield Role.CONSTANT, statement.count
         case Constant():
             return
@@ -104,7 +103,18 @@ def dimensions(function: Function) -> Iterator[Name]:
     """Yield the dimensions that inputs and constants name, in the order of the text; one may come several times."""
     for declaration in (*function.inputs, *function.statements):
         if isinstance(declaration, Input | Constant):
-            yield from declaration.dims or ()
+            yield from named(declaration)
+
+
+def named(declaration: Input | Constant) -> Iterator[Name]:
+    """Yield the dimensions that an input or constant names; its other sizes are numbers."""
+    return (dim for dim in declaration.dims or () if isinstance(dim, Name))
+
+
+def result_sizes(function: Function) -> Iterator[Expr]:
+    """Yield the sizes that results are declared to have, in the order of the text."""
+    for output in function.outputs:
+        yield from output.dims or ()
 
 
 def arrays(function: Function) -> Iterator[ArrayValue]:
@@ -114,8 +124,8 @@ def arrays(function: Function) -> Iterator[ArrayValue]:
         for statement in pending.pop().statements:
             if isinstance(statement, Constant) and isinstance(statement.value, ArrayValue):
                 yield statement.value
-            elif isinstance(statement, Scan | While):
-                pending.extend(statement.functions)
+            elif isinstance(statement, Scan):
+                pending.append(statement.step)
 
 
 def index_names(root: Expr) -> Iterator[IndexName]:

@@ -1,4 +1,4 @@
-"""Which elements of its inputs a function reads for some elements of a result: boxes, found backwards.
+"""Footprint of a function: the elements of its inputs that some elements of a result read, as boxes, found backwards.
 
 What is found holds all elements that are read; it may hold more where an element is chosen by data, where indices of
 an access depend on each other, or where there are very many boxes.
@@ -224,7 +224,7 @@ def _of_loop(
     """Yield what a loop reads: step by step from the last one, where only its last values are wanted."""
     if not boxes:
         return
-    if loop.result.part is not ScanPart.FINAL or loop.sequences or loop.count is None:
+    if loop.result.part is not ScanPart.FINAL or loop.sequences:
         for name in operands(loop):
             yield name, _whole(shapes[name])
         return
@@ -278,7 +278,7 @@ From the middle they lie inside of all pictures of as many rows and columns as a
 
 @attrs.frozen
 class Reach:
-    """How many rows are read above and below the place of an element, and how many columns left and right of it."""
+    """Rows that are read above and below the place of an element, and columns left and right of it."""
 
     above: int
     below: int

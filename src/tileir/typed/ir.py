@@ -187,7 +187,7 @@ class Reshape(Definition):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Argsort(Definition):
-    """Where the elements of ``input`` stand along ``axis`` when they are sorted: the first ``shape[axis]`` of them.
+    """Positions of the elements of ``input`` along ``axis`` when they are sorted: the first ``shape[axis]`` of them.
 
     The order is that of :func:`tileir.core.numbers.arithmetic.order`: stable, with NaN as the greatest element. Its
     dtype is that of a :class:`Coordinate`. What is sorted by it, keys and payload alike, follows by a :class:`Gather`.
@@ -237,10 +237,11 @@ class Scatter(Definition):
     """``out[clamp(indices[i…], 0, shape[0] - 1), r…] += updates[i…, r…]`` into zeros, or another aggregation.
 
     ``accumulator`` is the dtype in which duplicates are aggregated. A row without updates holds the identity of the
-    aggregation. ``ASSIGN`` replaces rows of ``into``, and promises that no row has two updates: of several any counts.
+    aggregation. ``ASSIGN`` replaces rows of ``into``: with ``ordered`` by the last of their updates. Without, it
+    promises that no row has two: of several any counts.
     """
 
-    form: ClassVar[str] = "{aggregation:scatter}({updates}, {indices}[, {into}]) in {accumulator}"
+    form: ClassVar[str] = "{aggregation:scatter}({updates}, {indices}[, {into}]) in {accumulator}[ {ordered}]"
     updates: str = attrs.field(metadata=USES)
     indices: str = attrs.field(metadata=USES)
     accumulator: DType
@@ -248,6 +249,7 @@ class Scatter(Definition):
     shape: Shape
     aggregation: Aggregation = Aggregation.SUM
     into: str | None = attrs.field(default=None, metadata=USES)
+    ordered: bool = False
     span: Span | None = span_field()
 
 
@@ -320,7 +322,7 @@ class Reduce(Definition):
 
 
 class ScanPart(enum.Enum):
-    """What of a loop a :class:`ScanResult` is."""
+    """Part of a loop that a :class:`ScanResult` is."""
 
     FINAL = "final"
     HISTORY = "history"
@@ -346,18 +348,15 @@ class ScanResult(Node):
 class Scan(Definition):
     """``result`` of a loop over ``count`` steps, which is not unrolled: the meaning is that of ``lax.scan`` in JAX.
 
-    Without a ``count`` there are as many steps as find carry 0 true, which is one bool then: the meaning is that of
-    ``lax.while_loop``. Such a loop has no sequences, and its steps put out nothing but the new carries.
-
     The inputs of ``body`` are the carries, one slice for each of ``sequences``, and the constants; its outputs are the
     new carries, with the dtypes and shapes of the carries, and then what the step puts out. Step t reads element t of
     axis 0 of the sequences, and writes it in stacked results; ``reverse`` runs from t = count - 1 down to 0.
     Operations that differ in ``name``, ``result`` and the type that follows from it are one loop and run once.
     """
 
-    form: ClassVar[str] = "scan {body:step}({carries}; {sequences}; {constants}) {count:times}[ {reverse}]: {result}"
+    form: ClassVar[str] = "scan {body:step}({carries}; {sequences}; {constants}) {count} times[ {reverse}]: {result}"
     body: Function = attrs.field(metadata=BODY)
-    count: int | None
+    count: int
     reverse: bool
     carries: tuple[str, ...] = attrs.field(metadata=USES)
     sequences: tuple[str, ...] = attrs.field(metadata=USES)

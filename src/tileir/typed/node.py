@@ -1,4 +1,4 @@
-"""What all nodes of typed functions have in common: how they show themselves."""
+"""Base of all nodes of typed functions: it shows their text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call computes from the numbers that it is passed, before anything runs: steps, in order, by name."""
+"""Steps that compute numbers from those that a call is passed, before anything runs: in order, by name."""
 
 from __future__ import annotations
 

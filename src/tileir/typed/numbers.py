@@ -1,4 +1,4 @@
-"""What a call passes for the inputs of a typed function: arrays as they are, numbers in the dtypes that they adapt to.
+"""Values that a call passes for the inputs of a typed function: arrays, and numbers in the dtypes they adapt to.
 
 Arithmetic on numbers is that on literals, by the same functions: a program that is called with a number computes what
 it would with the number written in its text.

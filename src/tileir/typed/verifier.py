@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, assert_never
 
 from tileir.core import Aggregation, Combination, Diagnostic, DType, Op, VerifyError, arithmetic_type, rounded
+from tileir.core.contraction_types import ContractionTypes, contraction_types
 from tileir.core.nodes.rules import broken
 from tileir.poly.bounds import unbounded_indices
 from tileir.typed.dataflow import MAX_NESTING, result_type, results_of
@@ -29,7 +30,6 @@ from tileir.typed.ir import (
     Reduce,
     Reshape,
     Scan,
-    ScanPart,
     Scatter,
     ShapeOf,
     TensorType,
@@ -40,7 +40,6 @@ from tileir.typed.ir import (
 )
 from tileir.typed.number_steps import NumberArithmetic, step_inputs
 from tileir.typed.reductions import rule_of
-from tileir.typed.rules import ContractionTypes, contraction_types
 from tileir.typed.templates import free_upstreams
 
 _SHIFTS: Final = frozenset({Op.BIT_LEFT, Op.BIT_RIGHT})
@@ -221,6 +220,8 @@ def _check_scatter(operation: Scatter, defined: Mapping[str, Value | Operation])
         yield from _check_same(operation, defined[operation.into])
     if (operation.into is None) is (operation.aggregation is Aggregation.ASSIGN):
         yield "replaces rows of nothing" if operation.into is None else "aggregates into rows of another value"
+    if operation.ordered and operation.aggregation is not Aggregation.ASSIGN:
+        yield "aggregates, and so has no last update"
     if indices.dtype not in (DType.I32, DType.I64):
         yield f"has indices of {indices.dtype.value}"
     if updates.shape[:rank] != indices.shape or operation.shape[1:] != updates.shape[rank:] or not operation.shape:
@@ -311,9 +312,7 @@ def _check_reduce(operation: Reduce, source: Value | Operation) -> Iterator[str]
 def _check_scan(operation: Scan, defined: Mapping[str, Value | Operation]) -> Iterator[str]:
     body, carries, sequences = operation.body, operation.carries, operation.sequences
     names = operands(operation)
-    if operation.count is None:
-        yield from _check_condition(operation)
-    elif operation.count < 0:
+    if operation.count < 0:
         yield f"runs {operation.count} steps"
     if len(body.inputs) != len(names) or len(body.outputs) < len(carries):
         yield (
@@ -324,7 +323,7 @@ def _check_scan(operation: Scan, defined: Mapping[str, Value | Operation]) -> It
     for position, (value, name) in enumerate(zip(body.inputs, names, strict=True)):
         given = defined[name]
         stacked = len(carries) <= position < len(carries) + len(sequences)
-        wanted = TensorType(value.dtype, (operation.count or 0, *value.shape) if stacked else value.shape)
+        wanted = TensorType(value.dtype, (operation.count, *value.shape) if stacked else value.shape)
         if TensorType(given.dtype, given.shape) != wanted:
             actual = TensorType(given.dtype, given.shape)
             yield f"passes {name!r} for {value.name!r} of its step, which is {actual}, not {wanted}"
@@ -345,15 +344,3 @@ def _check_scan(operation: Scan, defined: Mapping[str, Value | Operation]) -> It
         operation.dtype, operation.shape
     ):
         yield f"has type {TensorType(operation.dtype, operation.shape)}, not {kind}"
-
-
-def _check_condition(operation: Scan) -> Iterator[str]:
-    """Check a loop that runs as long as its first carry is true."""
-    body = operation.body
-    first = body.inputs[0] if operation.carries and body.inputs else None
-    if first is None or (first.dtype, first.shape) != (DType.BOOL, ()):
-        yield "has no count, so its first carry is one bool, which says whether there is a further step"
-    if operation.sequences or operation.reverse or len(body.outputs) != len(operation.carries):
-        yield "has no count, so it reads no sequences, has no direction, and stacks nothing"
-    if operation.result.part is not ScanPart.FINAL:
-        yield "has no count, so its results are the last values of carries"

@@ -50,7 +50,7 @@ class Derived:
 
 @attrs.frozen(slots=False)
 class Function:
-    """What a step can do.
+    """A function that a step can apply.
 
     Attributes:
         name: How formulas call it.
@@ -82,7 +82,7 @@ class Function:
 
     @cached_property
     def words(self) -> Mapping[str, Word]:
-        """What the body may call besides the functions of Tile."""
+        """Words that the body may call besides the functions of Tile."""
         return {**{helper.name: helper.as_word for helper in self.helpers}, **WORDS}
 
     def calls(self) -> Iterator[tuple[Word, tile.Call]]:
@@ -98,12 +98,12 @@ class Function:
 
     @cached_property
     def has_window(self) -> bool:
-        """Whether it looks beyond the edges of a picture, so that a boundary means something."""
+        """True if it looks beyond the edges of a picture, so that a boundary means something."""
         return any(word.has_boundary for word, _ in self.calls())
 
     @cached_property
     def is_pointwise(self) -> bool:
-        """Whether it reads no element but that at the place of its result, so that it may overwrite it."""
+        """True if it reads no element but that at the place of its result, so that it may overwrite it."""
         return all(word.is_pointwise for word, _ in self.calls()) and all(
             self.word_call(statement) is not None
             or (isinstance(statement, tile.Assignment) and _is_elementwise(statement.value))

@@ -21,7 +21,7 @@ NEAR, MASK, REGION, NONE = "near", "mask", "region", "none"
 
 @attrs.frozen
 class Offers:
-    """What fits at a place.
+    """Offers of what fits at a place.
 
     Attributes:
         functions: Names of functions that a step there can call.

@@ -37,7 +37,7 @@ class NumberParameter:
 
     @property
     def is_whole(self) -> bool:
-        """Whether only whole numbers are values."""
+        """True if only whole numbers are values."""
         return all(float(number).is_integer() for number in (self.low, self.step, self.default.value))
 
     def fault(self, value: Value) -> str | None:

@@ -43,7 +43,7 @@ class Legend:
 
 @attrs.frozen
 class Diagram:
-    """What steps can be made of.
+    """Elements that steps can be made of.
 
     Attributes:
         primaries: Functions of one picture.

@@ -31,7 +31,7 @@ _NEW_COLOUR: Final = "#808080"
 
 @attrs.frozen
 class ControlEdits:
-    """What the controls of a formula change in its text."""
+    """Changes of the text of a formula by its controls."""
 
     text: str
     formula: Formula

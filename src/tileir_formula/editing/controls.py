@@ -101,7 +101,7 @@ Control: TypeAlias = NumberControl | ChoiceControl | FlagControl | ColourControl
 
 @attrs.frozen
 class ConditionControls:
-    """Where a step applies: everywhere where the kind is ``none``.
+    """Region in which a step applies: everywhere where the kind is ``none``.
 
     Attributes:
         kind: Of the condition.
@@ -115,7 +115,7 @@ class ConditionControls:
 
 @attrs.frozen
 class MergeControls:
-    """What the result of a step is merged with: nothing where the function is ``none``.
+    """Merging of the result of a step: with nothing where the function is ``none``.
 
     Attributes:
         function: That merges.

@@ -21,7 +21,7 @@ from tileir_formula.verifier import faults_of
 
 @attrs.frozen
 class Applied:
-    """What a control did.
+    """Effect of a control.
 
     Attributes:
         edited: The text after it, and what changed in it.

@@ -1,4 +1,4 @@
-"""Where a step applies, as Tile: tensors that are 1 there and 0 elsewhere.
+"""Conditions of steps as Tile: tensors that are 1 where a step applies, and 0 elsewhere.
 
 What repeated groups read from around them.
 """

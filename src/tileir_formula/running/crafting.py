@@ -129,7 +129,7 @@ class CraftedFormula:
 
     @cached_property
     def formula(self) -> Formula:
-        """What the text says."""
+        """The formula of the text."""
         return parse(self.text, self.name)
 
     def __call__(self, *pictures: Any, out: Any = None) -> Any:

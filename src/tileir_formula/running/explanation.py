@@ -104,7 +104,7 @@ class ApproximateStep:
 
 @attrs.frozen
 class FormulaExplanation:
-    """What a formula became; ``str`` of it is tables for people.
+    """Explanation of a formula that was compiled; ``str`` of it is tables for people.
 
     Attributes:
         steps: In the order of the text.

@@ -37,7 +37,7 @@ class Rectangle:
 
     @property
     def slices(self) -> tuple[slice, slice]:
-        """What it is in an array."""
+        """Its place in an array, as slices."""
         return slice(self.top, self.top + self.height), slice(self.left, self.left + self.width)
 
 

@@ -1,4 +1,4 @@
-"""Where the parts of steps stand in the text: names, functions, brackets and clauses, which nodes have no spans for."""
+"""Positions of parts of steps in the text that nodes have no spans for: names, functions, brackets, clauses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Call:
 
     @property
     def stop(self) -> int:
-        """Where the call ends."""
+        """The end of the call."""
         return self.function[1] if self.brackets is None else self.brackets[1]
 
 

@@ -37,7 +37,7 @@ _AFTER: Final = (
 )
 _FURTHER: Final = ("of", "outside", "where", "with")
 _LINES: Final = ("repeat", "results")
-_TILE_WORDS: Final = ("function", "scan", "times", "reverse", "while", "do", "default", "no_defract")
+_TILE_WORDS: Final = ("function", "scan", "times", "reverse", "default", "no_defract")
 
 
 @attrs.frozen
@@ -58,7 +58,7 @@ class Option:
 
 @attrs.frozen
 class Completions:
-    """How a text can go on.
+    """Continuations of a text.
 
     Attributes:
         typed: The number of characters before the place that an option replaces.

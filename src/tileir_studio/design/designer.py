@@ -218,7 +218,7 @@ class PlaceName:
 
 @attrs.frozen
 class OffersView:
-    """What fits at a place.
+    """Offers of what fits at a place.
 
     Attributes:
         text: The formula.

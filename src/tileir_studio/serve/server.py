@@ -47,7 +47,7 @@ _TYPES: Final = {
 
 @attrs.frozen
 class Start:
-    """What the page begins with.
+    """Data that the page begins with.
 
     Attributes:
         name: Of the program.

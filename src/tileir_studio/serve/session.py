@@ -31,7 +31,7 @@ _SNAPSHOTS: Final = 4
 
 @attrs.define
 class Session:
-    """What a worker remembers: where uploads are, and the programs, pictures and formulas that it used last.
+    """State of a worker: where uploads are, and the programs, pictures and formulas that it used last.
 
     Attributes:
         folder: Where uploads are.
@@ -48,7 +48,7 @@ class Session:
 
     @property
     def is_stale(self) -> bool:
-        """Whether nobody waits for the answer any more: what has parts looks here between them."""
+        """True if nobody waits for the answer any more: what has parts looks here between them."""
         return self.given_up >= self.request
 
     def snapshot(self, subject: Subject) -> Snapshot:

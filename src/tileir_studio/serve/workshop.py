@@ -38,7 +38,7 @@ class StaleError(Exception):
 
 @attrs.frozen
 class Limits:
-    """What one request may take: seconds, and bytes of memory, 0 for as many as there are."""
+    """Limits of one request: seconds, and bytes of memory, 0 for as many as there are."""
 
     seconds: float = 30.0
     memory_bytes: int = 0
@@ -114,7 +114,7 @@ class _Worker:
 
     @property
     def number(self) -> int:
-        """What the system calls the process; 0 where there is none."""
+        """Number that the system gives the process; 0 where there is none."""
         process = self._process
         return 0 if process is None or process.returncode is not None else process.pid
 

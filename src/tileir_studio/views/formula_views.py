@@ -28,7 +28,7 @@ _FIRST: Final = re.compile(r"steps\[\d+\]")
 
 @attrs.frozen
 class PlaceView:
-    """Where a node of the drawing goes: ``node`` is the path of an input, a step at the top, or ``results``."""
+    """Place of a node in the drawing: ``node`` is the path of an input, a step at the top, or ``results``."""
 
     node: str
     layer: int
@@ -37,7 +37,7 @@ class PlaceView:
 
 @attrs.frozen
 class OutsideView:
-    """What steps of a group read from outside of it: ``label`` is what the text calls it."""
+    """Tensors outside of a group that its steps read: ``label`` is what the text calls one."""
 
     node: str
     label: str

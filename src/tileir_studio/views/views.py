@@ -33,7 +33,7 @@ class InputView:
 
 @attrs.frozen
 class Checked:
-    """What a text is: its faults, or its inputs, results, and the place of each statement."""
+    """Result of checking a text: its faults, or its inputs, results, and the place of each statement."""
 
     faults: tuple[Fault, ...]
     inputs: tuple[InputView, ...] = ()
@@ -97,7 +97,7 @@ class GraphView:
 
 @attrs.frozen
 class KernelView:
-    """What one kernel costs; times are in seconds, ``intensity`` in operations for each byte moved.
+    """Cost of one kernel; times are in seconds, ``intensity`` in operations for each byte moved.
 
     ``runs`` says how often it runs, and on which conditions; it is empty for what runs once. ``counted`` tells whether
     the time of the program has it, as it has one side of each branch.

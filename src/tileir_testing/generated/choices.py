@@ -1,4 +1,4 @@
-"""Where the choices of a random program come from: a seed, or a tool that also shrinks what fails."""
+"""Sources of the choices of a random program: a seed, or a tool that also shrinks what fails."""
 
 from __future__ import annotations
 

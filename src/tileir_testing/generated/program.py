@@ -86,9 +86,22 @@ class Program:
             shape = tuple(self.size() for _ in range(self.choices.integer(0, 3)))
         self.arrays[name] = arrays(self.choices, dtype, shape, special=self.special)
         self.types[name] = TensorType(dtype, shape)
-        dims = [f"{name}N{axis}" for axis in range(len(shape))]
-        self.sizes.update(zip(dims, shape, strict=True))
-        self.inputs.append(name if self.chance(10) else f"{name}[{', '.join(dims)}]")
+        dims = [str(size) if self.chance(10) else f"{name}N{axis}" for axis, size in enumerate(shape)]
+        self.sizes.update((dim, size) for dim, size in zip(dims, shape, strict=True) if not dim.isdigit())
+        declared = self.declared_dtype(name)
+        self.inputs.append(declared if self.chance(10) else f"{declared}[{', '.join(dims)}]")
+
+    def declared_dtype(self, name: str) -> str:
+        """Return a tensor as a signature spells it without sizes, with its dtype or without."""
+        return f"{name}: {self.types[name].dtype.value}" if self.chance(25) else name
+
+    def declared(self, name: str) -> str:
+        """Return a result as a signature spells it: as it is, or with its dtype, its sizes, or both."""
+        spelt = self.declared_dtype(name)
+        if not self.chance(25):
+            return spelt
+        named = {size: dim for dim, size in self.sizes.items() if any(dim in text for text in self.inputs)}
+        return f"{spelt}[{', '.join(named.get(size, str(size)) for size in self.types[name].shape)}]"
 
     def text(self, outputs: Sequence[str], extra: Sequence[str] = ()) -> str:
         """Return the program so far, and some statements more."""

@@ -129,6 +129,10 @@ def _gather_and_scatter() -> Iterator[Conformance]:
     expected = table.copy()
     expected[rows] = updates
     yield Conformance("scatter_assign", text, {"U": updates, "I": rows, "L": table}, {"O": expected})
+    text = "function (U, I, L) -> (O) { O = scatter_last(U, I, L); }"
+    expected = table.copy()
+    expected[[0, 2, 4]] = updates[[2, 1, 3]]
+    yield Conformance("scatter_last", text, {"U": updates, "I": indices, "L": table}, {"O": expected})
     text = "function (A[N, M]) -> (O) { O = shape(A); }"
     yield Conformance("shape", text, {"A": data}, {"O": as_array([4, 3], "i4")})
     text = "function (A[N, M]) -> (I, J) { I = index(A, 0); J = index(A, 1); }"

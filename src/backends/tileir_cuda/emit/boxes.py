@@ -59,7 +59,7 @@ _ROWS: Final = (128, 64, 32)
 
 @attrs.frozen
 class TensorMap:
-    """What the host tells the device about a tensor, and about the boxes that are copied from it.
+    """Description of a tensor, and of the boxes that are copied from it, as the host passes it to the device.
 
     Attributes:
         array: The parameter where it lies.

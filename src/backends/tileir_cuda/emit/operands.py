@@ -1,4 +1,4 @@
-"""How operands of products by four warps lie in shared memory."""
+"""Layouts in shared memory of operands that four warps multiply."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UNIT: Final = 16
 
 @attrs.frozen
 class Matrix:
-    """How an operand lies in shared memory, in bytes.
+    """Layout of an operand in shared memory, in bytes.
 
     Attributes:
         row: The length of a row, and of the swizzle.

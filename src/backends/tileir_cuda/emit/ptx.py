@@ -29,14 +29,14 @@ _HEADER_ENDS: Final = ".address_size 64\n"
 
 @attrs.frozen
 class Made:
-    """What became of a module: PTX, and machine code for a card that is there."""
+    """Result of compiling a module: PTX, and machine code for a card that is there."""
 
     ptx: str
     cubin: bytes | None = None
 
     @property
     def code(self) -> bytes:
-        """What the driver loads."""
+        """The code that the driver loads."""
         return self.cubin if self.cubin is not None else self.ptx.encode() + b"\0"
 
 

@@ -47,7 +47,7 @@ class Roles:
 
     @property
     def changes(self) -> bool:
-        """Whether warps change how many registers they have."""
+        """True if warps change how many registers they have."""
         return self.reallocates and any(role.registers for role in roles(self.kernel))
 
     @property
@@ -57,7 +57,7 @@ class Roles:
 
     @property
     def meeting(self) -> int:
-        """How many teams have barriers of their own, beside that of the group."""
+        """Number of teams that have barriers of their own, beside that of the group."""
         return sum(role.teams for role in roles(self.kernel))
 
     def taking(self, turn: Turn) -> range:

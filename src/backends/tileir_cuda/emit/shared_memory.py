@@ -1,4 +1,4 @@
-"""Where the shared arrays of a kernel lie: in variables of the module or, beyond these, in memory of the launch."""
+"""Places of the shared arrays of a kernel: in variables of the module or, beyond these, in memory of the launch."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class SharedMemory:
 
     @property
     def launch_bytes(self) -> int:
-        """What the launch has to ask for; 0 where the module has all of it."""
+        """Bytes that the launch has to ask for; 0 where the module has all of them."""
         return self.nbytes if self.nbytes > STATIC_SHARED_BYTES else 0
 
     @property

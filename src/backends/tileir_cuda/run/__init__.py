@@ -1,1 +1,1 @@
-"""What the driver does: memory, events, launches."""
+"""Memory, events and launches of the CUDA driver."""

@@ -47,7 +47,7 @@ _FIELDS: Final[tuple[tuple[str, Any, tuple[str, ...]], ...]] = (
 
 @attrs.frozen
 class Program:
-    """What is handed over.
+    """A program as it is handed over.
 
     Attributes:
         table: The address of what native code knows of its launches.

@@ -1,4 +1,4 @@
-"""What the code for calls on arrays of a card knows of a program and its arrays, and what DLPack says of others."""
+"""Facts about programs and arrays for the code of calls on a card, and reading of foreign arrays by DLPack."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Made(ctypes.Structure):
 
 
 class Call(ctypes.Structure):
-    """What the code knows of a program.
+    """Facts about a program for the code of its calls.
 
     ``count`` arrays are given, of which ``read`` are read, then come ``fixed`` addresses, ``known`` bytes in all.
     ``made`` are the entries that are made, and ``missed`` is what gives one for other addresses; null where arguments

@@ -1,4 +1,4 @@
-"""What is handed over for arrays at some addresses: tensor maps with them, and graphs of the driver."""
+"""Tensor maps and driver graphs for arrays at given addresses."""
 
 from __future__ import annotations
 

@@ -253,12 +253,12 @@ class CudaExecutor(Renewable):
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed, or belongs to the parent of this process."""
+        """True if it was closed, or belongs to the parent of this process."""
         return self._closed or inherited()
 
     @property
     def queues(self) -> bool:
-        """Whether programs on memory of the card are handed over without an event of their own."""
+        """True if programs on memory of the card are handed over without an event of their own."""
         return not self.stream.measures
 
     def queue(self, works: Sequence[Work], count: int) -> CudaQueue:

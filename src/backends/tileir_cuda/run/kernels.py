@@ -79,7 +79,7 @@ class CudaKernel:
 
     @property
     def fits(self) -> bool:
-        """Whether the card has room for the groups of a cluster beside each other: not all parts of one need have.
+        """True if the card has room for the groups of a cluster beside each other: not all parts of one need have.
 
         Where there are no more groups than multiprocessors it has to have room for all at a time: those that are left
         over would take as long as all others, alone.

@@ -36,7 +36,7 @@ _POINTER, _NUMBER, _INTEGER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint32
 
 
 class Table(ctypes.Structure):
-    """What the code knows of a program: functions of the driver, and launches.
+    """Table for the code of a program: functions of the driver, and launches.
 
     It hands over ``count`` runs. ``places`` has an entry for each parameter of each launch, of which none has more than
     ``most``.

@@ -121,7 +121,7 @@ class AdoptedCudaBuffer(CudaBuffer):
 
     @property
     def alignment(self) -> int:
-        """What its address is a multiple of."""
+        """A number that its address is a multiple of."""
         return self.address & -self.address or ALIGNMENT
 
 
@@ -183,7 +183,7 @@ class Pool:
 
     @property
     def spare_bytes(self) -> int:
-        """How much memory is spare."""
+        """Bytes of memory that is spare."""
         return sum(size * len(addresses) for size, addresses in tuple(self._spare.items()))
 
     def give(self, address: int, size: int, shared: bool) -> None:

@@ -47,7 +47,7 @@ class CudaEvent:
 
     @property
     def done(self) -> bool:
-        """Whether it has completed or failed."""
+        """True if it has completed or failed."""
         if self._settled or not self.stream.end_tail(self):
             return True
         enter(self.stream.card)
@@ -59,7 +59,7 @@ class CudaEvent:
 
     @property
     def failure(self) -> Failure | None:
-        """What it failed with; None where it completed, or has not ended."""
+        """The failure that it ended with; None where it completed, or has not ended."""
         return self._failure if self.done else None
 
     @property
@@ -97,7 +97,7 @@ class CudaEvent:
 
     @property
     def failed(self) -> bool:
-        """Whether somebody has found out that it failed."""
+        """True if somebody has found out that it failed."""
         return self._failure is not None
 
     def mark(self, end: Any) -> None:
@@ -110,7 +110,7 @@ class CudaEvent:
 
     @property
     def is_marked(self) -> bool:
-        """Whether the driver has an event behind it."""
+        """True if the driver has an event behind it."""
         return self._end is not None
 
     def _settle(self, status: Any) -> None:
@@ -228,7 +228,7 @@ class Stream(Renewable):
 
     @property
     def in_use(self) -> bool:
-        """Whether there is work of which nobody has seen so far that it is done."""
+        """True if there is work of which nobody has seen so far that it is done."""
         return self.tail is not None or bool(self._in_flight)
 
     def unfinished(self) -> tuple[CudaEvent, ...]:

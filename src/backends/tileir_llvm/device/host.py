@@ -1,4 +1,4 @@
-"""What the processor offers that kernels are compiled for."""
+"""Features of the processor that kernels are compiled for."""
 
 from __future__ import annotations
 

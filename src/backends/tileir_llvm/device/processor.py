@@ -18,7 +18,7 @@ VARIABLE: Final = "TILEIR_LLVM_PROCESSOR"
 
 @attrs.frozen
 class Processor:
-    """What LLVM may count on.
+    """Facts about the processor that LLVM may count on.
 
     Attributes:
         name: LLVM's name of it, which also decides what code is thought to be fast.

@@ -1,4 +1,4 @@
-"""Which unrolled loops to write operation by operation, all iterations abreast, in place of one after the other.
+"""Unrolled loops that are written operation by operation, all iterations abreast, in place of one after the other.
 
 An exponential is a chain of twenty operations that wait for each other. A processor overlaps one iteration with the
 next only as far as its schedulers reach, which is two or three such chains; and where constants do not fit the

@@ -61,7 +61,7 @@ class Cell:
 
 @attrs.define(eq=False, repr=False)
 class Environment:
-    """What names mean at one point of a kernel; and its constants, and its offsets as sums, by their identity.
+    """Meanings of names at one point of a kernel; and its constants, and its offsets as sums, by their identity.
 
     Where ``ranges`` are kept, accesses are aligned to what divides their offsets: cards can move only aligned vectors.
     """

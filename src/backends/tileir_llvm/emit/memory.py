@@ -40,7 +40,7 @@ class Place:
 
 @attrs.frozen(eq=False)
 class Offset:
-    """Where an access begins, in elements from the first one of an array: a sum of three parts.
+    """First element of an access, in elements from the first one of an array: a sum of three parts.
 
     Attributes:
         outside: The part that the innermost loop around does not change; None for none.

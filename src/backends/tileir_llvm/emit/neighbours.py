@@ -30,7 +30,7 @@ _LEAST: Final = 3
 
 @attrs.frozen
 class Pair:
-    """What two variables hold: the elements of an array at the lanes of a place, and at those of the next place.
+    """Two variables with the elements of an array at the lanes of a place, and at those of the next place.
 
     Attributes:
         one: The variable of the former.

@@ -1,4 +1,4 @@
-"""How LLVM's text spells types, constants and comparisons.
+"""Spelling of types, constants and comparisons in LLVM's text.
 
 A bool is ``i1`` in registers and a byte in memory. bf16 is the integer ``i16`` everywhere: its arithmetic is
 done in f32 and rounded by integer operations, since the conversion instructions of processors flush subnormals.

@@ -39,7 +39,7 @@ SCHEDULED: Final = "; scheduled"
 
 @attrs.define(eq=False, repr=False)
 class ModuleText:
-    """What the functions of a module share, and the finished functions.
+    """Text that the functions of a module share, and the finished functions.
 
     Attributes:
         float_flags: The fast-math flags of float operations, each followed by a blank.

@@ -142,12 +142,12 @@ class LLVMKernel:
 
     @cached_property
     def share(self) -> Share | None:
-        """How it is shared out to threads; None where it runs on the calling one. The first to ask waits for 1 ms."""
+        """Its division among threads; None where it runs on the calling one. The first to ask waits for 1 ms."""
         return self._executor.pool.share(self.seconds, self.groups)
 
     @cached_property
     def preference(self) -> Preference | None:
-        """Whether it is better shared, as found out launch by launch; None where that is certain."""
+        """Preference for sharing, as found out launch by launch; None where that is certain."""
         share = self.share
         if share is None or share.is_certain:
             return None

@@ -1,4 +1,4 @@
-"""Where threads of the pool run, as LLVM IR: a worker leaves the processor of the launching thread.
+"""Placement of the pool's threads on processors, as LLVM IR: a worker leaves that of the launching thread.
 
 A system may wake a worker on the processor that wakes it, and leave both there while another one idles: Linux does so
 for seconds on virtual machines that have no topology of caches. Launches then take as long as on one thread. A worker

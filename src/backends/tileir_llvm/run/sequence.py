@@ -113,7 +113,7 @@ class _Records:
 
     @property
     def count(self) -> int:
-        """How many entries there are."""
+        """Number of entries."""
         return len(self.entries) // WORDS
 
     def stretches(self, works: Sequence[Work], *, repeated: bool = False) -> _Stretches:

@@ -1,4 +1,4 @@
-"""Whether to share a kernel out to threads: first by what it should take and save here, then by what it did take."""
+"""Decision whether to share a kernel out to threads: by predicted times first, then by measured ones."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Costs:
 
 @attrs.frozen
 class Share:
-    """How a kernel is shared out.
+    """Division of a kernel among threads.
 
     Attributes:
         helpers: To how many threads beside the calling one.
@@ -187,7 +187,7 @@ def _timed(call: Callable[[], object]) -> float:
 
 @attrs.define(eq=False, repr=False)
 class Preference:
-    """Which way a kernel was faster so far, alone or shared by so many helpers, and when to try the other one.
+    """The faster way of running a kernel so far, alone or shared by so many helpers, and when to try the other one.
 
     Both are timed as they come, with what it takes to wake threads where launches are far apart, and what others' work
     takes, but not for the first launch, which brings code and data to caches. By what it took alone is decided again

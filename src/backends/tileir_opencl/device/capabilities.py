@@ -1,4 +1,4 @@
-"""What the driver says about a device, as features for the source and a target for the passes."""
+"""Facts about a device as its driver reports them: features for the source, and a target for the passes."""
 
 from __future__ import annotations
 

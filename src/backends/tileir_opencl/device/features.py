@@ -1,4 +1,4 @@
-"""What the text of kernels may use of a device: a plain value, made from what the driver reports."""
+"""Features of a device that the text of kernels may use: a plain value, made from the driver's reports."""
 
 from __future__ import annotations
 

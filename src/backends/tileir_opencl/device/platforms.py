@@ -44,7 +44,7 @@ class Found:
 
     @property
     def simulated(self) -> bool:
-        """Whether kernels run in a simulator, which checks them."""
+        """True if kernels run in a simulator, which checks them."""
         return self.platform.name in SIMULATORS
 
     @property
@@ -57,7 +57,7 @@ class Found:
 
 @attrs.frozen(eq=False)
 class Scan:
-    """What one look at the ICD loader found.
+    """Findings of one look at the ICD loader.
 
     Attributes:
         found: All devices, in the order of their ids.

@@ -1,4 +1,4 @@
-"""Whether a device works on the host's memory in place, which is seen by trying."""
+"""Test of whether a device works on the host's memory in place."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class OpenCLCompiler:
 
     @property
     def build_options(self) -> tuple[str, ...]:
-        """What the driver's compiler is told."""
+        """Options for the driver's compiler."""
         return build_options(self._entry, fast_math=self.options.fast_math)
 
     def build(self, kernels: Sequence[KernelFunction]) -> OpenCLLibrary:

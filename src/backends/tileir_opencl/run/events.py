@@ -28,7 +28,7 @@ PATIENCE: Final = 8
 
 
 class Queue(Protocol):
-    """What events know of the queue that they are in."""
+    """The part of a queue that its events know."""
 
     context: cl.Context
 
@@ -59,7 +59,7 @@ class OpenCLEvent:
 
     @property
     def done(self) -> bool:
-        """Whether it has completed or failed."""
+        """True if it has completed or failed."""
         if self._settled:
             return True
         self.queue.flush()  # nobody may wait for the device to begin
@@ -67,7 +67,7 @@ class OpenCLEvent:
 
     @property
     def failure(self) -> Failure | None:
-        """What it failed with; None where it completed, or has not ended."""
+        """The failure that it ended with; None where it completed, or has not ended."""
         return self._failure if self.ended() else None
 
     @property

@@ -1,4 +1,4 @@
-"""What belongs to the process: one context for each device, which only the process that made it may use."""
+"""OpenCL contexts of this process: one for each device, which no forked child may use."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Wire:
 
 @attrs.frozen
 class Drawing:
-    """Where nodes and wires go.
+    """Places of nodes and wires.
 
     Attributes:
         layers: Of each node, from 0 at the top.

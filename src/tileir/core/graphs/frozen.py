@@ -1,4 +1,4 @@
-"""What the graphs of programs have in common, at every stage: frozen networkx graphs, with the same attributes.
+"""Frozen networkx graphs of programs, with the same attributes at every stage.
 
 Nodes are in program order, and edges go from what makes a value, or content of memory, to what uses it. So graphs have
 no cycles. Each node has the attributes ``kind`` and ``label``, which are texts, ``position``, an integer by which it is

@@ -1,4 +1,4 @@
-"""What can be reached from some things step by step."""
+"""Reachability in a graph, step by step."""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@ A document is ``{"format": "tileir.stripe.Program", "node": …, "version": 1}``
 name of its class under ``"$"`` and all fields that take part in equality, so spans are left out. Tuples are
 arrays, enumerations their value, fractions ``"p/q"``. What JSON lacks is spelt as ``{"$": "float", "value": "inf"}``
 (also ``-inf`` and ``nan``) and, beyond 64 bits, ``{"$": "int", "value": "0x…"}``; bytes are strings in base64. Keys are
-sorted and nothing is optional, so equal bytes mean equal nodes.
+sorted, and what may be left out, as no older document has it, is left out where it has its default, so equal bytes mean
+equal nodes.
 
 Decoding is driven by the type annotations of the node classes, which their modules must therefore import at
 run time.

@@ -13,7 +13,7 @@ from itertools import repeat
 from types import NoneType, UnionType
 from typing import Final, TypeAlias, get_args, get_origin, get_type_hints
 
-from tileir.core.json.encoder import field_names
+from tileir.core.json.encoder import added, field_names
 from tileir.core.nodes import attrs
 
 Decoder: TypeAlias = Callable[[object], object]
@@ -28,7 +28,7 @@ _NON_FINITE: Final = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
 class FormatError(Exception):
-    """What is wrong with the JSON; the path to it grows from the inside out."""
+    """A fault of JSON; the path to it grows from the inside out."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem)
@@ -168,7 +168,10 @@ class _NodeDecoder:
         assert isinstance(data, dict)
         fields = self.fields
         if data.keys() != self.keys:
-            raise FormatError(_key_problem(self.cls, data.keys() - {"$"}))
+            lacks = self.keys - data.keys()
+            if len(self.keys) != len(data) + len(lacks) or not lacks <= added(self.cls).keys():
+                raise FormatError(_key_problem(self.cls, data.keys() - {"$"}))
+            fields = tuple((name, decoder) for name, decoder in fields if name in data)
         values: dict[str, object] = {}
         name = ""
         try:
@@ -182,7 +185,7 @@ class _NodeDecoder:
 
 def _key_problem(cls: type, keys: Set[str]) -> str:
     names = set(field_names(cls))
-    missing, extra = sorted(names - keys), sorted(keys - names)
+    missing, extra = sorted(names - keys - added(cls).keys()), sorted(keys - names)
     text = f"{cls.__name__} lacks the key {missing[0]!r}" if missing else f"{cls.__name__} has no key {extra[0]!r:.80}"
     return text if len(missing) + len(extra) == 1 else f"{text}; its keys are {', '.join(sorted(names))}"
 

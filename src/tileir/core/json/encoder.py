@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from tileir.core.array_value import ArrayValue
+from tileir.core.nodes.schema import ADDED
 
 Encoder: TypeAlias = Callable[[object], object]
 
@@ -43,14 +44,16 @@ class _Encoders(dict[type, Encoder]):
         raise TypeError(f"{cls.__qualname__} has no JSON form")
 
     def _node_encoder(self, cls: type) -> Encoder:
-        fields = tuple((name, attrgetter(name)) for name in field_names(cls))
+        later = added(cls)
+        fields = tuple((name, attrgetter(name), name in later, later.get(name)) for name in field_names(cls))
         tag = cls.__name__
 
         def encode(node: object) -> object:
             result: dict[str, object] = {"$": tag}
-            for name, value_of in fields:
+            for name, value_of, optional, default in fields:
                 value = value_of(node)
-                result[name] = self[type(value)](value)
+                if not optional or value != default:
+                    result[name] = self[type(value)](value)
             return result
 
         return encode
@@ -92,6 +95,11 @@ def _encode_fraction(value: object) -> object:
 def field_names(cls: type) -> tuple[str, ...]:
     """Return the fields of a node class that are written, in the order of their keys: those that equality sees."""
     return tuple(sorted(field.name for field in attrs.fields(cls) if field.eq))
+
+
+def added(cls: type) -> dict[str, object]:
+    """Return the fields of a node class that are written only where they differ from these defaults."""
+    return {field.name: field.default for field in attrs.fields(cls) if ADDED.items() <= field.metadata.items()}
 
 
 _LEAVES: Final[dict[type, Encoder]] = {

@@ -72,7 +72,7 @@ Term: TypeAlias = Hole | Number | Operation
 
 @attrs.frozen
 class Operand:
-    """What a hole stands for, as conditions of laws see it; ``number`` where it is a constant."""
+    """The operand that a hole stands for, as conditions of laws see it; ``number`` where it is a constant."""
 
     dtype: DType
     number: Scalar | None
@@ -99,7 +99,7 @@ class Terms(Protocol[V]):
 
 @attrs.frozen
 class Law:
-    """What may stand in the place of what: ``text`` is ``pattern -> replacement``.
+    """A law of replacement: ``text`` is ``pattern -> replacement``.
 
     Attributes:
         text: The law.

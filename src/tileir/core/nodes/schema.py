@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Role(Enum):
-    """What a field is to its node."""
+    """Role of a field in its node."""
 
     OPERAND = "an expression that the node evaluates"
     OPERANDS = "several of them"
@@ -55,6 +55,8 @@ def choices(kind: type, name: str) -> tuple[Any, ...]:
     return tuple(getattr(attrs.fields(kind), name).metadata.get(_CHOICES, ()))
 
 
+ADDED: Final[Mapping[str, object]] = MappingProxyType({"tileir.added": True})
+"""The metadata of a field that JSON lacks where it has its default, so that older documents and digests stay."""
 OPERAND: Final = role(Role.OPERAND)
 OPERANDS: Final = role(Role.OPERANDS)
 PART: Final = role(Role.PART)

@@ -1,4 +1,4 @@
-"""What every elementwise operation and conversion computes: the definition, on NumPy arrays.
+"""Definition of every elementwise operation and conversion, on NumPy arrays.
 
 Integers wrap. f16 and bf16 are computed in f32 and rounded after each operation. Mathematical functions of
 f32 are computed in f64 and rounded once; those of f64 are NumPy's. No operation warns or raises for any value.

@@ -1,4 +1,4 @@
-"""What interpreters compute with: the numbers of tileir, or others that a checker puts in their place."""
+"""Number systems that interpreters compute with: that of tileir, or another that a checker puts in its place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What starts anew in a forked child: the threads of the parent do not exist there, and their locks stay taken."""
+"""Fresh state for forked children: the threads of the parent do not exist there, and their locks stay taken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a machine is made of: memories, execution units and the buses between them, as a value.
+"""Hardware models: memories, execution units and the buses between them, as a value.
 
 The parts and their words are those of Stripe's hardware models (PlaidML, 'Stripe: Hardware Model'). A model says what
 there is and how fast it is, and nothing about programs. :mod:`tileir.core.targets.hardware_json` is its text form,
@@ -53,7 +53,7 @@ class MemoryUnit:
 
     @property
     def is_cache(self) -> bool:
-        """Whether the hardware, and no program, decides what lies there."""
+        """True if the hardware, and no program, decides what lies there."""
         return self.line_bytes > 0
 
 

@@ -35,7 +35,7 @@ _WIDTH: Final = 64
 
 @attrs.frozen
 class KernelSettings:
-    """How kernels should be cut for a device.
+    """Settings for cutting kernels for a device.
 
     Attributes:
         threads: Threads of a group, a power of two.

@@ -1,4 +1,4 @@
-"""What templates of target files know by name: facts of the device, quantities of its hardware model, and settings."""
+"""Names that templates of target files may use: facts of the device, quantities of its hardware model, and settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a device offers to passes and lowerings: plain facts, as a value."""
+"""Targets: plain facts that a device offers to passes and lowerings, as a value."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ _NO_FACTS: Final = ("name", "native", "pipeline", "parameters", "hardware")
 
 @attrs.frozen
 class Parameter:
-    """What a target leaves open; without a default it must be given."""
+    """A parameter that a target leaves open; without a default it must be given."""
 
     name: str
     meaning: str

@@ -1,4 +1,4 @@
-"""What to write for names that other libraries have, or that somebody mistyped."""
+"""Advice for names that other libraries have, or that somebody mistyped."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class TooManyFaultsError(Exception):
 
 
 class AbandonError(Exception):
-    """What is being read cannot be completed; the fault is reported, the caller recovers."""
+    """A text cannot be read to the end of what was begun; the fault is reported, the caller recovers."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -92,7 +92,7 @@ def source_of(text: object, name: str, most: int = MAX_CHARACTERS) -> Source:
 
 
 class Tokens(Protocol):
-    """What gives one token after the other; ``unknown_stop`` is where the last characters that make none stop."""
+    """Tokens, one after the other; ``unknown_stop`` is where the last characters that make none stop."""
 
     unknown_stop: int
 
@@ -269,7 +269,7 @@ class Cursor:
 
     @property
     def on_new_line(self) -> bool:
-        """Whether the next token stands on a later line than the last one that was taken."""
+        """True if the next token stands on a later line than the last one that was taken."""
         return "\n" in self.source.text[self._last.stop : self.token.start]
 
     def span_of(self, token: Token) -> Span:

@@ -1,4 +1,4 @@
-"""How nodes of all representations show themselves: ``str`` is their text, ``repr`` a short line.
+"""``str`` and ``repr`` of nodes of all representations: their text, and a short line.
 
 Nothing but people reads a ``repr``: keys, digests and files are made of JSON and of text.
 """
@@ -20,7 +20,7 @@ _LONGEST: Final = 100
 
 
 class Printer(Protocol):
-    """What a session of Python, or a test, prints values by: that of IPython, and of Hypothesis."""
+    """Printer of values in a session of Python, or in a test: that of IPython, and of Hypothesis."""
 
     def text(self, text: str) -> None:
         """Print a text."""

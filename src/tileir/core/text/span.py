@@ -1,4 +1,4 @@
-"""Where something was written: a place in a text, or a line of the user's Python."""
+"""Source locations: a place in a text, or a line of the user's Python."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Span:
 
     @property
     def is_known(self) -> bool:
-        """Whether there is a text to show; there is none of Python that was typed in."""
+        """True if there is a text to show; there is none of Python that was typed in."""
         return not self.by_library or bool(self.source.text)
 
     @property

@@ -1,4 +1,4 @@
-"""What callers pass to a function: by position in declared order, or by tensor name."""
+"""Arguments of a call: by position in declared order, or by tensor name."""
 
 from __future__ import annotations
 
@@ -158,8 +158,8 @@ def tensor_types(function: tile.Function, description: object) -> dict[str, Tens
 
     ``description`` is a mapping by name, or a sequence in declared order, of arrays, of
     :class:`~tileir.typed.ir.TensorType`, of texts such as ``"f32[2, 3]"``, of (dtype, shape) pairs, of bare shapes,
-    which mean f32, of dtypes, which have no axes then, or of Python numbers, which adapt to what they meet. An integer
-    from which sizes are computed has to be given itself.
+    which mean the dtype that the input declares, or else f32, of dtypes, which have no axes then, or of Python numbers,
+    which adapt to what they meet. An integer from which sizes are computed has to be given itself.
 
     Raises:
         ArgumentError: TIL705 as :func:`bind`, TIL707 as :func:`split`; TIL702 for a description of no known form.
@@ -168,11 +168,14 @@ def tensor_types(function: tile.Function, description: object) -> dict[str, Tens
     given = (description,) if isinstance(description, str | DType) else description
     values = bind(names, *split(given))
     sizing = sizing_inputs(function)
-    return {name: tensor_type(name, value, sizing=name in sizing) for name, value in zip(names, values, strict=True)}
+    return {
+        each.name: tensor_type(each.name, value, each.dtype or DType.F32, sizing=each.name in sizing)
+        for each, value in zip(function.inputs, values, strict=True)
+    }
 
 
-def tensor_type(name: str, value: object, *, sizing: bool = False) -> TensorType:
-    """Return the type that one value describes; of an integer from which sizes are computed, with that value.
+def tensor_type(name: str, value: object, dtype: DType = DType.F32, *, sizing: bool = False) -> TensorType:
+    """Return the type that one value describes, a bare shape with ``dtype``; of an integer for sizes, with that value.
 
     See :func:`tensor_types`.
     """
@@ -192,16 +195,16 @@ def tensor_type(name: str, value: object, *, sizing: bool = False) -> TensorType
         return _named_type(name, value)
     if isinstance(value, tuple | list):
         if _is_shape(value):
-            return TensorType(DType.F32, tuple(int(size) for size in value))
+            return TensorType(dtype, tuple(int(size) for size in value))
         if len(value) == 2 and isinstance(value[1], tuple | list) and _is_shape(value[1]):
             return TensorType(_dtype(name, value[0]), tuple(int(size) for size in value[1]))
         raise ArgumentError.of(
             "TIL702", f"{name!r} is described by {value!r}; pass an array, a shape, or (dtype, shape)"
         )
     found, shape = array_format(name, value)
-    dtype = DType.of(found)
-    assert dtype is not None  # there are no other arrays
-    return TensorType(dtype, shape)
+    element = DType.of(found)
+    assert element is not None  # there are no other arrays
+    return TensorType(element, shape)
 
 
 def array_format(name: str, value: object) -> Format:

@@ -1,4 +1,4 @@
-"""What a call reads and writes: arrays of the host and of its device; results are of the same kind."""
+"""Operands and results of a call: arrays of the host and of its device; results are of the same kind."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ else:
 
 @attrs.frozen(eq=False)
 class PendingCall(Generic[R_co]):
-    """What :meth:`tileir.Executable.submit` returns; as an event, others may wait for it too.
+    """Result of :meth:`tileir.Executable.submit`; as an event, others may wait for it too.
 
     It keeps the arrays of the call alive. The results must not be read, and the inputs not changed, before it is done.
     In a coroutine ``await`` gives the results, without a thread that waits.
@@ -36,7 +36,7 @@ class PendingCall(Generic[R_co]):
 
     @property
     def done(self) -> bool:
-        """Whether it has completed or failed."""
+        """True if it has completed or failed."""
         return self._event.done
 
     @property

@@ -19,7 +19,7 @@ from tileir.core import Target, TileError, attrs
 from tileir.driver.calls.arguments import tensor_types
 from tileir.driver.checking.numbers import EXACT, differing, shown
 from tileir.driver.compiler import passes_of
-from tileir.driver.programs import Source, function_of, program_of, refuse_semtree, types_of
+from tileir.driver.programs import Source, described, function_of, refuse_semtree, types_of
 from tileir.driver.targets import Named, choice_of, scheduling_target
 from tileir.passes.base import Pass, label_of, run
 from tileir.runtime import Context, DeviceInfo, owner_of
@@ -33,7 +33,7 @@ from tileir.stripe.interpret.interpreter import contents_after, interpret as int
 from tileir.stripe.ir import Program
 from tileir.stripe.lower.lowering import lower as lower_to_stripe
 from tileir.stripe.works import launches, loops, uses_of
-from tileir.tile.ir import Function
+from tileir.tile.ir import Function, IntLiteral
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret as interpret_typed
 from tileir.typed.ir import Function as TypedFunction, TensorType
@@ -82,7 +82,7 @@ def check_passes(
         BackendError: There is no such device.
 
     """
-    program = program_of(source)
+    program, arguments = described(source, arguments)
     refuse_semtree(program)
     choice = choice_of(target)
     facts = choice if isinstance(choice, Target) else owner_of(context).device(device).target
@@ -307,13 +307,15 @@ def _below(size: int) -> Iterator[int]:
 
 
 def _axes(function: Function, types: Types) -> list[list[tuple[str, int]]]:
-    """Return the axes of inputs, those together that have one name."""
+    """Return the axes of inputs, those together that have one name, without those whose sizes are declared."""
     found: dict[str, list[tuple[str, int]]] = {}
     for tensor in function.inputs:
         rank = len(types[tensor.name].shape)
         names = tensor.dims if tensor.dims is not None and len(tensor.dims) == rank else [None] * rank
         for axis, dim in enumerate(names):
-            found.setdefault(str(dim) if dim is not None else f"{tensor.name} {axis}", []).append((tensor.name, axis))
+            if not isinstance(dim, IntLiteral):
+                name = f"{tensor.name} {axis}" if dim is None else dim.name
+                found.setdefault(name, []).append((tensor.name, axis))
     return list(found.values())
 
 

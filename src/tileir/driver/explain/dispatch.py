@@ -1,4 +1,4 @@
-"""How a program is dispatched: its launches in order, and where and how long each of its buffers lives."""
+"""Dispatch of a program: its launches in order, with the place and the lifetime of each of its buffers."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class BufferLife:
 
 @attrs.frozen
 class Dispatch:
-    """What one run of a program does.
+    """One run of a program: its launches and buffers.
 
     Attributes:
         launches: In order.

@@ -1,4 +1,4 @@
-"""What a program costs on a device, kernel by kernel: predicted, and measured where that is asked for."""
+"""Cost of a program on a device, kernel by kernel: predicted, and measured where that is asked for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tileir.core import Target, at_the_call, attrs, counted, fail, nearest
 from tileir.driver.calls.arguments import device_meant
 from tileir.driver.compilation import Request
 from tileir.driver.compiler import stripe_of
-from tileir.driver.programs import Source, program_of, types_of
+from tileir.driver.programs import Source, described, types_of
 from tileir.driver.targets import Named, choice_of, scheduling_target
 from tileir.driver.tuning.winners import tuned
 from tileir.passes.base import Pass, names_of, run
@@ -48,7 +48,7 @@ class Explanation:
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What the predicted time takes for granted where data decide what runs."""
+        """Assumptions of the predicted time where data decide what runs."""
         conditions = [condition for kernel in self.kernels for condition in kernel.conditions]
         iterated = any(condition.startswith("while ") for condition in conditions)
         branched = any(not condition.startswith("while ") for condition in conditions)
@@ -157,7 +157,7 @@ def asked(
 
     The arguments are those of :func:`explain`, and so are the errors.
     """
-    origin = program_of(source)
+    origin, arguments = described(source, arguments)
     types = types_of(origin, arguments)
     choice = choice_of(target)
     chosen = (

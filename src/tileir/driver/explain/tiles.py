@@ -10,7 +10,7 @@ from tileir.core import Target, attrs, fail
 from tileir.driver.compiler import stripe_of
 from tileir.driver.explain.explanation import asked, explain_program
 from tileir.driver.explain.text import count_text, seconds_text, size_text
-from tileir.driver.programs import Source, program_of, refuse_semtree
+from tileir.driver.programs import Source, described, refuse_semtree
 from tileir.driver.targets import Named
 from tileir.passes.base import Pass, applied, label_of, map_blocks, run, unnamed
 from tileir.passes.tiling.autotile import Autotile
@@ -116,7 +116,7 @@ def tile_tables(
         TileError: The function is wrong, or does not fit the arguments; TIL902, no step is ``autotile``.
         BackendError: There is no such device.
     """
-    source = program_of(source)
+    source, arguments = described(source, arguments)
     refuse_semtree(source)
     request, _ = asked(source, arguments, owner_of(context), device=device, target=target, passes=passes)
     modelled = request.scheduling or request.target

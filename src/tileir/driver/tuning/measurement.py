@@ -1,4 +1,4 @@
-"""How long kernels take on a device, each one alone."""
+"""Timing of kernels on a device, each one alone."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tileir.driver.calls.arguments import device_meant
 from tileir.driver.compilation import Request
 from tileir.driver.compiler import passes_of
 from tileir.driver.given_passes import refuse_functions
-from tileir.driver.programs import Source, program_of, refuse_semtree, types_of
+from tileir.driver.programs import Source, described, refuse_semtree, types_of
 from tileir.driver.targets import Named, choice_of, scheduling_target
 from tileir.driver.tuning.winners import Trial
 from tileir.passes.base import Pass
@@ -37,7 +37,7 @@ _LINE: Final = 100
 
 @attrs.frozen
 class Progress:
-    """Where a search stands: what it does, how much of that is done, and the best time so far."""
+    """State of a search: its activity, the share of it that is done, and the best time so far."""
 
     phase: str
     done: int
@@ -47,7 +47,7 @@ class Progress:
 
 @attrs.frozen
 class Tuned:
-    """What a search found.
+    """Result of a search.
 
     Attributes:
         device: Where.
@@ -68,7 +68,7 @@ class Tuned:
 
     @property
     def gain(self) -> float:
-        """How many times faster the winner is than the usual pipeline."""
+        """Speed of the winner over that of the usual pipeline."""
         return self.default_seconds / self.seconds if self.seconds else 1.0
 
     def __str__(self) -> str:
@@ -130,7 +130,7 @@ def tune(
     count = top if top is not None else SCRIPT_TRIALS if scripts else TOP
     if not time_limit > 0 or count < 1:
         raise ArgumentError.of("TIL707", "time_limit and top must be more than 0")
-    program = program_of(source)
+    program, arguments = described(source, arguments)
     refuse_semtree(program)
     types = types_of(program, arguments)
     owner = owner_of(context)

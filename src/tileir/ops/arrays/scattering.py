@@ -9,8 +9,7 @@
 out, and ``"wrap"`` counts on from the other end. Results have the dtype of ``x``.
 
 Aggregations are Tile's ``scatter`` and its like. ``unique`` promises that no two updates have one position: they are
-then stored in any order, all at the same time. Of replacements without it the numbers are aggregated first, which tells
-the last update of each position.
+then stored in any order, all at the same time. Replacements without it are Tile's ``scatter_last``.
 """
 
 from __future__ import annotations
@@ -188,7 +187,7 @@ class _Update:
         """Return rows with the updates."""
         mode = self.options.mode
         if mode == "set":
-            return self._assigned(rows) if self.options.unique else self._replaced(rows)
+            return self._assigned(rows, "scatter_assign" if self.options.unique else "scatter_last")
         if not self.options.unique:
             # Sums and products are rounded with the rest.
             values = call("widen", self.values) if mode in ("add", "mul") else self.values
@@ -198,25 +197,13 @@ class _Update:
         before = call("gather", rows, self.numbers)
         return attrs.evolve(self, values=_MERGES[mode](before, self.values))._assigned(rows)
 
-    def _assigned(self, rows: Tensor) -> Tensor:
+    def _assigned(self, rows: Tensor, function: str = "scatter_assign") -> Tensor:
         """Return rows of which each is its update, if there is one."""
         if self.kept is None:
-            return call("scatter_assign", self.values, self.numbers, rows)
+            return call(function, self.values, self.numbers, rows)
         indices = indices_of(rows)
         more = aggregate(Aggregation.ASSIGN, rows[indices], indices, [dims_of(rows)[0] + 1, *dims_of(rows)[1:]])
-        return _first(call("scatter_assign", self.values, self._places(rows), more), rows)
-
-    def _replaced(self, rows: Tensor) -> Tensor:
-        """Return rows of which each is the last update of it, if there is one."""
-        sizes = dims_of(self.numbers)
-        count = product(rows, sizes)
-        number = row_numbers(full(rows, [count], 0), sizes, 0)
-        last = self._scattered("scatter_max", number, rows)
-        flat = tf.reshape(self.values, count, *dims_of(rows)[1:])
-        indices = indices_of(flat)  # with a row to read even where there are no updates
-        flat = aggregate(Aggregation.ASSIGN, flat[indices], indices, [count.max(1), *dims_of(rows)[1:]])
-        hit = tf.reshape(last >= 0, *dims_of(last), *[1] * (rank_of(rows) - 1))
-        return tf.as_like(tf.where(hit, call("gather", flat, last), rows), rows)
+        return _first(call(function, self.values, self._places(rows), more), rows)
 
     def _scattered(self, function: str, values: Tensor, rows: Tensor) -> Tensor:
         """Return updates aggregated in as many rows."""

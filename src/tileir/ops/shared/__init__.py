@@ -1,1 +1,1 @@
-"""What operations share: arguments and layouts, windows, positions, and how bodies are written."""
+"""Parts that operations share: arguments and layouts, windows, positions, and the writing of bodies."""

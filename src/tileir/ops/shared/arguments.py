@@ -1,4 +1,4 @@
-"""What the arguments of operations have to be, read from the annotations of their parameters.
+"""Checks of the arguments of operations, read from the annotations of their parameters.
 
 :func:`checked` stands between users and the operations of the library, so that a wrong argument is one error at their
 line, whatever the operation would have done with it. Inside the library operations call one another directly.
@@ -19,6 +19,7 @@ import numpy as np
 from tileir.core import DType, at_the_call, attrs, nearest
 from tileir.ops.networks.recurrent import RecurrentWeights
 from tileir.ops.shared.foundation import Dim, Tensor, mistaken
+from tileir.tile.building.recording import INSIDE
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -82,12 +83,12 @@ class _Kind:
 
     @property
     def one(self) -> str:
-        """What a value is called."""
+        """The word for a value."""
         return _listed(self.singular)
 
     @property
     def many(self) -> str:
-        """What several values are called."""
+        """The word for several values."""
         return _listed(self.plural)
 
 
@@ -147,7 +148,11 @@ def checked(name: str, operation: Callable[P, R]) -> Callable[P, R]:
         positional = tuple(map(_plain, args))
         keywords = {_here(name, operation, key, kwargs): _plain(value) for key, value in kwargs.items()}
         _check(name, operation, positional, keywords)
-        return operation(*positional, **keywords)  # type: ignore[arg-type]  # the same, as plain numbers
+        inside, INSIDE.operation = INSIDE.operation, True
+        try:
+            return operation(*positional, **keywords)  # type: ignore[arg-type]  # the same, as plain numbers
+        finally:
+            INSIDE.operation = inside
 
     return call
 

@@ -1,4 +1,4 @@
-"""What all operations are written with: axes, sizes, index variables and contractions of tensors at hand.
+"""Building blocks of all operations: axes, sizes, index variables and contractions of tensors at hand.
 
 The one file of the library that knows how the builder works inside. Mistakes are raised at the user's line.
 """

@@ -31,7 +31,7 @@ SPACE: Final = "x"
 
 @attrs.frozen
 class Axis:
-    """Where an axis is read or written: at one place, or at several that it is made of, the last the innermost.
+    """Place of an axis that is read or written: one, or several that it is made of, the last the innermost.
 
     Where it is read its places become one; where it is written each is an axis, and a reshape joins them afterwards.
     """
@@ -41,7 +41,7 @@ class Axis:
 
     @property
     def parts(self) -> tuple[Axis, ...]:
-        """What it is made of, as axes."""
+        """Its parts, as axes."""
         return tuple(Axis((place,), (size,)) for place, size in zip(self.places, self.sizes, strict=True))
 
     @property
@@ -78,7 +78,8 @@ def read(x: Tensor, axes: Sequence[Axis]) -> Combined:
     """Return the element of ``x`` at these axes; when it is compiled, TIL312 where one has another size."""
     sizes = dims_of(x)
     constraints = (c for axis, size in zip(axes, sizes, strict=True) for c in axis.within(size))
-    return x[tuple(axis.place for axis in axes)].given(*constraints)
+    element: Combined = x[tuple(axis.place for axis in axes)]
+    return element.given(*constraints)
 
 
 def written(

@@ -25,7 +25,7 @@ _SAME: Final = ("same", "same_upper", "same_lower")
 
 @attrs.frozen
 class Window:
-    """How a window slides over one axis.
+    """Movement of a window over one axis.
 
     Attributes:
         size: How many elements the axis has.

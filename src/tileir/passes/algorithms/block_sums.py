@@ -145,7 +145,7 @@ class _Sum:
 
     @property
     def is_coarse(self) -> bool:
-        """Whether blocks should be long: it contracts, or its accumulators lie in a cache.
+        """True if blocks should be long: it contracts, or its accumulators lie in a cache.
 
         What a loop tells apart does so however few there are: how many lie side by side may depend on the threads.
         """

@@ -1,4 +1,4 @@
-"""Which kernels go along the same long rows, and where these are cut."""
+"""Groups of kernels along the same long rows, and the points at which these rows are cut."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Rows:
 
     @property
     def parts(self) -> tuple[int, ...]:
-        """How many parts there are, by coordinates."""
+        """Number of parts, by coordinates."""
         return (*self.whole, -(-self.cut // self.within))
 
 
@@ -54,7 +54,7 @@ class Member:
 
     @property
     def is_even(self) -> bool:
-        """Whether all parts have as many elements."""
+        """True if all parts have as many elements."""
         return self.rows.cut % self.rows.within == 0
 
 

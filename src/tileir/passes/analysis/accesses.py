@@ -1,4 +1,4 @@
-"""Which elements a refinement touches, and which points of a block run."""
+"""Elements that a refinement touches, and points of a block that run."""
 
 from __future__ import annotations
 

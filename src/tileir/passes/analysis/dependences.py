@@ -1,4 +1,4 @@
-"""Which kernels of a program must stay in order.
+"""Dependences between the kernels of a program.
 
 Say of each statement which earlier ones it must follow, so that the others may run beside it.
 """

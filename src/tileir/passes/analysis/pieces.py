@@ -44,7 +44,7 @@ class Pieces:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every element repeats another one."""
+        """True if every element repeats another one."""
         return all(None not in axis for axis in self.table)
 
 

@@ -1,4 +1,4 @@
-"""Where a block on its way down from ``main`` is: the values of its indices, and where its views are in whole tensors.
+"""Positions of blocks on the way down from ``main``: values of indices, and offsets of views in whole tensors.
 
 Indices of different blocks may share names, so absolute values are affines of *counters*, ``depth:index``, one for each
 index that counts. :meth:`Level.local` says such a value in the indices of a block again, which then needs indices that
@@ -62,7 +62,7 @@ class Level:
 
     @property
     def depth(self) -> int:
-        """How many blocks are around."""
+        """Number of blocks around."""
         return 0 if self.parent is None else self.parent.depth + 1
 
     def constraints(self) -> tuple[Affine, ...]:
@@ -115,7 +115,7 @@ class Level:
 
 @attrs.frozen
 class Origin:
-    """Where a view begins along each axis of a tensor, in counters, and how large that tensor is."""
+    """First place of a view along each axis of a tensor, in counters, and the size of that tensor."""
 
     access: tuple[Affine, ...]
     sizes: tuple[int, ...]

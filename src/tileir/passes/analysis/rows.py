@@ -28,7 +28,7 @@ class Rows:
 
     @property
     def work(self) -> int:
-        """How many statements run for each row."""
+        """Number of statements that run for each row."""
         others = [index.range for index in self.kernel.indices if index is not self.index]
         return prod(others) * len(self.kernel.statements)
 

@@ -1,4 +1,4 @@
-"""Which elements of a view a statement surely writes."""
+"""Elements of a view that a statement surely writes."""
 
 from __future__ import annotations
 

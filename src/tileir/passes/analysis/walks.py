@@ -1,4 +1,4 @@
-"""How a kernel walks through tensors: which index moves each access, how far, and which index should be the fastest."""
+"""Strides of a kernel's accesses by each index, and the index that should be the fastest."""
 
 from __future__ import annotations
 

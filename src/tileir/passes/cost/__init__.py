@@ -1,1 +1,1 @@
-"""What programs cost on a machine: counted from the blocks as they stand, before or after any pass."""
+"""Cost of programs on a machine: counted from the blocks as they stand, before or after any pass."""

@@ -1,4 +1,4 @@
-"""How long one execution unit computes: instructions against throughput, latency and registers.
+"""Computing time of one execution unit: instructions against throughput, latency and registers.
 
 The in-core part of the ECM model (Stengel, Treibig, Hager and Wellein, "Quantifying performance bottlenecks of stencil
 computations using the Execution-Cache-Memory model", ICS 2015): what an iteration issues to the arithmetic pipelines,

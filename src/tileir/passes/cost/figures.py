@@ -1,4 +1,4 @@
-"""What a cost is, for programs of each stage: figures of blocks, kernels and programs, and how a bound is made of them.
+"""Figures of cost of blocks, kernels and programs of each stage, and the bounds that are made of them.
 
 The time of a kernel is a bound: the slowest of computing, of moving data into each cache, of local memory, as in the
 roofline model (Williams, Waterman and Patterson, CACM 52(4), 2009) with a roof for each level; plus the launch.
@@ -31,7 +31,7 @@ ITERATION_CYCLES: Final = 1.0
 
 @attrs.frozen
 class Cycles:
-    """What one unit does in one iteration of a block's own statements, in cycles.
+    """Work of one unit in one iteration of a block's own statements, in cycles.
 
     Attributes:
         arithmetic: Of the pipelines that compute.
@@ -75,7 +75,7 @@ class Operations:
 
 @attrs.frozen
 class BlockCost:
-    """What a block and all blocks inside it cost, over the whole run of the kernel.
+    """Cost of a block and of all blocks inside it, over the whole run of the kernel.
 
     Attributes:
         name: Of the block; empty where it has none.
@@ -109,7 +109,7 @@ class BlockCost:
 
     @property
     def reuse(self) -> float:
-        """How often each byte of the footprint is asked for."""
+        """Number of times that each byte of the footprint is asked for."""
         return self.accessed_bytes / self.footprint_bytes if self.footprint_bytes else 0.0
 
 

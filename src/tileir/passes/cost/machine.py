@@ -1,4 +1,4 @@
-"""What the cost model wants to know of a device, as plain numbers, taken from its hardware model and its target."""
+"""Machine parameters of the cost model, as plain numbers, taken from a hardware model and a target."""
 
 from __future__ import annotations
 

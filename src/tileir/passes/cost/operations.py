@@ -1,4 +1,4 @@
-"""How many operations the statements of a block stand for.
+"""Operation counts of the statements of a block.
 
 Each operation counts as many as the weight in its row of :mod:`tileir.core.ops` says: 1 for what processors do in one
 instruction, and for functions the size of their expansions, in elementary operations. A product whose only use is to be
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Kind(enum.Enum):
-    """What sort of operation something is."""
+    """Kind of an operation."""
 
     MULTIPLY_ADD = "multiply-add"
     ARITHMETIC = "arithmetic"

@@ -31,7 +31,7 @@ NOWHERE: Final = ""
 
 @attrs.frozen
 class Time:
-    """How long something takes.
+    """Time that something takes.
 
     Attributes:
         seconds: From its beginning to its end.

@@ -1,4 +1,4 @@
-"""How many points of a box meet linear constraints.
+"""Number of points of a box that meet linear constraints.
 
 Indices that no constraint joins are counted apart, and their numbers multiplied. Among joined ones the index with the
 largest range is solved for, and the points of all others are enumerated: exact, for any constraints, at the price of

@@ -1,4 +1,4 @@
-"""What a program costs on a machine: counts for every block, and the time of every kernel by its slowest resource.
+"""Predicted cost of a program on a machine: counts of every block, time of every kernel by its slowest resource.
 
 What these figures are, :mod:`tileir.passes.cost.figures` says.
 """

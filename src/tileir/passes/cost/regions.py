@@ -1,4 +1,4 @@
-"""Which addresses an access touches over a box of points, and how many different ones several accesses touch.
+"""Addresses that an access touches over a box of points, and the number of different ones that several accesses touch.
 
 A region is ``offset + Σ stride·x`` with ``0 <= x < count`` for each of its dimensions. It is *exact* where every
 address arises once, which the construction sees to: a step that is a multiple of the dimension below it, and no longer

@@ -25,7 +25,7 @@ class Loop:
 
     @property
     def repeats(self) -> bool:
-        """Whether its values come one after the other."""
+        """True if its values come one after the other."""
         return self.binding in (None, stripe.Binding.DOT)
 
 
@@ -51,7 +51,7 @@ class Root:
 
 @attrs.frozen
 class Access:
-    """How one block sees a root.
+    """Access of one block to a root.
 
     Attributes:
         root: What it leads to.

@@ -1,4 +1,4 @@
-"""Which bytes move into a cache of some size, by what its capacity lets programs use again.
+"""Bytes that move into a cache of some size, by what its capacity lets programs use again.
 
 Reuse along a loop works where what one iteration touches fits, or several where an access comes back to what another
 one touched some iterations ago: the layer condition (Stengel et al., ICS 2015; Hammer, Eitzinger, Hager and Wellein,
@@ -28,7 +28,7 @@ APART: Final = frozenset({REGISTER, LOCAL})
 
 @attrs.frozen
 class Footprint:
-    """What is touched of one root, in bytes of the lines that are read, written, and touched at all."""
+    """Bytes of one root in lines that are read, written, and touched at all."""
 
     read_bytes: float
     written_bytes: float

@@ -1,1 +1,1 @@
-"""Which blocks may be joined, and the blocks that come of it."""
+"""Fusion of blocks: the conditions for joining them, and the blocks that come of it."""

@@ -22,7 +22,7 @@ from tileir.stripe.attending import ATTEND, ATTEND_BACK, Attending
 
 
 class Device(Options, Protocol):
-    """What a device offers."""
+    """Facts about a device."""
 
     @property
     def vector_bytes(self) -> int:

@@ -35,7 +35,7 @@ _COMPARED: Final = {Op.CMP_LE: (1, 0), Op.CMP_LT: (1, 1), Op.CMP_GE: (-1, 0), Op
 
 @attrs.frozen
 class Scores:
-    """What is weighted: ``scale`` times a sum of products, where all ``seen`` are 0 or more, else minus infinity."""
+    """Scores of attention: ``scale`` times a sum of products, where all ``seen`` are 0 or more, else minus infinity."""
 
     product: Sum
     scale: float = 1.0

@@ -76,7 +76,7 @@ _LEAST_TILES: Final = 4
 
 
 class Options(Protocol):
-    """What a device offers."""
+    """Facts about a device."""
 
     @property
     def fragments(self) -> tuple[str, ...]:
@@ -93,7 +93,7 @@ class Options(Protocol):
 
 @attrs.frozen
 class Asked:
-    """What is to be computed.
+    """The attention that is to be computed.
 
     Attributes:
         dtypes: Of queries, keys, values and the result.

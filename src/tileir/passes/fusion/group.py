@@ -132,13 +132,13 @@ class FusionGroup:
 
     @property
     def is_movable(self) -> bool:
-        """Whether the box is free to be enumerated in another way: no schedule has marked it."""
+        """True if the box is free to be enumerated in another way: no schedule has marked it."""
         marked = self.block.location or any(map(is_scheduled, self.nested))
         return not marked and all(i.is_plain for i in self.indices)
 
     @property
     def chosen_by_data(self) -> bool:
-        """Whether data decide where something is stored: such points run in fewer threads than those of a reduction.
+        """True if data decide where something is stored: such points run in fewer threads than those of a reduction.
 
         Not where that is one place for all points, as the step of a loop is.
         """

@@ -312,9 +312,12 @@ def _read(kernel: Block) -> set[str]:
 
 
 def _is_flat_reduction(kernel: Block) -> bool:
-    """Return whether a block without others in it merges several points into one element."""
-    if any(isinstance(s, Block | Special) for s in kernel.statements) or any(i.is_marked for i in kernel.indices):
+    """Return whether a block without others in it merges several points into one element, or stores them in order."""
+    marked = any(attrs.evolve(i, serial=False).is_marked for i in kernel.indices)
+    if marked or any(isinstance(s, Block | Special) for s in kernel.statements):
         return False
+    if kernel.is_serial:
+        return True
     scoped = [r for r in kernel.refinements if r.merges]
     moved = {name for r in scoped for access in r.access for name in access.indices}
     return len(scoped) == 1 and any(i.range > 1 and i.name not in moved for i in kernel.indices)

@@ -1,4 +1,4 @@
-"""Which points of two groups of blocks may run as one: the law by which all joining is judged.
+"""Legality of fusion: points of two groups of blocks that may run as one.
 
 Points may be joined where all tensors that one of two blocks writes and the other touches are touched, at
 corresponding points, at the same elements, and at no others. A *perfect* match says so for whole boxes and single
@@ -155,7 +155,7 @@ class Shared:
 
     @property
     def second(self) -> frozenset[str]:
-        """What the second block calls them."""
+        """Names in the second block."""
         return frozenset(name for _, name in self.pairs)
 
 

@@ -1,4 +1,4 @@
-"""What elements of temporaries are, as expressions of coordinates: kernels that write whole tensors, seen through."""
+"""Elements of temporaries as expressions of coordinates: value numbering through kernels that write whole tensors."""
 
 from __future__ import annotations
 

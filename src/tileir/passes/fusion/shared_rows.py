@@ -1,4 +1,4 @@
-"""Which indices kernels over the same rows share: what is left of each has to be a row, and rows have to be enough."""
+"""Indices that kernels over the same rows share: the rest of each has to be a row, and rows have to be enough."""
 
 from __future__ import annotations
 

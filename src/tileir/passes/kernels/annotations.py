@@ -1,4 +1,4 @@
-"""What programs say about order and place: it holds for the statements that it was computed for, and for no others."""
+"""Validity of order and placement written in programs: they hold for the statements that they were computed for."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tileir.stripe.ir import Block, Program, Refinement, Statement
 
 @attrs.frozen
 class Replacement:
-    """What takes the place of a kernel.
+    """Kernels and works that take the place of a kernel.
 
     Attributes:
         blocks: The kernels, in order.

@@ -147,8 +147,13 @@ def parallel_indices(nest: Nest) -> tuple[stripe.Index, ...]:
     """
     atomic = {name for segment in nest.segments for name in atomic_names(segment.statements)}
     merging = [use for use in written_uses(nest) if use.merges and use.name not in atomic]
+    return indices_apart(nest, merging)
+
+
+def indices_apart(nest: Nest, uses: Iterable[Use]) -> tuple[stripe.Index, ...]:
+    """Return the outer indices of which each value moves all of these accesses to elements of its own."""
     indirect, ranges = frozenset(name for s in nest.segments for name in indirect_names(s)), nest.kernel.ranges
-    return tuple(i for i in nest.indices if all(_moves_alone(use, i.name, indirect, ranges) for use in merging))
+    return tuple(i for i in nest.indices if all(_moves_alone(use, i.name, indirect, ranges) for use in uses))
 
 
 def _moves_alone(use: Use, index: str, indirect: frozenset[str], ranges: Mapping[str, int]) -> bool:

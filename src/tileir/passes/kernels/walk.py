@@ -1,4 +1,4 @@
-"""How passes reach blocks at any depth, with what stands around them."""
+"""Traversal of blocks at any depth, with the blocks that stand around them."""
 
 from __future__ import annotations
 

@@ -238,12 +238,12 @@ class _Pixels:
 
     @property
     def has_channels(self) -> bool:
-        """Whether there are channels to write out."""
+        """True if there are channels to write out."""
         return self.channel is not None or bool(self.reduced)
 
     @property
     def mixes(self) -> bool:
-        """Whether elements of the result are no line along which all that is read is one, or stays in place."""
+        """True if elements of the result are no line along which all that is read is one, or stays in place."""
         views = [address(r) for r in self.kernel.refinements if r is not self.result]
         views += [s.affine for s in self.kernel.statements if isinstance(s, LoadIndex)]
         if self.reduced:

@@ -1,4 +1,4 @@
-"""Which axis of a factor of a product of matrices should be the fastest: one along which tiles of it can be copied."""
+"""Choice of the fastest axis for a factor of a product of matrices: one along which tiles of it can be copied."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ LEAST: Final = 16
 
 _HALF: Final = 2
 """Bytes of elements of which rows are copied to begin where lines of the cache do."""
+
+_LONG: Final = 96
+_WIDE: Final = 64
+"""Terms of a sum for which words are copied to rows of boxes, and how many of these, and of outputs, are neighbours."""
 
 
 def factor_axis(
@@ -163,6 +167,46 @@ def _has_parted_rows(walk: Walk, size: int, line: int) -> bool:
     if size != _HALF or walk.strides[last] != 1 or last not in moved:
         return False
     return all(_alone(walk, axis) for axis in moved) and any(stride * size % line for stride in walk.strides[:last])
+
+
+def takes_boxes_alone(
+    walk: Walk, together: Sequence[Walk], shapes: Mapping[str, TensorShape], fragments: Iterable[Fragment]
+) -> bool:
+    """Return whether instructions should take a factor from local memory, and can only where it comes there as boxes.
+
+    These are words, which boxes round to TF32 on their way, where the instructions would cut them. Others, whose
+    factors threads load and round, are as fast where sums are short, since the results take most of the time, where few
+    of their terms are neighbours, and where outputs are few on one side: on an H200, 64 products of 1024 x 1024 x 65
+    took 150 us so and 177 with boxes and copies for these, 3x3 over 32x56x56x33 66 and 105, and 3x3 from 32x56x56x65 to
+    33 channels 108 and 142.
+    """
+    other = _other(walk, together)
+    if other is None:
+        return False
+    own = {shapes[each.tensor].dtype for each in (walk, other)}
+    local = (each for each in fragments if each.rounded and each.a.where is Where.LOCAL)
+    if not any({each.a.dtype, each.b.dtype} == own for each in local):
+        return False
+    kept, outputs = _kept(together), max(each.points for each in together if each.writes)
+    wide = _sides(walk, other, shapes, kept) >= _WIDE <= _sides(other, walk, shapes, kept)
+    summed = (_extent(walk, name, shapes) for name in _indices(walk) & _indices(other) - kept)
+    return wide and walk.points >= _LONG * outputs and max(summed, default=0) >= _WIDE
+
+
+def _sides(walk: Walk, other: Walk, shapes: Mapping[str, TensorShape], kept: set[str]) -> int:
+    """Return about how many outputs the indices stand for that move one factor alone."""
+    return prod(_extent(walk, name, shapes) or _WIDE for name in (_indices(walk) - _indices(other)) & kept)
+
+
+def _extent(walk: Walk, index: str, shapes: Mapping[str, TensorShape]) -> int:
+    """Return how many elements a tensor has along the axis that an index alone moves; 0 for none."""
+    sizes = shapes[walk.tensor].sizes
+    return max((sizes[axis] for axis in range(len(walk.access)) if _alone(walk, axis) == index), default=0)
+
+
+def have_rows(walk: Walk) -> bool:
+    """Return whether one index alone moves a walk along the last axis of its tensor, whose neighbours are adjacent."""
+    return walk.strides[-1:] == (1,) and _alone(walk, len(walk.strides) - 1) is not None
 
 
 def _takes(walk: Walk, other: Walk, dtypes: Mapping[str, DType], fragments: Iterable[Fragment]) -> bool:

@@ -16,7 +16,15 @@ from tileir.core.fragments import usable
 from tileir.passes.analysis.places import Level
 from tileir.passes.analysis.walks import Walk, asked_axis, walks
 from tileir.passes.base import at_least, selected_kernel, with_kernels, with_temporaries
-from tileir.passes.layouts.factors import depth_axis, factor_axis, far_axis, have_parted_rows, window_axis
+from tileir.passes.layouts.factors import (
+    depth_axis,
+    factor_axis,
+    far_axis,
+    have_parted_rows,
+    have_rows,
+    takes_boxes_alone,
+    window_axis,
+)
 from tileir.passes.placement.cache_blocks import refitted
 from tileir.poly.affine import Affine
 from tileir.stripe.check.views import is_dense
@@ -59,6 +67,10 @@ class Transpose:
         pairs: Whether they are not where groups can copy them as they lie, in pairs.
         line_reuse: These pay where a kernel reads each element of the larger one so often at least.
         line_points: They pay where a kernel reads so many elements of a tensor at least.
+        box_reuse: With ``line_bytes``, factors of four bytes an element, of which instructions of four warps take boxes
+            alone, are copied as well where their rows are none. These pay where a kernel reads each element of the
+            larger one so often at least.
+        box_points: They pay where a kernel reads so many elements of a tensor at least.
     """
 
     name: ClassVar[str] = "transpose"
@@ -75,6 +87,8 @@ class Transpose:
     line_bytes: int = attrs.field(default=0, validator=at_least(0))
     line_reuse: int = attrs.field(default=2048, validator=at_least(1))
     line_points: int = attrs.field(default=12_000_000_000, validator=at_least(0))
+    box_reuse: int = attrs.field(default=128, validator=at_least(1))
+    box_points: int = attrs.field(default=1 << 26, validator=at_least(0))
 
     def __call__(self, program: Program) -> Program:
         """Return the program with other layouts."""
@@ -120,21 +134,24 @@ def _fastest(shape: TensorShape) -> int:
     return min(range(len(shape.dims)), key=lambda axis: (abs(shape.dims[axis].stride), -axis))
 
 
-def _with_fastest(shape: TensorShape, fastest: int) -> TensorShape:
-    """Return the shape without gaps in which ``fastest`` counts fastest, and the others as before."""
+def _with_fastest(shape: TensorShape, fastest: int, row: int = 1) -> TensorShape:
+    """Return the shape without gaps in which ``fastest`` counts fastest, and the others as before.
+
+    It has elements behind each row, so that rows begin at multiples of ``row``.
+    """
     others = sorted((a for a in range(len(shape.dims)) if a != fastest), key=lambda a: abs(shape.dims[a].stride))
     dims = list(shape.dims)
     stride = 1
     for axis in (fastest, *others):
-        dims[axis] = Dim(shape.dims[axis].size, stride)
-        stride *= shape.dims[axis].size
+        size = shape.dims[axis].size
+        dims[axis] = Dim(-(-size // row) * row if axis == fastest else size, stride)
+        stride *= dims[axis].size
     return attrs.evolve(shape, dims=tuple(dims))
 
 
-def _in_lines(shape: TensorShape, row: int) -> TensorShape:
-    """Return the shape of a tensor that has elements behind each row, so that rows begin at multiples of ``row``."""
-    *outer, last = shape.sizes
-    return TensorShape.dense(shape.dtype, (*outer, -(-last // row) * row))
+def _is_off_boxes(shape: TensorShape, axis: int) -> bool:
+    """Return whether rows along an axis, one behind another, would not all begin where boxes can."""
+    return shape.sizes[axis] * shape.dtype.itemsize % _BOX > 0
 
 
 def _free_temporaries(program: Program) -> frozenset[str]:
@@ -227,16 +244,31 @@ class _Copier:
         if made is not None and kernel.tags.get(BESIDE) and self._pays(kernel, walk, source, 0):
             return made  # those before it in its launch read it
         axis = self._asked(walk, together, source)
-        least = max(options.least_points, options.least_reuse * elements)
-        if axis is not None and axis != _fastest(source.shape) and self._pays(kernel, walk, source, least):
-            return _with_fastest(source.shape, axis)
-        least = max(options.line_points, options.line_reuse * self._largest(together))
+        row, last = options.line_bytes // source.shape.dtype.itemsize, len(source.shape.dims) - 1
+        boxed, largest = self._needs_boxes(walk, together), self._largest(together)
+        if axis is not None and axis != _fastest(source.shape):
+            padded = boxed and _is_off_boxes(source.shape, axis)
+            least = max(options.box_points if padded else options.least_points, options.least_reuse * elements)
+            if self._pays(kernel, walk, source, least):
+                return _with_fastest(source.shape, axis, row if padded else 1)
+        if boxed and have_rows(walk) and _is_off_boxes(source.shape, last):
+            pays = self._pays(kernel, walk, source, max(options.box_points, options.box_reuse * largest))
+            return _with_fastest(source.shape, last, row) if pays else None
+        least = max(options.line_points, options.line_reuse * largest)
         if not (options.factors and options.line_bytes) or not self._pays(kernel, walk, source, least):
             return None
         fragments = usable(options.fragments, rounded=True)
         parted = have_parted_rows(walk, together, self._dtypes(together), fragments, options.line_bytes)
         parted = parted and not (options.pairs and self._are_pairs(together))
-        return _in_lines(source.shape, options.line_bytes // source.shape.dtype.itemsize) if parted else None
+        return _with_fastest(source.shape, last, row) if parted else None
+
+    def _needs_boxes(self, walk: Walk, together: Sequence[Walk]) -> bool:
+        """Return whether a factor should be copied to rows of boxes where its own are none."""
+        options = self.options
+        if not (options.factors and options.line_bytes):
+            return False
+        shapes = {each.tensor: self._main.view(each.tensor).shape for each in together}
+        return takes_boxes_alone(walk, together, shapes, usable(options.fragments, rounded=True))
 
     def _largest(self, together: Sequence[Walk]) -> int:
         return max((self._main.view(each.tensor).shape.elements for each in together if not each.writes), default=0)
@@ -269,7 +301,8 @@ class _Copier:
         view = kernel.refinement(walk.view)
         root = self._main.root(source)
         shown = [r for r in kernel.refinements if r.direction is not Direction.NONE]
-        alone = sum(self._root(r.source) == root for r in shown) == 1
+        views = [r for r in shown if self._root(r.source) == root]
+        alone = len(views) == 1 or (self.options.factors and not any(r.direction.writes for r in views))
         whole = is_dense(source.shape) and view.shape.strides == source.shape.strides
         return (
             alone

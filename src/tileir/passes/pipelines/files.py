@@ -1,4 +1,4 @@
-"""Which module each pass is in. Nothing registers itself: this page is the list."""
+"""Table of the module of each pass. Nothing registers itself: this page is the list."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _PLAIN: Final = {bool: "true or false", int: "an integer", float: "a number", st
 
 @attrs.frozen
 class FitError(Exception):
-    """Why a value does not fit, and where inside of it, such as ``[0].idxs[1].size``; empty for all of it."""
+    """A value does not fit an option: the reason, and the place inside, such as ``[0].idxs[1].size``; or empty."""
 
     place: str
     problem: str

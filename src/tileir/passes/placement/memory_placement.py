@@ -20,7 +20,7 @@ from tileir.stripe.text.printer import location_text
 
 @attrs.frozen
 class Limit:
-    """How large a memory is.
+    """Size limit of a memory.
 
     Attributes:
         name: What the memory is called.

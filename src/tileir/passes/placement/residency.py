@@ -1,4 +1,4 @@
-"""When data are in an inner memory, and where: a reverse linear scan over statements.
+"""Residency of data in an inner memory, in time and place: a reverse linear scan over statements.
 
 The scan goes from the last statement to the first. What a statement needs gets a slot there if it has none, and keeps
 it up to the statement that makes it, or up to where it is brought in. Where memory is short, what is needed again
@@ -21,7 +21,7 @@ from tileir.core import attrs, grouped
 
 @attrs.frozen
 class Use:
-    """How one statement uses an item.
+    """Use of an item by one statement.
 
     Attributes:
         reads: Whether content from before matters; also where only some elements are written.

@@ -1,4 +1,4 @@
-"""Which views of a block can be in an inner memory while its statements run, and how these use them there."""
+"""Views of a block that can be in an inner memory while its statements run, and their use there."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class Schedule:
 
     @property
     def banks(self) -> int:
-        """How many banks the inner memory has."""
+        """Number of banks of the inner memory."""
         return self.num_banks or 1
 
     def for_target(self, target: Target) -> Schedule:

@@ -1,4 +1,4 @@
-"""Where along an index no constraint ever fails, and kernels and loops cut there."""
+"""Interior of an index, where no constraint ever fails, and kernels and loops that are cut there."""
 
 from __future__ import annotations
 

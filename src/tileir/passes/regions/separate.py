@@ -122,12 +122,12 @@ class _Cut:
 
     @property
     def rank(self) -> tuple[bool, int]:
-        """What to prefer."""
+        """Order of preference."""
         return self.contiguous, self.high - self.low
 
     @property
     def ends(self) -> int:
-        """How many values are outside."""
+        """Number of values that are outside."""
         return self.index.range - (self.high - self.low)
 
 

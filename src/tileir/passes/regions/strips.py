@@ -98,7 +98,7 @@ class _Stage:
 
     @property
     def work(self) -> int:
-        """How many statements run for each row."""
+        """Number of statements that run for each row."""
         return sum(rows.work for rows in self.kernels.values())
 
 

@@ -1,4 +1,4 @@
-"""What is known when compiling is computed then: kernels that only read constants become constants."""
+"""Constant propagation between kernels: those that only read constants become constants."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class _Value:
 
     @property
     def truth(self) -> bool | None:
-        """Whether it is other than 0 everywhere, or nowhere; None where it depends."""
+        """True if it is never 0, False if it is always 0; None where it depends."""
         return None if self.low != self.high else self.low != 0
 
 

@@ -159,7 +159,7 @@ class _Window:
 
     @property
     def aggregation(self) -> Aggregation:
-        """What merges the terms."""
+        """The aggregation that merges the terms."""
         assert self.result.aggregation is not None  # by choice
         return self.result.aggregation
 

@@ -38,7 +38,7 @@ class _Run:
 
 @attrs.frozen
 class Axis:
-    """What one axis of a view adds to the place of an element, from ``least`` to ``most``, by runs of coordinates.
+    """Summand of one axis of a view to the place of an element, from ``least`` to ``most``, by runs of coordinates.
 
     Where one of the runs, held between these bounds, says all, it is ``clamped``. There are elements only from ``low``
     to ``high``; coordinates beyond have the place of the nearest of them.

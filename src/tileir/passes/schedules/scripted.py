@@ -57,7 +57,7 @@ class Scripted:
 
     @property
     def script(self) -> Script:
-        """What is applied to each kernel."""
+        """The script that is applied to each kernel."""
         return Script(self.steps, self.match, self.parameters)
 
     def __call__(self, program: stripe.Program) -> stripe.Program:

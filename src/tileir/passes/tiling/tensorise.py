@@ -75,7 +75,7 @@ class Stencil:
 
 @attrs.frozen
 class Match:
-    """Which index of a block plays which part of a stencil, and how many points of it a micro-kernel covers."""
+    """Indices of a block by their part in a stencil, and the number of points of each that a micro-kernel covers."""
 
     stencil: Stencil
     roles: tuple[tuple[str, StencilIndex], ...]  # index of the block, and its part; in the stencil's order

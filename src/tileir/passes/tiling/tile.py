@@ -90,17 +90,17 @@ class _Split:
 
     @property
     def outer(self) -> int:
-        """How far the first points of neighbouring tiles are apart."""
+        """Distance between the first points of neighbouring tiles."""
         return 1 if self.interleaved else self.width
 
     @property
     def inner(self) -> int:
-        """How far neighbouring points of a tile are apart."""
+        """Distance between neighbouring points of a tile."""
         return self.count if self.interleaved else 1
 
     @property
     def is_cut(self) -> bool:
-        """Whether tiles reach beyond the range."""
+        """True if tiles reach beyond the range."""
         return self.width * self.count != self.index.range
 
 

@@ -1,1 +1,1 @@
-"""What is kept of earlier compilations: programs in memory, and code on disk under digests of what made it."""
+"""Caches of earlier compilations: programs in memory, and code on disk under digests of everything that made it."""

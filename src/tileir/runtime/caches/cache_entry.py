@@ -42,7 +42,7 @@ class BrokenEntryError(ValueError):
 
 @attrs.frozen
 class Table:
-    """What stands before the parts: facts for people, and for each part its name, stored size and size."""
+    """Head of an entry, before the parts: facts for people, and for each part its name, stored size and size."""
 
     about: Mapping[str, str]
     parts: tuple[tuple[str, int, int], ...]

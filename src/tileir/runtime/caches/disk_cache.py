@@ -109,7 +109,7 @@ def _absolute(directory: str | os.PathLike[str]) -> Path:
 
 @attrs.frozen
 class Entry:
-    """What is known of an entry without reading all of it.
+    """Facts about an entry that are known without reading all of it.
 
     Attributes:
         kind: What sort of thing it holds.

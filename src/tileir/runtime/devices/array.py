@@ -78,22 +78,22 @@ class DeviceArray:
 
     @property
     def device(self) -> DeviceInfo:
-        """Where it lives."""
+        """The device that it lives on."""
         return self.home.device
 
     @property
     def ndim(self) -> int:
-        """How many axes it has."""
+        """Number of axes."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
-        """How many elements it has."""
+        """Number of elements."""
         return self.nbytes // self.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
-        """How many bytes its elements take."""
+        """Number of bytes of its elements."""
         return _nbytes(self.dtype, self.shape)
 
     def __repr__(self) -> str:
@@ -264,7 +264,7 @@ class DeviceArray:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, object]:
-        """What libraries of CUDA ask for that know no DLPack; AttributeError elsewhere, and for dtypes without a name.
+        """Interface for libraries of CUDA that know no DLPack; AttributeError elsewhere, and for dtypes without a name.
 
         Its content is there, so it has no stream to wait for.
         """

@@ -66,7 +66,7 @@ _WORDS: Final = Struct("P16sPPQ")
 
 @attrs.frozen
 class Format:
-    """What an array of some dtype, shape and device is, without gaps, as :class:`Tensor` has it.
+    """Dtype, shape and device of an array without gaps, as :class:`Tensor` has them.
 
     Attributes:
         kind: Device, rank and dtype.

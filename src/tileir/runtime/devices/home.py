@@ -1,4 +1,4 @@
-"""Where arrays live: a device, and the executor that has its memory."""
+"""Home of an array: a device, and the executor that has its memory."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ class Home:
 
     @cached_property
     def is_host(self) -> bool:
-        """Whether its memory is that of the host, so that arrays of NumPy are in it already."""
+        """True if its memory is that of the host, so that arrays of NumPy are in it already."""
         return not isinstance(self.executor, SharingExecutor) and self.executor.allocate(0).host() is not None
 
     @cached_property
     def works_in_place(self) -> bool:
-        """Whether its kernels work on memory of the host, as processors do whose back end has buffers of its own."""
+        """True if its kernels work on memory of the host, as processors do whose back end has buffers of its own."""
         return not self.is_host and self.executor.wrap(fresh_on_host(1).array) is not None
 
     @cached_property
     def shares(self) -> bool:
-        """Whether its memory has addresses that others can use."""
+        """True if its memory has addresses that others can use."""
         return isinstance(self.executor, SharingExecutor)
 
     @cached_property
     def streams(self) -> bool:
-        """Whether others may use its memory in streams of theirs, before it is written.
+        """True if others may use its memory in streams of theirs, before it is written.
 
         It is looked at once, as all here is: to ask for what an object offers takes 20 µs.
         """

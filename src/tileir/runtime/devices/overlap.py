@@ -1,4 +1,4 @@
-"""Whether arrays share memory, wherever they are."""
+"""Overlap of arrays in memory, on any device."""
 
 from __future__ import annotations
 

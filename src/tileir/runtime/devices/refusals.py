@@ -1,4 +1,4 @@
-"""What to do about objects that are no arrays here, or whose memory cannot be shared: a sentence for each refusal."""
+"""Advice for objects that are no arrays here, or whose memory cannot be shared: a sentence for each refusal."""
 
 from __future__ import annotations
 

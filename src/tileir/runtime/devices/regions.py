@@ -32,12 +32,12 @@ class DeviceRegion:
 
     @property
     def nbytes(self) -> int | None:
-        """How many bytes the device has; None where that is not known."""
+        """Number of bytes of the device; None where that is not known."""
         return self.home.device.memory_bytes
 
     @property
     def seen_by_host(self) -> bool:
-        """Whether the host sees arrays in it, so that nothing is copied between this region and the shared one."""
+        """True if the host sees arrays in it, so that nothing is copied between this region and the shared one."""
         return self.home.is_host or self.home.works_in_place
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any = "f32") -> DeviceArray:
@@ -67,7 +67,7 @@ class SharedRegion:
 
     @property
     def pinned(self) -> bool:
-        """Whether the memory is the driver's, and kept from being paged out."""
+        """True if the memory is the driver's, and kept from being paged out."""
         return isinstance(self.home.executor, StagingExecutor) and not self.home.works_in_place
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any = "f32") -> Array:

@@ -1,4 +1,4 @@
-"""Which launches of a program wait for which."""
+"""Dependences between the launches of a program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which temporaries of a program may share memory, and where each one lies."""
+"""Memory sharing among the temporaries of a program, and the offset of each one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SORTED_TEMPORARIES: Final = 1024
 
 @attrs.frozen
 class Offset:
-    """Where a temporary lies: ``offset`` bytes into a block."""
+    """Place of a temporary: ``offset`` bytes into a block."""
 
     block: int
     offset: int
@@ -44,7 +44,7 @@ class Placement:
 
     @property
     def peak_bytes(self) -> int:
-        """What the temporaries take."""
+        """Bytes that the temporaries take."""
         return sum(self.sizes)
 
 

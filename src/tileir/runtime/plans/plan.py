@@ -55,7 +55,7 @@ SHORT_OPERATIONS: Final = 100_000
 
 @attrs.frozen
 class MemoryUse:
-    """How many bytes a call takes.
+    """Bytes that a call takes.
 
     Attributes:
         inputs: Arrays that it reads.
@@ -148,17 +148,17 @@ class Plan:
 
     @property
     def temporary_bytes(self) -> int:
-        """What its temporaries would take if each had memory of its own."""
+        """Bytes that its temporaries would take if each had memory of its own."""
         return self.placement.temporary_bytes
 
     @property
     def peak_bytes(self) -> int:
-        """What its temporaries take."""
+        """Bytes that its temporaries take."""
         return self.placement.peak_bytes
 
     @property
     def memory(self) -> MemoryUse:
-        """What one run takes."""
+        """Memory that one run takes."""
         constants = _nbytes(_with_role(self.program, BufferRole.CONSTANT))
         return MemoryUse(_nbytes(self.inputs), _nbytes(self.outputs), constants, self.temporary_bytes, self.peak_bytes)
 
@@ -252,7 +252,7 @@ class Plan:
 
     @property
     def ends_at_once(self) -> bool:
-        """Whether a call takes less time than to hand it to a thread, so that submitting it may be calling it."""
+        """True if a call takes less time than to hand it to a thread, so that submitting it may be calling it."""
         return self._is_short and not self._layout.decides
 
     def _keep(self, workspace: Workspace) -> None:

@@ -1,4 +1,4 @@
-"""What the plans of one executor share: spare memory, within a limit, and threads for asynchronous calls."""
+"""Resources that the plans of one executor share: spare memory, within a limit, and threads for asynchronous calls."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ SPARE_BYTES: Final = 256 * 2**20
 
 
 class Keepable(Protocol):
-    """What a plan keeps for its next run."""
+    """Memory that a plan keeps for its next run."""
 
     @property
     def nbytes(self) -> int:
-        """How much memory it holds; it does not change while it is kept."""
+        """Bytes of memory that it holds; they do not change while it is kept."""
 
 
 W = TypeVar("W", bound=Keepable)
 
 
 class Spare(list[W]):
-    """What a plan has left for its next run; it dies with the plan."""
+    """Memory that a plan has left for its next run; it dies with the plan."""
 
     __slots__ = ("__weakref__",)
 
@@ -92,14 +92,14 @@ class Resources(Renewable):
 
     @property
     def parts(self) -> bool:
-        """Whether a part of a buffer can be a buffer."""
+        """True if a part of a buffer can be a buffer."""
         if self._parts is None:
             self._parts = isinstance(self.executor, PartingExecutor) or self._wraps_parts()
         return self._parts
 
     @property
     def kept_bytes(self) -> int:
-        """How much memory is kept for the next runs at most; plans that died may still count."""
+        """Most bytes that are kept for the next runs; plans that died may still count."""
         return self._kept_bytes
 
     def take(self, home: Spare[W]) -> W | None:

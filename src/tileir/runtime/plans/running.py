@@ -34,7 +34,7 @@ class RunningEvent(PendingEvent):
 
     @property
     def done(self) -> bool:
-        """Whether it has completed or failed."""
+        """True if it has completed or failed."""
         if not self._done and all(end.done for end in self.ends):
             self._settle()
         return self._done
@@ -46,7 +46,7 @@ class RunningEvent(PendingEvent):
 
     @property
     def failure(self) -> Failure | None:
-        """What it failed with; None before, and where it completed."""
+        """The failure that it ended with; None before, and where it completed."""
         return self._failure if self.done else None
 
     def wait(self) -> None:

@@ -105,7 +105,7 @@ def _undecided(_: int) -> bool:
 
 @attrs.frozen(eq=False)
 class Slot:
-    """Where an array that the caller passes enters; ``alignment`` is 1 where kernels ask for that of elements only."""
+    """Entry of an array that the caller passes; ``alignment`` is 1 where kernels ask for that of elements only."""
 
     number: int
     alignment: int
@@ -113,7 +113,7 @@ class Slot:
 
 @attrs.frozen(eq=False)
 class Layout:
-    """What all workspaces of a plan have in common.
+    """Layout that all workspaces of a plan have in common.
 
     Attributes:
         executor: What runs the steps.
@@ -144,7 +144,7 @@ class Layout:
 
     @property
     def nbytes(self) -> int:
-        """How much memory the temporaries of one run take."""
+        """Bytes of memory that the temporaries of one run take."""
         return sum(self.sizes)
 
     def memory(self) -> list[Any]:
@@ -177,11 +177,11 @@ def _is_aligned(buffer: Memory, alignment: int) -> bool:
 
 
 class Workspace(Protocol):
-    """What runs the launches of a plan."""
+    """Runner of the launches of a plan."""
 
     @property
     def nbytes(self) -> int:
-        """How much memory it holds; where that is none, several threads may use it at a time."""
+        """Bytes of memory that it holds; where there are none, several threads may use it at a time."""
 
     def run(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Run all launches, and return when the outputs are written."""
@@ -208,7 +208,7 @@ class SequencedWorkspace:
 
     @property
     def nbytes(self) -> int:
-        """How much memory it holds."""
+        """Bytes of memory that it holds."""
         return self._layout.nbytes
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
@@ -258,7 +258,7 @@ class SteppingWorkspace:
 
     @property
     def nbytes(self) -> int:
-        """How much memory it holds."""
+        """Bytes of memory that it holds."""
         return self._layout.nbytes
 
     def run(self, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> None:
@@ -295,7 +295,7 @@ class ClosableWorkspace:
 
     @property
     def nbytes(self) -> int:
-        """How much memory it holds."""
+        """Bytes of memory that it holds."""
         return self.workspace.nbytes
 
     def run(self, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> None:

@@ -24,7 +24,7 @@ _UNROLLED: Final = (1, 1, 2, 4, 8)
 
 @attrs.frozen
 class Room:
-    """Where sketches for a kernel are drawn from.
+    """Choices that sketches for a kernel are drawn from.
 
     Attributes:
         order: The loops over outputs, the outermost first.

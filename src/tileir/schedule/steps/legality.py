@@ -1,4 +1,4 @@
-"""Which loops can be a grid, threads or the lanes of a vector, by what their iterations write.
+"""Legality of bindings: loops that can be a grid, threads or the lanes of a vector, by what their iterations write.
 
 How much may be unrolled, and which names loops and memory may have.
 """

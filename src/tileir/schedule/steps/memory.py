@@ -22,7 +22,7 @@ from tileir.stripe import ir as stripe
 
 
 class Level(enum.Enum):
-    """Where memory of a kernel lies."""
+    """Place of a kernel's memory."""
 
     REGISTER = "register"
     LOCAL = "local"

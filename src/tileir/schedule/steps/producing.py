@@ -254,7 +254,7 @@ class Producer:
 
     @property
     def is_flat(self) -> bool:
-        """Whether statements alone make an element."""
+        """True if statements alone make an element."""
         return len(self.body) == 1 and not self.allocations
 
     def holds(self, use: Use, reach: tuple[tuple[int, int], ...]) -> bool:

@@ -1,4 +1,4 @@
-"""What a statement itself does to variables and arrays, as the roles of its fields and its kind tell.
+"""Effects of a statement on variables and arrays, as the roles of its fields and its kind tell.
 
 What nested statements do is not among it, and neither is memory beyond the first of several elements that one operand
 of a product of matrices has.
@@ -81,7 +81,7 @@ def is_plain(stmt: Stmt) -> bool:
 
 @attrs.frozen(eq=False)
 class Census:
-    """What there is in a kernel, each kind once.
+    """Contents of a kernel, each kind once.
 
     Attributes:
         operations: Elementwise operations, each with the dtype of its first operand and the most lanes of one.

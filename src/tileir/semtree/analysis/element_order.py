@@ -1,4 +1,4 @@
-"""Whether a kernel reads each element of one array before it writes the same place of another.
+"""Test of whether a kernel reads each element of one array before it writes the same place of another.
 
 The two may have one memory then. This is proved for accesses whose offsets are sums of coordinates of the launch and
 counters of loops, for each load and each store together. Where both move by the same strides in the coordinates and in

@@ -1,4 +1,4 @@
-"""What is known about the integers of a kernel without running it: their ranges, and what divides them."""
+"""Ranges and divisors of the integers of a kernel, known without running it."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def counted(begin: Range, end: Range, step: int) -> Range:
 
 @attrs.define(eq=False, repr=False)
 class Ranges:
-    """What is known about the integers and bools of one kernel, whose statements are passed in the order of the text.
+    """Knowledge about the integers and bools of one kernel, whose statements are passed in the order of the text.
 
     Attributes:
         extents: How many groups and threads there are along each axis.

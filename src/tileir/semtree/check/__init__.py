@@ -1,1 +1,1 @@
-"""What a legal kernel is."""
+"""Legality of kernels."""

@@ -1,4 +1,4 @@
-"""What the rules of a kernel look at, found by one walk over it: statements with what is visible there, and nodes."""
+"""Subjects of the rules of a kernel, found by one walk over it: statements with what is visible there, and nodes."""
 
 from __future__ import annotations
 

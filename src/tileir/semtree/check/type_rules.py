@@ -1,4 +1,4 @@
-"""What a single expression may look like, given that its operands are right: shared by verifier and parser."""
+"""Type rules of a single expression, given that its operands are right: shared by verifier and parser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which kernels and programs are legal. Each ``check_`` function proves one invariant; all faults are reported.
+"""Verifier of kernels and programs. Each ``check_`` function proves one invariant; all faults are reported.
 
 Rules of a kernel that can be checked before its types are trusted.
 """

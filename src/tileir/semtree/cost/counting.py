@@ -1,4 +1,4 @@
-"""What the statements of a kernel do: operations, elements that move, and cycles of one unit.
+"""Counts of the statements of a kernel: operations, elements that move, and cycles of one unit.
 
 Arithmetic that only says where elements are, how often loops run, or what a condition is, counts for nothing, as in
 Stripe programs, where it is not written. Equal operations of one statement are done once.

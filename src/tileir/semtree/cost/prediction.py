@@ -1,4 +1,4 @@
-"""What a program of the semtree costs on a machine, kernel by kernel.
+"""Predicted cost of a program of the semtree on a machine, kernel by kernel.
 
 The model is that of :mod:`tileir.passes.cost.prediction`: counts of all loops, and for each kernel the slowest of its
 resources. Counts come from the text of the kernels. What loops touch is bounded by the iterations that move an access
@@ -111,7 +111,7 @@ _WORD_BYTES: Final = 4
 
 @attrs.frozen(eq=False, repr=False)
 class Traffic:
-    """What the loops of a kernel read and write.
+    """Memory that the loops of a kernel read and write.
 
     Attributes:
         sizes: The elements of each array.

@@ -114,7 +114,7 @@ class Draft:
 
 @attrs.frozen
 class Expansion:
-    """How a function is written in other operations.
+    """A function written in other operations.
 
     Attributes:
         write: Makes the result of its operands, variables or constants, and puts statements for it into a draft.

@@ -1,1 +1,1 @@
-"""What a kernel means: the interpreter."""
+"""Meaning of kernels: the interpreter."""

@@ -77,7 +77,7 @@ class ExpressionCompiler:
 
     @property
     def frame_size(self) -> int:
-        """How long a frame must be for all names seen so far."""
+        """Length of a frame for all names seen so far."""
         return FIRST_FREE + len(self._slots)
 
     def evaluator(self, expr: Expr) -> Evaluator:

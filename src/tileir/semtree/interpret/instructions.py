@@ -147,6 +147,7 @@ def exchanging(expressions: ExpressionCompiler, stmt: MatrixMultiply, kernel: Ke
     assert layout is not None
     assert count is not None
     rows, columns = (_places(fragment, layout, axis, extent) for axis, extent in (("m", height), ("k", depth)))
+    places = np.concatenate([(m[:, None, :] * depth + k[None]).reshape(-1) for m, k in zip(rows, columns, strict=True)])
     memory, start = expressions.slot(stmt.left.start.array), expressions.evaluator(stmt.left.start.offset)
     told: dict[int, Array] = {}
 
@@ -160,12 +161,10 @@ def exchanging(expressions: ExpressionCompiler, stmt: MatrixMultiply, kernel: Ke
             array.reads(there, frame[AGENT])
         told[thread] = array.data[there].copy()
         yield stmt
-        left = np.empty((height, depth), array.data.dtype)
+        left = np.empty(height * depth, array.data.dtype)
         team = thread - thread % fragment.threads
-        for lane in range(fragment.threads):
-            own = told[team + lane].reshape(len(rows[lane]), len(columns[lane]), -1)
-            left[rows[lane][:, None], columns[lane][None]] = own
-        add(frame, left)
+        left[places] = np.concatenate([told[team + lane] for lane in range(fragment.threads)])
+        add(frame, left.reshape(height, depth))
         yield stmt
 
     return exchange

@@ -1,4 +1,4 @@
-"""What a kernel means. Every back end is tested against this.
+"""Interpreter of kernels, their definition. Every back end is tested against this.
 
 Kernels are compiled to Python closures once, and then run for one group after the other. Where threads of a
 group meet at barriers, they run as generators in lock step from barrier to barrier. Threads of one role are a party,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -14,6 +14,9 @@ from tileir.semtree.interpret.orders import Clock, Known, Order, Touched
 Array: TypeAlias = np.ndarray[Any, Any]
 Place: TypeAlias = int | slice | Array
 """Which elements an access touches: one, neighbours, or those of a vector of offsets."""
+
+Changed: TypeAlias = Callable[[], Array | bool]
+"""Tells which elements a write changes. It is asked only where another one touched some of them."""
 
 _NOBODY: Final = -1
 _MANY: Final = -2
@@ -29,7 +32,7 @@ _UPDATING: Final = 1 << 62
 
 @attrs.frozen
 class Checks:
-    """What to watch beyond bounds, at the cost of speed.
+    """Checks beyond bounds, at the cost of speed.
 
     Attributes:
         races: Fail where two groups touch one element of a parameter and one of them writes it, or two threads of a
@@ -49,7 +52,7 @@ ALL_CHECKS: Final = Checks(races=True, undefined=True)
 
 @attrs.define(eq=False)
 class Agent:
-    """Who accesses memory: a thread of a group, at a time that goes on at barriers, and where it releases messages.
+    """Party that accesses memory: a thread of a group, at a time that goes on at barriers and releases of messages.
 
     Attributes:
         group: The number of the group.
@@ -74,7 +77,7 @@ class Agent:
 
     @property
     def time(self) -> int:
-        """When it accesses memory."""
+        """The time of its accesses."""
         return self.clock.stretch + self.released
 
     def tells(self, known: list[int]) -> None:
@@ -171,6 +174,7 @@ class WatchedMemory(Memory):
     groups: bool
     threads: int = 1
     parties: int = 1
+    _shared: bool = attrs.field(init=False)
     _among_groups: _Watch = attrs.field(init=False)
     _touched: Touched = attrs.field(factory=Touched, init=False)
     _among_threads: tuple[_Watch, ...] = attrs.field(init=False)
@@ -178,24 +182,36 @@ class WatchedMemory(Memory):
 
     def __attrs_post_init__(self) -> None:
         size = len(self.data)
+        self._shared = self.groups or self.threads > 1
         self._among_groups = _Watch.of(size if self.groups else 0)
         self._among_threads = tuple(_Watch.of(size if self.threads > 1 else 0) for _ in range(self.parties))
 
     def reads(self, place: Place, agent: Agent) -> None:
         """Check that what a thread reads is defined and that no other one writes it."""
-        self._check_received(place, agent, "reads")
-        if self.defined is not None and not self.defined[place].all():
-            raise fail("TIL557", f"kernel {self.kernel!r} reads elements of {self.name!r} that nothing has written")
-        self._note(place, agent, None)
+        if self._shared:
+            self._check_received(place, agent, "reads")
+        if self.defined is not None:
+            written = self.defined[place]
+            if not (written if type(place) is int else written.all()):  # most are one, which needs no reduction
+                raise fail("TIL557", f"kernel {self.kernel!r} reads elements of {self.name!r} that nothing has written")
+        if self._shared:
+            self._note(place, agent, None)
 
     def writes(self, place: Place, agent: Agent, new: Array) -> None:
         """Check that no other thread reads, or writes to another value, what a thread writes, and no copy either."""
+        if self.defined is not None and not self._shared and not self._stored:
+            self.defined[place] = True
+            return
         self._check_received(place, agent, "writes")
         self._check_stored(place, agent)
         if self.defined is not None:
             self.defined[place] = True
-        old = self.data[place]
-        self._note(place, agent, (old != new) & ((old == old) | (new == new)))  # a NaN is like others
+
+        def changed() -> Array | bool:
+            old = self.data[place]
+            return np.asarray((old != new) & ((old == old) | (new == new)))  # a NaN is like others
+
+        self._note(place, agent, changed)
 
     def updates(self, place: int, agent: Agent) -> None:
         """Check that what a thread updates is defined, and that no other one reads or writes it in another way."""
@@ -203,7 +219,7 @@ class WatchedMemory(Memory):
             raise fail("TIL557", f"kernel {self.kernel!r} updates elements of {self.name!r} that nothing has written")
         self._check_received(place, agent, "updates")
         self._check_stored(place, agent)
-        self._note(place, agent, changed=True, updates=True)
+        self._note(place, agent, changed=lambda: True, updates=True)
 
     def forget(self, place: Place) -> None:
         """Take what was written there as undefined."""
@@ -250,14 +266,15 @@ class WatchedMemory(Memory):
             message = f"{who} {touches} element {early} of {self.name!r}, which is being copied"
             raise fail("TIL558", f"{message}: receive the message before")
 
-    def _note(self, place: Place, agent: Agent, changed: Array | bool | None, *, updates: bool = False) -> None:
+    def _note(self, place: Place, agent: Agent, changed: Changed | None, *, updates: bool = False) -> None:
         group, thread = (_UPDATING, _UPDATING) if updates else (agent.group, agent.thread)
         if self.groups:
             if agent.order is None:
                 clash, advice = self._among_groups.clash(place, 0, 0, group, changed), "groups are unordered"
             else:
                 elements = np.atleast_1d(np.arange(len(self.data))[place]).tolist()
-                clash, advice = self._touched.clash(elements, agent.order, changed), "await a flag between"
+                new = None if changed is None else changed()
+                clash, advice = self._touched.clash(elements, agent.order, new), "await a flag between"
             if clash is not None:
                 raise self._race(f"group {agent.group}", clash, advice)
         if self.threads > 1:
@@ -284,6 +301,8 @@ class _Watch:
 
     Attributes:
         copies: Whether a copy of a channel has written anything.
+        last_write: When a thread wrote last, no matter which element: what is known since is known of all elements.
+        last_read: When a thread read last.
 
     """
 
@@ -292,22 +311,28 @@ class _Watch:
     reader: Array
     reader_time: Array
     copies: bool = False
+    last_write: int = _NEVER
+    last_read: int = _NEVER
 
     @classmethod
     def of(cls, size: int) -> _Watch:
         nobody, never = np.full(size, _NOBODY), np.full(size, _NEVER)
         return cls(nobody, never, nobody.copy(), never.copy())
 
-    def clash(self, place: Place, time: int, known: int, who: int, changed: Array | bool | None) -> int | None:
+    def clash(self, place: Place, time: int, known: int, who: int, changed: Changed | None) -> int | None:
         """Note an access, and return an element that another one touched since ``known``, where one of both writes.
 
-        ``changed`` is None for a read. For a write it tells which values are new: all may write the same one.
+        ``changed`` is None for a read. For a write it tells which values are new: all may write equal ones.
         """
         if not isinstance(place, slice | np.ndarray):
             return place if self._clash_of_one(place, time, known, who, changed) else None
         clash = self.other(place, known, who, changed)
         if changed is not None:
             self.writer[place], self.writer_time[place] = who, time
+            self.last_write = max(self.last_write, time)
+        elif self.last_read < time:
+            self.reader[place], self.reader_time[place] = who, time
+            self.last_read = time
         else:
             before, when = self.reader[place], self.reader_time[place]
             readers = np.where((before == who) | (when < time), who, _MANY)
@@ -315,14 +340,18 @@ class _Watch:
             self.reader_time[place] = np.maximum(when, time)
         return clash
 
-    def other(self, place: Place, known: int, who: int, changed: Array | bool | None) -> int | None:
+    def other(self, place: Place, known: int, who: int, changed: Changed | None) -> int | None:
         """Return an element that another one touched since ``known``, as :meth:`clash` does, and note nothing."""
-        clash = self._other(self.writer, self.writer_time, place, known, who)
-        if changed is not None:
-            clash = (clash & changed) | self._other(self.reader, self.reader_time, place, known, who)
+        clash: Array | np.bool_ = np.False_
+        if self.last_write >= known:
+            clash = self._other(self.writer, self.writer_time, place, known, who)
+            if changed is not None and clash.any():
+                clash = clash & changed()
+        if changed is not None and self.last_read >= known:
+            clash = clash | self._other(self.reader, self.reader_time, place, known, who)
         return self._first(place, clash)
 
-    def _clash_of_one(self, place: int, time: int, known: int, who: int, changed: Array | bool | None) -> bool:
+    def _clash_of_one(self, place: int, time: int, known: int, who: int, changed: Changed | None) -> bool:
         """Do the same for one element, as most kernels access them, without NumPy's effort for arrays."""
         other: int = self.writer.item(place)
         written = other > COPIER and other != who and int(self.writer_time.item(place)) >= known
@@ -330,9 +359,11 @@ class _Watch:
         when: int = self.reader_time.item(place)
         if changed is not None:
             self.writer[place], self.writer_time[place] = who, time
-            return (written and bool(changed)) or (reader != who and when >= known)
+            self.last_write = max(self.last_write, time)
+            return (written and bool(changed())) or (reader != who and when >= known)
         if when < time:
             self.reader[place], self.reader_time[place] = who, time
+            self.last_read = max(self.last_read, time)
         elif when == time and reader != who:
             self.reader[place] = _MANY
         return written
@@ -360,7 +391,7 @@ class _Watch:
             early |= (writer == copier) & (np.atleast_1d(self.writer_time[place]) >= received.get(copier, 0))
         return self._first(place, early)
 
-    def _first(self, place: Place, found: Array) -> int | None:
+    def _first(self, place: Place, found: Array | np.bool_) -> int | None:
         if not found.any():
             return None
         return int(np.atleast_1d(np.arange(len(self.writer))[place])[np.argmax(np.atleast_1d(found))])

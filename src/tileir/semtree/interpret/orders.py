@@ -1,4 +1,4 @@
-"""What groups know of each other, and who touched an element without knowing, for the interpreter."""
+"""Vector clocks of groups, and races on elements, for the interpreter."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Known: TypeAlias = dict[int, int]
 
 @attrs.define(eq=False)
 class Clock:
-    """How many stretches of statements between barriers threads have run, those of earlier groups among them."""
+    """Number of stretches of statements between barriers that threads have run, those of earlier groups among them."""
 
     stretch: int = 0
 
 
 @attrs.define(eq=False)
 class Order:
-    """What a group knows of others, for it has awaited flags or arrived at some (a vector clock).
+    """Knowledge of a group about others, for it has awaited flags or arrived at some (a vector clock).
 
     Attributes:
         group: Its number.
@@ -60,7 +60,7 @@ def merged(known: Known, more: Known) -> Known:
 
 @attrs.define(eq=False)
 class Touched:
-    """Who wrote each element last, and who read it since: groups, each with how often it had arrived before."""
+    """Last writer of each element, and its readers since: groups, each with how often it had arrived before."""
 
     writers: dict[int, tuple[int, int]] = attrs.field(factory=dict)
     readers: dict[int, Known] = attrs.field(factory=dict)

@@ -39,12 +39,12 @@ class Party:
 
     @property
     def may_go_on(self) -> bool:
-        """Whether no thread waits for a message."""
+        """True if no thread waits for a message."""
         return all(each.is_over() for each in self._reached if isinstance(each, Waiting))
 
     @property
     def waits_for(self) -> str:
-        """What the threads wait for, in words."""
+        """The message that the threads wait for, in words."""
         (step, *_) = (each.stmt for each in self._reached if isinstance(each, Waiting))
         if isinstance(step, Await):
             return f"await a flag of {step.flag.array!r}"

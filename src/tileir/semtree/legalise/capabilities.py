@@ -1,4 +1,4 @@
-"""Which operations a back end has, as data: what it lacks, the rows of this stage say in terms of the rest."""
+"""Operations of a back end, as data: the rows of this stage say all others in terms of these."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from tileir.semtree.functions.draft import Term
 
 
 class Drafting(Protocol):
-    """What a row is written with: names for what it uses twice, and what is known about operands."""
+    """Means of writing a row: names for what it uses twice, and what is known about operands."""
 
     def let(self, name: str, value: Term) -> Term:
         """Compute ``value`` once; the result may be used several times."""

@@ -1,4 +1,4 @@
-"""Where the threads of a group must meet: between statements that hand elements of an array from one to another."""
+"""Placement of barriers: between statements that hand elements of an array from one thread of a group to another."""
 
 from __future__ import annotations
 

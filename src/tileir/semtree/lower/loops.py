@@ -1,4 +1,4 @@
-"""Which loops a block becomes, and where its constraints are tested."""
+"""Loops that a block becomes, and the places at which its constraints are tested."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class _Roles:
 
     @property
     def runs(self) -> dict[Role, Run]:
-        """What the fragment's layout asks for: several indices may share the bits of a run."""
+        """Runs that the fragment's layout asks for: several indices may share the bits of a run."""
         layout = self.fragment.sums
         both = ((RoleKind.LANE, layout.thread_runs()), (RoleKind.ELEMENT, layout.element_runs()))
         cuts = {kind: {role.bit for role in self.found if role.kind is kind} for kind, _ in both}

@@ -17,7 +17,7 @@ from tileir.stripe import ir as stripe
 
 
 class Lowering(Protocol):
-    """What a loop needs of the program that it is lowered for."""
+    """Parts of a program that a loop in it needs when it is lowered."""
 
     program: stripe.Program
     buffers: dict[str, sem.Buffer]

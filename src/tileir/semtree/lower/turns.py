@@ -19,7 +19,7 @@ from tileir.stripe import ir as stripe
 
 @attrs.frozen(eq=False)
 class Turns:
-    """Which points a group takes.
+    """Points that a group takes.
 
     Attributes:
         blocks: Makes the variables.
@@ -62,7 +62,7 @@ class Turns:
 
     @property
     def points(self) -> int:
-        """How many points the grid has."""
+        """Number of points of the grid."""
         return prod(index.range for index in self.indices)
 
     @property

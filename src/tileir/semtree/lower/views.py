@@ -1,4 +1,4 @@
-"""What the blocks of a kernel see of its arrays.
+"""Views that the blocks of a kernel have of its arrays.
 
 Affine offsets as kernel expressions.
 

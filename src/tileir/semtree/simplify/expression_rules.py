@@ -1,4 +1,4 @@
-"""Which laws may make an expression smaller, by the kind of its node.
+"""Simplification laws of expressions, by the kind of their node.
 
 The tests prove every rule by the interpreter, over all dtypes that it claims.
 

@@ -23,7 +23,7 @@ Known: TypeAlias = "Type | DType"
 
 
 class HopelessError(AbandonError):
-    """What is being read is nested so deeply that nothing behind it can be made out."""
+    """A text is nested so deeply that nothing behind the place can be made out."""
 
 
 @attrs.define(eq=False, repr=False)

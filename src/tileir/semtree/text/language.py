@@ -1,4 +1,4 @@
-"""How kernel text spells what stands in the fields of nodes: the forms of their classes say the rest."""
+"""Spelling of the fields of nodes in kernel text: the forms of their classes say the rest."""
 
 from __future__ import annotations
 

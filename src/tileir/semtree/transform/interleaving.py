@@ -80,7 +80,7 @@ class _Group:
 
     @property
     def is_worthwhile(self) -> bool:
-        """Whether whole vectors can stand for the accesses: stores must leave no gaps."""
+        """True if whole vectors can stand for the accesses: stores must leave no gaps."""
         return not self.stores or {a.distance - self.first for a in self.accesses} == set(range(self.key[2]))
 
     def takes(self, key: _Key, distance: int, *, stores: bool) -> bool:

@@ -1,4 +1,4 @@
-"""Where the arrays of a kernel live: small private ones on the stack, others in the scratch memory of a group."""
+"""Placement of the arrays of a kernel: small private ones on the stack, others in the scratch memory of a group."""
 
 from __future__ import annotations
 

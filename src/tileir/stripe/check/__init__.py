@@ -1,1 +1,1 @@
-"""What a legal Stripe program is."""
+"""Legality of Stripe programs."""

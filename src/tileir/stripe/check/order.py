@@ -28,7 +28,7 @@ def check_dependencies(scope: Scope) -> Iterator[Diagnostic]:
 
 
 def check_order(scope: Scope) -> Iterator[Diagnostic]:
-    """Where a block has dependencies, they order all statements that must not run at the same time."""
+    """Require that dependencies of a block, if it has any, order all statements that must not run at the same time."""
     statements = scope.block.statements
     if not any(statement.deps for statement in statements):
         return

@@ -34,7 +34,7 @@ class Scope:
 
     @property
     def place(self) -> str:
-        """Where the block is, for messages: the names from the outside in, or positions where there is no name."""
+        """Place of the block for messages: the names from the outside in, or positions where there is no name."""
         names: list[str] = []
         scope: Scope | None = self
         while scope is not None:

@@ -1,4 +1,4 @@
-"""What a legal Stripe program is: one ``check_*`` for each invariant, none of which stops at the first fault."""
+"""Verifier of Stripe programs: one ``check_*`` for each invariant, none of which stops at the first fault."""
 
 from __future__ import annotations
 

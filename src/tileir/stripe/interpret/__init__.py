@@ -1,1 +1,1 @@
-"""What a Stripe program means: the interpreter."""
+"""Meaning of Stripe programs: the interpreter."""

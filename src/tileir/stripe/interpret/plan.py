@@ -140,7 +140,7 @@ class Plan:
 
     @cached_property
     def is_leaf(self) -> bool:
-        """Whether the body is only scalars, so that all points can be computed side by side."""
+        """True if the body is only scalars, so that all points can be computed side by side."""
         return not any(isinstance(statement, Block | Special) for statement in self.block.statements) and not any(
             view.refinement.direction is Direction.NONE for view in self.views.values()
         )

@@ -50,9 +50,13 @@ class KernelBuilder:
     _read: dict[str, None] = attrs.field(factory=dict, init=False)
 
     @classmethod
-    def over(cls, sizes: Shape) -> KernelBuilder:
-        """Return a builder whose points are the elements of a tensor: index ``iN`` for the Nth axis, from 1."""
-        return cls(tuple(Index(f"i{axis + 1}", size) for axis, size in enumerate(sizes) if size > 1))
+    def over(cls, sizes: Shape, serial: int = 0) -> KernelBuilder:
+        """Return a builder whose points are the elements of a tensor: index ``iN`` for the Nth axis, from 1.
+
+        So many axes are ``serial``, the first ones.
+        """
+        indices = (Index(f"i{axis + 1}", size, serial=axis < serial) for axis, size in enumerate(sizes) if size > 1)
+        return cls(tuple(indices))
 
     def load(self, value: str, tensor: Tensor, access: tuple[Affine, ...], tags: Tags = NO_TAGS) -> Scalar:
         """Load the element of ``tensor``, called ``value``, at ``access``."""

@@ -209,8 +209,8 @@ def _scatter(builder: ProgramBuilder, operation: Scatter) -> None:
     builder.fill(operation, target, operation.into, how.identity(target.dtype))
     updates = builder.sizes(operation.updates)
     if 0 not in updates:
-        kernel = KernelBuilder.over(updates)
         leading = len(updates) - len(operation.shape) + 1
+        kernel = KernelBuilder.over(updates, serial=leading if operation.ordered else 0)
         place = _place(builder, operation, updates[:leading], operation.shape[0])
         first, size = ZERO, None
         if place is None or place.rest is None:

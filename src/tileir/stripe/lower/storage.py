@@ -1,4 +1,4 @@
-"""Which memory holds each value of a typed function: reshaped values share that of what they reshape."""
+"""Assignment of values of a typed function to memory: reshaped values share that of what they reshape."""
 
 from __future__ import annotations
 

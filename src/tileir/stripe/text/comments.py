@@ -64,15 +64,14 @@ def tile_text(operation: Computation, constants: Mapping[str, Constant]) -> str:
             return f"{name} = argsort({value}, {axis}, {int(descending)}, {shape[axis]})"
         case Gather(name=name, data=data, indices=indices):
             return f"{name} = gather({data}, {shown(indices)})"
-        case Scatter(name=name, aggregation=how):
-            return f"{name} = {scatter_name(how)}({', '.join(map(shown, operands(operation)))})"
+        case Scatter(name=name, aggregation=how, ordered=ordered):
+            return f"{name} = {scatter_name(how, ordered=ordered)}({', '.join(map(shown, operands(operation)))})"
         case Contraction():
             return _contraction(operation, constants)
         case Reduce(name=name, combine=combine, input=value, axes=axes):
             return f"{name} = reduce_{combine.value}({', '.join((value, *map(str, axes)))})"
         case Scan(name=name, count=count, reverse=reverse):
-            steps = "while it holds" if count is None else f"{count} steps"
-            return f"{name} = scan, {steps}{' in reverse' if reverse else ''}"
+            return f"{name} = scan, {count} steps{' in reverse' if reverse else ''}"
         case _:
             assert_never(operation)
 

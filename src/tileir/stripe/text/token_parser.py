@@ -36,7 +36,7 @@ _SPECIAL_VALUES: Final[dict[str, bool | float | None]] = {
 
 
 class HopelessError(AbandonError):
-    """What is being read is around so much that nothing behind the fault can be made out."""
+    """A text is nested so deeply that nothing behind the fault can be made out."""
 
 
 @attrs.define(eq=False, repr=False)

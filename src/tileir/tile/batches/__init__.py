@@ -1,1 +1,1 @@
-"""How each statement of a function is computed for several examples at once."""
+"""Batching: each statement of a function, computed for several examples at once."""

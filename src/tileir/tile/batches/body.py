@@ -21,7 +21,7 @@ _ALIASES = frozenset({"ident", "as_like", "widen", "quantize", "reshape", "simpl
 
 @attrs.define(eq=False, repr=False)
 class Plan:
-    """What is found out about a function while it is computed for several examples, which is done until all is known.
+    """Findings about a function while it is computed for several examples, which is done until all is known.
 
     Attributes:
         forced: Names whose values are repeated for each example, since each needs a derivative of its own by them.
@@ -53,7 +53,7 @@ class Plan:
 
 @attrs.define(eq=False, repr=False)
 class Body:
-    """What each name of a function is.
+    """Values of the names of a function.
 
     Attributes:
         layout: Where statements go.
@@ -72,7 +72,7 @@ class Body:
 
     @property
     def recorder(self) -> Recorder:
-        """Where statements go."""
+        """Destination of statements."""
         return self.layout.recorder
 
     def value(self, expr: Expr) -> Value:

@@ -12,7 +12,7 @@ from tileir.tile.batches.layout import Group, Part, Stream, Value
 from tileir.tile.building.indices import Dim
 from tileir.tile.building.scans import scan
 from tileir.tile.building.tensors import Tensor, call as computed
-from tileir.tile.functions import SCATTERS
+from tileir.tile.functions import SCATTER_LAST, SCATTERS
 from tileir.tile.ir import Binary, BinaryOperator, Call, Expr, IndexName, IntLiteral, Name, Unary, UnaryOperator
 
 if TYPE_CHECKING:
@@ -334,6 +334,7 @@ CALLS: Final[Mapping[str, Callable[[Body, Call], Value]]] = MappingProxyType(
         "reshape": _reshape,
         "gather": _gather,
         **{name: partial(_scatter, how) for name, how in SCATTERS.items()},
+        SCATTER_LAST: partial(_scatter, Aggregation.ASSIGN),
         "simple_reduce": _simple_reduce,
         **{f"reduce_{combine.value}": partial(_reduce, combine) for combine in Combine},
         "prng_step": _prng_step,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Final, assert_never
 
 from tileir.core import Span, attrs
@@ -29,7 +30,6 @@ from tileir.tile.ir import (
     Scan,
     Statement,
     Unary,
-    While,
 )
 from tileir.tile.traversal import walk
 
@@ -37,11 +37,24 @@ _MOST_NODES: Final = 12  # of an expression that is nested into another; longer 
 _STEM: Final = "T"  # of the names of temporaries
 
 
-def assemble(recorder: Recorder, outputs: Sequence[str], span: Span | None) -> Function:
-    """Make the function whose outputs are the steps or inputs with these references."""
-    steps = _live(recorder, outputs)
+def assemble(
+    recorder: Recorder,
+    outputs: Sequence[str],
+    span: Span | None,
+    declared: Mapping[str, Output] = MappingProxyType({}),
+) -> Function:
+    """Make the function whose outputs are the steps or inputs with these references, some of which are declared."""
+    sized = [
+        node.name
+        for output in outputs
+        if output in declared
+        for root in declared[output].dims or ()
+        for node in walk(root)
+        if isinstance(node, Name)
+    ]
+    steps = _live(recorder, (*outputs, *sized))
     values = Counter(name for step in steps for name in _value_reads(step))
-    others = {*outputs, *(name for step in steps for name in _other_reads(step))}
+    others = {*outputs, *sized, *(name for step in steps for name in _other_reads(step))}
     exprs: dict[str, Expr] = {}  # what to read instead of a reference
     statements: list[Statement] = []
     for step in steps:
@@ -54,8 +67,16 @@ def assemble(recorder: Recorder, outputs: Sequence[str], span: Span | None) -> F
         name = recorder.names.fresh(_STEM) if step.name is None else step.name
         exprs[step.reference] = Name(name, span=step.span)
         statements.append(_statement(step, name, body, exprs))
-    results = tuple(Output(_renamed(output, exprs), span=span) for output in outputs)
+    results = tuple(_output(output, declared.get(output), exprs, span) for output in outputs)
     return Function(tuple(recorder.inputs), results, tuple(statements), span=span)
+
+
+def _output(output: str, declared: Output | None, exprs: Mapping[str, Expr], span: Span | None) -> Output:
+    name = _renamed(output, exprs)
+    if declared is None:
+        return Output(name, span=span)
+    dims = None if declared.dims is None else _substitute_all(declared.dims, exprs)
+    return attrs.evolve(declared, name=name, dims=dims)
 
 
 def substitute(expr: Expr, replacements: Mapping[str, Expr]) -> Expr:
@@ -81,18 +102,6 @@ def substitute(expr: Expr, replacements: Mapping[str, Expr]) -> Expr:
             return attrs.evolve(expr, arguments=_substitute_all(arguments, replacements))
         case _:
             assert_never(expr)
-
-
-def with_operands(
-    loop: Scan | While, renamed: Callable[[Name], Name], replacements: Mapping[str, Expr]
-) -> Scan | While:
-    """Return a loop that passes other tensors to its functions; ``replacements`` are for the number of its steps."""
-    carries, constants = (tuple(map(renamed, names)) for names in (loop.carries, loop.constants))
-    if isinstance(loop, While):
-        return attrs.evolve(loop, carries=carries, constants=constants)
-    sequences = tuple(map(renamed, loop.sequences))
-    count = None if loop.count is None else substitute(loop.count, replacements)
-    return attrs.evolve(loop, carries=carries, sequences=sequences, constants=constants, count=count)
 
 
 def _substitute_all(exprs: tuple[Expr, ...], replacements: Mapping[str, Expr]) -> tuple[Expr, ...]:
@@ -126,8 +135,8 @@ def _value_reads(step: Step) -> list[str]:
 def _other_reads(step: Step) -> list[str]:
     """Return the names that a contraction or scan reads, which have to be statements."""
     body = step.body
-    if isinstance(body, Scan | While):
-        counted = () if isinstance(body, While) or body.count is None else walk(body.count)
+    if isinstance(body, Scan):
+        counted = () if body.count is None else walk(body.count)
         return [node.name for node in (*body.operands, *counted) if isinstance(node, Name)]
     if not isinstance(body, Contraction):
         return []
@@ -141,9 +150,21 @@ def _other_reads(step: Step) -> list[str]:
 def _statement(step: Step, name: str, body: Expr | Declared, exprs: Mapping[str, Expr]) -> Statement:
     if isinstance(body, Constant):
         return attrs.evolve(body, name=name, attributes=step.attributes)
-    if isinstance(body, Scan | While):
-        named = attrs.evolve(body, name=name, attributes=step.attributes)
-        return with_operands(named, lambda operand: Name(_renamed(operand.name, exprs), span=operand.span), exprs)
+    if isinstance(body, Scan):
+        carries, sequences, constants = (
+            tuple(Name(_renamed(operand.name, exprs), span=operand.span) for operand in operands)
+            for operands in (body.carries, body.sequences, body.constants)
+        )
+        count = None if body.count is None else substitute(body.count, exprs)
+        return attrs.evolve(
+            body,
+            name=name,
+            carries=carries,
+            sequences=sequences,
+            constants=constants,
+            count=count,
+            attributes=step.attributes,
+        )
     if not isinstance(body, Contraction):
         return Assignment(name, body, step.attributes, span=step.span, name_span=step.span)
     default = body.default

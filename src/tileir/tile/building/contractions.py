@@ -15,7 +15,7 @@ _ELEMENTS: Final = "a contraction reads elements of tensors, as in A[i, k], and 
 
 @attrs.frozen(eq=False, repr=False)
 class Combined(Recorded):
-    """What a contraction reads at one index point, and how it combines that."""
+    """Elements that a contraction reads at one index point, and their combination."""
 
     recorder: Recorder
     combination: Combination
@@ -120,7 +120,7 @@ class Aggregated(Access):
 
 @attrs.frozen(eq=False)
 class Written:
-    """What the statements ``C[i] >= …`` and ``C[i] <= …`` leave behind; nothing can be done with it."""
+    """Result of the statements ``C[i] >= …`` and ``C[i] <= …``; nothing can be done with it."""
 
     def __bool__(self) -> NoReturn:
         raise mistake("TIL215", "this defined a tensor and is no comparison; Python chains those, so use parentheses")

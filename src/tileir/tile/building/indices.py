@@ -5,12 +5,14 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
+
+import numpy as np
 
 from tileir.core import attrs, call_site
 from tileir.core.numbers.integers import quotient, remainder
 from tileir.core.operators import method_of, methods_of
-from tileir.tile.building.recording import Recorded, Recorder, foreign, literal, mistake, same
+from tileir.tile.building.recording import Declared, Recorded, Recorder, foreign, here, literal, mistake, same
 from tileir.tile.checks.polynomial_rules import in_polynomial
 from tileir.tile.ir import (
     Binary,
@@ -32,17 +34,37 @@ _LARGE_DIM: Final = 32  # nodes from which on a size gets a statement of its own
 _LARGE_POLYNOMIAL: Final = 1000  # nodes: more than anybody writes
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class Dim(Recorded):
     """A size that is known when compiling: a dimension of an input, or arithmetic over such.
 
-    ``/`` and ``//`` both are Tile's division, which truncates; ``%`` is its remainder. Two are equal
-    when they were written alike. They have no order and no truth value, for they have no value yet.
+    In a builder ``/`` and ``//`` both are Tile's division, which truncates, and ``%`` is its remainder; two are equal
+    when they were written alike, and they have no order and no truth value, for they have no value yet. In a Python
+    function that is traced for arrays operators mean what they mean for Python's integers, and where the value is asked
+    for, by a comparison or ``range``, it is the size of the array: the trace holds for that size then.
     """
 
-    expr: Expr
-    recorder: Recorder = attrs.field(eq=False)
-    size: int = attrs.field(default=1, eq=False)
+    own_expr: Expr
+    home: Recorder
+    size: int = 1
+
+    @property
+    def recorder(self) -> Recorder:
+        """The function that is being built: that of the size, or one inside of it, which reads the size."""
+        return here(self.home)
+
+    @property
+    def expr(self) -> Expr:
+        """The expression of the size there."""
+        active = here(self.home)
+        if active is self.home:
+            return self.own_expr
+        from tileir.tile.building.captures import captured_size  # it is built on sizes
+
+        return captured_size(active, self.home, self.own_expr)
+
+    def __hash__(self) -> int:
+        return hash(self.own_expr)
 
     def __repr__(self) -> str:
         return f"Dim({self.expr.name})" if isinstance(self.expr, Name) else "Dim(…)"
@@ -50,7 +72,7 @@ class Dim(Recorded):
     @property
     def value(self) -> int | None:
         """The integer that it is, where the program says so: a literal, or arithmetic over literals."""
-        match self.expr:
+        match self.own_expr:
             case IntLiteral(value=value):
                 return value
             case Unary(UnaryOperator.NEG, IntLiteral(value=value)):
@@ -59,7 +81,7 @@ class Dim(Recorded):
                 return None
 
     def _binary(self, kind: BinaryOperator, other: Dim | int) -> Dim:
-        if _of_another_kind(other):
+        if not _is_size(other):
             return NotImplemented  # type: ignore[no-any-return]
         dim = dim_of(self.recorder, other)
         known = _folded(kind, self, dim)
@@ -68,21 +90,72 @@ class Dim(Recorded):
     def _reflected(self, kind: BinaryOperator, other: Dim | int) -> Dim:
         return dim_of(self.recorder, other)._binary(kind, self)
 
+    def _quotient(self, kind: str, other: Dim | int) -> Dim:
+        """Return a quotient rounded down or its remainder: Tile's, corrected where an operand may be negative."""
+        if not _is_size(other):
+            return NotImplemented  # type: ignore[no-any-return]
+        by = dim_of(self.recorder, other)
+        rest = self.call("mod", by)
+        if self.recorder.means_numpy and not (_is_natural(self.expr) and _is_natural(by.expr)):
+            rest = (rest + by).call("mod", by)
+        return rest if kind == "mod" else (self - rest)._binary(BinaryOperator.DIV, by)
+
+    def _compared(self, compare: Callable[[int, int], bool], other: object) -> bool:
+        if not self.recorder.means_numpy or not _is_size(other):
+            return NotImplemented  # type: ignore[no-any-return]
+        return bool(compare(self.known(), dim_of(self.recorder, other).known()))
+
+    __lt__, __le__ = method_of(_compared, operator.lt), method_of(_compared, operator.le)
+    __gt__, __ge__ = method_of(_compared, operator.gt), method_of(_compared, operator.ge)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Dim) and self.expr == other.expr and self.recorder is other.recorder:
+            return True
+        if self.recorder.means_numpy and _is_size(other):
+            return bool(self.known() == dim_of(self.recorder, other).known())
+        return NotImplemented if not isinstance(other, Dim) else False
+
+    def known(self) -> Any:
+        """Return the value: that of literals, or for the arrays that a Python function is traced for.
+
+        Raises:
+            TileError: TIL215, nobody knows it yet.
+
+        """
+        if self.value is not None:
+            return self.value
+        trace = self.recorder.trace
+        found = None if trace is None else value_at(self, trace.sizes, trace.assumed)
+        if found is None:
+            message = "a dimension is no Python integer and has no truth value or order: its size is known only when "
+            raise mistake("TIL215", f"{message}the function is compiled")
+        return found
+
     __add__, __radd__ = methods_of(_binary, _reflected, BinaryOperator.ADD)
     __sub__, __rsub__ = methods_of(_binary, _reflected, BinaryOperator.SUB)
     __mul__, __rmul__ = methods_of(_binary, _reflected, BinaryOperator.MUL)
-    __truediv__, __rtruediv__ = methods_of(_binary, _reflected, BinaryOperator.DIV)
-    __floordiv__ = __truediv__
-    __rfloordiv__ = __rtruediv__
+
+    def __truediv__(self, other: Dim | int | float) -> Dim:
+        left = self if not self.recorder.means_numpy else self * dim_of(self.recorder, 1.0)
+        return left._binary(BinaryOperator.DIV, other)  # type: ignore[arg-type]  # a float makes a float
+
+    def __rtruediv__(self, other: Dim | int | float) -> Dim:
+        return dim_of(self.recorder, other).__truediv__(self)
+
+    def __floordiv__(self, other: Dim | int) -> Dim:
+        return self._quotient("div", other) if self.recorder.means_numpy else self._binary(BinaryOperator.DIV, other)
+
+    def __rfloordiv__(self, other: int) -> Dim:
+        return dim_of(self.recorder, other).__floordiv__(self)
 
     def __mod__(self, other: Dim | int) -> Dim:
-        return NotImplemented if _of_another_kind(other) else self.call("mod", other)
+        return self._quotient("mod", other)
 
     def __rmod__(self, other: int) -> Dim:
-        return dim_of(self.recorder, other).call("mod", self)
+        return dim_of(self.recorder, other)._quotient("mod", self)
 
     def __pow__(self, other: Dim | int) -> Dim:
-        if _of_another_kind(other):
+        if not _is_size(other):
             return NotImplemented
         raise mistake("TIL215", "a dimension has no powers; multiply it by itself")
 
@@ -113,13 +186,17 @@ class Dim(Recorded):
             self._grown(Call(function, (self.expr, dim.expr), span=call_site()), dim.size) if known is None else known
         )
 
-    def __bool__(self) -> NoReturn:
-        raise mistake("TIL215", "a dimension has no truth value: its size is known only when the function is compiled")
+    def __bool__(self) -> bool:
+        return bool(self.known() != 0)
 
-    def __index__(self) -> NoReturn:
-        raise mistake(
-            "TIL215", "a dimension is no Python integer: its size is known only when the function is compiled"
-        )
+    def __index__(self) -> int:
+        return operator.index(self.known())
+
+    def __int__(self) -> int:
+        return int(self.known())
+
+    def __float__(self) -> float:
+        return float(self.known())
 
     def __getitem__(self, key: object) -> NoReturn:
         raise mistake("TIL205", "a dimension has no elements; only tensors take indices")
@@ -165,9 +242,80 @@ _ONE_SIDED: Final = {BinaryOperator.SUB, BinaryOperator.DIV}
 _DIVISIONS: Final = {BinaryOperator.DIV, "mod"}
 
 
-def _of_another_kind(value: object) -> bool:
-    """Return whether ``value`` belongs to a builder but is no dimension: its own operator knows what to do."""
-    return isinstance(value, Recorded) and not isinstance(value, Dim)
+def _is_size(value: object) -> bool:
+    """Return whether ``value`` may be an operand of a dimension; the operator of anything else knows what to do."""
+    return not isinstance(value, Recorded | np.ndarray) or isinstance(value, Dim)
+
+
+def _is_natural(expr: Expr) -> bool:
+    """Return whether a size is plainly no negative integer."""
+    return all(
+        not isinstance(node, Unary) and getattr(node, "operator", None) is not BinaryOperator.SUB for node in walk(expr)
+    )
+
+
+_KNOWN: Final[Mapping[BinaryOperator | str, Callable[[int, int], int]]] = MappingProxyType(
+    {"match": max, "broadcast": lambda left, right: right if left == 1 else left}
+)
+"""Functions of two sizes that a program checks when it is compiled."""
+
+
+def value_at(dim: Dim, sizes: Mapping[str, int], used: dict[str, int]) -> int | float | None:
+    """Return the value of a size for these sizes of dimensions, of which ``used`` gets those that decide it."""
+
+    def value(expr: Expr) -> int | float | None:
+        match expr:
+            case IntLiteral(value=found) | FloatLiteral(value=found):
+                return found
+            case Name(name=name) if name in sizes:
+                used[name] = sizes[name]
+                return sizes[name]
+            case Name(name=name) if name in dim.recorder.steps:
+                body = dim.recorder.steps[name].body
+                return None if isinstance(body, Declared) else value(body)
+            case Unary(UnaryOperator.NEG, operand):
+                positive = value(operand)
+                return None if positive is None else -positive
+            case Binary(operator=kind, lhs=lhs, rhs=rhs):
+                return folded(kind, value(lhs), value(rhs))
+            case Call(function=kind, arguments=(lhs, rhs)):
+                return folded(kind, value(lhs), value(rhs))
+            case _:
+                return None
+
+    def folded(kind: BinaryOperator | str, left: int | float | None, right: int | float | None) -> int | float | None:
+        if left is None or right is None:
+            return None
+        if kind is BinaryOperator.DIV and isinstance(left + right, float):
+            return left / right if right else None
+        fold: Any = _FOLDS.get(kind, _KNOWN.get(kind))
+        return None if fold is None else fold(left, right)
+
+    return value(dim.expr)
+
+
+def simplified(recorder: Recorder, expr: Expr) -> Dim:
+    """Return a size with the arithmetic on its numbers done."""
+    match expr:
+        case Binary(operator=operation, lhs=lhs, rhs=rhs):
+            return _joined(operation, simplified(recorder, lhs), simplified(recorder, rhs), expr)
+        case Call(function=operation, arguments=(lhs, rhs)):
+            return _joined(operation, simplified(recorder, lhs), simplified(recorder, rhs), expr)
+        case Unary(UnaryOperator.NEG, operand):
+            return -simplified(recorder, operand)
+        case _:
+            return Dim(expr, recorder, sum(1 for _ in walk(expr)))
+
+
+def _joined(operation: BinaryOperator | str, left: Dim, right: Dim, expr: Expr) -> Dim:
+    known = _folded(operation, left, right)
+    if known is not None:
+        return known
+    if isinstance(expr, Binary):
+        expr = attrs.evolve(expr, lhs=left.expr, rhs=right.expr)
+    elif isinstance(expr, Call):
+        expr = attrs.evolve(expr, arguments=(left.expr, right.expr))
+    return Dim(expr, left.recorder, left.size + right.size + 1)
 
 
 def dim_of(recorder: Recorder, value: object) -> Dim:

@@ -7,10 +7,11 @@ from contextlib import ExitStack
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core import at_the_call, attrs, call_site
-from tileir.tile.building.assembly import substitute, with_operands
-from tileir.tile.building.indices import Dim
+from tileir.core import DType, at_the_call, attrs, call_site
+from tileir.tile.building.assembly import substitute
+from tileir.tile.building.indices import Dim, simplified
 from tileir.tile.building.recording import Recorder, mistake
+from tileir.tile.building.sizes import sizes_of
 from tileir.tile.building.tensors import Operand, Tensor, computed, recorder_of, value_of
 from tileir.tile.ir import (
     Assignment,
@@ -22,15 +23,15 @@ from tileir.tile.ir import (
     Input,
     IntLiteral,
     Name,
+    Output,
     Scan,
     Statement,
-    While,
 )
 
 
 @attrs.frozen
 class Expansion:
-    """What a statement ``name = word(operands…);`` becomes.
+    """Expansion of a statement ``name = word(operands…);``.
 
     Attributes:
         tensors: Which operands, counted from 0, are tensors, each by its name; the others are sizes and numbers.
@@ -74,7 +75,7 @@ def inline(
             for attribute in statement.attributes:
                 marks.enter_context(call.recorder.attributed(attribute))
             call.names[statement.name] = call.recorded(statement)
-    return tuple(call.tensor(output.name) for output in function.outputs)
+    return tuple(call.result(output) for output in function.outputs)
 
 
 @at_the_call
@@ -101,14 +102,48 @@ class _Inlining:
 
     def bind(self, parameter: Input, operand: Operand) -> None:
         """Let an operand stand for an input, and its sizes for the dimensions; sizes of one name have to be equal."""
-        self.names[parameter.name] = value_of(self.recorder, operand)
+        value = value_of(self.recorder, operand)
+        if parameter.dtype is not None:
+            value = self.expected(parameter.dtype, value)
+        self.names[parameter.name] = value
         if parameter.dims is None:
             return
         sizes = operand.dims if isinstance(operand, Tensor) else ()
         if len(sizes) != len(parameter.dims):
             message = f"{parameter.name} has {len(parameter.dims)} axes, but is given a tensor with {len(sizes)}"
             raise mistake("TIL305", message)
-        self.bind_dims(zip(parameter.dims, sizes, strict=True))
+        pairs = tuple(zip(parameter.dims, sizes, strict=True))
+        for axis, (dim, size) in enumerate(pairs):
+            if isinstance(dim, IntLiteral) and size.value not in (None, dim.value):
+                message = f"axis {axis} of {parameter.name!r} is declared as {dim.value}, but is {size.value} here"
+                raise mistake("TIL317", message)
+        self.bind_dims((dim, size) for dim, size in pairs if isinstance(dim, Name))
+        if any(isinstance(dim, IntLiteral) and size.value is None for dim, size in pairs):
+            known = tuple(dim if isinstance(dim, IntLiteral) else size.expr for dim, size in pairs)
+            self.names[parameter.name] = self.sized(value, known)
+
+    def expected(self, dtype: DType, value: Expr) -> Expr:
+        """Return a value whose dtype is checked where types are known."""
+        return self.checked(Call(f"expect_{dtype.value}", (value,), span=call_site()))
+
+    def sized(self, value: Expr, sizes: tuple[Expr, ...]) -> Expr:
+        """Return a value whose sizes are checked where they are known."""
+        return self.checked(Call("expect_sizes", (value, *sizes), span=call_site()))
+
+    def checked(self, call: Call) -> Expr:
+        return Name(self.recorder.record(call), span=call_site())
+
+    def result(self, output: Output) -> Tensor:
+        """Return a result, which is as its function declares it."""
+        tensor = self.tensor(output.name)
+        value = value_of(self.recorder, tensor)
+        if output.dtype is not None:
+            value = self.expected(output.dtype, value)
+        known = sizes_of(self.recorder, tensor.reference)
+        dims = None if output.dims is None else self.simple(output.dims)
+        if dims is not None and (known is None or dims != tuple(size.expr for size in known)):
+            value = self.sized(value, dims)
+        return Tensor(self.recorder, value.name) if isinstance(value, Name) else tensor
 
     def bind_dims(self, pairs: Iterable[tuple[Name, Dim]]) -> None:
         """Let sizes stand for dimensions."""
@@ -130,7 +165,8 @@ class _Inlining:
         """Record a statement, and return what reads its result."""
         if isinstance(statement, Constant):
             sizes = (Dim(IntLiteral(size, span=call_site()), self.recorder) for size in statement.shape)
-            self.bind_dims(zip(statement.dims or (), sizes, strict=statement.dims is not None))
+            dims = zip(statement.dims or (), sizes, strict=statement.dims is not None)
+            self.bind_dims((dim, size) for dim, size in dims if isinstance(dim, Name))
             constant = attrs.evolve(statement, name="", dims=None, attributes=())
             reference = self.recorder.record(constant)
             self.recorder.ranks[reference] = len(constant.shape)
@@ -140,7 +176,7 @@ class _Inlining:
             if isinstance(value, Call) and value.function in self.expansions:
                 return value_of(self.recorder, self.expanded(value))
             return Name(self.recorder.record(substitute(value, self.names)), span=call_site())
-        body = self.contraction(statement) if isinstance(statement, Contraction) else self.loop(statement)
+        body = self.contraction(statement) if isinstance(statement, Contraction) else self.scan(statement)
         reference = self.recorder.record(body)
         if isinstance(body, Contraction):
             self.recorder.ranks[reference] = len(body.sizes)
@@ -163,7 +199,7 @@ class _Inlining:
             statement,
             name="",
             indices=self.all(statement.indices),
-            sizes=self.all(statement.sizes),
+            sizes=self.simple(statement.sizes),
             inputs=tuple(
                 attrs.evolve(access, tensor=self.tensor(access.tensor).reference, indices=self.all(access.indices))
                 for access in statement.inputs
@@ -180,11 +216,22 @@ class _Inlining:
             attributes=(),
         )
 
-    def loop(self, statement: Scan | While) -> Scan | While:
-        return with_operands(attrs.evolve(statement, name="", attributes=()), self.name, self.names)
+    def scan(self, statement: Scan) -> Scan:
+        carries, sequences, constants = (
+            tuple(self.name(operand) for operand in operands)
+            for operands in (statement.carries, statement.sequences, statement.constants)
+        )
+        count = None if statement.count is None else substitute(statement.count, self.names)
+        return attrs.evolve(
+            statement, name="", carries=carries, sequences=sequences, constants=constants, count=count, attributes=()
+        )
 
     def all(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple(substitute(expr, self.names) for expr in exprs)
+
+    def simple(self, sizes: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """Return sizes in terms of the caller, with the arithmetic on their numbers done."""
+        return tuple(simplified(self.recorder, size).expr for size in self.all(sizes))
 
     def name(self, operand: Name) -> Name:
         return Name(self.tensor(operand.name).reference, span=operand.span)

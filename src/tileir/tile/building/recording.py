@@ -1,22 +1,24 @@
-"""What one builder has recorded so far: the only mutable state of the builder's objects."""
+"""Record of one builder so far: the only mutable state of the builder's objects."""
 
 from __future__ import annotations
 
+import importlib
 import math
 import numbers
-import operator
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias
 
 import numpy as np
 
-from tileir.core import NameScope, Span, TileError, attrs, call_site, fail
+from tileir.core import ArrayValue, DType, NameScope, Span, TileError, attrs, call_site, fail
 from tileir.core.process.tracebacks import methods_at_the_call
-from tileir.core.text.advice import ELSEWHERE
 from tileir.tile.ir import (
     Attribute,
+    Binary,
+    BinaryOperator,
     Call,
     Constant,
     Contraction,
@@ -28,7 +30,6 @@ from tileir.tile.ir import (
     Scan,
     Unary,
     UnaryOperator,
-    While,
 )
 from tileir.tile.text.grammar import MAX_INTEGER, is_index_name, is_tensor_name
 
@@ -41,7 +42,7 @@ def mistake(code: str, message: str, *notes: str) -> TileError:
     return fail(code, message, call_site(), *notes)
 
 
-Declared: TypeAlias = Contraction | Scan | While | Constant
+Declared: TypeAlias = Contraction | Scan | Constant
 """What is a statement of its own, and no expression that could be nested into another one."""
 
 
@@ -58,7 +59,7 @@ class Step:
 
 @attrs.frozen
 class Target:
-    """What was declared of a tensor that its contraction has still to define."""
+    """Declaration of a tensor that its contraction has still to define."""
 
     sizes: tuple[Expr, ...]
     default: str | None  # by reference
@@ -66,11 +67,52 @@ class Target:
     span: Span | None
 
 
+class _Inside(threading.local):
+    """Mark of a thread that is inside an operation of the library, whose own code means Tile's operators."""
+
+    operation = False
+
+
+INSIDE: Final = _Inside()
+
+
+class _Active(threading.local):
+    """Recorder of the innermost Python function that this thread traces, where there is one around it."""
+
+    recorder: Recorder | None = None
+
+
+ACTIVE: Final = _Active()
+
+
+def here(home: Recorder) -> Recorder:
+    """Return the recorder of the function that is being traced inside that of a tensor, or else its own."""
+    active = ACTIVE.recorder
+    return home if active is None or active is home or not _stands_in(active, home) else active
+
+
+@attrs.define(eq=False)
+class Trace:
+    """The Python function that a recorder records, in which operators and comparisons mean NumPy's.
+
+    Attributes:
+        name: What the function is called.
+        sizes: The sizes of the arrays that it is traced for, by dimension; without arrays there are none.
+        assumed: Those of them that the function asked for: what was recorded holds for these sizes only.
+
+    """
+
+    name: str
+    sizes: Mapping[str, int] = MappingProxyType({})
+    assumed: dict[str, int] = attrs.field(factory=dict, init=False)
+
+
 @attrs.define(eq=False)
 class Recorder:
     """The inputs and statements of one function, in order; that of a step knows the one ``around`` its scan."""
 
     around: Recorder | None = None
+    trace: Trace | None = None
     inputs: list[Input] = attrs.field(factory=list, init=False)
     dims: dict[str, None] = attrs.field(factory=dict, init=False)
     steps: dict[str, Step] = attrs.field(factory=dict, init=False)  # by reference
@@ -78,12 +120,24 @@ class Recorder:
     names: NameScope = attrs.field(factory=NameScope, init=False)
     ranks: dict[str, int] = attrs.field(factory=dict, init=False)  # by reference, where it is known
     sizes: dict[str, tuple[Dim, ...] | None] = attrs.field(factory=dict, init=False)  # as far as they were asked for
+    dtypes: dict[str, DType | Literal["integer", "float"] | None] = attrs.field(factory=dict, init=False)  # likewise
+    constants: dict[ArrayValue, str] = attrs.field(factory=dict, init=False)  # references of arrays
+    outside: dict[str, Expr] = attrs.field(factory=dict, init=False)  # dimensions, as sizes around a step
+    captured: dict[str, str] = attrs.field(factory=dict, init=False)  # inputs, by the references around a step
     finished: bool = attrs.field(default=False, init=False)
     _attributes: list[Attribute] = attrs.field(factory=list, init=False)
     _count: int = attrs.field(default=0, init=False)
 
+    @property
+    def means_numpy(self) -> bool:
+        """True where an operator means what it means for arrays."""
+        return self.trace is not None and not INSIDE.operation
+
     def check_open(self) -> None:
         """Refuse to go on after the function was built."""
+        if self.finished and self.trace is not None:
+            message = f"a tensor of {self.trace.name} is used after that function returned; return it instead"
+            raise mistake("TIL216", message, *self.made())
         if self.finished:
             raise mistake("TIL216", "this builder is finished: its function was built; start a new one")
 
@@ -101,6 +155,11 @@ class Recorder:
         self._count += 1
         self.steps[reference] = Step(reference, body, name, tuple(self._attributes), call_site())
         return reference
+
+    def made(self) -> tuple[str, ...]:
+        """Return where the last statement stands, for errors about tensors that outlive their function."""
+        span = next((step.span for step in reversed(self.steps.values()) if step.span is not None), None)
+        return () if span is None else (f"its last statement is {span.source.name}:{span.line}: {span.text:.60}",)
 
     @contextmanager
     def attributed(self, attribute: Attribute) -> Iterator[None]:
@@ -141,7 +200,7 @@ def literal(value: object) -> Expr | None:
     if isinstance(value, numbers.Real) and not isinstance(value, numbers.Rational):
         number = float(value)
         if math.isnan(number):
-            raise mistake("TIL212", "NaN has no literal; write 0.0 / 0.0")
+            return Binary(BinaryOperator.DIV, FloatLiteral(0.0, span=span), FloatLiteral(0.0, span=span), span=span)
         return _signed(FloatLiteral(abs(number), span=span), math.copysign(1, number) < 0)
     return None
 
@@ -161,52 +220,11 @@ def named(reference: str) -> Name:
     return Name(reference, span=call_site())
 
 
-_BOTH: Final = 2
-
-_OPERATORS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
-    {
-        "add": ("add", "radd"),
-        "subtract": ("sub", "rsub"),
-        "multiply": ("mul", "rmul"),
-        "divide": ("truediv", "rtruediv"),
-        "floor_divide": ("floordiv", "rfloordiv"),
-        "remainder": ("mod", "rmod"),
-        "power": ("pow", "rpow"),
-        "left_shift": ("lshift", "rlshift"),
-        "right_shift": ("rshift", "rrshift"),
-        "bitwise_and": ("and_", "rand"),
-        "bitwise_or": ("or_", "ror"),
-        "bitwise_xor": ("xor", "rxor"),
-        "less": ("lt", "gt"),
-        "less_equal": ("le", "ge"),
-        "greater": ("gt", "lt"),
-        "greater_equal": ("ge", "le"),
-        "equal": ("eq", "eq"),
-        "not_equal": ("ne", "ne"),
-        "matmul": ("matmul", "rmatmul"),
-    }
-)
-"""NumPy's functions behind operators: those of Python, and the methods that take the right operand's part."""
-
-_ATTRIBUTES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "shape": "its sizes are X.dims",
-        "ndim": "its rank is len(X.dims)",
-        "size": "its sizes are X.dims",
-        "dtype": "it has one when the function is compiled",
-        "T": "write ops.transpose(X)",
-        "astype": "write ops.cast(X, dtype)",
-        "numpy": "it has no values; run the function for those",
-        "item": "it has no values; run the function for those",
-    }
-)
-"""What to write for attributes that arrays have."""
-
-
 class Recorded:
-    """What the objects of a builder have in common.
+    """Base of the objects of a builder.
 
-    An operator between two kinds of them that the left one does not know is left to the right one.
+    An operator between two kinds of them that the left one does not know is left to the right one. NumPy's functions
+    are those of :mod:`tileir.numpy`.
     """
 
     __slots__ = ()
@@ -215,30 +233,22 @@ class Recorded:
         methods_at_the_call(cls)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> object:
-        """Take the operators of NumPy's scalars and arrays, as those of Python's numbers; refuse its functions."""
-        name = ufunc.__name__
-        if method == "__call__" and len(inputs) == _BOTH and name in _OPERATORS and not options:
-            left, right = (each[()] if isinstance(each, np.ndarray) and each.shape == () else each for each in inputs)
-            if isinstance(left, Recorded):
-                return getattr(operator, _OPERATORS[name][0])(left, right)
-            reflected = getattr(right, f"__{_OPERATORS[name][1]}__", None)
-            if reflected is not None:
-                return reflected(left)
-        here = f"write ops.{ELSEWHERE.get(name, name)}(X)"
-        raise mistake("TIL215", f"numpy.{name} takes arrays, and this stands for a tensor of a program; {here}")
+        """Compute NumPy's elementwise functions, operators of arrays on the left among them."""
+        return array_function("ufunc")(ufunc, method, *inputs, **options)
 
-    def __matmul__(self, other: object) -> NoReturn:
-        raise mistake("TIL215", "tensors of a program have no operator @; write ops.matmul(X, Y), or a contraction")
-
-    __rmatmul__ = __matmul__
-
-    def __getattr__(self, name: str) -> NoReturn:
-        advice = _ATTRIBUTES.get(name, f"functions of tileir.ops take it, as in ops.{name}(X)")
-        hint = "" if name.startswith("_") else f": {advice}"
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
+    def __array_function__(
+        self, function: Any, types: object, args: tuple[object, ...], kwargs: Mapping[str, object]
+    ) -> object:
+        """Compute NumPy's other functions."""
+        return array_function("function")(function, args, kwargs)
 
     def __array__(self, *_: object, **__: object) -> NoReturn:
         raise mistake("TIL215", "this stands for a tensor of a program and has no values; run the function for those")
+
+
+def array_function(name: str) -> Any:
+    """Return a function of :mod:`tileir.numpy`, which is built on operations and thus loaded when it is needed."""
+    return getattr(importlib.import_module("tileir.numpy"), name)
 
 
 def foreign(value: object) -> TileError:
@@ -248,12 +258,25 @@ def foreign(value: object) -> TileError:
     return mistake("TIL215", f"a {type(value).__name__} cannot stand here: {value!r:.60}")
 
 
+@contextmanager
+def tracing(recorder: Recorder) -> Iterator[None]:
+    """Let tensors of functions around be read by what is recorded inside."""
+    before, ACTIVE.recorder = ACTIVE.recorder, recorder
+    try:
+        yield
+    finally:
+        ACTIVE.recorder = before
+
+
 def same(recorder: Recorder, other: Recorder) -> None:
     """Refuse an object of another builder."""
     if recorder is not other:
         if _stands_in(recorder, other) or _stands_in(other, recorder):
             message = "this belongs to the function around the step; pass it to the scan, among the constants"
             raise mistake("TIL216", message)
+        if other.trace is not None:
+            message = f"this is a tensor of {other.trace.name}, which returned; return it, and pass it as an argument"
+            raise mistake("TIL216", message, *other.made())
         raise mistake("TIL216", "this belongs to another builder; a function is made of what one builder gave")
 
 

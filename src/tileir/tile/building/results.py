@@ -16,7 +16,7 @@ Sizes: TypeAlias = "Sequence[Dim | int]"
 
 
 class ContractionOptions(TypedDict, total=False):
-    """What a contraction may be given besides its indices and sizes; see :meth:`FunctionBuilder.tensor`."""
+    """Options of a contraction besides its indices and sizes; see :meth:`FunctionBuilder.tensor`."""
 
     name: str | None
     default: Tensor | None

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import TypeAlias
 
 from tileir.core import attrs, call_site
 from tileir.tile import ir
 from tileir.tile.building.assembly import assemble, substitute
+from tileir.tile.building.captures import declare, inner_trace
+from tileir.tile.building.dtypes import dtype_of
 from tileir.tile.building.indices import Dim, size_of
-from tileir.tile.building.recording import Recorder, mistake
+from tileir.tile.building.recording import Recorder, mistake, tracing
 from tileir.tile.building.sizes import Sizes, sizes_of
 from tileir.tile.building.tensors import Operand, Tensor, computed, recorder_of, value_of
-from tileir.tile.ir import Expr
 from tileir.tile.text.grammar import is_tensor_name
 from tileir.tile.traversal import walk
 
@@ -55,9 +57,12 @@ def scan(
     recorder = recorder_of(given)
     if count is None and not sequences:
         raise mistake("TIL218", "without sequences nothing says how many steps there are; pass count=…")
-    names = [named(recorder, operand) for operand in given]
-    passed = Passed.of(recorder, names, len(carries), len(sequences), count)
-    function, made = step_of(passed, step)
+    names = [_named(recorder, operand) for operand in given]
+    passed = _Passed.of(recorder, names, len(carries), len(sequences), count)
+    if isinstance(step, ir.Function):
+        function, made = step, _unknown_sizes(step, len(names))
+    else:
+        function, made = passed.recorded(step)
     if len(function.outputs) < len(carries):
         raise mistake(
             "TIL218", f"the step returns {len(function.outputs)} tensors, fewer than the {len(carries)} carries"
@@ -66,24 +71,12 @@ def scan(
     times = None if count is None else size_of(recorder, count)
     parts = tuple(names[:first]), tuple(names[first:last]), tuple(names[last:])
     statement = ir.Scan("", parts[0], parts[1], parts[2], function, times, reverse, span=call_site())
-    return results_of(recorder, recorder.record(statement), passed, made)
-
-
-def step_of(passed: Passed, step: Step) -> tuple[ir.Function, list[Sizes | None]]:
-    """Return a step as a function, and the sizes of its outputs in terms of the function around it.
-
-    Raises:
-        TileError: TIL218, it is a function with another number of inputs than is passed; TIL215, it returns no tensors.
-
-    """
-    if isinstance(step, ir.Function):
-        return step, _unknown_sizes(step, len(passed.names))
-    return passed.recorded(step)
+    return _results(recorder, recorder.record(statement), passed, made)
 
 
 @attrs.frozen(repr=False)
-class Passed:
-    """What a loop passes: the recorder around it, operands by name with their sizes, and the first axis of results."""
+class _Passed:
+    """What a scan passes: the recorder around it, operands by name with their sizes, and the first axis of results."""
 
     recorder: Recorder
     names: list[ir.Name]
@@ -95,7 +88,7 @@ class Passed:
     @classmethod
     def of(
         cls, recorder: Recorder, names: list[ir.Name], carries: int, sequences: int, count: Dim | int | None
-    ) -> Passed:
+    ) -> _Passed:
         """Look up the sizes of what is passed."""
         sizes = [sizes_of(recorder, name.name) for name in names]
         first = sizes[carries] if sequences else None
@@ -109,16 +102,24 @@ class Passed:
 
     def recorded(self, step: Callable[..., Tensor | Sequence[Tensor]]) -> tuple[ir.Function, list[Sizes | None]]:
         """Record a step, and return it with the sizes of its outputs in terms of the function around it."""
-        inner = Recorder(self.recorder)
+        inner = Recorder(self.recorder, inner_trace(self.recorder))
         names = _input_names(step, len(self.names), self.carries, self.sequences)
         for name in names:
             inner.claim(name)
-        dims: dict[str, Expr] = {}
         inputs = []
         for number, (name, sizes) in enumerate(zip(names, self.sizes, strict=True)):
             is_sequence = self.carries <= number < self.carries + self.sequences
-            inputs.append(_declared(inner, name, sizes[1:] if sizes and is_sequence else sizes, dims))
-        returned = step(*inputs)
+            kind = dtype_of(self.recorder, self.names[number].name)
+            inputs.append(Tensor(inner, declare(inner, name, sizes[1:] if sizes and is_sequence else sizes, kind)))
+        with tracing(inner) if inner.trace is not None else nullcontext():
+            returned = step(*inputs)
+            return self._finished(inner, returned, names)
+
+    def _finished(
+        self, inner: Recorder, returned: Tensor | Sequence[Tensor], names: Sequence[str]
+    ) -> tuple[ir.Function, list[Sizes | None]]:
+        """Return the function whose results are what a step returned, and their sizes around it."""
+        dims = inner.outside
         outputs = returned if isinstance(returned, tuple | list) else (returned,)
         references: list[str] = []
         for output in outputs:
@@ -130,9 +131,10 @@ class Passed:
         made = [self._outside(inner, sizes_of(inner, reference), dims) for reference in references]
         function = assemble(inner, references, call_site())
         inner.finished = True
+        self.names.extend(ir.Name(reference, span=call_site()) for reference in inner.captured)
         return function, made
 
-    def _outside(self, inner: Recorder, sizes: Sizes | None, dims: dict[str, Expr]) -> Sizes | None:
+    def _outside(self, inner: Recorder, sizes: Sizes | None, dims: dict[str, ir.Expr]) -> Sizes | None:
         """Return sizes inside the step as those around it; None where they are made of something else than inputs.
 
         ``dims`` says what sizes inside are outside. Large ones are statements inside, and become some outside.
@@ -140,12 +142,12 @@ class Passed:
         if sizes is None:
             return None
         pending = [dim.expr for dim in sizes]
-        large: dict[str, Expr] = {}
+        large: dict[str, ir.Expr] = {}
         while pending:
             for node in walk(pending.pop()):
                 if isinstance(node, ir.Name) and node.name not in dims and node.name not in large:
                     step = inner.steps.get(node.name)
-                    if step is None or isinstance(step.body, ir.Contraction | ir.Scan | ir.While | ir.Constant):
+                    if step is None or isinstance(step.body, ir.Contraction | ir.Scan | ir.Constant):
                         return None
                     large[node.name] = step.body
                     pending.append(step.body)
@@ -155,7 +157,7 @@ class Passed:
         return tuple(Dim(substitute(dim.expr, dims), self.recorder) for dim in sizes)
 
 
-def named(recorder: Recorder, operand: Operand) -> ir.Name:
+def _named(recorder: Recorder, operand: Operand) -> ir.Name:
     """Return an operand by name; a number or dimension becomes a statement."""
     expr = value_of(recorder, operand)
     if not isinstance(operand, Tensor):
@@ -178,37 +180,13 @@ def _input_names(step: Callable[..., object], count: int, carries: int, sequence
     return [f"{kind}{number}" for number, kind in enumerate(kinds_of)]
 
 
-def _declared(inner: Recorder, name: str, sizes: Sizes | None, dims: dict[str, Expr]) -> Tensor:
-    """Declare an input of a step; equal sizes around the scan are one dimension inside, numbers stay numbers."""
-    span = call_site()
-    if sizes is None:
-        inner.inputs.append(ir.Input(name, None, span=span))
-        inner.sizes[name] = None
-        return Tensor(inner, name)
-    axes: list[ir.Name] = []
-    known: list[Dim] = []
-    for size in sizes:
-        found = next((dim for dim, expr in dims.items() if expr == size.expr and size.value is None), None)
-        if found is None:
-            stem = size.expr.name if isinstance(size.expr, ir.Name) else "D"
-            found = inner.names.fresh(stem if is_tensor_name(stem) else "D")
-            inner.dims[found] = None
-            dims[found] = size.expr
-        axes.append(ir.Name(found, span=span))
-        known.append(Dim(size.expr if size.value is not None else axes[-1], inner))
-    inner.inputs.append(ir.Input(name, tuple(axes), span=span))
-    inner.sizes[name] = tuple(known)
-    inner.ranks[name] = len(axes)
-    return Tensor(inner, name)
-
-
 def _unknown_sizes(step: ir.Function, passed: int) -> list[Sizes | None]:
     if len(step.inputs) != passed:
         raise mistake("TIL218", f"{passed} tensors are passed, but the step has {len(step.inputs)} inputs")
     return [None] * len(step.outputs)
 
 
-def results_of(recorder: Recorder, reference: str, passed: Passed, made: Sequence[Sizes | None]) -> tuple[Tensor, ...]:
+def _results(recorder: Recorder, reference: str, passed: _Passed, made: Sequence[Sizes | None]) -> tuple[Tensor, ...]:
     """Return a tensor for each result, with sizes as far as they are known."""
     results: list[Tensor] = []
     for number, sizes in enumerate(made):

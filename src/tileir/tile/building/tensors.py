@@ -2,31 +2,75 @@
 
 from __future__ import annotations
 
-from typing import NoReturn, TypeAlias
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeAlias
 
-from tileir.core import Aggregation, Combination, at_the_call, attrs, call_site
+import numpy as np
+
+from tileir.core import Aggregation, ArrayValue, Combination, at_the_call, attrs, call_site
 from tileir.core.operators import method_of, methods_of
 from tileir.tile import ir
+from tileir.tile.building.captures import captured
 from tileir.tile.building.contractions import Access, Aggregated, Combined, contract
+from tileir.tile.building.dtypes import dtype_of
 from tileir.tile.building.indices import Dim, Polynomial, dim_of, polynomial_of, size_of
-from tileir.tile.building.recording import Recorded, Recorder, foreign, literal, mistake, named, same
+from tileir.tile.building.recording import (
+    Recorded,
+    Recorder,
+    array_function,
+    foreign,
+    here,
+    literal,
+    mistake,
+    named,
+    same,
+)
 from tileir.tile.building.sizes import sizes_of
 from tileir.tile.functions import advice, builtin
 from tileir.tile.ir import BinaryOperator, Expr, UnaryOperator
 
-Key: TypeAlias = Polynomial | Dim | int | tuple[Polynomial | Dim | int, ...]
+Key: TypeAlias = Any
+"""What stands between brackets: polynomials for a contraction, else what NumPy takes."""
+
+
+class _Method:
+    """A method that :mod:`tileir.numpy` has, as a function of the tensor and what else it is called with."""
+
+    def __init__(self, word: str = "") -> None:
+        self.name = word
+
+    def __set_name__(self, _: type, name: str) -> None:
+        self.name = self.name or name
+
+    def __get__(self, tensor: Tensor | None, _: type) -> Callable[..., Tensor]:
+        method: Callable[..., Tensor] = array_function("method")(self.name, tensor)
+        return method
 
 
 @attrs.frozen(eq=False)
 class Tensor(Recorded):
-    """A tensor of the function that is being built.
+    """A tensor of the function that is being built, with the operators, methods and functions of NumPy's arrays.
 
-    All operators work on elements, ``==`` and ``!=`` too; hashing is by identity. ``/`` of integers
-    truncates towards zero, and ``%`` has the sign of the dividend.
+    All operators work on elements, ``==`` and ``!=`` too; hashing is by identity. In a function that
+    :class:`tileir.FunctionBuilder` builds, ``/`` of integers truncates towards zero, and ``%`` has the sign of the
+    dividend, as in Tile's text; in a Python function that is traced both mean what they mean for arrays.
     """
 
-    recorder: Recorder = attrs.field(repr=False)
-    reference: str
+    home: Recorder = attrs.field(repr=False)
+    own_reference: str
+
+    @property
+    def recorder(self) -> Recorder:
+        """The function that is being built: that of the tensor, or one inside of it, which reads the tensor."""
+        return here(self.home)
+
+    @property
+    def reference(self) -> str:
+        """The name of the tensor there."""
+        active = here(self.home)
+        return self.own_reference if active is self.home else captured(active, self.home, self.own_reference)
 
     @property
     def dims(self) -> tuple[Dim, ...]:
@@ -42,11 +86,75 @@ class Tensor(Recorded):
         known = self.recorder.ranks.get(self.reference)
         return len(self.dims) if known is None else known
 
-    def __getitem__(self, key: Key) -> Access:
+    @property
+    def shape(self) -> tuple[Dim | int, ...]:
+        """The sizes, as integers where the program says them."""
+        return tuple(size if size.value is None else size.value for size in self.dims)
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return self.rank
+
+    @property
+    def size(self) -> Dim | int:
+        """The number of elements."""
+        return functools.reduce(operator.mul, self.shape, 1)
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the elements: NumPy's in a Python function that is traced, else a :class:`tileir.DType`.
+
+        Raises:
+            TileError: TIL215, it depends on an input that was declared without one.
+
+        """
+        found = dtype_of(self.recorder, self.reference)
+        if found is None:
+            raise mistake("TIL215", "the dtype of this tensor is known when it is compiled; declare those of inputs")
+        return found.numpy if self.recorder.means_numpy else found
+
+    @property
+    def T(self) -> Tensor:  # noqa: N802  NumPy's name
+        """The tensor with its axes in reverse order."""
+        return self.transpose()
+
+    @property
+    def mT(self) -> Tensor:  # noqa: N802  NumPy's name
+        """The tensor with its last two axes swapped."""
+        return self.swapaxes(-1, -2)
+
+    all, any, argmax, argmin, argsort, astype = (_Method() for _ in range(6))
+    clip, conj, copy, cumprod, cumsum, diagonal = (_Method() for _ in range(6))
+    dot, flatten, max, mean, min, prod, ptp = (_Method() for _ in range(7))
+    ravel, repeat, reshape, round, squeeze, std = (_Method() for _ in range(6))
+    sum, swapaxes, take, trace, transpose, var = (_Method() for _ in range(6))
+
+    @property
+    def at(self) -> Any:
+        """Places of elements, for copies in which they are others: ``x.at[key].set(y)``, ``add``, ``max``, ``min``."""
+        return array_function("method")("at", self)()
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """Return the functions of the array API standard."""
+        return array_function("namespace")(api_version)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        advice = "" if name.startswith("_") else array_function("missing")(name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{advice}")
+
+    def __getitem__(self, key: Key) -> Any:
+        keys = key if isinstance(key, tuple) else (key,)
+        contracts = any(isinstance(part, Polynomial) for part in keys)
+        if not contracts and (self.recorder.means_numpy or not all(_is_place(part) for part in keys)):
+            return array_function("indexed")(self, key)
         indices = self._indices(key)
         return Access(self.recorder, Combination.NONE, (ir.Access(self.reference, indices, span=call_site()),))
 
-    def __setitem__(self, key: Key, value: Combined) -> None:
+    def __setitem__(self, key: Key, value: Any) -> None:
+        if self.reference not in self.recorder.targets and not isinstance(value, Combined):
+            message = "tensors never change: write x = x.at[key].set(value), or x = numpy.where(mask, value, x)"
+            raise mistake("TIL215", message)
         if not isinstance(value, Aggregated):
             contract(self[key], Aggregation.ASSIGN, value)
         elif value.access.tensor != self.reference:
@@ -56,11 +164,6 @@ class Tensor(Recorded):
 
     def _indices(self, key: object) -> tuple[Expr, ...]:
         keys = key if isinstance(key, tuple) else (key,)
-        for part in keys:
-            if isinstance(part, slice) or part is ... or part is None:
-                raise mistake("TIL215", "tensors have no slices; use tileir.ops.slice, or write a contraction")
-            if isinstance(part, Tensor | Combined):
-                raise mistake("TIL204", "a tensor is no index polynomial; use gather(data, indices)")
         indices = tuple(polynomial_of(self.recorder, part).expr for part in keys)
         rank = self.recorder.ranks.setdefault(self.reference, len(indices))
         if rank != len(indices):
@@ -78,7 +181,6 @@ class Tensor(Recorded):
     __add__, __radd__ = methods_of(_binary, _reflected, BinaryOperator.ADD)
     __sub__, __rsub__ = methods_of(_binary, _reflected, BinaryOperator.SUB)
     __mul__, __rmul__ = methods_of(_binary, _reflected, BinaryOperator.MUL)
-    __truediv__, __rtruediv__ = methods_of(_binary, _reflected, BinaryOperator.DIV)
     __and__, __rand__ = methods_of(_binary, _reflected, BinaryOperator.BIT_AND)
     __or__, __ror__ = methods_of(_binary, _reflected, BinaryOperator.BIT_OR)
     __xor__, __rxor__ = methods_of(_binary, _reflected, BinaryOperator.BIT_XOR)
@@ -97,17 +199,49 @@ class Tensor(Recorded):
 
     __hash__ = object.__hash__
 
+    def _meant(self, own: Callable[..., Tensor], name: str, left: Operand, right: Operand) -> Tensor:
+        """Return what NumPy's operator gives in a Python function that is traced, else what Tile's own gives."""
+        if self.recorder.means_numpy:
+            found: Tensor = array_function(name)(left, right)
+            return found
+        return own(left, right)
+
+    def __truediv__(self, other: Operand) -> Tensor:
+        return self._meant(_divided, "divide", self, other)
+
+    def __rtruediv__(self, other: Operand) -> Tensor:
+        return self._meant(_divided, "divide", other, self)
+
     def __mod__(self, other: Operand) -> Tensor:
-        return call("mod", self, other)
+        return self._meant(_remainder, "remainder", self, other)
 
     def __rmod__(self, other: Operand) -> Tensor:
-        return call("mod", other, self)
+        return self._meant(_remainder, "remainder", other, self)
 
     def __pow__(self, other: Operand) -> Tensor:
-        return call("pow", self, other)
+        return self._meant(_power, "pow", self, other)
 
     def __rpow__(self, other: Operand) -> Tensor:
-        return call("pow", other, self)
+        return self._meant(_power, "pow", other, self)
+
+    def __floordiv__(self, other: Operand) -> Tensor:
+        found: Tensor = array_function("floor_divide")(self, other)
+        return found
+
+    def __rfloordiv__(self, other: Operand) -> Tensor:
+        found: Tensor = array_function("floor_divide")(other, self)
+        return found
+
+    def __divmod__(self, other: Operand) -> tuple[Tensor, Tensor]:
+        return self // other, self % other
+
+    def __matmul__(self, other: Operand) -> Tensor:
+        found: Tensor = array_function("matmul")(self, other)
+        return found
+
+    def __rmatmul__(self, other: Operand) -> Tensor:
+        found: Tensor = array_function("matmul")(other, self)
+        return found
 
     def __neg__(self) -> Tensor:
         return self._unary(UnaryOperator.NEG)
@@ -121,19 +255,20 @@ class Tensor(Recorded):
     def __abs__(self) -> Tensor:
         return call("abs", self)
 
-    def __floordiv__(self, _: object) -> NoReturn:
-        raise mistake("TIL215", "tensors have no operator //; write a / b, which truncates integers, or floor(a / b)")
-
-    __rfloordiv__ = __floordiv__
-
     def __bool__(self) -> NoReturn:
         raise mistake("TIL215", "a tensor has no truth value while a function is built; use where(c, t, e), & and |")
 
-    def __iter__(self) -> NoReturn:
-        raise mistake("TIL215", "a tensor cannot be iterated while a function is built; write a contraction")
+    def __iter__(self) -> Any:
+        if not self.recorder.means_numpy:
+            raise mistake("TIL215", "a tensor cannot be iterated while a function is built; write a contraction")
+        return iter([self[number] for number in range(len(self))])
 
-    def __len__(self) -> NoReturn:
-        raise mistake("TIL215", "a tensor has no length while a function is built; use its dims")
+    def __len__(self) -> int:
+        if not self.recorder.means_numpy:
+            raise mistake("TIL215", "a tensor has no length while a function is built; use its dims")
+        if not self.rank:
+            raise TypeError("len() of a tensor of rank 0")
+        return int(self.dims[0].known())
 
     def _unary(self, operator: UnaryOperator) -> Tensor:
         operand = value_of(self.recorder, self)
@@ -141,6 +276,35 @@ class Tensor(Recorded):
 
 
 Operand: TypeAlias = Tensor | Dim | int | float
+
+
+def _divided(left: Operand, right: Operand) -> Tensor:
+    recorder = recorder_of((left, right))
+    operands = value_of(recorder, left), value_of(recorder, right)
+    return computed(recorder, ir.Binary(BinaryOperator.DIV, *operands, span=call_site()))
+
+
+def _remainder(left: Operand, right: Operand) -> Tensor:
+    return call("mod", left, right)
+
+
+def _power(left: Operand, right: Operand) -> Tensor:
+    return call("pow", left, right)
+
+
+def _is_place(part: object) -> bool:
+    """Return whether it may be an index of a contraction."""
+    return isinstance(part, Dim | int | np.integer) and not isinstance(part, bool)
+
+
+def constant_of(recorder: Recorder, array: np.ndarray[Any, Any]) -> Tensor:
+    """Return an array as a constant of the function, whose elements are copied; equal arrays are one constant."""
+    value = ArrayValue.of(array)
+    if value not in recorder.constants:
+        span = call_site()
+        reference = recorder.constants[value] = recorder.record(ir.Constant("", value, span=span, name_span=span))
+        recorder.ranks[reference] = array.ndim
+    return Tensor(recorder, recorder.constants[value])
 
 
 def computed(recorder: Recorder, expr: Expr) -> Tensor:
@@ -164,6 +328,8 @@ def value_of(recorder: Recorder, value: object) -> Expr:
         return dim_of(recorder, value).expr
     if isinstance(value, Polynomial):
         raise mistake("TIL203", "an index variable stands only between brackets; index(T, axis) is a tensor of indices")
+    if isinstance(value, np.ndarray):
+        return named(constant_of(recorder, value).reference)
     if isinstance(value, Combined):
         raise mistake("TIL215", "elements such as A[i] stand only inside contractions; operators take whole tensors")
     expr = literal(value)

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from tileir.core.dtype import DType
 from tileir.core.ops import Combination
-from tileir.tile.functions import SCATTERS, builtin
+from tileir.tile.functions import SCATTER_NAMES, builtin
 from tileir.tile.ir import (
     Assignment,
     Binary,
@@ -24,19 +25,18 @@ from tileir.tile.ir import (
     Scan,
     Statement,
     Unary,
-    While,
 )
-from tileir.tile.traversal import Role, expressions, walk
+from tileir.tile.traversal import Role, expressions, result_sizes, walk
 
 
 def sizing_inputs(function: Function) -> frozenset[str]:
     """Return the inputs, integers of rank 0, that a size, a bound, an index polynomial or an axis depends on."""
-    found: set[str] = set()
+    found = {name for root in result_sizes(function) for name in _names(root)}
     for statement in reversed(function.statements):
         for place, root in expressions(statement):
             everything = place is not Role.VALUE or (isinstance(statement, Assignment) and statement.name in found)
             found.update(_names(root) if everything else _in_constant_arguments(root))
-        if isinstance(statement, Scan | While):
+        if isinstance(statement, Scan):
             found.update(_passed_on(statement))
     return frozenset(found & {parameter.name for parameter in function.inputs})
 
@@ -54,12 +54,11 @@ def _in_constant_arguments(root: Expr) -> Iterator[str]:
                 yield from _names(argument)
 
 
-def _passed_on(statement: Scan | While) -> Iterator[str]:
-    """Yield what a loop passes to its functions as an input of this kind."""
-    for function in statement.functions:
-        inside = sizing_inputs(function)
-        pairs = zip(function.inputs, statement.operands, strict=False)  # before verification lengths may differ
-        yield from (operand.name for parameter, operand in pairs if parameter.name in inside)
+def _passed_on(statement: Scan) -> Iterator[str]:
+    """Yield what a scan passes to its step as an input of this kind."""
+    inside = sizing_inputs(statement.step)
+    pairs = zip(statement.step.inputs, statement.operands, strict=False)  # before verification lengths may differ
+    yield from (operand.name for parameter, operand in pairs if parameter.name in inside)
 
 
 _COMPARISONS: Final = frozenset(
@@ -72,14 +71,17 @@ _COMPARISONS: Final = frozenset(
         BinaryOperator.CMP_NE,
     }
 )
-_ALWAYS: Final[Mapping[str, int]] = MappingProxyType({"gather": 1, **dict.fromkeys(SCATTERS, 1), "prng_step": 0})
+_ALWAYS: Final[Mapping[str, int]] = MappingProxyType({"gather": 1, **dict.fromkeys(SCATTER_NAMES, 1), "prng_step": 0})
 """The argument that has to be an integer: indices, and states of random numbers."""
 _ALIKE: Final[Mapping[str, slice]] = MappingProxyType(
     {
         **dict.fromkeys(("ident", "neg", "abs", "floor", "ceil", "round", "trunc"), slice(1)),
         **dict.fromkeys(("add", "sub", "mul", "div", "mod", "max", "min"), slice(2)),
         **dict.fromkeys(("cond", "where"), slice(1, 3)),
-        **dict.fromkeys(("gather", *SCATTERS, "reshape", "simple_reduce", "stop_gradient", "checkpoint"), slice(1)),
+        **dict.fromkeys(
+            ("gather", *SCATTER_NAMES, "reshape", "simple_reduce", "stop_gradient", "checkpoint"), slice(1)
+        ),
+        **dict.fromkeys(("expect_sizes", *(f"expect_{dtype.value}" for dtype in DType)), slice(1)),
     }
 )
 """The arguments that are integers where the result is one, since floats would have made it a float."""
@@ -88,9 +90,10 @@ _ALIKE: Final[Mapping[str, slice]] = MappingProxyType(
 def integers(function: Function) -> frozenset[str]:
     """Return the inputs that are indices, states of random numbers or sizes, or that arithmetic makes such of.
 
-    Others may turn out to be integers as well.
+    So are those that are declared to be no floats. Others may turn out to be integers as well.
     """
     found = set(sizing_inputs(function))
+    found.update(each.name for each in function.inputs if each.dtype is not None and not each.dtype.is_float)
     for statement in reversed(function.statements):
         found.update(_integers(statement, is_integer=statement.name in found))
     return frozenset(found & {tensor.name for tensor in function.inputs})
@@ -101,11 +104,10 @@ def _integers(statement: Statement, *, is_integer: bool) -> Iterator[str]:
     match statement:
         case Assignment(value=value):
             yield from _in_expression(value, is_integer=is_integer)
-        case Scan() | While():
-            for function in statement.functions:
-                inside = integers(function)
-                pairs = zip(function.inputs, statement.operands, strict=True)
-                yield from (operand.name for tensor, operand in pairs if tensor.name in inside)
+        case Scan(step=step):
+            inside = integers(step)
+            pairs = zip(step.inputs, statement.operands, strict=True)
+            yield from (operand.name for tensor, operand in pairs if tensor.name in inside)
         case Contraction(combination=combination, inputs=inputs) if is_integer:
             compared = {Combination.EQ: 2, Combination.COND: 2}.get(combination, 0)
             yield from (access.tensor for access in inputs[compared:])

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tileir.core import Diagnostic, Span, attrs
-from tileir.tile.ir import Call, FloatLiteral, Function, IndexName, IntLiteral, Name
+from tileir.tile.ir import Call, Expr, FloatLiteral, Function, IndexName, IntLiteral, Name
 from tileir.tile.text.grammar import MAX_DEPTH, MAX_NODES
-from tileir.tile.traversal import Role, expressions, walk_with_depth
+from tileir.tile.traversal import Role, expressions, result_sizes, walk_with_depth
 
 
 @attrs.frozen
 class Nodes:
     """The nodes of all expressions by kind, with where their expressions stand, in the order of the text.
 
-    A name comes with the position of its statement, too.
+    A name comes with the position of its statement, too; the sizes of results stand behind all statements.
     """
 
     names: list[tuple[int, Role, Name]] = attrs.field(factory=list)
@@ -29,19 +29,26 @@ def collect(function: Function) -> Nodes:
     nodes = Nodes()
     for position, statement in enumerate(function.statements):
         for place, root in expressions(statement):
-            for count, (node, depth) in enumerate(walk_with_depth(root)):
-                if isinstance(node, Name):
-                    nodes.names.append((position, place, node))
-                elif isinstance(node, IndexName):
-                    nodes.indices.append((place, node))
-                elif isinstance(node, IntLiteral | FloatLiteral):
-                    nodes.numbers.append(node)
-                elif isinstance(node, Call):
-                    nodes.calls.append((place, node))
-                if depth > MAX_DEPTH or count > MAX_NODES:
-                    nodes.too_deep.append(node.span or statement.span)
-                    break
+            _collect(nodes, position, place, root, statement.span)
+    for root in result_sizes(function):
+        _collect(nodes, len(function.statements), Role.CONSTANT, root, function.span)
+    nodes.numbers.extend(dim for each in function.inputs for dim in each.dims or () if isinstance(dim, IntLiteral))
     return nodes
+
+
+def _collect(nodes: Nodes, position: int, place: Role, root: Expr, span: Span | None) -> None:
+    for count, (node, depth) in enumerate(walk_with_depth(root)):
+        if isinstance(node, Name):
+            nodes.names.append((position, place, node))
+        elif isinstance(node, IndexName):
+            nodes.indices.append((place, node))
+        elif isinstance(node, IntLiteral | FloatLiteral):
+            nodes.numbers.append(node)
+        elif isinstance(node, Call):
+            nodes.calls.append((place, node))
+        if depth > MAX_DEPTH or count > MAX_NODES:
+            nodes.too_deep.append(node.span or span)
+            break
 
 
 def check_depth(nodes: Nodes) -> Iterator[Diagnostic]:

@@ -1,4 +1,4 @@
-"""What an index polynomial may hold, and when it is affine."""
+"""Rules for index polynomials: what they may hold, and when they are affine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each name of a function is: dimension, constant or tensor; where it is defined; its rank."""
+"""Scope of a function: each name as a dimension, a constant or a tensor, with its definition and its rank."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ from tileir.tile.ir import (
     Scan,
     Statement,
     Unary,
-    While,
 )
-from tileir.tile.traversal import walk
+from tileir.tile.traversal import named, walk
 
 
 class Kind(enum.Enum):
-    """What a name stands for."""
+    """Kind of thing that a name stands for."""
 
     DIMENSION = "dimension"  # a size of an input or of a constant array
     CONSTANT = "constant"  # a constant without axes, or assigned from dimensions and numbers: also a tensor of rank 0
@@ -42,7 +41,7 @@ class Kind(enum.Enum):
 
 @attrs.frozen
 class Definition:
-    """Where a name is defined.
+    """Place at which a name is defined.
 
     ``position`` counts statements, and is -1 for the inputs. ``rank`` is None where only shapes can tell.
     """
@@ -67,11 +66,11 @@ class Scope:
             rank = None if parameter.dims is None else len(parameter.dims)
             kind = Kind.TENSOR if rank else Kind.SCALAR
             scope._define(parameter.name, Definition(kind, -1, rank, parameter.span))
-            for dim in parameter.dims or ():
+            for dim in named(parameter):
                 scope._define(dim.name, Definition(Kind.DIMENSION, -1, 0, dim.span))
         for position, statement in enumerate(function.statements):
             scope._define(statement.name, scope._definition(position, statement))
-            for dim in statement.dims or () if isinstance(statement, Constant) else ():
+            for dim in named(statement) if isinstance(statement, Constant) else ():
                 scope._define(dim.name, Definition(Kind.DIMENSION, position, 0, dim.span))
         return scope
 
@@ -134,7 +133,7 @@ class Scope:
                 return Definition(Kind.TENSOR, position, len(statement.sizes), statement.name_span)
             case Assignment(value=value):
                 return Definition(self.kind(value), position, self.rank(value), statement.name_span)
-            case Scan() | While():
+            case Scan():
                 return Definition(Kind.TENSOR, position, None, statement.name_span)
             case Constant(shape=shape):
                 kind = Kind.TENSOR if shape else Kind.CONSTANT
@@ -163,7 +162,7 @@ class Scope:
                 return self.rank(arguments[0])
             case "shape":
                 return 1
-            case "reshape" | "simple_reduce":
+            case "reshape" | "simple_reduce" | "expect_sizes":
                 return len(arguments) - 1
             case _:
                 return None

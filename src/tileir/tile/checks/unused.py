@@ -24,9 +24,8 @@ from tileir.tile.ir import (
     Scan,
     Statement,
     Unary,
-    While,
 )
-from tileir.tile.traversal import Role, children, expressions, index_names, names_read, walk
+from tileir.tile.traversal import Role, children, expressions, index_names, named, names_read, result_sizes, walk
 
 ATTRIBUTES: Final = frozenset({"allow", "finite", "pid", "ties"})
 """Attributes that mean something."""
@@ -70,9 +69,6 @@ def _found(function: Function, kept: AbstractSet[str]) -> Iterator[Diagnostic]:
         elif isinstance(statement, Scan):
             carries = frozenset(i.name for i in statement.step.inputs[: len(statement.carries)])
             yield from _found(statement.step, carries)
-        elif isinstance(statement, While):
-            for inner in statement.functions:
-                yield from _found(inner, frozenset(each.name for each in inner.inputs))
 
 
 def _unknown_attributes(statement: Statement) -> Iterator[Diagnostic]:
@@ -89,6 +85,7 @@ def _unknown_attributes(statement: Statement) -> Iterator[Diagnostic]:
 def _needed(function: Function) -> set[str]:
     """Return the names on which some output depends."""
     needed = {output.name for output in function.outputs}
+    needed.update(node.name for root in result_sizes(function) for node in walk(root) if isinstance(node, Name))
     for statement in reversed(function.statements):
         if _asserts(statement):
             needed.add(statement.name)
@@ -100,13 +97,13 @@ def _needed(function: Function) -> set[str]:
 def _asserts(statement: Statement) -> bool:
     """Return whether a statement is there to fail, not for its value."""
     calls = (node for _, root in expressions(statement) for node in walk(root) if isinstance(node, Call))
-    return any(call.function == "match" or call.function.startswith("assert_") for call in calls)
+    return any(call.function == "match" or call.function.startswith(("assert_", "expect_")) for call in calls)
 
 
 def _defined(statement: Statement) -> Iterator[str]:
     yield statement.name
     if isinstance(statement, Constant):
-        yield from (dim.name for dim in statement.dims or ())
+        yield from (dim.name for dim in named(statement))
 
 
 def _unused_inputs(
@@ -115,10 +112,10 @@ def _unused_inputs(
     """Yield inputs that give neither elements nor a size that no other tensor in use has, too."""
     inputs = tuple(inputs)
     read = [each for each in inputs if each.name in needed]
-    sized = {dim.name for each in read for dim in each.dims or ()}
+    sized = {dim.name for each in read for dim in named(each)}
     sized.update(name for each in statements if isinstance(each, Constant) for name in _defined(each))
     for each in inputs:
-        sizes = {dim.name for dim in each.dims or ()} & needed
+        sizes = {dim.name for dim in named(each)} & needed
         if each.name in needed or each.name in kept or sizes - sized:
             sized |= sizes
             continue

@@ -11,12 +11,12 @@ from tileir.core import MAX_FAULTS, Diagnostic, Span, VerifyError, attrs
 from tileir.core.text.advice import meant, own_form
 from tileir.tile.checks.nodes import Nodes, check_depth, collect
 from tileir.tile.checks.polynomial_rules import check_affine
-from tileir.tile.checks.scan_rules import check_constant_arrays, check_scan, check_while, count_of
+from tileir.tile.checks.scan_rules import check_constant_arrays, check_scan, count_of
 from tileir.tile.checks.scope import Kind, Scope
 from tileir.tile.functions import advice, builtin
-from tileir.tile.ir import Access, Call, Contraction, FloatLiteral, Function, IndexName, IntLiteral, Name, Scan, While
+from tileir.tile.ir import Access, Call, Contraction, FloatLiteral, Function, IndexName, IntLiteral, Name, Scan
 from tileir.tile.text.grammar import MAX_INTEGER, MAX_SCANS, is_index_name, is_tensor_name
-from tileir.tile.traversal import Role, dimensions, expressions, index_names
+from tileir.tile.traversal import Role, dimensions, expressions, index_names, named
 
 
 @attrs.frozen
@@ -68,10 +68,9 @@ def _faults(function: Function, around: AbstractSet[str], scans: int, unread: Ab
     yield from chain.from_iterable(check(checked) for check in CHECKS)
     names = around | checked.scope.definitions.keys()
     for statement in function.statements:
-        if isinstance(statement, Scan | While) and scans < MAX_SCANS:
-            for inner in statement.functions:
-                yield from _faults(inner, names, scans + 1, unread)
-        elif isinstance(statement, Scan | While):
+        if isinstance(statement, Scan) and scans < MAX_SCANS:
+            yield from _faults(statement.step, names, scans + 1, unread)
+        elif isinstance(statement, Scan):
             yield Diagnostic("TIL103", f"scans stand inside one another at most {MAX_SCANS} deep", statement.span)
 
 
@@ -116,7 +115,7 @@ def check_inputs(checked: Checked) -> Iterator[Diagnostic]:
             yield Diagnostic("TIL202", f"two inputs are called {parameter.name!r}", parameter.span)
         tensors.add(parameter.name)
     for parameter in checked.function.inputs:
-        for dim in parameter.dims or ():
+        for dim in named(parameter):
             if dim.name in tensors:
                 yield Diagnostic("TIL202", f"{dim.name!r} is an input, so no dimension can have that name", dim.span)
 
@@ -167,6 +166,10 @@ def check_outputs(checked: Checked) -> Iterator[Diagnostic]:
         elif definition is not None and definition.kind is Kind.DIMENSION:
             message = f"output {output.name!r} is a dimension; assign it to a tensor and make that the output"
             yield Diagnostic("TIL205", message, output.span)
+        elif definition is not None and output.dims is not None and definition.rank not in (None, len(output.dims)):
+            axes = count_of(len(output.dims), "size", "sizes")
+            message = f"{output.name!r} has rank {definition.rank}, but is declared with {axes}"
+            yield Diagnostic("TIL209", message, output.span, _defined_at(definition.span))
         if output.name in seen:
             yield Diagnostic("TIL202", f"output {output.name!r} is listed twice", output.span)
         seen.add(output.name)
@@ -190,8 +193,6 @@ def check_scans_and_constants(checked: Checked) -> Iterator[Diagnostic]:
     for statement in checked.function.statements:
         if isinstance(statement, Scan):
             yield from check_scan(statement, checked.scope)
-        elif isinstance(statement, While):
-            yield from check_while(statement, checked.scope)
 
 
 def check_constants(checked: Checked) -> Iterator[Diagnostic]:

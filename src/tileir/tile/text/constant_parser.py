@@ -13,12 +13,13 @@ import numpy as np
 from tileir.core import ArrayValue, DType, Span, attrs
 from tileir.core.numbers import arithmetic
 from tileir.core.text.lexing import Cursor, Token
-from tileir.tile.ir import Attribute, Constant, Name
+from tileir.tile.ir import Attribute, Constant, IntLiteral, Name, Size
 from tileir.tile.text.contraction_parser import TENSOR
 from tileir.tile.text.grammar import DIGEST, MAX_INTEGER
 from tileir.tile.text.lexer import FLOAT, INDEX, INTEGER, NAME
 
-_DTYPES: Final[Mapping[str, DType]] = MappingProxyType({dtype.value: dtype for dtype in DType})
+DTYPES: Final[Mapping[str, DType]] = MappingProxyType({dtype.value: dtype for dtype in DType})
+"""Dtypes by their names."""
 _WORDS: Final[Mapping[str, float]] = MappingProxyType({"inf": math.inf, "nan": math.nan})
 _FORM: Final = "a number, or a dtype, sizes and elements as in f32[2, 2](1.0, 0.5, 0.5, 1.0)"
 _MOST_DIGITS: Final = len(str(MAX_INTEGER))
@@ -43,23 +44,28 @@ class ConstantParser:
         cursor = self.cursor
         cursor.advance()
         name = cursor.expect(NAME, TENSOR)
-        dims = cursor.enclosed(self._dimension, "[]") if cursor.at("[") else None
+        dims = cursor.enclosed(self.dimension, "[]") if cursor.at("[") else None
         cursor.expect("=")
         value = self._value()
         where, span = cursor.span_of(name), cursor.span_from(start)
         return Constant(name.text, value, dims, attributes, span=span, name_span=where)
 
-    def _dimension(self) -> Name:
-        name = self.cursor.expect(NAME, "the name of a dimension, which begins with a capital letter or '#',")
-        return Name(name.text, span=self.cursor.span_of(name))
+    def dimension(self) -> Size:
+        """Read the size of an axis: the name of a dimension, or a number."""
+        cursor = self.cursor
+        if cursor.at(INTEGER):
+            start = cursor.token.start
+            return IntLiteral(self._size(), span=cursor.span_from(start))
+        name = cursor.expect(NAME, "a number, or the name of a dimension, which begins with a capital letter or '#',")
+        return Name(name.text, span=cursor.span_of(name))
 
     def _value(self) -> ArrayValue | bool | int | float:
         cursor = self.cursor
         word = cursor.token.text if cursor.at(INDEX) else ""
         if word in ("true", "false"):
             return cursor.advance().text == "true"
-        if word in _DTYPES:
-            return self.array(_DTYPES[word])
+        if word in DTYPES:
+            return self.array(DTYPES[word])
         if cursor.at("-") or cursor.at(INTEGER) or cursor.at(FLOAT) or word in _WORDS:
             return self._number()
         raise cursor.unexpected(_FORM)

@@ -1,4 +1,4 @@
-"""What lexer, parser, printer and verifier agree on: words, spelling of names, ranks of operators, limits."""
+"""Grammar that lexer, parser, printer and verifier share: words, spelling of names, ranks of operators, limits."""
 
 from __future__ import annotations
 

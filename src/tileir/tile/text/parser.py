@@ -7,27 +7,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from tileir.core import ArrayValue, Diagnostic, Span, at_the_call, attrs, collection_paused, meant
+from tileir.core import ArrayValue, Diagnostic, DType, Span, at_the_call, attrs, collection_paused, dtype_meant, meant
 from tileir.core.text.lexing import END, AbandonError, More, Token, everything, source_of
 from tileir.tile.checks.verifier import faults_beside, verify
-from tileir.tile.ir import (
-    Assignment,
-    Attribute,
-    Contraction,
-    Expr,
-    Function,
-    Input,
-    Name,
-    Output,
-    Scan,
-    Statement,
-    While,
-)
-from tileir.tile.text.constant_parser import ConstantParser
+from tileir.tile.ir import Assignment, Attribute, Contraction, Expr, Function, Input, Name, Output, Scan, Statement
+from tileir.tile.text.constant_parser import DTYPES, ConstantParser
 from tileir.tile.text.contraction_parser import TENSOR, ContractionParser
 from tileir.tile.text.expression_parser import ExpressionParser
 from tileir.tile.text.grammar import MAX_SCANS
-from tileir.tile.text.lexer import INDEX, INTEGER, NAME, Cursor
+from tileir.tile.text.lexer import INDEX, NAME, Cursor
 
 if TYPE_CHECKING:
     from tileir.core.array_value import Array
@@ -123,7 +111,7 @@ def parse_contraction(text: str, name: str = "<text>") -> Contraction:
 
 @attrs.define(eq=False, repr=False)
 class Unread:
-    """What was passed over: names in statements and headers, which they may define."""
+    """Names in statements and headers that were passed over, which they may define."""
 
     names: set[str] = attrs.field(factory=set)
 
@@ -190,7 +178,7 @@ class _Parser:
             cursor.recover_header()
             self.unread.add(cursor.source.text[start : cursor.token.start])
         statements = self._statements()
-        if not self.scans and cursor.at("function"):
+        if cursor.at("function"):
             raise cursor.unexpected("the end of the text", "a text is one program; give each a text of its own")
         return Function(inputs, outputs, statements, span=cursor.span_from(start))
 
@@ -237,21 +225,27 @@ class _Parser:
     def _input(self) -> Input:
         cursor = self.cursor
         name = cursor.expect(NAME, TENSOR)
-        if not cursor.at("["):
-            return Input(name.text, span=cursor.span_of(name))
-        dims = cursor.enclosed(self._dimension, "[]")
-        return Input(name.text, dims, span=cursor.span_from(name.start))
-
-    def _dimension(self) -> Name:
-        wanted = "the name of a dimension, which begins with a capital letter or '#',"
-        if self.cursor.at(INTEGER):
-            raise self.cursor.unexpected(wanted, "sizes are those of the arrays; write a name, such as N, for this one")
-        name = self.cursor.expect(NAME, wanted)
-        return Name(name.text, span=self.cursor.span_of(name))
+        dtype = self._dtype()
+        dims = cursor.enclosed(self.constants.dimension, "[]") if cursor.at("[") else None
+        return Input(name.text, dims, dtype, span=cursor.span_from(name.start))
 
     def _output(self) -> Output:
-        name = self.cursor.expect(NAME, TENSOR)
-        return Output(name.text, span=self.cursor.span_of(name))
+        cursor = self.cursor
+        name = cursor.expect(NAME, TENSOR)
+        dtype = self._dtype()
+        dims = cursor.enclosed(self.expressions.expression, "[]") if cursor.at("[") else None
+        return Output(name.text, dims, dtype, span=cursor.span_from(name.start))
+
+    def _dtype(self) -> DType | None:
+        """Read the ``: f32`` of a signature, which may be missing."""
+        cursor = self.cursor
+        if not cursor.skip(":"):
+            return None
+        word = cursor.token.text
+        if word not in DTYPES:
+            raise cursor.unexpected("a dtype and maybe sizes, as in A: f32[N, 3]", dtype_meant(word))
+        cursor.advance()
+        return DTYPES[word]
 
     def _statement(self) -> Statement:
         cursor = self.cursor
@@ -274,13 +268,11 @@ class _Parser:
         self._end_of_statement()
         return statement
 
-    def _assigned(self, name: Token, attributes: tuple[Attribute, ...], start: int) -> Assignment | Scan | While:
+    def _assigned(self, name: Token, attributes: tuple[Attribute, ...], start: int) -> Assignment | Scan:
         """Read what stands behind ``=``."""
         cursor = self.cursor
         if cursor.at_word("scan"):
             return self._scan(name, attributes, start)
-        if cursor.at_word("while"):
-            return self._while(name, attributes, start)
         value = self.expressions.expression()
         where, span = cursor.span_of(name), cursor.span_from(start)
         return Assignment(name.text, value, attributes, span=span, name_span=where)
@@ -288,7 +280,12 @@ class _Parser:
     def _scan(self, name: Token, attributes: tuple[Attribute, ...], start: int) -> Scan:
         """Read ``scan (carries; sequences; constants) count times reverse function …``."""
         cursor = self.cursor
-        inner = self._inside("scan(carries; sequences; constants) function (…) -> (…) { … }")
+        cursor.advance()
+        cursor.expect("(", "'(', as in scan(carries; sequences; constants) function (…) -> (…) { … }")
+        if self.scans == MAX_SCANS:
+            cursor.report(f"scans stand inside one another at most {MAX_SCANS} deep", cursor.here, "TIL103")
+            raise AbandonError
+        inner = attrs.evolve(self, scans=self.scans + 1)
         try:
             parts, count, reverse = self._passed()
         except AbandonError:
@@ -298,37 +295,6 @@ class _Parser:
         step = inner.function()
         where, span = cursor.span_of(name), cursor.span_from(start)
         return Scan(name.text, *parts, step, count, reverse, attributes, span=span, name_span=where)
-
-    def _while(self, name: Token, attributes: tuple[Attribute, ...], start: int) -> While:
-        """Read ``while (carries; constants) function … do function …``."""
-        cursor = self.cursor
-        inner = self._inside("while(carries; constants) function (…) -> (…) { … } do function (…) -> (…) { … }")
-        try:
-            carries = self._operands()
-            constants = self._operands() if cursor.skip(";") else ()
-            cursor.expect(")", "',', ';' or ')'")
-        except AbandonError:
-            cursor.recover_header()
-            inner._statements()
-            raise
-        condition = inner.function()
-        if not cursor.skip_word("do"):
-            fault = cursor.unexpected("'do' and the function of a step")
-            if not cursor.at("function"):
-                raise fault
-        step = inner.function()
-        where, span = cursor.span_of(name), cursor.span_from(start)
-        return While(name.text, carries, constants, condition, step, attributes, span=span, name_span=where)
-
-    def _inside(self, form: str) -> _Parser:
-        """Read the word of a loop and the ``(`` behind it, and return what reads the functions in it."""
-        cursor = self.cursor
-        cursor.advance()
-        cursor.expect("(", f"'(', as in {form}")
-        if self.scans == MAX_SCANS:
-            cursor.report(f"scans stand inside one another at most {MAX_SCANS} deep", cursor.here, "TIL103")
-            raise AbandonError
-        return attrs.evolve(self, scans=self.scans + 1)
 
     def _passed(self) -> tuple[tuple[tuple[Name, ...], tuple[Name, ...], tuple[Name, ...]], Expr | None, bool]:
         """Read what a scan passes to its step, how often and in which direction."""

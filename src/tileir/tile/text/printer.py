@@ -35,7 +35,6 @@ from tileir.tile.ir import (
     Scan,
     Statement,
     Unary,
-    While,
 )
 from tileir.tile.node import Node
 from tileir.tile.text.grammar import (
@@ -116,7 +115,7 @@ def _function(function: Function, before: str = "") -> str:
     """Return the text of a function, with what stands ``before`` it, and without an end of its last line."""
     writer = Writer()
     inputs = [_input(parameter) for parameter in function.inputs]
-    outputs = [spell_tensor(output.name) for output in function.outputs]
+    outputs = [_input(output) for output in function.outputs]
     header = f"{before}function ({', '.join(inputs)}) -> ({', '.join(outputs)}) {{"
     if len(header) <= _WIDTH:
         writer.line(header)
@@ -137,12 +136,10 @@ def node_text(node: Node) -> str:
     match node:
         case Function():
             return to_text(node)
-        case Assignment() | Contraction() | Scan() | While() | Constant():
+        case Assignment() | Contraction() | Scan() | Constant():
             return statement_text(node)
-        case Input():
+        case Input() | Output():
             return _input(node)
-        case Output(name=name):
-            return spell_tensor(name)
         case Attribute():
             return _attribute(node)
         case Access():
@@ -165,8 +162,6 @@ def statement_text(statement: Statement) -> str:
             return f"{attributes}{_contraction(statement)};"
         case Scan():
             return f"{attributes}{_scan(statement)};"
-        case While():
-            return f"{attributes}{_while(statement)};"
         case Constant(name=name, value=value, dims=dims):
             return f"{attributes}constant {_declared(name, dims)} = {value_text(value)};"
         case _:
@@ -207,12 +202,14 @@ def _list(writer: Writer, opening: str, items: list[str]) -> None:
             writer.line(item if number == len(items) else f"{item},")
 
 
-def _input(parameter: Input) -> str:
-    return _declared(parameter.name, parameter.dims)
+def _input(parameter: Input | Output) -> str:
+    return _declared(parameter.name, parameter.dims, parameter.dtype)
 
 
-def _declared(name: str, dims: tuple[Name, ...] | None) -> str:
-    return spell_tensor(name) if dims is None else f"{spell_tensor(name)}[{_expressions(dims)}]"
+def _declared(name: str, dims: tuple[Expr, ...] | None, dtype: DType | None = None) -> str:
+    kind = "" if dtype is None else f": {dtype.value}"
+    sizes = "" if dims is None else f"[{_expressions(dims)}]"
+    return f"{spell_tensor(name)}{kind}{sizes}"
 
 
 def _attribute(attribute: Attribute) -> str:
@@ -253,12 +250,6 @@ def _scan(statement: Scan) -> str:
     direction = "reverse " if statement.reverse else ""
     heading = f"{spell_tensor(statement.name)} = scan({operands}) {count}{direction}"
     return _function(statement.step, heading)
-
-
-def _while(statement: While) -> str:
-    operands = "; ".join(map(_expressions, (statement.carries, statement.constants))).rstrip("; ")
-    condition = _function(statement.condition, f"{spell_tensor(statement.name)} = while({operands}) ")
-    return _function(statement.step, f"{condition} do ")
 
 
 def _inputs(statement: Contraction) -> str:

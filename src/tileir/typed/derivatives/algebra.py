@@ -1,4 +1,4 @@
-"""What derivatives are made of: elementwise operations that are simplified as they are emitted, sums, expansions."""
+"""Elements of derivatives: elementwise operations that are simplified as they are emitted, sums, expansions."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from functools import cached_property
 import attrs
 
 from tileir.core import Aggregation, Combination, DType, Op, accumulator, arithmetic_type
+from tileir.core.contraction_types import contraction_types
 from tileir.core.numbers import arithmetic
 from tileir.poly.affine import Affine
 from tileir.typed.dims import read_constant
 from tileir.typed.inference.emission import Emission, broadcast_shape
 from tileir.typed.inference.values import Tensor
 from tileir.typed.ir import Access, Constant, Contraction, Elementwise, Operation, Reshape, Shape, Value
-from tileir.typed.rules import contraction_types
 from tileir.typed.templates import free_upstreams
 
 

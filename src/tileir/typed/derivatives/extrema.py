@@ -15,11 +15,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Self
 
 from tileir.core import Aggregation, Combination, Op, accumulator, attrs
+from tileir.core.contraction_types import contraction_types
 from tileir.poly.affine import Affine
 from tileir.typed.derivatives.recurrences import shifted
 from tileir.typed.derivatives.summation import Points, aggregate, alike, incoming, is_bare
 from tileir.typed.ir import Access, Constraint, Contraction
-from tileir.typed.rules import contraction_types
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

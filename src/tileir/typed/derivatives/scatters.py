@@ -1,11 +1,12 @@
-"""How much updates move the rows that they are put into: all, or if extreme, or by the others' product."""
+"""Derivatives of scatters: how much updates move their rows, namely all, if extreme, or by the others' product."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from tileir.core import Aggregation, Op, accumulator
-from tileir.typed.ir import Gather, Scatter
+from tileir.typed.ir import Coordinate, Gather, Scatter, counting
 
 if TYPE_CHECKING:
     from tileir.typed.derivatives.algebra import Algebra
@@ -18,6 +19,8 @@ def chosen(algebra: Algebra, operation: Scatter, value: Tensor) -> Tensor:
     Of tied extrema each gets all, or with even ties its share.
     """
     how = operation.aggregation
+    if operation.ordered:
+        return algebra.choose(_is_last(algebra, operation), value, algebra.zero(value))
     if how in (Aggregation.SUM, Aggregation.ASSIGN):
         return value
     updates, zero = algebra.value(operation.updates), algebra.zero(value)
@@ -29,6 +32,19 @@ def chosen(algebra: Algebra, operation: Scatter, value: Tensor) -> Tensor:
         one = algebra.constant(1.0, value)
         value = algebra.div(value, _met(algebra, operation, algebra.choose(tied, one, zero), Aggregation.SUM))
     return algebra.choose(tied, value, zero)
+
+
+def _is_last(algebra: Algebra, operation: Scatter) -> Tensor:
+    """Return for each update, in a shape that broadcasts to theirs, whether it is the last one of its row."""
+    emission, places = algebra.emission, algebra.value(operation.indices)
+    count = math.prod(places.shape)
+    dtype = counting(count)
+    numbers = emission.add(Coordinate(emission.fresh(), 0, dtype, (count,)))
+    own = algebra.reshaped(numbers, places.shape)
+    how, rows = Aggregation.MAX, operation.shape[:1]
+    last = emission.add(Scatter(emission.fresh(), own.name, places.name, dtype, dtype, rows, how))
+    met = emission.add(Gather(emission.fresh(), last.name, places.name, dtype, places.shape))
+    return algebra.reshaped(algebra.compute(Op.CMP_EQ, met, own), (*places.shape, *[1] * (len(operation.shape) - 1)))
 
 
 def _others(algebra: Algebra, operation: Scatter, updates: Tensor) -> Tensor:
@@ -62,7 +78,9 @@ def replaced(algebra: Algebra, operation: Scatter, updates: Tensor | None, rows:
     wide = algebra.expanded(zero if rows is None else emission.cast(rows, zero.dtype), operation.shape)
     put = algebra.expanded(zero if updates is None else emission.cast(updates, zero.dtype), sizes)
     places, dtype, how = algebra.value(operation.indices).name, zero.dtype, Aggregation.ASSIGN
-    return emission.add(Scatter(emission.fresh(), put.name, places, dtype, dtype, operation.shape, how, wide.name))
+    name = emission.fresh()
+    is_ordered = operation.ordered and updates is not None  # zeros are alike, whichever comes last
+    return emission.add(Scatter(name, put.name, places, dtype, dtype, operation.shape, how, wide.name, is_ordered))
 
 
 def added(algebra: Algebra, operation: Scatter, updates: Tensor) -> Tensor:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from tileir.core import Aggregation, Combination, Op, Span, accumulator, arithmetic_type, attrs, promote_all
+from tileir.core.contraction_types import contraction_types
 from tileir.core.numbers import arithmetic
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import Domain, solve
 from tileir.poly.coverage import covers
 from tileir.typed.ir import Access, Constraint, Contraction, Shape
-from tileir.typed.rules import contraction_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -42,7 +42,7 @@ class Reading:
 
 @attrs.frozen
 class Destination:
-    """Where an aggregate goes: one polynomial for each axis of ``shape``."""
+    """Destination of an aggregate: one polynomial for each axis of ``shape``."""
 
     indices: tuple[Affine, ...]
     shape: Shape
@@ -54,7 +54,7 @@ class Destination:
 
     @property
     def is_plain(self) -> bool:
-        """Whether every axis longer than 1 has an index of its own: points without other indices are its elements."""
+        """True if every axis longer than 1 has an index of its own: points without other indices are its elements."""
         long = [p for p, size in self.axes if p != Affine() or size != 1]
         names = {p.terms[0][0] for p in long if is_bare(p)}
         return len(names) == len(long) and 0 not in self.shape
@@ -85,7 +85,7 @@ class Points:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is plain to see that there is no point at all."""
+        """True if it is plain to see that there is no point at all."""
         return any(size == 0 or (p.is_constant and not _holds(p, size)) for p, size in self.axes)
 
 

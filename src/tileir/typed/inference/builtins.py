@@ -1,4 +1,4 @@
-"""What each builtin function of Tile means in typed operations: one row of a table for each name.
+"""Meaning of each builtin function of Tile in typed operations: one row of a table for each name.
 
 :mod:`tileir.tile.functions` says which names there are and how many arguments they take. Rows that are an
 elementwise operation are not here: inference applies that operation.
@@ -13,11 +13,14 @@ from typing import Final, TypeAlias
 
 from tileir.core import DType, Op, Span, accumulator, arithmetic_type, fail
 from tileir.typed.dims import known_integer, size
+from tileir.typed.inference.declared import adapts
 from tileir.typed.inference.elementwise import apply, convert, scalar, truth
-from tileir.typed.inference.emission import Emission
+from tileir.typed.inference.emission import Emission, adapt
+from tileir.typed.inference.numbers import natural_dtype
 from tileir.typed.inference.overrides import OVERRIDES
 from tileir.typed.inference.shapes import SHAPES
-from tileir.typed.inference.values import Group, Known, Operand, Result, Scalar, Stream, Tensor
+from tileir.typed.inference.values import Group, Known, Number, Operand, Result, Scalar, Stream, Tensor
+from tileir.typed.ir import TensorType
 from tileir.typed.random import step, stream_state, stream_value
 
 Handler: TypeAlias = "Callable[[Emission, Sequence[Operand], Span | None], Result]"
@@ -43,6 +46,19 @@ def _call(emission: Emission, op: Op, span: Span | None, *values: Scalar) -> Ope
 
 def _as(dtype: DType, emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
     return convert(emission, scalar(operands[0]), dtype, span)
+
+
+def _expect(dtype: DType, emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    """Return a value whose dtype is ``dtype``; a constant or number without one gets it."""
+    value = scalar(operands[0])
+    if isinstance(value, Known | Number) and value.dtype is None:
+        natural = natural_dtype(value) if isinstance(value, Known) else value.natural
+        if adapts(TensorType(natural, (), weak=True), dtype):
+            return adapt(value, dtype, span) if isinstance(value, Known) else emission.literal(value, dtype, span)
+    if value.dtype is not dtype:
+        found = "a number" if value.dtype is None else value.dtype.value
+        raise fail("TIL317", f"{operands[0].label} is {found}, where {dtype.value} is declared; convert it", span)
+    return value
 
 
 def _as_bool(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
@@ -184,6 +200,7 @@ def _prng_value(emission: Emission, operands: Sequence[Operand], span: Span | No
 HANDLERS: Final[Mapping[str, Handler]] = MappingProxyType(
     {
         **{f"as_{dtype.value}": partial(_as, dtype) for dtype in DType if not dtype.is_bool},
+        **{f"expect_{dtype.value}": partial(_expect, dtype) for dtype in DType},
         "as_bool": _as_bool,
         "as_float": partial(_as_width, "f"),
         "as_int": partial(_as_width, "i"),

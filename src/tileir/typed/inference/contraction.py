@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from tileir.core import Aggregation, Combination, Diagnostic, DType, Span, TileError, fail
+from tileir.core.contraction_types import contraction_types
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import constraint_only_indices, solve, unbounded_indices
 from tileir.poly.coverage import injective
@@ -21,17 +22,16 @@ from tileir.typed.inference.expressions import bottom_up
 from tileir.typed.inference.faults import Faults
 from tileir.typed.inference.values import Known, Operand, Scalar, Tensor
 from tileir.typed.ir import Access, Constraint, Contraction, Shape
-from tileir.typed.rules import contraction_types
 
 _FINITE: Final = "finite"
 
 
 class Scope(Protocol):
-    """What a contraction asks of the function that it stands in."""
+    """Requests of a contraction to the function that it stands in."""
 
     @property
     def emission(self) -> Emission:
-        """Where operations go."""
+        """Destination of operations."""
 
     def lookup(self, name: str, span: Span | None) -> Operand:
         """Return what ``name`` is bound to; raise for one that is undefined or poisoned."""

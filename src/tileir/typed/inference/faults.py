@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @attrs.define(eq=False, repr=False)
 class Faults:
-    """What went wrong so far; ``poisoned`` says that something failed for a reason reported elsewhere."""
+    """Faults so far; ``poisoned`` says that something failed for a reason reported elsewhere."""
 
     found: list[Diagnostic] = attrs.field(factory=list)
     poisoned: bool = False

@@ -18,10 +18,11 @@ from tileir.tile import ir as tile
 from tileir.tile.checks.integers import sizing_inputs
 from tileir.tile.functions import builtin
 from tileir.tile.ir import Expr
-from tileir.tile.traversal import dimensions
-from tileir.typed.dims import read_constant
+from tileir.tile.traversal import dimensions, named
+from tileir.typed.dims import read_constant, size
 from tileir.typed.inference.builtins import handler
 from tileir.typed.inference.contraction import contract
+from tileir.typed.inference.declared import check_dtype, check_result
 from tileir.typed.inference.elementwise import apply, scalar
 from tileir.typed.inference.emission import Emission
 from tileir.typed.inference.expressions import bottom_up
@@ -29,8 +30,7 @@ from tileir.typed.inference.faults import Faults, Observer
 from tileir.typed.inference.numbers import as_tensors, number_of
 from tileir.typed.inference.overrides import escaped_upstreams
 from tileir.typed.inference.scan import scan
-from tileir.typed.inference.values import DifferentiatedError, Known, Operand, PoisonedError, Result, Tensor
-from tileir.typed.inference.while_loop import while_loop
+from tileir.typed.inference.values import DifferentiatedError, Known, Operand, PoisonedError, Result, Scalar, Tensor
 from tileir.typed.ir import ArrayConstant, Constant, Elementwise, Function, Operation, Shape, TensorType, Value
 
 _PROGRAM_ID: Final = "pid"
@@ -53,7 +53,7 @@ def infer(function: tile.Function, arguments: Mapping[str, TensorType], observer
         try:
             return _inferred(function, arguments, observer)
         except DifferentiatedError as error:  # of a number there is no derivative
-            arguments = as_tensors(arguments, error.names)
+            arguments = as_tensors(function, arguments, error.names)
 
 
 def _inferred(function: tile.Function, arguments: Mapping[str, TensorType], observer: Observer | None) -> Function:
@@ -135,12 +135,13 @@ class _Inference:
     labels: list[tuple[str, str]] = attrs.field(factory=list, init=False)
     _bound: dict[str, Result | None] = attrs.field(factory=dict, init=False)
     _places: dict[str, str] = attrs.field(factory=dict, init=False)
+    _spans: dict[str, Span | None] = attrs.field(factory=dict, init=False)
     _taken: set[str] = attrs.field(factory=set, init=False)
 
     def bind(self, parameter: tile.Input) -> None:
         """Bind an input and its dimensions."""
         self._bound[parameter.name] = None
-        for dim in parameter.dims or ():
+        for dim in named(parameter):
             self._bound.setdefault(dim.name, None)
         given = self.arguments.get(parameter.name)
         if given is None:
@@ -150,11 +151,17 @@ class _Inference:
             message = f"input {parameter.name!r} has rank {len(parameter.dims)}, but its argument is {given}"
             raise fail("TIL305", message, parameter.span)
         self._bind_dims(parameter, given.shape)
+        check_dtype(parameter, given)
         if parameter.name in self.sizing:
             self._bound[parameter.name] = Known(_sizing_value(parameter, given))
             return
         if given.weak:
-            self._bound[parameter.name] = number_of(parameter.name, given)
+            number = number_of(parameter.name, given)
+            declared = parameter.dtype
+            self.emission.stem = parameter.name
+            self._bound[parameter.name] = (
+                number if declared is None else self.emission.literal(number, declared, parameter.span)
+            )
             return
         self._bound[parameter.name] = Tensor(parameter.name, given.dtype, given.shape)
         self.emission.parameters((Value(parameter.name, given.dtype, given.shape, span=parameter.span),))
@@ -166,9 +173,13 @@ class _Inference:
         faults.each(lambda axis: self._bind_dim(declared.name, *axis), sizes)
         faults.done()
 
-    def _bind_dim(self, declared: str, axis: int, dim: tuple[tile.Name, int]) -> None:
+    def _bind_dim(self, declared: str, axis: int, dim: tuple[tile.Size, int]) -> None:
         name, extent = dim
         place = f"axis {axis} of {declared!r}"
+        if isinstance(name, tile.IntLiteral):
+            if name.value != extent:
+                raise fail("TIL317", f"{place} is declared as {name.value}, but its argument has {extent}", name.span)
+            return
         bound = self._bound[name.name]
         if bound is None:
             self._bound[name.name] = Known(extent)
@@ -184,6 +195,7 @@ class _Inference:
         if statement.name in self._bound:
             raise fail("TIL202", f"{statement.name!r} is defined twice", statement.name_span or statement.span)
         self._bound[statement.name] = None
+        self._spans[statement.name] = statement.name_span or statement.span
         self.emission.stem = statement.name
         self.emission.even_ties = _splits_ties(statement.attributes)
         result: Result
@@ -194,8 +206,6 @@ class _Inference:
                 result = contract(self, statement)
             case tile.Scan():
                 result = scan(self, statement, partial(infer, observer=self.emission.observer))
-            case tile.While():
-                result = while_loop(self, statement, partial(infer, observer=self.emission.observer))
             case tile.Constant():
                 result = self._constant(statement)
             case _:
@@ -218,7 +228,7 @@ class _Inference:
 
     def _constant(self, statement: tile.Constant) -> Result:
         """Emit an array; numbers and arrays without axes are known like literals."""
-        for dim in statement.dims or ():
+        for dim in named(statement):
             self._bound.setdefault(dim.name, None)
         self._bind_dims(statement, statement.shape)
         value = statement.value
@@ -233,6 +243,8 @@ class _Inference:
         """Return the name of the operation whose value is an output; make one for aliases and constants."""
         operand = self.lookup(output.name, output.span)
         value = scalar(operand)
+        if output.dtype is not None or output.dims is not None:
+            value = self._declared(output, value)
         free = output.name not in self._taken
         if free and isinstance(value, Tensor) and value.name == output.name:
             self._taken.add(value.name)
@@ -243,6 +255,14 @@ class _Inference:
         source = self.emission.tensor(value, output.span)
         self.emission.add(Elementwise(name, Op.IDENT, (source.name,), source.dtype, source.shape, span=output.span))
         return name
+
+    def _declared(self, output: tile.Output, value: Scalar) -> Scalar:
+        """Return a result that is as its function declares it; a number gets the dtype."""
+        if output.dtype is not None and not isinstance(value, Tensor) and value.dtype is None:
+            value = self.emission.literal(value, output.dtype, output.span)
+        sizes = None if output.dims is None else [size(self.evaluate(dim), "a size") for dim in output.dims]
+        check_result(output, value, sizes, self._spans.get(output.name))
+        return value
 
     def lookup(self, name: str, span: Span | None) -> Operand:
         """Return what ``name`` is bound to.

@@ -15,6 +15,7 @@ import attrs
 from tileir.core import Domain, DType, NameScope, Op, Span, fits, float_for, promote_all
 from tileir.core.graphs.needed import needed
 from tileir.core.graphs.reaching import reached
+from tileir.tile import ir as tile
 from tileir.typed.inference.values import Known, Number, Scalar, Tensor
 from tileir.typed.ir import Function, TensorType, Value
 from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral, NumberStep, step_inputs
@@ -158,15 +159,22 @@ def replayed(
     return values
 
 
-def as_tensors(types: Mapping[str, TensorType], names: Collection[str]) -> dict[str, TensorType]:
+def as_tensors(
+    function: tile.Function, types: Mapping[str, TensorType], names: Collection[str]
+) -> dict[str, TensorType]:
     """Return types in which the numbers called ``names`` are tensors, so that derivatives with respect to them exist.
 
-    A float becomes the widest float among the tensors; without one f32, or f64 beside integers of 64 bits.
+    One whose dtype the function declares gets that. Another float becomes the widest float among the tensors; without
+    one f32, or f64 beside integers of 64 bits.
     """
+    declared = {each.name: each.dtype for each in function.inputs}
     strong = [kind.dtype for kind in types.values() if not kind.weak]
     floats = [dtype for dtype in strong if dtype.is_float]
     widest = float_for(promote_all(floats or strong)) if strong else DType.F32
-    return {name: TensorType(_strong(kind, widest), ()) if name in names else kind for name, kind in types.items()}
+    return {
+        name: TensorType(declared.get(name) or _strong(kind, widest), ()) if name in names else kind
+        for name, kind in types.items()
+    }
 
 
 def _strong(kind: TensorType, widest: DType) -> DType:

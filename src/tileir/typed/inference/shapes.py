@@ -20,8 +20,9 @@ from tileir.core import (
     fail,
     float_for,
 )
+from tileir.core.contraction_types import contraction_types
 from tileir.poly.affine import Affine
-from tileir.tile.functions import SCATTERS
+from tileir.tile.functions import SCATTER_LAST, SCATTERS
 from tileir.typed.dims import known_integer, size
 from tileir.typed.inference.elementwise import scalar, tensor
 from tileir.typed.inference.emission import Emission
@@ -40,7 +41,6 @@ from tileir.typed.ir import (
     ShapeOf,
 )
 from tileir.typed.reductions import positions_in
-from tileir.typed.rules import contraction_types
 
 
 def _index(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
@@ -96,6 +96,16 @@ def _reshape(emission: Emission, operands: Sequence[Operand], span: Span | None)
     return emission.add(Reshape(emission.fresh(), value.name, value.dtype, shape, span=span))
 
 
+def _expect_sizes(_: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    """Return a tensor that has the sizes that are declared."""
+    value = scalar(operands[0])
+    shape = tuple(size(operand, "a size") for operand in operands[1:])
+    if shape != value.shape:
+        told = f"{operands[0].label} has shape {list(value.shape)}, where {list(shape)} is declared"
+        raise fail("TIL317", told, span)
+    return value
+
+
 def _gather(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
     data = _with_axes(emission, operands[0])
     indices = _indices(emission, operands[1])
@@ -105,7 +115,14 @@ def _gather(emission: Emission, operands: Sequence[Operand], span: Span | None) 
     return emission.add(Gather(emission.fresh(), data.name, indices.name, data.dtype, shape, span=span))
 
 
-def _scatter(how: Aggregation, emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+def _scatter(
+    how: Aggregation,
+    emission: Emission,
+    operands: Sequence[Operand],
+    span: Span | None,
+    *,
+    ordered: bool = False,
+) -> Result:
     updates = tensor(emission, operands[0])
     indices = _indices(emission, operands[1])
     like = scalar(operands[2])
@@ -132,7 +149,7 @@ def _scatter(how: Aggregation, emission: Emission, operands: Sequence[Operand], 
     updates = emission.cast(updates, types.result, span)
     name, dtype = emission.fresh(), updates.dtype
     return emission.add(
-        Scatter(name, updates.name, indices.name, types.accumulator, dtype, shape, how, into, span=span)
+        Scatter(name, updates.name, indices.name, types.accumulator, dtype, shape, how, into, ordered, span=span)
     )
 
 
@@ -255,8 +272,10 @@ SHAPES: Final[Mapping[str, Callable[[Emission, Sequence[Operand], Span | None], 
         "argsort": _argsort,
         "shape": _shape,
         "reshape": _reshape,
+        "expect_sizes": _expect_sizes,
         "gather": _gather,
         **{name: partial(_scatter, how) for name, how in SCATTERS.items()},
+        SCATTER_LAST: partial(_scatter, Aggregation.ASSIGN, ordered=True),
         "simple_reduce": _simple_reduce,
         **{f"reduce_{combine.value}": partial(_reduce, combine) for combine in Combine},
     }

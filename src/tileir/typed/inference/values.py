@@ -1,4 +1,4 @@
-"""What an expression can be while a function is inferred."""
+"""Values of expressions while a function is inferred."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Operand:
 
     @property
     def label(self) -> str:
-        """What to call the operand in messages: its name, or its text where that is short."""
+        """Name of the operand in messages: its own, or its text where that is short."""
         if self.name is not None:
             return repr(self.name)
         if self.span is None or self.span.stop - self.span.start > _LABEL_LENGTH or "\n" in self.span.text:

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias, assert_never
 import attrs
 
 from tileir.core import Diagnostic, DType, NameScope, Op, TileError, fail, grouped, rounded
+from tileir.core.contraction_types import ContractionTypes, contraction_types
 from tileir.tile import ir as tile
 from tileir.tile.functions import scatter_name
 from tileir.tile.ir import Assignment, Attribute, Call, Expr, IntLiteral, Name, Statement
@@ -60,34 +61,29 @@ from tileir.typed.raising.expressions import (
     operand_literals,
     typed_literal,
 )
-from tileir.typed.rules import ContractionTypes, contraction_types
 
 _MOST_NODES: Final = 12  # of an expression that is nested into another, as for functions built in Python
 _GENERATED: Final = re.compile(r".*_\d+")  # the form of fresh names: nobody misses them
 _Expressed: TypeAlias = (
     Elementwise | Cast | Coordinate | ShapeOf | Reshape | Argsort | Gather | Scatter | Reduce | Marker
 )
-_NO_DIMS: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 _NO_SIZES: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 def raise_to_tile(
     function: Function,
-    dims: Mapping[str, Sequence[str]] = _NO_DIMS,
     order: Sequence[str] = (),
     sizes: Mapping[str, int] = _NO_SIZES,
 ) -> tile.Function:
     """Return the Tile function that computes what ``function`` does, to the bit, for arguments of its types.
 
     Inference of the result gives ``function`` again, but for the order of operations, names of temporaries, and
-    what is folded on the way. Arguments of other shapes are refused. Names stay where Tile can spell them.
+    what is folded on the way. Arguments of other types are refused. Names stay where Tile can spell them.
     A temporary that is read once is nested where it is read. What the backward pass computes again is read instead:
     :class:`tileir.typed.ir.Recall` is a matter of memory, which Tile does not speak of.
 
     Args:
         function: One that :func:`tileir.typed.verifier.verify` accepts.
-        dims: Names for the axes of inputs, one for each axis; the others get names made of the input's.
-            Axes of one name have one size.
         order: Names of inputs, in the order in which they are declared; those that ``function`` does not read are
             numbers. By default arrays come first.
         sizes: Values of integers from which sizes were computed; others are refused.
@@ -99,7 +95,7 @@ def raise_to_tile(
     function = with_stacked_histories(function)
     raising = _Raising.of(function, sizes)
     arrays = (value for value in function.inputs if value.number is None)
-    declared = {value.name: raising.input(value, dims.get(value.name, ())) for value in arrays}
+    declared = {value.name: raising.input(value) for value in arrays}
     raising.sizes(sizes)
     raising.numbers(function)
     names = order or (*declared, *sizes, *passed_numbers(function))
@@ -139,7 +135,6 @@ class _Raising:
     labels: Mapping[str, tuple[str, ...]]
     arriving: Mapping[str, str]
     statements: list[Statement] = attrs.field(factory=list, init=False)
-    _dims: dict[str, int] = attrs.field(factory=dict, init=False)
     _loops: dict[Scan, str] = attrs.field(factory=dict, init=False)
     _exprs: dict[str, Expr] = attrs.field(factory=dict, init=False)
     _shaped: dict[Shape, str] = attrs.field(factory=dict, init=False)
@@ -161,17 +156,11 @@ class _Raising:
         arriving = {override.upstream: override.input for override in overrides if override.upstream is not None}
         return cls(scope, names, definitions, _once_read(function, arriving.values()), labels, arriving)
 
-    def input(self, value: Value, dims: Sequence[str]) -> tile.Input:
-        """Declare an input, and demand the sizes of ``value``."""
-        name = self.names[value.name]
-        stem = name.rstrip("'")
-        axes = [self._dim(dim, f"{stem}_{axis}", size) for axis, (dim, size) in enumerate(_axes(value, dims))]
-        sizes = [Call("match", (Name(dim), IntLiteral(size))) for dim, size, new in axes if new]
-        if sizes:
-            checks = sizes[0] if len(sizes) == 1 else Call("tuple", tuple(sizes))
-            self.statements.append(Assignment(self.scope.fresh(f"{stem}_shape"), checks))
+    def input(self, value: Value) -> tile.Input:
+        """Declare an input of the type of ``value``."""
         self.define(value)
-        return tile.Input(name, tuple(Name(dim) for dim, _, _ in axes), span=value.span)
+        dims = tuple(map(IntLiteral, value.shape))
+        return tile.Input(self.names[value.name], dims, value.dtype, span=value.span)
 
     def sizes(self, values: Mapping[str, int]) -> None:
         """Demand the values of inputs that are no tensors of the typed function any more."""
@@ -185,15 +174,6 @@ class _Raising:
         for value in function.inputs:
             if value.number is not None:
                 self.define(value)
-
-    def _dim(self, wished: str | None, stem: str, size: int) -> tuple[str, int, bool]:
-        """Return a name for an axis, its size, and whether the name is new."""
-        if wished is not None and self._dims.get(wished) == size:
-            return wished, size, False
-        free = wished is not None and is_tensor_name(wished) and wished not in self.scope
-        name = self.scope.fresh(wished if free and wished is not None else stem)
-        self._dims[name] = size
-        return name, size, True
 
     def operation(self, operation: Operation) -> None:
         """Make the statement of one operation, or the expression that is nested later."""
@@ -235,9 +215,9 @@ class _Raising:
                 return Call("argsort", (self._lone(name), *map(IntLiteral, options)))
             case Gather(data=data, indices=indices):
                 return Call("gather", (self._lone(data), self._lone(indices)))
-            case Scatter(updates=updates, indices=indices, into=into, shape=shape, aggregation=how):
+            case Scatter(updates=updates, indices=indices, into=into, shape=shape, aggregation=how, ordered=ordered):
                 like = self._rows(shape[0]) if into is None else self._lone(into)
-                return Call(scatter_name(how), (self._lone(updates), self._lone(indices), like))
+                return Call(scatter_name(how, ordered=ordered), (self._lone(updates), self._lone(indices), like))
             case Reduce(combine=combine, input=name, axes=axes, result=result):
                 state = Call(f"reduce_{combine.value}", (self._lone(name), *map(IntLiteral, axes)))
                 return Call("element", (state, IntLiteral(result)))
@@ -362,12 +342,6 @@ def _stem(name: str) -> str:
     """Return a name that Tile can spell, and that resembles ``name``."""
     letters = re.sub(r"[^A-Za-z0-9_]", "_", name)
     return letters if is_tensor_name(letters) else f"T{letters}"
-
-
-def _axes(value: Value, dims: Sequence[str]) -> list[tuple[str | None, int]]:
-    """Return the sizes of an input with the names that are wished for them, where there are any."""
-    names = dims if len(dims) == len(value.shape) else [None] * len(value.shape)
-    return list(zip(names, value.shape, strict=True))
 
 
 def _once_read(function: Function, named: Iterable[str]) -> frozenset[str]:

@@ -112,7 +112,7 @@ class _Parts:
 
     @property
     def total(self) -> int:
-        """How many steps all contractions take."""
+        """Number of steps that all contractions take."""
         return sum(self.work(part) for part in self.made if isinstance(part, Contraction))
 
     def work(self, contraction: Contraction) -> int:

@@ -1,4 +1,4 @@
-"""What infinite operands make of sums of products and of extremes, where one operand is combined with an aggregate.
+"""Infinite operands of sums of products and of extremes, where one operand is combined with an aggregate.
 
 ``+(A[i] * B[k])`` is ``A[i] * S[i]``, the sum of B, for finite ``A[i]``. An infinite one makes infinities in all terms,
 whose sum is NaN unless all B have one sign: the least and the greatest B tell that. Where S overflows, B is summed once

@@ -61,7 +61,7 @@ class Prefix:
 
     @property
     def work(self) -> int:
-        """How many steps it takes to aggregate the terms for all ends, and to read what every point asks for."""
+        """Number of steps to aggregate the terms for all ends, and to read what every point asks for."""
         ranges, (first, last) = self.rows.points.ranges, self.ends
         outside = prod(extent for name, extent in ranges.items() if name != self.rows.term)
         terms = self.rows.extent * (2 if self.rows.padding else 1)

@@ -14,11 +14,11 @@ from math import prod
 from typing import Final
 
 from tileir.core import Aggregation, Combination, DType, NameScope, attrs
+from tileir.core.contraction_types import contraction_types
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import Domain
 from tileir.typed.dataflow import with_bodies
 from tileir.typed.ir import Access, Cast, Constant, Constraint, Contraction, Function, Operation, Shape
-from tileir.typed.rules import contraction_types
 from tileir.typed.simplify.prefix_forms import Prefix, prefix_of
 from tileir.typed.simplify.replacement import with_replaced
 from tileir.typed.simplify.separation import domain_of, points_of

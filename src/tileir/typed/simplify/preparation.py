@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tileir.core import Aggregation, NameScope, Op, TileError, attrs
+from tileir.core.contraction_types import contraction_types
 from tileir.poly.bounds import solve
 from tileir.poly.coverage import injective
 from tileir.typed.dataflow import with_bodies, with_operands, without_dead
@@ -41,9 +42,9 @@ from tileir.typed.ir import (
     operands,
 )
 from tileir.typed.reductions import with_components_named
-from tileir.typed.rules import contraction_types
 from tileir.typed.simplify.distribution import distributed
 from tileir.typed.simplify.factorisation import factorised
+from tileir.typed.simplify.last_updates import with_last_updates
 from tileir.typed.simplify.narrow_factors import with_narrow_factors
 from tileir.typed.simplify.narrow_moves import with_narrow_moves
 from tileir.typed.simplify.prefixes import with_ends
@@ -51,13 +52,19 @@ from tileir.typed.simplify.separation import separated
 from tileir.typed.simplify.simplifier import simplify
 
 
-def prepared(function: Function, *, doubles: bool = True) -> Function:
+def prepared(function: Function, *, doubles: bool = True, in_order: bool = True) -> Function:
     """Return an equivalent function for the stages to come: simplified, without markers, with recalls carried out.
 
     What is computed twice to save memory stays so: after that, equal operations are no longer merged. Aggregations are
     separated last, since what they become has no derivative as simple as theirs.
+
+    Args:
+        function: The function.
+        doubles: Whether the device computes in f64.
+        in_order: Whether the device has updates that replace elements made one after the other; if not, which update
+            is the last one is found by all threads.
     """
-    simple = simplify(with_assignments(function))
+    simple = simplify(with_assignments(function if in_order else with_last_updates(function)))
     moved = with_narrow_moves(simple)
     if moved is not simple:
         simple = simplify(moved)

@@ -15,12 +15,12 @@ from math import prod
 from typing import Final
 
 from tileir.core import Aggregation, Combination, NameScope, attrs
+from tileir.core.contraction_types import contraction_types
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import Domain, solve
 from tileir.poly.coverage import covers
 from tileir.typed.dataflow import with_bodies
 from tileir.typed.ir import Access, Cast, Contraction, Function, Operation, Shape
-from tileir.typed.rules import contraction_types
 from tileir.typed.simplify.replacement import with_replaced
 
 GAIN: Final = 4

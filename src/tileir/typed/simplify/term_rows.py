@@ -59,17 +59,17 @@ class Rows:
 
     @property
     def extent(self) -> int:
-        """How many terms a row has."""
+        """Number of terms of a row."""
         return self.points.ranges[self.term]
 
     @property
     def count(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return prod(self.points.ranges[name] for name in self.held)
 
     @property
     def moving(self) -> tuple[Affine, ...]:
-        """What is >= 0 for the terms of an element, beside the padding."""
+        """Affines that are >= 0 for the terms of an element, beside the padding."""
         return tuple(c for c in self.points.constraints if self.term in c.indices)
 
     def nonempty(self) -> tuple[Affine, ...] | None:

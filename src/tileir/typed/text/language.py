@@ -1,4 +1,4 @@
-"""How typed text spells what stands in the fields of nodes: the forms of their classes say the rest."""
+"""Spelling of the fields of nodes in typed text: the forms of their classes say the rest."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _PARTS: Final[tuple[Any, ...]] = (Access, Constraint, ScanResult)
 
 @attrs.frozen
 class Writer:
-    """What printing knows of nodes around: how the functions of loops are called."""
+    """Knowledge of a printer about the nodes around: the names of the functions of loops."""
 
     steps: Mapping[Function, str]
 
@@ -88,13 +88,6 @@ class Reader(FormReader):
         """Read the name of the function that a loop runs, which is looked for when all of the loop is read."""
         where = self.cursor.here
         values["body"] = self.cursor.name("the name of a step, a function that stands above,"), where
-
-    def times(self, values: dict[str, Any]) -> None:
-        """Read how many steps a loop has, or that the first carry says so."""
-        values["count"] = None
-        if not self.cursor.skip_word("while"):
-            values["count"] = self.cursor.size()
-            self.cursor.word("times")
 
     def aggregation(self, values: dict[str, Any]) -> None:
         """Read the sign of an aggregation."""
@@ -151,7 +144,6 @@ LANGUAGE: Final = Language(
         {
             "sign": Part(lambda _, node: _AGGREGATION_SIGNS[node.aggregation], Reader.aggregation),
             "combined": Part(_combined, Reader.combination),
-            "times": Part(lambda _, node: "while" if node.count is None else f"{node.count} times", Reader.times),
             "step": Part(lambda writer, node: writer.steps[node.body], Reader.step),
         }
     ),

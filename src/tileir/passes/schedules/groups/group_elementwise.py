@@ -33,7 +33,8 @@ class GroupElementwise:
         max_lanes: Most lanes of a vector; 0 for as many as fit.
         vectors: Vectors of a thread; 0 for as many as make it load four at a time.
         groups: So many groups keep the device busy: threads take fewer vectors where there are not so many.
-        single: Whether threads take one vector of a large tensor where they do little but copy it.
+        single: Whether threads take one vector of a large tensor where they do little but copy it, and as many bytes in
+            narrow vectors.
 
     """
 
@@ -74,7 +75,7 @@ class GroupElementwise:
         each = -(-vectors // columns)
         wanted = self.vectors or max(1, 4 // max(1, len(sch.read_uses(nest))))
         if self.single and not self.vectors and each * groups >= _MANY * self.groups and _copies(nest, index):
-            wanted = 1
+            wanted = min(wanted, max(1, self.vector_bytes // (lanes * sch.widest_access(nest))))
         count = min(max(1, min(wanted, each * groups // self.groups)), each)
         row = _Row(index.name, names.fresh(f"{index.name}_group"), names.fresh(f"{index.name}_thread"))
         yield attrs.evolve(row, groups=-(-each // count), threads=columns, vectors=count, lanes=lanes)

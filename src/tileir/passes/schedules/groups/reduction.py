@@ -22,7 +22,7 @@ _AT_ONCE: Final = 8
 
 @attrs.frozen(eq=False)
 class Plan:
-    """How the threads of a group share a reduction.
+    """Division of a reduction among the threads of a group.
 
     Attributes:
         loop: The reduction index that threads share.

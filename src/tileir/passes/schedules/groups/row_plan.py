@@ -1,4 +1,4 @@
-"""How the threads of a group share rows: which parts each of them takes, and what it keeps of them."""
+"""Division of rows among the threads of a group: the parts that each of them takes, and keeps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VECTOR: Final = "%vector"
 
 @attrs.frozen
 class Row:
-    """What threads may keep: the elements of ``root`` at ``access``, one for each of ``range`` elements."""
+    """A row that threads may keep: the elements of ``root`` at ``access``, one for each of ``range`` elements."""
 
     root: str
     access: tuple[Affine, ...]
@@ -53,7 +53,7 @@ class Piece:
 
 @attrs.frozen(eq=False)
 class Plan:
-    """How the threads of a group share rows.
+    """Division of rows among the threads of a group.
 
     Attributes:
         column: The output index of which a group takes several values; None where there is none.

@@ -18,7 +18,7 @@ from tileir.stripe import ir as stripe
 
 @attrs.frozen(eq=False)
 class TileShape:
-    """How far a tile reaches along its indices, slowest first in local memory.
+    """Extents of a tile along its indices, slowest first in local memory.
 
     It is read in vectors of ``lanes`` along the index ``vector``. With ``ahead`` it is filled by asynchronous copies.
     With ``runs`` tiles of tensors that lie along the reduction do, too, if they can (:meth:`in_runs`).

@@ -1,4 +1,4 @@
-"""Which part of a contraction a group of threads does at a time, and how much local memory that takes."""
+"""Tile of a contraction that a group of threads does at a time, and the local memory that it takes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tileir.stripe import ir as stripe
 
 @attrs.frozen(eq=False)
 class Tiles:
-    """Which part of a contraction a group does at a time, and which thread which part of that.
+    """The part of a contraction that a group does at a time, and the share of each thread.
 
     Attributes:
         row: The output index along the rows of a tile; None for one row.
@@ -63,7 +63,7 @@ class Tiles:
 
     @property
     def shape(self) -> TileShape:
-        """How far the tile reaches along each of its indices: the reduction first, then rows and columns."""
+        """Extents of the tile along each of its indices: the reduction first, then rows and columns."""
         extents = {self.loop.name: self.depth}
         if self.above is not None:
             extents[self.above.name] = self.high

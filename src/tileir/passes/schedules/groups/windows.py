@@ -20,7 +20,7 @@ from tileir.stripe import ir as stripe
 
 @attrs.frozen(eq=False)
 class Slide:
-    """How a window slides along an axis: ``step`` places for an output, ``apart`` for a term; ``outputs`` a thread."""
+    """Movement of a window along an axis: ``step`` places for an output, ``apart`` for a term; ``outputs`` a thread."""
 
     output: stripe.Index
     term: stripe.Index
@@ -46,7 +46,7 @@ class Slide:
 
 @attrs.frozen(eq=False)
 class WindowPlan:
-    """What the threads of a group do: ``beside`` of them stand along ``column``, ``lanes`` each, ``down`` along rows.
+    """Work of the threads of a group: ``beside`` of them stand along ``column``, ``lanes`` each, ``down`` along rows.
 
     ``slid`` is the input that the window slides over, along one axis or, outer one first, two; ``staged`` the inputs
     that a group copies to local memory.

@@ -1,4 +1,4 @@
-"""How a product is cut along its depth: how many steps a panel has, and how many panels lie beside each other.
+"""Blocking of a product along its depth: steps of a panel, and panels beside each other.
 
 A panel of all steps of a long reduction does not fit the nearest cache, and going down its columns touches another page
 at each step. Here a group packs a block of the operand under the lanes, so many steps of the reduction of so many
@@ -26,7 +26,7 @@ _LEAST_STEPS: Final = 32
 
 @attrs.frozen
 class Visit:
-    """What a group does before it goes on to the next block.
+    """Work of a group before it goes on to the next block.
 
     Attributes:
         loop: The loop of the reduction that is cut, and its range.
@@ -43,7 +43,7 @@ class Visit:
 
     @property
     def blocks(self) -> int:
-        """How many blocks there are."""
+        """Number of blocks."""
         return -(-self.loop.range // self.steps)
 
 

@@ -102,7 +102,7 @@ class Split:
 
 @attrs.frozen
 class Chunk:
-    """How an index is shared out to groups: ``grid`` counts them, each takes ``size`` blocks, and at most ``rows``."""
+    """Division of an index among groups: ``grid`` counts them, each takes ``size`` blocks, and at most ``rows``."""
 
     grid: stripe.Index
     size: int

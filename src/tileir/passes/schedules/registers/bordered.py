@@ -53,7 +53,7 @@ _MOST_VECTORS: Final = 14
 
 @attrs.frozen
 class Bordered:
-    """How one kernel copies an input with its border.
+    """Copy of an input with its border, by one kernel.
 
     Attributes:
         nest: The kernel; its accesses have the axes of the tensors.

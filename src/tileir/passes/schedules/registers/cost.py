@@ -1,4 +1,4 @@
-"""Which register tile a contraction gets: the vector index, the rows, and how much of both, by what a step costs.
+"""Choice of a register tile for a contraction: the vector index, the rows, and the size of both, by the cost of a step.
 
 Tiles that do not divide the output pay for their remainders, and each tile once for setting and storing its sums.
 """
@@ -40,7 +40,7 @@ _LEAST_BOUNDED: Final = 2
 
 @attrs.frozen
 class Limits:
-    """What a processor offers; the fields are options of the pass ``register_tile``."""
+    """Facts about a processor; the fields are options of the pass ``register_tile``."""
 
     vector_bytes: int
     max_lanes: int
@@ -62,7 +62,7 @@ class Rows:
 
 @attrs.frozen
 class Tiling:
-    """How to tile one kernel.
+    """Tiling of one kernel.
 
     Attributes:
         vector: The index that the lanes run along.
@@ -221,7 +221,7 @@ class _Candidate:
 
     @property
     def least(self) -> float:
-        """What every tiling costs: all multiply-adds, and to set and store the sums."""
+        """Cost that every tiling has: all multiply-adds, and to set and store the sums."""
         adds = sum(step.depth * step.sums for step in self.steps)
         after = self._apart({index.name: self.lanes for index in self.rows})
         return (after + (adds + _SETTING) / self.lanes) * product(i.range for i in self.nest.indices)

@@ -1,4 +1,4 @@
-"""Which panels of a contraction may be copied as a whole, though some points do not exist, and which need no copy."""
+"""Panels of a contraction that may be copied whole, though some points do not exist, or that need no copy."""
 
 from __future__ import annotations
 

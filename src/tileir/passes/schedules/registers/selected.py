@@ -1,4 +1,4 @@
-"""Where the sums of a reduction matter: what is computed of them may be chosen by a test of coordinates alone.
+"""Points at which the sums of a reduction matter: a test of coordinates alone may choose what is computed of them.
 
 Scores under a mask are such: ``cond(t <= s, sum, -inf)`` needs no sum above the diagonal. Tiles in which the test holds
 nowhere skip their reductions, and store what is chosen instead.

@@ -1,4 +1,4 @@
-"""What follows a reduction over registers and touches memory in which neighbouring lanes are apart.
+"""Epilogues of a reduction over registers that touch memory in which neighbouring lanes are apart.
 
 Each of its vectors would take an instruction for each lane. Where rows of the tile are neighbours in memory instead, as
 the columns of a picture are whose channels are lanes, squares of the finished sums are turned in vector registers, and

@@ -1,4 +1,4 @@
-"""What a step of a reduction over a register tile costs.
+"""Cost of a step of a reduction over a register tile.
 
 The model counts multiply-adds and loads: what comes from the first-level cache costs as much as a multiply-add, a
 vector from farther away twice that; multiply-adds that depend on each other are four apart. Whichever is more decides.
@@ -46,7 +46,7 @@ _SHARED_COLUMNS: Final = 4
 
 @attrs.frozen
 class Window:
-    """What the points of a tile read of an operand along the vector index, of which their neighbours read most again.
+    """Elements of an operand that points of a tile read along the vector index, most of them again by neighbours.
 
     Attributes:
         column: Bytes of a vector.
@@ -241,7 +241,7 @@ def left_out(constraint: Affine, nest: Nest, segment: Segment) -> tuple[tuple[st
 
 @attrs.frozen
 class Rate:
-    """What the steps of a reduction cost, by the columns of a tile.
+    """Cost of the steps of a reduction, by the columns of a tile.
 
     Attributes:
         depth: How many steps there are.
@@ -279,7 +279,7 @@ class Rate:
 
 
 class Rates(dict[tuple[tuple[tuple[str, int], ...], int, int], float]):
-    """What all steps cost over a tile, by its rows along each index, panels beside each other, and columns.
+    """Cost of all steps over a tile, by its rows along each index, panels beside each other, and columns.
 
     Tiles of few rows occur in many plans: as what is left behind larger ones.
     """

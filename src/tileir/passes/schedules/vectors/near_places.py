@@ -16,7 +16,7 @@ from tileir.stripe.ir import Block, Direction, Index, Load, LoadIndex, Refinemen
 
 @attrs.frozen(eq=False)
 class Neighbours:
-    """What some gathers of one view read, by vectors of neighbours.
+    """Vectors of neighbours that some gathers of one view read.
 
     Attributes:
         view: What they read from.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 import attrs
@@ -13,8 +13,9 @@ from tileir.passes.kernels.forms import elementwise_nest
 from tileir.passes.schedules.vectors.beside import Vectors
 from tileir.schedule import Done, Nest, Refused, accepted, chosen_by_data, done, refused, refusing
 from tileir.schedule.rearranging import Rearrangement, in_turn
+from tileir.schedule.sizes import Known
 from tileir.schedule.steps.loops import Bind, Reorder, Split
-from tileir.schedule.tree import Tail
+from tileir.schedule.tree import Replaced, Tail, Tree, with_loops_replaced
 from tileir.stripe import ir as stripe
 
 
@@ -24,7 +25,8 @@ class VectoriseScatter:
 
     Rows of the target have lanes along them, and a grid of updates that are stored as they are, or of parts of a row
     where nothing else makes one. Where a row has no elements for that, lanes run along the updates: their places and
-    values are computed side by side, and then merged one after the other, as lanes may meet in one element.
+    values are computed side by side, and then merged one after the other, as lanes may meet in one element. Updates
+    that replace elements in order keep it, in each group of a grid.
 
     Attributes:
         vector_bytes: Width of a vector register.
@@ -45,17 +47,34 @@ class VectoriseScatter:
 
     @refusing
     def _kernel(self, kernel: stripe.Block) -> Done | Refused:
-        nest = accepted(elementwise_nest(kernel))
+        ordered = frozenset(index.name for index in kernel.indices if index.serial)
+        free = tuple(attrs.evolve(index, serial=False) for index in kernel.indices)
+        nest = accepted(elementwise_nest(attrs.evolve(kernel, indices=free) if ordered else kernel))
         (segment,) = nest.segments
         written = [use for use in sch.written_uses(nest) if use.name in chosen_by_data(segment.statements)]
+        if ordered:
+            return self._in_order(nest, ordered) if written else refused("TR103")
         along = accepted(self._along(nest)) if written else None
         if along is None or not (any(use.merges for use in written) or self._stores_rows(nest, along)):
             return refused("TR664")
-        lanes = min(
-            sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes),
-            sch.power_of_two_below(along.range),
-        )
-        return done(in_turn([(nest, self._steps(nest, along, lanes))]), index=along.name, lanes=lanes)
+        lanes = self._lanes(nest, along)
+        steps = self._steps(nest, along, lanes, sch.parallel_indices(nest))
+        return done(in_turn([(nest, steps)]), index=along.name, lanes=lanes)
+
+    def _in_order(self, nest: Nest, ordered: frozenset[str]) -> Done | Refused:
+        """Return the kernel with lanes along a row, and groups that store to elements of their own, in order."""
+        apart = [i for i in sch.indices_apart(nest, sch.written_uses(nest)) if i.range > 1]
+        if not apart:
+            return refused("TR103")
+        along = self._along(nest)
+        row = None if isinstance(along, Refused) or along.name in ordered else along
+        lanes = 1 if row is None else self._lanes(nest, row)
+        steps = (*self._steps(nest, row, lanes, apart), _InOrder(ordered))
+        return done(in_turn([(nest, steps)]), index="" if row is None else row.name, lanes=lanes)
+
+    def _lanes(self, nest: Nest, along: stripe.Index) -> int:
+        most = sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes)
+        return min(most, sch.power_of_two_below(along.range))
 
     def _stores_rows(self, nest: Nest, along: stripe.Index) -> bool:
         """Return whether lanes along an index are columns of rows that updates choose.
@@ -85,11 +104,17 @@ class VectoriseScatter:
             return refused("TR302", outputs=len(written))
         return (rows or updates)[0]
 
-    def _steps(self, nest: Nest, along: stripe.Index, lanes: int) -> Iterator[Rearrangement]:
-        """Yield what makes lanes and a grid."""
-        names, name = nest.taken_names(), along.name
-        grid = [i.name for i in sch.parallel_indices(nest) if i is not along and i.range > 1][:_AXES]
+    def _steps(
+        self, nest: Nest, along: stripe.Index | None, lanes: int, parallel: Iterable[stripe.Index]
+    ) -> Iterator[Rearrangement]:
+        """Yield what makes lanes, and a grid of what may run in parallel."""
+        grid = [i.name for i in parallel if i is not along and i.range > 1][:_AXES]
         loops = [i.name for i in nest.indices if i is not along and i.name not in grid]
+        if along is None:
+            yield Reorder((*grid, *loops))
+            yield from (Bind(index, stripe.Binding.GRID) for index in grid)
+            return
+        names, name = nest.taken_names(), along.name
         (segment,) = nest.segments
         part, size = name, along.range
         if not grid and not sch.scatters(segment, name):
@@ -110,6 +135,23 @@ class VectoriseScatter:
         return next(
             (size for size in range(least, row.range) if row.range % size == 0 and size % lanes == 0), row.range
         )
+
+
+@attrs.frozen
+class _InOrder:
+    """Run the iterations of loops in order, those that are no groups of a grid."""
+
+    name: ClassVar[str] = "in order"
+    loops: frozenset[str]
+
+    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002
+        """Return the tree with loops in order."""
+        for loop in [*tree.loops()]:
+            if loop.name in self.loops and loop.binding is None:
+                tree = accepted(
+                    with_loops_replaced(tree, loop.name, lambda each, _: Replaced((attrs.evolve(each, carried=True),)))
+                )
+        return tree
 
 
 _LEAST = 4

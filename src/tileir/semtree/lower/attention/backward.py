@@ -62,7 +62,7 @@ class Back(Softmax):
 
     @property
     def two(self) -> bool:
-        """Whether there are two outputs, and numbers of columns."""
+        """True if there are two outputs, and numbers of columns."""
         return bool(self.others)
 
     def statements(self) -> tuple[sem.Stmt, ...]:

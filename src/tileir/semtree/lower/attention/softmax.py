@@ -32,7 +32,7 @@ GROWTH: Final = 6.0
 
 @attrs.frozen(eq=False, repr=False)
 class Softmax(Threads):
-    """What threads do with scores.
+    """Work of the threads on scores.
 
     Attributes:
         matrices: Queries, keys, values and the result, and logarithms, if they are wanted.

@@ -59,7 +59,7 @@ class Matrix:
 
     @property
     def is_boxes(self) -> bool:
-        """Whether rows are as far apart, and as long, as boxes need them that are stored."""
+        """True if rows are as far apart, and as long, as boxes need them that are stored."""
         steps = (self.stride, self.columns, self.offset.offset, *(step for _, step in self.offset.terms))
         return self.dtype.itemsize == _WORD and all(int(step) * _WORD % _COPIED == 0 for step in steps)
 
@@ -86,7 +86,7 @@ class Panel:
 
     @property
     def fold(self) -> tuple[int, int, int]:
-        """How rows are folded."""
+        """Folding of the rows."""
         return (self.piece, self.width, self.rows) if self.piece else PLAIN
 
     @property
@@ -248,7 +248,7 @@ class Threads:
 
     @property
     def scores(self) -> int:
-        """How many scores of a tile a thread holds, in the layout of sums; weights lie as the left operand has them."""
+        """Number of scores of a tile that a thread holds, in the layout of sums; weights lie as left operands do."""
         return self.plan.tall * self.plan.keys // self.fragment.threads
 
     def _coordinates(self) -> tuple[sem.Stmt, ...]:

@@ -34,7 +34,7 @@ class Row:
 
     @property
     def size(self) -> int:
-        """How many keys there are."""
+        """Number of keys."""
         return self.keys.shape.elements
 
     def pack(self, body: Body, base: Affine, size: int, start: int, span: int) -> None:

@@ -62,7 +62,7 @@ class Selection:
 
     @property
     def span(self) -> int:
-        """How many elements words have room for: those kept, a buffer, and one behind it, in whole vectors."""
+        """Number of elements that words have room for: those kept, a buffer, and one behind it, in whole vectors."""
         return self.kept if is_inserted(self.kept, self.network.lanes) else 2 * self.kept + self.network.lanes
 
     def run(self, body: Body) -> None:

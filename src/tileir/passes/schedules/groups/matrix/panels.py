@@ -1,4 +1,4 @@
-"""Which indices of a contraction are rows and which are columns of its tiles."""
+"""Rows and columns of the tiles of a contraction, by its indices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a contraction by matrix instructions is cut into, and how its tiles lie in local memory."""
+"""Tiles of a contraction by matrix instructions, and their layout in local memory."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Panel:
 
 @attrs.frozen(eq=False)
 class MatrixTiling:
-    """How a group multiplies: ``rows`` by ``columns`` outputs, the threads of a fragment ``tall`` by ``wide`` of them.
+    """Tiles of a product in a group: ``rows`` by ``columns`` outputs, ``tall`` by ``wide`` for threads of a fragment.
 
     ``depth`` steps of ``loop`` are copied at a time, to one of ``stages`` places in local memory. The other reduction
     indices have ``repeats`` points. Where rows go on along another index, ``above``, ``high`` neighbours along it share
@@ -143,17 +143,17 @@ class MatrixTiling:
 
     @property
     def promotes(self) -> bool:
-        """Whether what a step adds up is added to sums of all digits, as the instruction's own keep too few of them."""
+        """True if what a step adds up is added to sums of all digits, as the instruction's own keep too few of them."""
         return 0 < self.fragment.exact_depth < self.repeats * self.loop.range
 
     @property
     def has_parts(self) -> bool:
-        """Whether threads hold sums of some steps beside those of all."""
+        """True if threads hold sums of some steps beside those of all."""
         return self.promotes or bool(self.masks)
 
     @property
     def repairs(self) -> bool:
-        """Whether zeros stand for factors that constraints leave out of some outputs of a tile.
+        """True if zeros stand for factors that constraints leave out of some outputs of a tile.
 
         Zero times infinity is none: sums with such products are computed again.
         """
@@ -178,7 +178,7 @@ class MatrixTiling:
 
     @property
     def steps(self) -> int:
-        """How often tiles are copied."""
+        """Number of times that tiles are copied."""
         return self.repeats * -(-self.loop.range // self.depth)
 
     def extent(self, panel: Panel) -> int:

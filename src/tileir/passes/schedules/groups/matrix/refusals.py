@@ -1,4 +1,4 @@
-"""What keeps a contraction from the instructions that multiply matrices."""
+"""Reasons that keep a contraction from the instructions that multiply matrices."""
 
 from __future__ import annotations
 

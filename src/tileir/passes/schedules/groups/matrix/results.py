@@ -176,7 +176,7 @@ class Results:
 
     @property
     def width(self) -> int:
-        """How many columns there are."""
+        """Number of columns."""
         return self.inner.range * _PIECE
 
     @property

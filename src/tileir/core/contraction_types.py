@@ -1,19 +1,12 @@
-"""The dtype rules of contractions: one place for inference, verifier and whoever builds contractions."""
+"""Dtype rules of contractions, for whoever builds, infers or verifies one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tileir.core import (
-    Aggregation,
-    Combination,
-    DType,
-    accumulator as accumulator_of,
-    arithmetic_type,
-    attrs,
-    promote,
-    promote_all,
-)
+from tileir.core.dtype import DType, accumulator as accumulator_of, arithmetic_type, promote, promote_all
+from tileir.core.nodes import attrs
+from tileir.core.ops import Aggregation, Combination
 
 
 @attrs.frozen

@@ -1,0 +1,1 @@
+"""Python functions as programs: traces, containers, derivatives, and control flow."""

@@ -1,0 +1,111 @@
+"""Loops and choices whose steps are Python functions, on nested containers of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+import tileir.ops as ops
+from tileir.core import at_the_call
+from tileir.driver.tracing.trees import Structure, flattened, rebuilt
+from tileir.tile.building import scans
+from tileir.tile.building.indices import Dim
+from tileir.tile.building.recording import ACTIVE, Recorder, mistake
+from tileir.tile.building.tensors import Tensor, computed, value_of
+
+
+def recorder_around(leaves: list[Any], name: str) -> Recorder:
+    """Return the recorder of the function that is being traced."""
+    found = next((leaf.recorder for leaf in leaves if isinstance(leaf, Tensor | Dim)), ACTIVE.recorder)
+    if found is None:
+        raise mistake("TIL215", f"tileir.{name} takes tensors: call it in a function that tileir.jit traces")
+    return found
+
+
+def tensors_of(recorder: Recorder, leaves: list[Any]) -> list[Tensor]:
+    """Return values as tensors; numbers get the dtype that they have by themselves."""
+    return [leaf if isinstance(leaf, Tensor) else computed(recorder, value_of(recorder, leaf)) for leaf in leaves]
+
+
+@at_the_call
+def scan(
+    step: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any = None,
+    length: int | Dim | None = None,
+    *,
+    reverse: bool = False,
+) -> tuple[Any, Any]:
+    """Run ``carry, y = step(carry, x)`` for each element along the first axis of ``xs``, as one loop.
+
+    Args:
+        step: A function of the carry and the elements, which returns a new carry of the same structure, dtypes and
+            shapes, and what is put out. It may read tensors of the functions around.
+        init: The carry before the first step: tensors, arrays or numbers in any containers.
+        xs: What is read along its first axis; without it ``length`` says how many steps there are.
+        length: The number of steps.
+        reverse: Whether the last element comes first.
+
+    Returns:
+        The carry after the last step, and what was put out, stacked along a new first axis.
+
+    Raises:
+        TileError: TIL218, the step returns another structure than it is given.
+
+    """
+    carries: list[Any] = []
+    sequences: list[Any] = []
+    carry_structure, sequence_structure = flattened(init, carries), flattened(xs, sequences)
+    recorder = recorder_around([*carries, *sequences], "scan")
+    count = len(carries)
+    outputs: list[Structure] = []
+
+    def body(*tensors: Tensor) -> tuple[Tensor, ...]:
+        carry = rebuilt(carry_structure, iter(tensors[:count]))
+        returned: object = step(carry, rebuilt(sequence_structure, iter(tensors[count:])))
+        if not isinstance(returned, tuple) or len(returned) != 2:
+            raise mistake("TIL218", "the step returns two values: the new carry, and what is put out or None")
+        leaves: list[Any] = []
+        if flattened(returned[0], leaves) != carry_structure:
+            raise mistake("TIL218", "the step returns a carry of another structure than it is given")
+        outputs.append(flattened(returned[1], leaves))
+        inner = tensors[0].recorder
+        return tuple(_alike(inner, leaf, like) for leaf, like in zip_longest(leaves, tensors[:count]))
+
+    given = tensors_of(recorder, carries)
+    results = scans.scan(body, given, tensors_of(recorder, sequences), count=length, reverse=reverse)
+    return rebuilt(carry_structure, iter(results[:count])), rebuilt(outputs[0], iter(results[count:]))
+
+
+def _alike(recorder: Recorder, leaf: Any, like: Tensor | None) -> Tensor:
+    """Return a value as a tensor; a number that is carried on has the dtype of the carry."""
+    if isinstance(leaf, Tensor):
+        return leaf
+    tensor = computed(recorder, value_of(recorder, leaf))
+    return tensor if like is None or isinstance(leaf, np.ndarray) else ops.full_like(like, tensor)
+
+
+@at_the_call
+def cond(predicate: Any, then: Callable[..., Any], otherwise: Callable[..., Any], *operands: Any) -> Any:
+    """Return ``then(*operands)`` where a scalar holds, else ``otherwise(*operands)``.
+
+    Both are computed, and the results are chosen from: where one of them is no number for some operands, its gradient
+    is none either, so that operands have to be replaced by others before.
+
+    Raises:
+        TileError: TIL218, the functions return different structures.
+
+    """
+    first: list[Any] = []
+    second: list[Any] = []
+    structure = flattened(then(*operands), first)
+    if flattened(otherwise(*operands), second) != structure:
+        raise mistake("TIL218", "both functions of a choice return one structure")
+    if isinstance(predicate, bool | np.bool_):
+        return rebuilt(structure, iter(first if predicate else second))
+    recorder_around([predicate, *first, *second], "cond")
+    chosen = [ops.where(predicate, *pair) for pair in zip(first, second, strict=True)]
+    return rebuilt(structure, iter(chosen))

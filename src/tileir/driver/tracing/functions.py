@@ -1,0 +1,461 @@
+"""Python functions that are traced: called with arrays they compile themselves, with tensors they are recorded."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import threading
+import types
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
+
+import numpy as np
+
+from tileir.core import ArgumentError, ArrayValue, DType, Target, TileError, attrs, nearest
+from tileir.core.process.tracebacks import shortened
+from tileir.driver.calls.arguments import is_number, split
+from tileir.driver.jit import Jit
+from tileir.driver.targets import TargetChoice
+from tileir.driver.tracing.trace import Parameter, Size, Traced, bound, calling, traced
+from tileir.driver.tracing.trees import Structure, flattened, is_flat, rebuilt
+from tileir.runtime import Context, DeviceInfo, Options
+from tileir.tile.building.recording import Recorded
+from tileir.tile.ir import Function
+from tileir.typed.ir import TensorType
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+
+_MOST_FUNCTIONS: Final = 256  # whose traces are kept for equal ones
+_TRACES: Final[OrderedDict[Hashable, dict[Hashable, list[Traced]]]] = OrderedDict()
+_LOCK: Final = threading.RLock()
+
+
+@attrs.frozen
+class _Call:
+    """Arguments of a call, taken apart."""
+
+    structures: Mapping[str, Structure]
+    leaves: list[Any]
+    statics: Mapping[str, Any]
+
+
+@attrs.define(eq=False, repr=False, slots=False)
+class PythonFunction(Generic[P, R_co]):
+    """A Python function that is traced once for each dtype, rank and structure of its arguments.
+
+    Called with arrays it is compiled for them, as :func:`tileir.jit` has it. Called with tensors, inside another
+    function that is traced or beside a :class:`tileir.FunctionBuilder`, it becomes part of that.
+
+    Attributes:
+        python: The function.
+        static: Names of parameters that are values of Python, which are compared by ``==``.
+        declared: What was said of arguments beforehand, by name.
+
+    """
+
+    python: Callable[P, R_co]
+    static: frozenset[str] = frozenset()
+    declared: Mapping[str, Parameter] = attrs.field(factory=dict)
+    device: str | DeviceInfo | None = None
+    options: Options | None = None
+    target: Target | TargetChoice | None = None
+    _context: Context | None = None
+    _jits: dict[int, tuple[Traced, Jit]] = attrs.field(factory=dict, init=False)
+    _plain: Jit | None = attrs.field(default=None, init=False)
+    _traces: dict[Hashable, list[Traced]] | None = attrs.field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        functools.update_wrapper(self, self.python)
+
+    def __repr__(self) -> str:
+        return f"<tileir function {getattr(self.python, '__qualname__', self.python)!s}>"
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the Python function by its name, as Python does."""
+        return _again, (self.python, self.static, dict(self.declared), self.device, self.options, self.target)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Compute results for arrays, in the structure in which the function returns tensors."""
+        plain = self._plain
+        if plain is not None and not kwargs and plain._latest:
+            found: R_co | None = plain._latest[0].call(args, None, plain._context, self.options)
+            if found is not None:
+                return found
+        try:
+            result: R_co = self._called(args, kwargs)
+            return result
+        except TileError as error:
+            raise shortened(error)  # noqa: B904  it is the same error
+
+    def _called(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        call = self._taken_apart(args, kwargs)
+        if any(isinstance(leaf, Recorded) for leaf in call.leaves):
+            return self.python(*args, **kwargs)
+        made, jit = self._jit(call)
+        results = jit(*call.leaves)
+        if not kwargs and len(args) == len(call.leaves) and not self.static and is_flat(made.results):
+            if all(structure == flattened(0, []) for structure in call.structures.values()):
+                self._plain = jit
+            return results
+        leaves = results if len(made.function.outputs) > 1 else (results,)
+        return rebuilt(made.results, iter(leaves))
+
+    def _taken_apart(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Call:
+        values = bound(self.python, args, kwargs)
+        statics = {name: value for name, value in values.items() if name in self.static}
+        leaves: list[Any] = []
+        structures = {name: flattened(value, leaves) for name, value in values.items() if name not in self.static}
+        return _Call(structures, leaves, statics)
+
+    def _jit(self, call: _Call) -> tuple[Traced, Jit]:
+        made = self._traced(call, self._parameters(call), _shapes(call.leaves))
+        found = self._jits.get(id(made))
+        if found is None:
+            from tileir.driver.jit import jit
+
+            program = jit(made.function, self.device, context=self._context, options=self.options, target=self.target)
+            found = self._jits[id(made)] = made, program
+        return found
+
+    def _parameters(self, call: _Call) -> tuple[Parameter, ...]:
+        named = [name for name, structure in call.structures.items() for _ in range(_count(structure))]
+        return tuple(
+            _parameter(name, leaf, self.declared.get(name)) for name, leaf in zip(named, call.leaves, strict=True)
+        )
+
+    def _traced(self, call: _Call, parameters: tuple[Parameter, ...], shapes: list[tuple[int, ...]] | None) -> Traced:
+        try:
+            key = (tuple(call.structures.items()), parameters, tuple(sorted(call.statics.items())))
+            hash(key)
+        except TypeError:
+            wrong = next((name for name, value in call.statics.items() if not _is_hashable(value)), "")
+            message = f"static argument {wrong!r} has no hash, so that calls cannot be told apart; pass a tuple, say"
+            raise ArgumentError.of("TIL707", message) from None
+        with _LOCK:
+            if self._traces is None:
+                self._traces = _kept_for(self.python)
+            entries = self._traces.setdefault(key, [])
+            for entry in entries:
+                if entry.holds(call.leaves):
+                    return entry
+            made = traced(self.python, call.structures, parameters, calling(call.structures, call.statics), shapes)
+            entries.append(made)
+            return made
+
+    def traced_for(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Traced, _Call]:
+        """Return the trace for such arguments, and these taken apart."""
+        call = self._taken_apart(args, kwargs)
+        return self.trace_of(call), call
+
+    def trace(self, *args: Any, **kwargs: Any) -> Function:
+        """Return the Tile function for such arguments: arrays, :class:`tileir.TensorType`, or texts as "f32[N, 3]".
+
+        Without arguments they are what the declaration or the annotations of the function say.
+        """
+        if not args and not kwargs:
+            missing = [name for name in _required(self.python) if name not in self.declared and name not in self.static]
+            if missing:
+                message = (
+                    f"nothing says what {missing[0]!r} of {self.python.__name__}() is: pass arguments, or declare it,"
+                    f' as in {missing[0]}: "f32[N, 3]"'
+                )
+                raise ArgumentError.of("TIL707", message)
+            kwargs = dict(self.declared)
+        return self.trace_of(self.described(args, kwargs)).function
+
+    def described(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Call:
+        """Return arguments taken apart, of which texts such as "f32[N, 3]" are what they describe."""
+        call = self._taken_apart(args, kwargs)
+        return attrs.evolve(call, leaves=[described(leaf) if isinstance(leaf, str) else leaf for leaf in call.leaves])
+
+    def trace_of(self, call: _Call) -> Traced:
+        """Return the trace for arguments that were taken apart, at their shapes where all of them have one."""
+        symbolic = any(isinstance(leaf, Parameter) for leaf in call.leaves)
+        return self._traced(call, self._parameters(call), None if symbolic else _shapes(call.leaves))
+
+    def submit(self, *args: Any, **kwargs: Any) -> Any:
+        """Start a call, and return before it is done; see :meth:`tileir.Executable.submit`."""
+        call = self._taken_apart(args, kwargs)
+        return self._jit(call)[1].submit(*call.leaves)
+
+    def specialise(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the executable for such arguments; see :meth:`tileir.Jit.specialise`."""
+        call = self._taken_apart(args, kwargs)
+        return self._jit(call)[1].specialise(*call.leaves)
+
+
+def _again(
+    python: Any, static: frozenset[str], declared: Mapping[str, Parameter], device: Any, options: Any, target: Any
+) -> PythonFunction[Any, Any]:
+    return PythonFunction(python, static, declared, device, options, target)
+
+
+def _is_hashable(value: object) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _count(structure: Structure) -> int:
+    from tileir.driver.tracing.trees import paths
+
+    return sum(1 for _ in paths(structure))
+
+
+def _shapes(leaves: Sequence[Any]) -> list[tuple[int, ...]] | None:
+    return [tuple(getattr(leaf, "shape", ())) for leaf in leaves]
+
+
+def _parameter(name: str, leaf: Any, declared: Parameter | None) -> Parameter:
+    """Return what is known of an argument."""
+    if isinstance(leaf, Parameter):
+        return leaf
+    if isinstance(leaf, TensorType):
+        return Parameter(leaf.dtype, leaf.shape)
+    if is_number(leaf):
+        kind = DType.BOOL if isinstance(leaf, bool) else "float" if isinstance(leaf, float) else "integer"
+        found = Parameter(kind, ())
+    elif hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
+        found = Parameter(_element_type(leaf), (None,) * len(leaf.shape))
+    else:
+        message = (
+            f"argument {name!r} is a {type(leaf).__name__}, which no tensor can hold; declare it as a value of Python"
+            f" with static=({name!r},)"
+        )
+        raise ArgumentError.of("TIL707", message)
+    return found if declared is None else checked(name, found, leaf, declared)
+
+
+def checked(name: str, found: Parameter, leaf: Any, declared: Parameter) -> Parameter:
+    """Return a declaration that an argument fits.
+
+    Raises:
+        ArgumentError: TIL713, it has another rank, size or dtype.
+
+    """
+    fits = len(found.sizes) == len(declared.sizes) and all(
+        not isinstance(size, int) or leaf.shape[axis] == size for axis, size in enumerate(declared.sizes)
+    )
+    if not fits or (declared.dtype is not None and isinstance(found.dtype, DType) and found.dtype != declared.dtype):
+        kind = "a number" if not isinstance(found.dtype, DType) else f"{found.dtype.value}{list(leaf.shape)}"
+        raise ArgumentError.of("TIL713", f"{name!r} is declared as {spelt(declared)}, and is given {kind}")
+    return declared if declared.dtype is not None else attrs.evolve(declared, dtype=found.dtype)
+
+
+def spelt(parameter: Parameter) -> str:
+    """Return a declaration as text."""
+    dtype = parameter.dtype.value if isinstance(parameter.dtype, DType) else "any dtype"
+    return f"{dtype}[{', '.join(str(size) for size in parameter.sizes)}]"
+
+
+def _element_type(leaf: Any) -> DType | None:
+    if isinstance(leaf.dtype, DType):
+        return leaf.dtype
+    try:
+        return (
+            DType.of(leaf.dtype)
+            if isinstance(leaf.dtype, np.dtype)
+            else DType.of(np.dtype(str(leaf.dtype).split(".")[-1]))
+        )
+    except TypeError:
+        return DType.BF16 if str(leaf.dtype).endswith("bfloat16") else None
+
+
+_DESCRIPTION: Final = re.compile(r"\s*(\w+)\s*(?:\[([^\]]*)\])?\s*")
+
+
+def described(text: str) -> Parameter:
+    """Return the declaration that a text such as ``"f32[N, 3]"`` is.
+
+    Raises:
+        ArgumentError: TIL707, it is none.
+
+    """
+    match = _DESCRIPTION.fullmatch(text)
+    dtypes = {each.value: each for each in DType}
+    if match is None or match[1] not in dtypes:
+        raise ArgumentError.of("TIL707", f"{text!r} describes no tensor; write a dtype and sizes, as in 'f32[N, 3]'")
+    parts = [part.strip() for part in (match[2] or "").split(",") if part.strip()]
+    sizes: list[Size] = [int(part) if part.isdecimal() else part for part in parts]
+    return Parameter(dtypes[match[1]], tuple(sizes))
+
+
+def annotated(python: Callable[..., Any]) -> dict[str, Parameter]:
+    """Return what annotations such as ``x: "f32[N, 3]"`` declare."""
+    found = {}
+    for name, annotation in getattr(python, "__annotations__", {}).items():
+        if isinstance(annotation, str) and name != "return" and "[" in annotation.strip("'\""):
+            text = annotation.strip("'\"")
+            if _DESCRIPTION.fullmatch(text) and text.split("[")[0].strip() in {each.value for each in DType}:
+                found[name] = described(text)
+    return found
+
+
+def _kept_for(python: Callable[..., Any]) -> dict[Hashable, list[Traced]]:
+    """Return the traces of equal functions: those of one code that close over equal values."""
+    key = _identity(python)
+    found = _TRACES.pop(key, None)
+    if found is None:
+        found = {}
+    _TRACES[key] = found
+    while len(_TRACES) > _MOST_FUNCTIONS:
+        _TRACES.popitem(last=False)
+    return found
+
+
+def _identity(value: Any) -> Hashable:
+    """Return what tells values apart that functions close over; arrays by their elements."""
+    if isinstance(value, PythonFunction):
+        return "traced", _identity(value.python), value.static
+    if isinstance(value, types.FunctionType):
+        cells = tuple(_identity(cell.cell_contents) for cell in value.__closure__ or () if _is_filled(cell))
+        defaults = tuple(map(_identity, value.__defaults__ or ()))
+        named = tuple((name, _identity(each)) for name, each in (value.__kwdefaults__ or {}).items())
+        return value.__code__, id(value.__globals__), cells, defaults, named
+    if isinstance(value, types.MethodType):
+        return "method", _identity(value.__func__), _identity(value.__self__)
+    if isinstance(value, functools.partial):
+        return "partial", _identity(value.func), tuple(map(_identity, value.args)), _identity(value.keywords)
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return (
+            ArrayValue.of(value)
+            if DType.of(value.dtype) is not None
+            else (value.dtype.str, value.shape, value.tobytes())
+        )
+    if isinstance(value, int | float | str | bytes | bool | None | DType):
+        return type(value), repr(value)
+    if isinstance(value, tuple | list):
+        return type(value), tuple(map(_identity, value))
+    if isinstance(value, dict):
+        return dict, tuple((_identity(key), _identity(each)) for key, each in value.items())
+    return _ByIdentity(value)
+
+
+@attrs.frozen(eq=False)
+class _ByIdentity:
+    """An object that equals itself only, and is kept so that no other gets its number."""
+
+    value: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByIdentity) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+def _is_filled(cell: types.CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018  it may be empty
+    except ValueError:
+        return False
+    return True
+
+
+@overload
+def function(python: Callable[P, R_co]) -> PythonFunction[P, R_co]: ...
+@overload
+def function(
+    python: None = None, *, static: str | Sequence[str] = (), **declarations: str | TensorType
+) -> Callable[[Callable[P, R_co]], PythonFunction[P, R_co]]: ...
+def function(
+    python: Callable[..., Any] | None = None, *, static: str | Sequence[str] = (), **declarations: str | TensorType
+) -> Any:
+    """Return a Python function as a program: ``@tileir.function`` or ``@tileir.function(x="f32[N, 3]")``.
+
+    Whatever takes a program takes it where its arguments are declared here or by annotations, as in
+    ``def f(x: "f32[N, 3]")``; calls take arrays, as those of :func:`tileir.jit` do, and tensors.
+
+    Args:
+        python: The function.
+        static: Parameters that are values of Python.
+        declarations: Dtypes and sizes of arguments, by name; a size is a number, or a name that means one size.
+
+    Raises:
+        ArgumentError: TIL707, a declaration is none; TIL705, the function has no parameter of this name.
+
+    """
+    if python is None:
+        return functools.partial(_declared, static=static, declarations=declarations)
+    return _declared(python, static, declarations)
+
+
+def _declared(
+    python: Callable[..., Any], static: str | Sequence[str], declarations: Mapping[str, str | TensorType]
+) -> PythonFunction[Any, Any]:
+    known = inspect.signature(python).parameters
+    for name in (*declarations, *_words(static)):
+        if name not in known:
+            message = f"{python.__name__}() has no parameter {name!r}{nearest(name, list(known))}"
+            raise ArgumentError.of("TIL705", message)
+    said = {
+        name: described(each) if isinstance(each, str) else _parameter(name, each, None)
+        for name, each in declarations.items()
+    }
+    return PythonFunction(python, _words(static), {**annotated(python), **said})
+
+
+def jitted(
+    python: Callable[P, R_co],
+    static: str | Sequence[str],
+    device: str | DeviceInfo | None,
+    context: Context,
+    options: Options | None,
+    target: Target | TargetChoice | None,
+) -> PythonFunction[P, R_co]:
+    """Return a function of Python that compiles itself; see :func:`tileir.jit`."""
+    if isinstance(python, PythonFunction):
+        own = python
+        return PythonFunction(own.python, own.static | _words(static), own.declared, device, options, target, context)
+    return PythonFunction(python, _words(static), annotated(python), device, options, target, context)
+
+
+def _required(python: Callable[..., Any]) -> list[str]:
+    """Return the parameters that have no default."""
+    parameters = inspect.signature(python).parameters.values()
+    kinds = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    return [each.name for each in parameters if each.default is each.empty and each.kind not in kinds]
+
+
+def _words(names: str | Sequence[str]) -> frozenset[str]:
+    return frozenset((names,) if isinstance(names, str) else names)
+
+
+def python_function(source: Callable[..., Any]) -> PythonFunction[..., Any]:
+    """Return a callable as a function that is traced."""
+    return source if isinstance(source, PythonFunction) else PythonFunction(source, declared=annotated(source))
+
+
+def program_for(source: Callable[..., Any], arguments: Any) -> tuple[Function, Any]:
+    """Return the Tile function of a Python function for arguments, and these in the order of its inputs.
+
+    Raises:
+        ArgumentError: TIL707, arguments are neither given nor declared.
+
+    """
+    function = python_function(source)
+    if arguments is None:
+        return function.trace(), None
+    positional, named = split(arguments)
+    if not positional and not named:
+        return function.trace(), arguments
+    call = function.described(positional, named)
+    return function.trace_of(call).function, call.leaves
+
+
+def evaluated(source: Callable[..., Any], arrays: Any, named: Mapping[str, Any], evaluate: Callable[..., Any]) -> Any:
+    """Return what a Python function computes, by the interpreter; its arguments as for :func:`tileir.evaluate`."""
+    positional, by_name = ((), arrays) if isinstance(arrays, Mapping) else (arrays, {})
+    args = positional if isinstance(positional, list | tuple) else (positional,)
+    function = python_function(source)
+    made, call = function.traced_for(args, {**by_name, **named})
+    results = evaluate(made.function, call.leaves)
+    return rebuilt(made.results, iter(results if len(made.function.outputs) > 1 else (results,)))

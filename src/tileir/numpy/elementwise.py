@@ -1,0 +1,273 @@
+"""Elementwise functions of NumPy and of the array API standard, on tensors."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import tileir.ops as ops
+from tileir.core import DType
+from tileir.numpy.dispatch import OPERATORS, REFUSED, element_type, entered, named
+from tileir.ops.shared.foundation import cast_to, floating, mistaken, promoted, wide
+from tileir.tile.building.dtypes import dtype_of
+from tileir.tile.building.tensors import Operand, Tensor, call
+
+
+def known_dtype(x: Operand) -> DType | None:
+    """Return the dtype of a tensor where it is known while the function is built."""
+    return dtype_of(x.recorder, x.reference) if isinstance(x, Tensor) else None
+
+
+@named("divide", "true_divide")
+def divide(x: Operand, y: Operand) -> Tensor:
+    """Return a quotient in floats: of integers in f32, or f64 beside those of 64 bits."""
+    kinds = [known_dtype(each) for each in (x, y)]
+    if any(kind is not None and kind.is_float for kind in kinds) or any(isinstance(each, float) for each in (x, y)):
+        return call("div", x, y)
+    return call("div", floating(x), floating(y) if isinstance(y, Tensor) else y)
+
+
+@named("power", "pow")
+def power(x: Operand, exponent: Operand) -> Tensor:
+    """Return powers; those of integers are exact, and their exponents integers that are no tensors."""
+    kind = known_dtype(x)
+    if kind is None or kind.is_float or isinstance(exponent, float):
+        return call("pow", x, exponent)
+    if not isinstance(exponent, int):
+        if (other := known_dtype(exponent)) is not None and not other.is_float:
+            raise mistaken("powers of integers to integers of a tensor are not offered; cast one of them to a float")
+        return call("pow", x, exponent)
+    if exponent < 0:
+        raise mistaken("integers to negative powers are no integers; cast the base to a float")
+    assert isinstance(x, Tensor)
+    return _power(x, exponent)
+
+
+def _power(x: Tensor, exponent: int) -> Tensor:
+    """Multiply squares: as many products as the exponent has bits."""
+    factors = []
+    while exponent:
+        if exponent & 1:
+            factors.append(x)
+        exponent >>= 1
+        x = x * x if exponent else x
+    return functools.reduce(operator.mul, factors) if factors else ops.ones_like(x)
+
+
+@named("float_power")
+def float_power(x: Operand, exponent: Operand) -> Tensor:
+    """Return powers in f64."""
+    return call("pow", cast_to(x, DType.F64), exponent)
+
+
+@named("logaddexp2")
+def logaddexp2(x: Operand, y: Operand) -> Tensor:
+    """Return log2(2^x + 2^y)."""
+    return ops.logaddexp(call("mul", x, math.log(2)), call("mul", y, math.log(2))) / math.log(2)
+
+
+@named("cbrt")
+def cbrt(x: Tensor) -> Tensor:
+    """Return the cube root, which has the sign of ``x``."""
+    return promoted(ops.copysign(ops.pow(ops.abs(wide(x)), 1 / 3), wide(x)), floating(x))
+
+
+@named("clip")
+def clip(
+    x: Tensor,
+    a_min: Operand | None = None,
+    a_max: Operand | None = None,
+    *,
+    min: Operand | None = None,  # noqa: A002  NumPy's name
+    max: Operand | None = None,  # noqa: A002
+) -> Tensor:
+    """Return ``x`` between two bounds, either of which may be None."""
+    low, high = a_min if min is None else min, a_max if max is None else max
+    return x if low is None and high is None else ops.clip(x, low, high)
+
+
+@named("astype")
+def astype(x: Tensor, dtype: Any, **_: object) -> Tensor:
+    """Return ``x`` in another dtype."""
+    return cast_to(x, element_type(dtype))
+
+
+@named("where")
+def where(condition: Operand, x: Operand | None = None, y: Operand | None = None) -> Tensor:
+    """Return ``x`` where the condition holds, else ``y``."""
+    if x is None or y is None:
+        raise mistaken("where with one argument has a result of unknown size; write where(condition, x, y)")
+    return ops.where(condition, x, y)
+
+
+@named("signbit")
+def signbit(x: Tensor) -> Tensor:
+    """Return whether a number is negative, or the negative zero."""
+    kind = known_dtype(x)
+    return x < 0 if kind is not None and not kind.is_float else ops.copysign(1.0, x) < 0
+
+
+@named("sign")
+def sign(x: Tensor) -> Tensor:
+    """Return -1, 0 or 1, or NaN."""
+    return call("sign", x)
+
+
+@named("round", "around")
+def round_to(x: Tensor, decimals: int = 0) -> Tensor:
+    """Return the nearest number with so many decimals, the even one of two."""
+    kind = known_dtype(x)
+    if kind is not None and not kind.is_float and decimals >= 0:
+        return x
+    if decimals == 0:
+        return ops.round(x)
+    scale = 10.0 ** abs(decimals)
+    return ops.round(x * scale) / scale if decimals > 0 else ops.round(x / scale) * scale
+
+
+def _rounding(word: str) -> Any:
+    def rounded(x: Tensor) -> Tensor:
+        kind = known_dtype(x)
+        return x if kind is not None and not kind.is_float else call(word, x)
+
+    rounded.__name__, rounded.__doc__ = word, "Return integers as they are, and floats rounded."
+    return rounded
+
+
+@named("divmod")
+def divided(x: Operand, y: Operand) -> tuple[Tensor, Tensor]:
+    """Return the quotient, rounded down, and the remainder."""
+    return ops.floor_divide(x, y), ops.remainder(x, y)
+
+
+@named("modf")
+def modf(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return fractions and integer parts, both with the sign of ``x``."""
+    whole = ops.trunc(x)
+    return ops.where(ops.isinf(x), 0.0, x - whole), whole
+
+
+def _of_numbers(operation: Callable[[Operand, Operand], Tensor]) -> Callable[[Operand, Operand], Tensor]:
+    """Return an operation of two values of which one is the result where the other is NaN."""
+
+    def either(x: Operand, y: Operand) -> Tensor:
+        return ops.where(ops.not_equal(x, x), y, ops.where(ops.not_equal(y, y), x, operation(x, y)))
+
+    return either
+
+
+def _same(x: Tensor, *_: object, **__: object) -> Tensor:
+    return x
+
+
+_ALSO: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "invert": "bitwise_not bitwise_invert",
+        "absolute": "abs fabs",
+        "left_shift": "bitwise_left_shift",
+        "right_shift": "bitwise_right_shift",
+    }
+)
+"""Other names of functions that Python has operators for."""
+
+_OTHER: Final = ("divide", "floor_divide", "matmul", "power", "remainder")
+"""Those whose functions mean NumPy's wherever they stand."""
+
+entered(
+    {
+        **{f"{name} {_ALSO.get(name, '')}": apply for name, apply in OPERATORS.items() if name not in _OTHER},
+        **{word: _rounding(word) for word in ("ceil", "floor", "trunc")},
+        "arccos acos": ops.acos,
+        "arccosh acosh": ops.acosh,
+        "arcsin asin": ops.asin,
+        "arcsinh asinh": ops.asinh,
+        "arctan atan": ops.atan,
+        "arctan2 atan2": ops.atan2,
+        "arctanh atanh": ops.atanh,
+        "copysign": ops.copysign,
+        "cos": ops.cos,
+        "cosh": ops.cosh,
+        "deg2rad radians": ops.deg2rad,
+        "exp": ops.exp,
+        "exp2": ops.exp2,
+        "expm1": ops.expm1,
+        "floor_divide": ops.floor_divide,
+        "fmod": ops.fmod,
+        "heaviside": ops.heaviside,
+        "hypot": ops.hypot,
+        "isfinite": ops.isfinite,
+        "isinf": ops.isinf,
+        "isnan": ops.isnan,
+        "log": ops.log,
+        "log10": ops.log10,
+        "log1p": ops.log1p,
+        "log2": ops.log2,
+        "logaddexp": ops.logaddexp,
+        "logical_and": ops.logical_and,
+        "logical_not": ops.logical_not,
+        "logical_or": ops.logical_or,
+        "logical_xor": ops.logical_xor,
+        "maximum": ops.maximum,
+        "minimum": ops.minimum,
+        "fmax": _of_numbers(ops.maximum),
+        "fmin": _of_numbers(ops.minimum),
+        "nan_to_num": ops.nan_to_num,
+        "positive conjugate real copy ascontiguousarray asarray array": _same,
+        "rad2deg degrees": ops.rad2deg,
+        "reciprocal": ops.reciprocal,
+        "remainder mod": ops.remainder,
+        "rint": ops.round,
+        "sin": ops.sin,
+        "sinc": ops.sinc,
+        "sinh": ops.sinh,
+        "sqrt": ops.sqrt,
+        "square": ops.square,
+        "tan": ops.tan,
+        "tanh": ops.tanh,
+        "zeros_like": lambda x, dtype=None, **_: _like(x, 0, dtype),
+        "empty_like": lambda x, dtype=None, **_: _like(x, 0, dtype),
+        "ones_like": lambda x, dtype=None, **_: _like(x, 1, dtype),
+        "full_like": lambda x, fill_value, dtype=None, **_: _like(x, fill_value, dtype),
+        "isclose": lambda a, b, rtol=1e-5, atol=1e-8: ops.isclose(a, b, rtol=rtol, atol=atol),
+        "allclose": lambda a, b, rtol=1e-5, atol=1e-8: ops.all(ops.isclose(a, b, rtol=rtol, atol=atol)),
+        "array_equal": lambda a, b: ops.all(ops.equal(a, b)),
+        "array_equiv": lambda a, b: ops.all(ops.equal(a, b)),
+        "iscomplexobj iscomplex": lambda _: False,
+        "shape": lambda x: x.shape,
+        "ndim": lambda x: x.ndim,
+        "size": lambda x, axis=None: x.size if axis is None else x.shape[axis],
+    }
+)
+
+
+def _like(x: Tensor, value: Operand, dtype: Any) -> Tensor:
+    found = ops.full_like(x, value)
+    return found if dtype is None else cast_to(found, element_type(dtype))
+
+
+REFUSED.update(
+    {
+        "nextafter": "there is no operation for it; add a small number times x",
+        "spacing": "there is no operation for it",
+        "frexp": "there is no operation for it; divide by exp2(floor(log2(abs(x))))",
+        "ldexp": "write x * numpy.exp2(n)",
+        "nonzero": "the size of its result depends on values; use where(mask, x, 0) or count_nonzero",
+        "argwhere": "the size of its result depends on values; use where(mask, x, 0)",
+        "flatnonzero": "the size of its result depends on values; use where(mask, x, 0)",
+        "unique": "the size of its result depends on values; sort x and compare neighbours",
+        "unique_all": "the size of its result depends on values; sort x and compare neighbours",
+        "unique_counts": "the size of its result depends on values; sort x and compare neighbours",
+        "unique_inverse": "the size of its result depends on values; sort x and compare neighbours",
+        "unique_values": "the size of its result depends on values; sort x and compare neighbours",
+        "compress": "the size of its result depends on values; use where(mask, x, 0)",
+        "extract": "the size of its result depends on values; use where(mask, x, 0)",
+        "put": "tensors never change; write x = x.at[key].set(y)",
+        "copyto": "tensors never change; write x = numpy.where(mask, y, x)",
+        "fill_diagonal": "tensors never change; write numpy.where(numpy.eye(n), value, x)",
+        "save": "it has no values; run the function and save its results",
+    }
+)

@@ -1,0 +1,199 @@
+"""Places of tensors: NumPy's keys, and copies in which the elements at some are others."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from types import EllipsisType
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+import tileir.ops as ops
+from tileir.core import attrs, nearest
+from tileir.core.process.tracebacks import at_the_call, methods_at_the_call
+from tileir.numpy.dispatch import named
+from tileir.numpy.elementwise import known_dtype
+from tileir.ops.shared.foundation import mistake, mistaken
+from tileir.tile.building.indices import Dim
+from tileir.tile.building.recording import INSIDE
+from tileir.tile.building.tensors import Operand, Tensor, constant_of
+
+Part: TypeAlias = "int | Dim | builtins.slice | EllipsisType | Tensor | None"
+
+_UPDATES: Final = ("set", "add", "multiply", "min", "max", "get")
+
+
+@at_the_call
+def indexed(x: Tensor, key: object) -> Tensor:
+    """Return ``x[key]`` as NumPy has it: positions, slices, ``None``, ``...``, and arrays or tensors of positions.
+
+    Positions of tensors that are outside of their axis are those at its end.
+
+    Raises:
+        TileError: TIL215, a mask whose number of elements is not known; as for :func:`tileir.ops.slice`.
+
+    """
+    inside, INSIDE.operation = INSIDE.operation, True
+    try:
+        return _indexed(x, _parts(x, key))
+    finally:
+        INSIDE.operation = inside
+
+
+def _indexed(x: Tensor, parts: Sequence[Part]) -> Tensor:
+    if not any(isinstance(part, Tensor) for part in parts):
+        return x if all(part is ... or part == builtins.slice(None) for part in parts) else ops.slice(x, *parts)  # type: ignore[arg-type]  # no tensors are left
+    complete = _complete(x, parts)
+    arrays = [part for part in complete if isinstance(part, Tensor | int | Dim)]
+    basic = tuple(builtins.slice(None) if isinstance(part, Tensor | int | Dim) else part for part in complete)
+    sliced = x if all(part == builtins.slice(None) for part in basic) else ops.slice(x, *basic)
+    places = [place for place, part in enumerate(complete) if isinstance(part, Tensor | int | Dim)]
+    together = places == list(range(places[0], places[0] + len(places)))
+    sizes = [sliced.dims[place] for place in places]
+    positions = [_from_the_front(sliced, part, size) for part, size in zip(arrays, sizes, strict=True)]
+    if len(places) == 1:
+        return ops.take(sliced, positions[0], places[0])
+    front = ops.transpose(sliced, [*places, *(axis for axis in range(sliced.rank) if axis not in places)])
+    whole = sum(positions[1:], positions[0])
+    found = ops.gather_nd(front, ops.stack([ops.broadcast_to(each, whole.dims) for each in positions], -1))
+    if not together or places[0] == 0:
+        return found
+    rank = whole.rank
+    others = list(range(rank, found.rank))
+    return ops.transpose(found, [*others[: places[0]], *range(rank), *others[places[0] :]])
+
+
+def _from_the_front(x: Tensor, part: Any, size: Dim) -> Tensor:
+    """Return positions of which negative ones, which count from the end, are none any more."""
+    if not isinstance(part, Tensor):
+        return ops.full(x, (), part + size if isinstance(part, int) and part < 0 else part, dtype="i32")
+    kind = known_dtype(part)
+    if kind is not None and kind.is_float:
+        raise mistake("TIL302", f"positions are integers, not {kind.value}; write x.astype('i32')")
+    if kind is not None and not kind.is_signed:
+        return part
+    return ops.where(part < 0, part + size, part)
+
+
+def _parts(x: Tensor, key: object) -> list[Part]:
+    """Return the parts of a key, with arrays as constants and masks of the program as positions."""
+    parts: list[Part] = []
+    for part in key if isinstance(key, tuple) else (key,):
+        value = part
+        if isinstance(value, list):
+            value = np.asarray(value)
+        if isinstance(value, np.ndarray) and value.dtype == bool:
+            parts.extend(constant_of(x.recorder, each.astype(np.int32)) for each in np.nonzero(value))
+        elif isinstance(value, bool | np.bool_):
+            raise mistake("TIL215", "True and False are no positions; write x[None] for a new axis")
+        elif isinstance(value, np.ndarray) and value.shape:
+            parts.append(constant_of(x.recorder, value if value.size else value.astype(np.int32)))
+        elif isinstance(value, np.ndarray | np.integer):
+            parts.append(int(value))
+        elif isinstance(value, Tensor):
+            kind = known_dtype(value)
+            if kind is not None and kind.is_bool:
+                message = "how many elements a mask has depends on values; write numpy.where(mask, x, 0) for the others"
+                raise mistake("TIL215", message)
+            parts.append(value)
+        elif isinstance(value, float):
+            raise mistake("TIL217", f"a position is an integer, not {value}")
+        elif value is None or isinstance(value, int | Dim | builtins.slice | EllipsisType):
+            parts.append(value)
+        else:
+            raise mistaken(f"a {type(value).__name__} is no key of a tensor: {value!r:.60}")
+    return parts
+
+
+def _complete(x: Tensor, parts: Sequence[Part]) -> list[Part]:
+    """Return a part for each axis, and those for new axes."""
+    given = sum(1 for part in parts if part is not None and part is not ...)
+    missing = x.rank - given
+    if missing < 0:
+        raise mistake("TIL209", f"this tensor has rank {x.rank}, but there are {given} indices")
+    dots = [place for place, part in enumerate(parts) if part is ...]
+    if len(dots) > 1:
+        raise mistaken("an index has one '...' at most")
+    place = dots[0] if dots else len(parts)
+    rest = [part for part in parts[place:] if part is not ...]
+    return [*parts[:place], *[builtins.slice(None)] * missing, *rest]
+
+
+@named("at")
+def at(x: Tensor) -> Places:
+    """Return the places of a tensor."""
+    return Places(x)
+
+
+@methods_at_the_call
+@attrs.frozen(eq=False, repr=False)
+class Places:
+    """Places of a tensor: ``x.at[key]``."""
+
+    tensor: Tensor
+
+    def __getitem__(self, key: object) -> Chosen:
+        return Chosen(self.tensor, key)
+
+
+@methods_at_the_call
+@attrs.frozen(eq=False, repr=False)
+class Chosen:
+    """Elements of a tensor, for copies in which they are others. Where places are repeated, the last value stays."""
+
+    tensor: Tensor
+    key: object
+
+    def get(self) -> Tensor:
+        """Return the elements."""
+        return indexed(self.tensor, self.key)
+
+    def set(self, value: Operand) -> Tensor:
+        """Return the tensor with these values there."""
+        return self._updated("set", value)
+
+    def add(self, value: Operand) -> Tensor:
+        """Return the tensor with values added there, all of them where a place is repeated."""
+        return self._updated("add", value)
+
+    def multiply(self, value: Operand) -> Tensor:
+        """Return the tensor with elements multiplied there."""
+        return self._updated("multiply", value)
+
+    def min(self, value: Operand) -> Tensor:
+        """Return the tensor with the least of the elements and values there."""
+        return self._updated("min", value)
+
+    def max(self, value: Operand) -> Tensor:
+        """Return the tensor with the greatest of the elements and values there."""
+        return self._updated("max", value)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"places have no {name!r}{nearest(name, _UPDATES)}; they have {', '.join(_UPDATES)}")
+
+    def _updated(self, mode: str, value: Any) -> Tensor:
+        """Scatter values to the numbers that the places have in the order of elements."""
+        x = self.tensor
+        inside, INSIDE.operation = INSIDE.operation, True
+        try:
+            parts = _parts(x, self.key)
+            if _is_mask(parts):
+                raise mistake("TIL215", "write numpy.where(mask, value, x)")
+            flat = ops.flatten(x) if x.rank else ops.reshape(x, 1)
+            count = flat.dims[0]
+            numbers = ops.reshape(ops.arange(x, count), *x.dims)
+            places = _indexed(numbers, parts)
+            unique = not any(isinstance(part, Tensor) for part in parts)
+            given = constant_of(x.recorder, value) if isinstance(value, np.ndarray) else value
+            if isinstance(given, Tensor):
+                given = ops.reshape(ops.broadcast_to(given, places.dims), -1)
+            rows = ops.reshape(places, -1)
+            made = ops.scatter(flat, rows, given, mode="mul" if mode == "multiply" else mode, unique=unique)
+            return ops.reshape(made, *x.dims)
+        finally:
+            INSIDE.operation = inside
+
+
+def _is_mask(parts: Sequence[Part]) -> bool:
+    return any(isinstance(part, Tensor) and (kind := known_dtype(part)) is not None and kind.is_bool for part in parts)

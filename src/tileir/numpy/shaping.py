@@ -1,0 +1,348 @@
+"""Functions of NumPy that move elements: shapes, joins, padding, windows and places, on tensors."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import tileir.ops as ops
+from tileir.numpy.dispatch import entered, named
+from tileir.numpy.elementwise import divide
+from tileir.numpy.indexing import indexed
+from tileir.ops.shared.foundation import (
+    Aggregation,
+    aggregate,
+    axes_of,
+    axis_within,
+    floating,
+    index_of,
+    mistaken,
+)
+from tileir.tile.building.indices import Dim
+from tileir.tile.building.tensors import Operand, Tensor
+
+Sizes = Any
+
+
+@named("reshape")
+def reshape(x: Tensor, *shape: Sizes, order: str = "C", newshape: Sizes = None, **_: object) -> Tensor:
+    """Return the elements in order in another shape, of which one size may be -1."""
+    if order not in ("C", "A"):
+        raise mistaken("elements are in the order of C; transpose before and after for that of Fortran")
+    return ops.reshape(x, *(shape if newshape is None else (newshape,)))
+
+
+@named("ravel", "flatten")
+def ravel(x: Tensor, order: str = "C") -> Tensor:
+    """Return all elements in order along one axis."""
+    return reshape(x, -1, order=order) if x.rank != 1 else x
+
+
+@named("transpose", "permute_dims")
+def transpose(x: Tensor, *axes: Any) -> Tensor:
+    """Return ``x`` with its axes in another order, by default reversed."""
+    order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
+    return ops.transpose(x, list(order) if order else None)
+
+
+@named("matrix_transpose", "linalg.matrix_transpose")
+def matrix_transpose(x: Tensor) -> Tensor:
+    """Return ``x`` with its last two axes swapped."""
+    return ops.swapaxes(x, -1, -2)
+
+
+@named("moveaxis")
+def moveaxis(x: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
+    """Return ``x`` with some axes at other places, and all others in order."""
+    start, end = ([each] if isinstance(each, int) else list(each) for each in (source, destination))
+    from_, to = ([axis_within(x.rank, axis) for axis in each] for each in (start, end))
+    if len(from_) != len(to):
+        raise mistaken("as many axes are moved as there are places for them")
+    order = [axis for axis in range(x.rank) if axis not in from_]
+    for place, axis in sorted(zip(to, from_, strict=True)):
+        order.insert(place, axis)
+    return ops.transpose(x, order)
+
+
+@named("rollaxis")
+def rollaxis(x: Tensor, axis: int, start: int = 0) -> Tensor:
+    """Return ``x`` with an axis moved before another one."""
+    place = axis_within(x.rank, axis)
+    target = start + x.rank if start < 0 else start
+    return moveaxis(x, place, target - (place < target))
+
+
+@named("squeeze")
+def squeeze(x: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
+    """Return ``x`` without axes of size 1."""
+    return ops.squeeze(x, axis)
+
+
+@named("expand_dims")
+def expand_dims(x: Tensor, axis: int | Sequence[int] = 0) -> Tensor:
+    """Return ``x`` with new axes of size 1."""
+    return ops.expand_dims(x, axis)
+
+
+@named("broadcast_to")
+def broadcast_to(x: Tensor, shape: Sizes) -> Tensor:
+    """Return ``x`` repeated along axes of size 1 and new leading axes."""
+    return ops.broadcast_to(x, shape)
+
+
+@named("broadcast_arrays")
+def broadcast_arrays(*arrays: Tensor) -> tuple[Tensor, ...]:
+    """Return tensors of one shape."""
+    whole = functools.reduce(lambda x, y: x | y, [ops.zeros_like(ops.cast(each, "bool")) for each in arrays])
+    return tuple(ops.broadcast_to(each, whole.dims) for each in arrays)
+
+
+@named("concatenate", "concat")
+def concatenate(arrays: Sequence[Tensor], axis: int | None = 0) -> Tensor:
+    """Return tensors one behind the other along an axis; without one, all elements in order."""
+    if axis is None:
+        return ops.concatenate([ravel(each) for each in arrays])
+    return ops.concatenate(list(arrays), axis)
+
+
+@named("stack")
+def stack(arrays: Sequence[Tensor], axis: int = 0) -> Tensor:
+    """Return tensors of one shape along a new axis."""
+    return ops.stack(list(arrays), axis)
+
+
+@named("atleast_1d")
+def atleast_1d(*arrays: Tensor) -> Any:
+    """Return tensors with one axis or more."""
+    return _each(arrays, lambda x: ops.reshape(x, 1) if x.rank == 0 else x)
+
+
+@named("atleast_2d")
+def atleast_2d(*arrays: Tensor) -> Any:
+    """Return tensors with two axes or more."""
+    return _each(arrays, lambda x: ops.reshape(x, *[1] * (2 - x.rank), *x.dims) if x.rank < 2 else x)
+
+
+@named("atleast_3d")
+def atleast_3d(*arrays: Tensor) -> Any:
+    """Return tensors with three axes or more."""
+
+    def deeper(x: Tensor) -> Tensor:
+        if x.rank > 2:
+            return x
+        return ops.reshape(x, *[1] * (2 - max(x.rank, 1)), *x.dims, *[1] * (1 + (x.rank == 0)))
+
+    return _each(arrays, deeper)
+
+
+def _each(arrays: Sequence[Tensor], change: Any) -> Any:
+    changed = tuple(change(each) for each in arrays)
+    return changed[0] if len(changed) == 1 else changed
+
+
+def _as_columns(arrays: Sequence[Tensor]) -> list[Tensor]:
+    return [ops.expand_dims(each, 1) if each.rank == 1 else each for each in arrays]
+
+
+@named("hstack")
+def hstack(arrays: Sequence[Tensor]) -> Tensor:
+    """Return tensors side by side."""
+    parts = [ops.reshape(each, 1) if each.rank == 0 else each for each in arrays]
+    return ops.concatenate(parts, 0 if parts[0].rank == 1 else 1)
+
+
+@named("split", "array_split")
+def split(x: Tensor, parts: Any, axis: int = 0) -> list[Tensor]:
+    """Return equal parts of an axis, or those between some positions."""
+    place = axis_within(x.rank, axis)
+    if isinstance(parts, int):
+        return list(ops.split(x, parts, place))
+    bounds = [0, *parts, x.dims[place]]
+    keys = [builtins.slice(None)] * place
+    return [ops.slice(x, *keys, builtins.slice(low, high)) for low, high in pairwise(bounds)]
+
+
+@named("repeat")
+def repeat(x: Tensor, repeats: Operand, axis: int | None = None) -> Tensor:
+    """Return each position of an axis several times; without one, each element."""
+    if isinstance(repeats, Tensor):
+        raise mistaken("how often positions are repeated is a number: the size of the result depends on it")
+    return ops.repeat(ravel(x), repeats, 0) if axis is None else ops.repeat(x, repeats, axis)  # type: ignore[arg-type]
+
+
+@named("tile")
+def tile(x: Tensor, reps: Any) -> Tensor:
+    """Return ``x`` several times along each axis."""
+    return ops.tile(x, reps)
+
+
+@named("flip")
+def flip(x: Tensor, axis: Any = None) -> Tensor:
+    """Return ``x`` with positions in reverse order."""
+    return ops.flip(x, axis)
+
+
+@named("roll")
+def roll(x: Tensor, shift: Any, axis: Any = None) -> Tensor:
+    """Return ``x`` with positions moved around."""
+    if axis is None:
+        return ops.reshape(ops.roll(ravel(x), shift, 0), *x.dims)
+    return ops.roll(x, shift, axis)
+
+
+@named("pad")
+def pad(x: Tensor, pad_width: Any, mode: str = "constant", *, constant_values: Operand = 0) -> Tensor:
+    """Return ``x`` with a border: of a value, or of what the mode says."""
+    modes = {"constant": "constant", "edge": "edge", "reflect": "reflect", "symmetric": "symmetric", "wrap": "wrap"}
+    if mode not in modes:
+        raise mistaken(f"mode is one of {', '.join(modes)}, not {mode!r}")
+    widths: list[Any] = [pad_width] if isinstance(pad_width, int | Dim) else list(pad_width)
+    if all(isinstance(each, int | Dim) for each in widths):
+        widths = [tuple(widths) if len(widths) == 2 else (widths[0], widths[0])]
+    pairs: list[Any] = [tuple(each) * (2 // len(each)) for each in (widths * x.rank if len(widths) == 1 else widths)]
+    return ops.pad(x, pairs, mode=modes[mode], value=constant_values)
+
+
+@named("meshgrid")
+def meshgrid(*vectors: Tensor, indexing: str = "xy") -> list[Tensor]:
+    """Return the coordinates of a grid whose axes have these values."""
+    rank = len(vectors)
+    sizes = [each.dims[0] for each in vectors]
+    grids = []
+    for place, vector in enumerate(vectors):
+        shaped = ops.reshape(vector, *[vector.dims[0] if axis == place else 1 for axis in range(rank)])
+        grids.append(ops.broadcast_to(shaped, sizes))
+    swapped = indexing == "xy" and rank > 1
+    return [ops.swapaxes(each, 0, 1) for each in grids] if swapped else grids
+
+
+@named("append")
+def append(x: Tensor, values: Tensor, axis: int | None = None) -> Tensor:
+    """Return ``x`` with others behind it."""
+    return concatenate([x, values], axis)
+
+
+@named("take")
+def take(x: Tensor, indices: Any, axis: int | None = None, **_: object) -> Tensor:
+    """Return elements or slices at some positions; negative ones count from the end."""
+    whole = ravel(x) if axis is None else x
+    place = 0 if axis is None else axis_within(x.rank, axis)
+    return indexed(whole, (*[builtins.slice(None)] * place, indices))
+
+
+@named("take_along_axis")
+def take_along_axis(x: Tensor, indices: Tensor, axis: int = -1) -> Tensor:
+    """Return elements at one position for each place of the others."""
+    place = axis_within(x.rank, axis)
+    return ops.take_along_axis(x, ops.where(indices < 0, indices + x.dims[place], indices), place)
+
+
+@named("convolve")
+def convolve(a: Tensor, v: Tensor, mode: str = "full") -> Tensor:
+    """Return the convolution of two vectors."""
+    return correlate(a, ops.flip(v), mode)
+
+
+@named("correlate")
+def correlate(a: Tensor, v: Tensor, mode: str = "valid") -> Tensor:
+    """Return the correlation of two vectors, of which the second is the shorter one."""
+    size = v.dims[0]
+    if mode not in ("valid", "full", "same"):
+        raise mistaken(f"mode is 'valid', 'same' or 'full', not {mode!r}")
+    before = {"valid": 0, "full": size - 1, "same": size / 2}[mode]
+    after = {"valid": 0, "full": size - 1, "same": (size - 1) / 2}[mode]
+    padded = ops.pad(a, [(before, after)])  # type: ignore[list-item]  # sizes
+    i, k = (index_of(a, name) for name in "ik")
+    count = padded.dims[0] - size + 1
+    return aggregate(Aggregation.SUM, padded[i + k] * v[k], [i], [count])
+
+
+@named("interp")
+def interp(x: Tensor, xp: Tensor, fp: Tensor, left: Operand | None = None, right: Operand | None = None) -> Tensor:
+    """Return a piecewise linear function with values ``fp`` at ascending points ``xp``."""
+    last = xp.dims[0] - 1
+    place = ops.clip(ops.searchsorted(xp, x, right=True) - 1, 0, last - 1)
+    low, high = (ops.take(xp, place + step) for step in (0, 1))
+    start, end = (ops.take(fp, place + step) for step in (0, 1))
+    inner = start + divide(end - start, high - low) * (x - low)
+    first, final = ops.slice(fp, 0), ops.slice(fp, -1)
+    below = ops.where(x < ops.slice(xp, 0), first if left is None else left, inner)
+    return ops.where(
+        x >= ops.slice(xp, -1), ops.where(x > ops.slice(xp, -1), final if right is None else right, final), below
+    )
+
+
+@named("gradient")
+def gradient(x: Tensor, spacing: float = 1.0, *, axis: Any = None) -> Any:
+    """Return second-order differences along each axis."""
+    found = [_slope(floating(x), place, spacing) for place in axes_of(x, axis)]
+    return found[0] if len(found) == 1 else found
+
+
+def _slope(x: Tensor, axis: int, spacing: float) -> Tensor:
+    keys = [builtins.slice(None)] * axis
+
+    def part(start: int | None, stop: int | None) -> Tensor:
+        return ops.slice(x, *keys, builtins.slice(start, stop))
+
+    inner = (part(2, None) - part(None, -2)) / (2 * spacing)
+    first, last = (part(1, 2) - part(0, 1)) / spacing, (part(-1, None) - part(-2, -1)) / spacing
+    return ops.concatenate([first, inner, last], axis)
+
+
+@named("trapezoid", "trapz")
+def trapezoid(y: Tensor, x: Tensor | None = None, dx: float = 1.0, axis: int = -1) -> Tensor:
+    """Return the integral by the trapezoidal rule along an axis."""
+    place = axis_within(y.rank, axis)
+    keys = [builtins.slice(None)] * place
+    values = floating(y)
+    middle = (
+        ops.slice(values, *keys, builtins.slice(1, None)) + ops.slice(values, *keys, builtins.slice(None, -1))
+    ) / 2
+    if x is None:
+        return ops.sum(middle, place) * dx
+    widths = ops.diff(x, 1, -1 if x.rank == 1 else place)
+    if x.rank == 1 and y.rank > 1:
+        widths = ops.reshape(widths, *[-1 if each == place else 1 for each in range(y.rank)])
+    return ops.sum(middle * widths, place)
+
+
+@named("select")
+def select(conditions: Sequence[Tensor], choices: Sequence[Operand], default: Operand = 0) -> Tensor:
+    """Return the choice of the first condition that holds."""
+    pairs = list(zip(conditions, choices, strict=True))
+    found = default
+    for condition, choice in reversed(pairs):
+        found = ops.where(condition, choice, found)
+    return found  # type: ignore[return-value]  # with one condition or more
+
+
+@named("polyval")
+def polyval(p: Any, x: Operand) -> Any:
+    """Return the value of a polynomial whose coefficients begin with that of the highest power."""
+    terms = [ops.slice(p, number) for number in range(p.dims[0].known())] if isinstance(p, Tensor) else list(p)
+    return functools.reduce(lambda total, term: total * x + term, terms)
+
+
+entered(
+    {
+        "swapaxes": ops.swapaxes,
+        "fliplr": lambda x: ops.flip(x, 1),
+        "flipud": lambda x: ops.flip(x, 0),
+        "rot90": lambda x, k=1, axes=(0, 1): ops.rot90(x, k, axes),
+        "unstack": lambda x, *, axis=0: ops.unstack(x, x.dims[axis].known(), axis),
+        "vstack row_stack": lambda arrays: ops.concatenate(
+            [ops.expand_dims(each, 0) if each.rank == 1 else each for each in arrays], 0
+        ),
+        "dstack": lambda arrays: ops.concatenate([atleast_3d(each) for each in arrays], 2),
+        "column_stack": lambda arrays: ops.concatenate(_as_columns(arrays), 1),
+        "hsplit": lambda x, parts: split(x, parts, 0 if x.rank == 1 else 1),
+        "vsplit": lambda x, parts: split(x, parts, 0),
+        "ediff1d": lambda x: ops.diff(ravel(x)),
+        "argpartition": lambda x, _, axis=-1: ops.argsort(x, axis),
+        "partition": lambda x, _, axis=-1: ops.sort(x, axis),
+    }
+)

@@ -1,0 +1,181 @@
+"""The dtypes of tensors, found when they are asked for, as far as those of inputs were declared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+from tileir.core import ArrayValue, DType, TileError, accumulator, arithmetic_type, float_for, promote_all
+from tileir.core.contraction_types import contraction_types
+from tileir.core.ops import SHIFTS, Domain, Op
+from tileir.tile.building.recording import Recorder
+from tileir.tile.functions import SCATTERS, builtin
+from tileir.tile.ir import (
+    Binary,
+    BinaryOperator,
+    Call,
+    Conditional,
+    Constant,
+    Contraction,
+    Expr,
+    FloatLiteral,
+    IntLiteral,
+    Name,
+    Scan,
+    Unary,
+)
+from tileir.tile.traversal import walk
+
+Kind: TypeAlias = DType | Literal["integer", "float"] | None
+"""A dtype; the kind of a number, which adapts to what it meets; or None where nobody said it."""
+
+_FIRST = frozenset(
+    ("builtin_softmax", "builtin_logsoftmax", "gather", "override_gradient", "reshape", "simple_reduce", *SCATTERS)
+)
+"""Functions whose result has the dtype of their first argument; others of unknown dtype are left out."""
+
+
+def dtype_of(recorder: Recorder, reference: str) -> DType | None:
+    """Return the dtype of the tensor with this reference, or None where it depends on an input without one.
+
+    What is made of literals alone has the dtype that it has as a result. Each statement is looked at once.
+    """
+    known = recorder.dtypes
+    pending = [reference]
+    while pending:
+        name = pending[-1]
+        step = recorder.steps.get(name)
+        if name in known or step is None:
+            pending.pop()
+            continue
+        missing = [each for each in _operands(step.body) if each in recorder.steps and each not in known]
+        if missing:
+            pending.extend(missing)
+        else:
+            known[name] = _of(recorder, step.body)
+            pending.pop()
+    found = known.get(reference)
+    return found if isinstance(found, DType) else {"integer": DType.I32, "float": DType.F32}.get(found or "")
+
+
+def _operands(body: Expr | Contraction | Scan | Constant) -> list[str]:
+    match body:
+        case Contraction(inputs=inputs):
+            return [access.tensor for access in inputs]
+        case Scan(operands=operands):
+            return [operand.name for operand in operands]
+        case Constant():
+            return []
+        case _:
+            return [node.name for node in walk(body) if isinstance(node, Name)]
+
+
+def _of(recorder: Recorder, body: Expr | Contraction | Scan | Constant) -> Kind:
+    match body:
+        case Contraction():
+            return _contracted(recorder, body)
+        case Constant(value=ArrayValue(dtype=dtype)):
+            return dtype
+        case Constant(value=value):
+            return DType.BOOL if isinstance(value, bool) else "float" if isinstance(value, float) else "integer"
+        case Scan():
+            carries = body.carries  # a scan with several results is a tuple, whose parts are looked up by themselves
+            return recorder.dtypes.get(carries[0].name) if len(carries) == len(body.step.outputs) == 1 else None
+        case IntLiteral():
+            return "integer"
+        case FloatLiteral():
+            return "float"
+        case Name(name=name):
+            return "integer" if name in recorder.dims else recorder.dtypes.get(name)
+        case Unary(operator=operator, operand=operand):
+            return _applied(Op[operator.name], [_of(recorder, operand)])
+        case Binary(operator=BinaryOperator() as operator, lhs=lhs, rhs=rhs):
+            return _applied(Op[operator.name], [_of(recorder, lhs), _of(recorder, rhs)])
+        case Conditional(then=then, otherwise=otherwise):
+            return _applied(Op.COND, [DType.BOOL, _of(recorder, then), _of(recorder, otherwise)])
+        case Call():
+            return _called(recorder, body)
+        case _:
+            return None
+
+
+def _contracted(recorder: Recorder, body: Contraction) -> Kind:
+    kinds = [_strong(recorder.dtypes.get(access.tensor)) for access in body.inputs]
+    if any(kind is None for kind in kinds):
+        return None
+    try:
+        return contraction_types(body.aggregation, body.combination, [k for k in kinds if k is not None]).result
+    except TileError:
+        return None  # which the verifier reports
+
+
+def _called(recorder: Recorder, call: Call) -> Kind:
+    name, arguments = call.function, call.arguments
+    function = builtin(name)
+    kinds = [_of(recorder, argument) for argument in arguments]
+    if function is not None and function.op is not None:
+        return _applied(function.op, kinds)
+    match name:
+        case "as_like":
+            return kinds[1] if isinstance(kinds[1], DType) else None
+        case "as_bool" | "logical_and" | "logical_or" | "logical_not":
+            return DType.BOOL
+        case "as_float" | "as_int" | "as_uint":
+            width = arguments[1]
+            letter = {"as_float": "f", "as_int": "i", "as_uint": "u"}[name]
+            return DType(f"{letter}{width.value}") if isinstance(width, IntLiteral) else None
+        case "quantize":
+            return DType.I8
+        case "widen":
+            return accumulator(kinds[0]) if isinstance(kinds[0], DType) else kinds[0]
+        case "relu" | "sign" | "recip" | "stop_gradient" | "checkpoint" | "reverse_grad" | "upstream":
+            return _applied(Op.ADD if name != "recip" else Op.DIV, kinds[:1]) if kinds[0] is not DType.BOOL else None
+        case "prng_value":
+            return DType.F32
+        case "prng_state":
+            return DType.U32
+        case "element":
+            return _element(recorder, call)
+        case _ if name in _FIRST:
+            return kinds[0]
+        case "expect_sizes":
+            return kinds[0]
+        case _ if name.startswith(("as_", "expect_")):
+            return DType(name.split("_", 1)[1])
+        case _:
+            return None
+
+
+def _element(recorder: Recorder, call: Call) -> Kind:
+    """Return the dtype of a part of a scan's result, where that is a carry."""
+    match call.arguments:
+        case (Name(name=name), IntLiteral(value=place)):
+            step = recorder.steps.get(name)
+            carries = step.body.carries if step is not None and isinstance(step.body, Scan) else ()
+            return recorder.dtypes.get(carries[place].name) if place < len(carries) else None
+        case _:
+            return None
+
+
+def _applied(op: Op, kinds: Sequence[Kind]) -> Kind:
+    """Return what typed inference makes of an operation on operands of these kinds, or None where it refuses it."""
+    if op.info.compares:
+        return DType.BOOL
+    operands = kinds[1:] if op is Op.COND else kinds
+    if any(kind is None for kind in operands):
+        return None
+    strong = [kind for kind in operands if isinstance(kind, DType)]
+    floating = "float" in operands or op.info.domain is Domain.FLOAT
+    if not strong:
+        return "float" if floating else "integer"
+    dtype = promote_all(strong)
+    if dtype.is_float or floating:
+        return float_for(dtype)
+    if op.info.domain is Domain.STORED:
+        return dtype
+    counted = dtype.is_bool and (len(strong) < len(operands) or op.info.domain is Domain.NUMBER or op in SHIFTS)
+    return DType.I32 if counted else arithmetic_type(dtype)
+
+
+def _strong(kind: Kind) -> DType | None:
+    return kind if isinstance(kind, DType) else {"integer": DType.I32, "float": DType.F32}.get(kind or "")

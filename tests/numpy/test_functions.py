@@ -1,0 +1,267 @@
+"""Functions, methods and operators of NumPy on tensors, beside NumPy's own on arrays."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pytest
+
+import tileir
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+X = np.linspace(-2.5, 3.1, 12, dtype="f4").reshape(3, 4)
+Y = np.array([0.5, -1.5, 2.0, 0.25], "f4")
+P = np.abs(X) + 0.25
+K = np.array([[3, -7, 0, 5], [2, 2, -1, 9], [-4, 6, 8, 1]], "i4")
+J = np.array([2, -1, 0], "i4")
+V = np.array([0.0, 1.0, 2.5, 4.0], "f4")
+B = X > 0
+
+UNARY = (
+    "abs absolute negative positive exp exp2 expm1 sin cos tan arctan atan sinh cosh tanh arcsinh asinh floor ceil "
+    "trunc rint sign square isfinite isinf isnan logical_not deg2rad rad2deg radians degrees sinc cbrt signbit "
+    "nan_to_num conj fabs"
+)
+POSITIVE = "sqrt log log2 log10 log1p reciprocal"
+BINARY = (
+    "add subtract multiply divide true_divide floor_divide remainder mod fmod maximum minimum fmax fmin arctan2 hypot "
+    "copysign logaddexp logaddexp2 less less_equal greater greater_equal equal not_equal logical_and logical_or "
+    "logical_xor heaviside"
+)
+INTEGERS = "bitwise_and bitwise_or bitwise_xor left_shift right_shift floor_divide remainder fmod add multiply divide"
+REDUCTIONS = "sum prod max min mean var std all any argmax argmin count_nonzero ptp median cumsum cumprod amax amin"
+
+KEPT = "sum prod max min mean var std all any argmax argmin ptp median"
+INVERSE = "arcsin arccos arctanh asin acos atanh"
+
+CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    **{f"np.{name}": (getattr(np, name), (X,)) for name in UNARY.split()},
+    **{f"np.{name}": (getattr(np, name), (P,)) for name in POSITIVE.split()},
+    **{f"np.{name} of floats": (getattr(np, name), (X, Y)) for name in BINARY.split()},
+    **{f"np.{name} of integers": (getattr(np, name), (K, np.abs(K) + 1)) for name in INTEGERS.split()},
+    **{f"np.{name}": (getattr(np, name), (X,)) for name in REDUCTIONS.split()},
+    **{f"np.{name} along 0": (partial(getattr(np, name), axis=0), (X,)) for name in REDUCTIONS.split()},
+    **{f"np.{name}, kept": (partial(getattr(np, name), axis=-1, keepdims=True), (X,)) for name in KEPT.split()},
+    **{f"np.{name}": (getattr(np, name), (P / 4,)) for name in INVERSE.split()},
+    "np.arccosh": (np.arccosh, (P + 1,)),
+    "np.var with ddof": (lambda x: np.var(x, axis=1, ddof=1), (X,)),
+    "np.sum where": (lambda x: np.sum(x, axis=1, where=x > 0), (X,)),
+    "np.max initial": (lambda x: np.max(x, axis=1, initial=1.0), (X,)),
+    "np.average": (lambda x, w: np.average(x, axis=1, weights=w), (X, P)),
+    "np.quantile": (lambda x: np.quantile(x, 0.3, axis=1), (X,)),
+    "np.percentile": (lambda x: np.percentile(x, [20, 50], axis=0), (X,)),
+    "np.sort": (lambda x: np.sort(x, axis=0), (X,)),
+    "np.argsort": (lambda x: np.argsort(x, kind="stable"), (K,)),
+    "np.diff": (lambda x: np.diff(x, 2, axis=1), (X,)),
+    "np.searchsorted": (np.searchsorted, (V, X.ravel())),
+    "np.digitize": (np.digitize, (X.ravel(), V)),
+    "np.cov": (np.cov, (X,)),
+    "np.corrcoef": (np.corrcoef, (np.array([[1, 2, 4], [3, 1, 7]], "f4"),)),
+    "np.nansum": (lambda x: np.nansum(np.where(x > 2, np.nan, x), axis=1), (X,)),
+    "np.nanmean": (lambda x: np.nanmean(np.where(x > 2, np.nan, x), axis=1), (X,)),
+    "np.nanmax": (lambda x: np.nanmax(np.where(x > 2, np.nan, x), axis=1), (X,)),
+    "np.power of floats": (np.power, (P, Y)),
+    "np.power of integers": (lambda i: i**5, (K,)),
+    "np.round": (lambda x: np.round(x, 1), (X,)),
+    "np.clip": (lambda x: np.clip(x, -1, 1), (X,)),
+    "np.clip below": (lambda x: x.clip(max=0.5), (X,)),
+    "np.where": (lambda x: np.where(x > 0, x, 0), (X,)),
+    "np.select": (lambda x: np.select([x > 2, x > 0], [x, x * x], -1.0), (X,)),
+    "np.isclose": (lambda x: np.isclose(x, x + 1e-9), (X,)),
+    "np.divmod": (lambda i: np.divmod(i, 3), (K,)),
+    "np.modf": (np.modf, (X,)),
+    "np.zeros_like": (lambda x: np.zeros_like(x) + np.ones_like(x, "i4") + np.full_like(x, 3), (X,)),
+    "np.interp": (lambda x: np.interp(x, V, V * V), (X.ravel(),)),
+    "np.gradient": (lambda x: np.gradient(x, 0.5, axis=1), (X,)),
+    "np.trapezoid": (lambda x: np.trapezoid(x, dx=0.5), (X,)),
+    "np.trapezoid at": (lambda x, v: np.trapezoid(x, v), (X, V)),
+    "np.convolve": (lambda x, v: np.convolve(x, v), (X.ravel(), Y)),
+    "np.convolve same": (lambda x, v: np.convolve(x, v, "same"), (X.ravel(), Y[:3])),
+    "np.correlate": (lambda x, v: np.correlate(x, v), (X.ravel(), Y)),
+    "np.polyval": (lambda x: np.polyval([1.0, -2.0, 0.5], x), (X,)),
+    "np.reshape": (lambda x: np.reshape(x, (2, -1)), (X,)),
+    "x.reshape": (lambda x: x.reshape(4, 3).reshape((-1,)), (X,)),
+    "np.ravel": (np.ravel, (X,)),
+    "np.transpose": (lambda x: np.transpose(x[None], (2, 0, 1)), (X,)),
+    "x.T": (lambda x: x.T + x.mT, (X,)),
+    "x.transpose": (lambda x: x[None].transpose(1, 2, 0), (X,)),
+    "np.swapaxes": (lambda x: np.swapaxes(x[None], 0, 2), (X,)),
+    "np.moveaxis": (lambda x: np.moveaxis(x[None], [0, 1], [-1, 0]), (X,)),
+    "np.rollaxis": (lambda x: np.rollaxis(x[None], 2), (X,)),
+    "np.squeeze": (lambda x: np.squeeze(x[:, None]), (X,)),
+    "np.expand_dims": (lambda x: np.expand_dims(x, (0, 2)), (X,)),
+    "np.broadcast_to": (lambda y: np.broadcast_to(y, (2, 4)), (Y,)),
+    "np.broadcast_arrays": (lambda x, y: np.broadcast_arrays(x, y), (X, Y)),
+    "np.concatenate": (lambda x, y: np.concatenate([x, y[None]]), (X, Y)),
+    "np.concatenate all": (lambda x, y: np.concatenate([x, y], axis=None), (X, Y)),
+    "np.stack": (lambda y: np.stack([y, y * 2], axis=-1), (Y,)),
+    "np.vstack": (lambda x, y: np.vstack([x, y]), (X, Y)),
+    "np.hstack": (lambda x: np.hstack([x, x]), (X,)),
+    "np.hstack of vectors": (lambda y: np.hstack([y, y]), (Y,)),
+    "np.dstack": (lambda x: np.dstack([x, x]), (X,)),
+    "np.column_stack": (lambda y: np.column_stack([y, y]), (Y,)),
+    "np.split": (lambda x: np.split(x, 2, axis=1), (X,)),
+    "np.split at": (lambda x: np.split(x, [1, 3], axis=1), (X,)),
+    "np.atleast": (lambda y: (np.atleast_2d(y), np.atleast_3d(y), np.atleast_1d(y)), (Y,)),
+    "np.repeat": (lambda x: np.repeat(x, 2, axis=0), (X,)),
+    "np.tile": (lambda y: np.tile(y, (2, 3)), (Y,)),
+    "np.flip": (lambda x: (np.flip(x), np.flip(x, 1), np.fliplr(x), np.flipud(x)), (X,)),
+    "np.roll": (lambda x: (np.roll(x, 2), np.roll(x, -1, axis=1)), (X,)),
+    "np.rot90": (np.rot90, (X,)),
+    "np.pad": (lambda x: np.pad(x, 1), (X,)),
+    "np.pad with widths": (lambda x: np.pad(x, ((1, 0), (0, 2)), constant_values=7), (X,)),
+    "np.pad reflect": (lambda x: np.pad(x, ((1, 1), (2, 2)), mode="reflect"), (X,)),
+    "np.pad edge": (lambda x: np.pad(x, 2, mode="edge"), (X,)),
+    "np.meshgrid": (lambda y, v: np.meshgrid(y, v), (Y, V)),
+    "np.append": (lambda y: np.append(y, y), (Y,)),
+    "np.take": (lambda x, j: np.take(x, j, axis=1), (X, J)),
+    "np.take_along_axis": (lambda x, j: np.take_along_axis(x, j[:, None], axis=1), (X, J)),
+    "x @ y": (lambda x, y: x @ y, (X, Y)),
+    "x @ x.T": (lambda x: x @ x.T, (X,)),
+    "batches @": (lambda x: x[None] @ x.T[None], (X,)),
+    "array @ x": (lambda x: P @ x.T, (X,)),
+    "np.dot": (lambda x, y: (np.dot(x, y), np.dot(y, y), np.dot(x, 2.0)), (X, Y)),
+    "np.inner": (np.inner, (X, Y)),
+    "np.outer": (np.outer, (X, Y)),
+    "np.vdot": (np.vdot, (X, P)),
+    "np.vecdot": (np.vecdot, (X, P)),
+    "np.tensordot": (lambda x, p: np.tensordot(x, p, axes=([1], [1])), (X, P)),
+    "np.einsum": (lambda x, y: np.einsum("ij,j->i", x, y, optimize=True), (X, Y)),
+    "np.kron": (lambda y: np.kron(y, y), (Y,)),
+    "np.cross": (lambda x: np.cross(x.T[:, :3], x.T[::-1, :3]), (X,)),
+    "np.trace": (lambda x: (np.trace(x), np.diagonal(x, 1), np.diag(x), np.diag(x[0])), (X,)),
+    "np.tril": (lambda x: (np.tril(x), np.triu(x, 1)), (X,)),
+    "np.vander": (lambda y: np.vander(y, 3), (Y,)),
+    "np.linalg.norm": (lambda x: (np.linalg.norm(x), np.linalg.norm(x, axis=1), np.linalg.norm(x, 1)), (X,)),
+    "np.linalg.norm, orders": (
+        lambda x: (np.linalg.norm(x, np.inf), np.linalg.norm(x, 1, axis=1), np.linalg.norm(x, "fro")), (X,)
+    ),
+    "np.linalg.matrix_power": (lambda x: np.linalg.matrix_power(x[:, :3], 3), (X,)),
+    "np.linalg.multi_dot": (lambda x: np.linalg.multi_dot([x, x.T, x]), (X,)),
+    "x[1]": (lambda x: x[1], (X,)),
+    "x[-1, 2]": (lambda x: x[-1, 2], (X,)),
+    "x[::-2, 1:3]": (lambda x: x[::-2, 1:3], (X,)),
+    "x[..., None, 0]": (lambda x: x[..., None, 0], (X,)),
+    "x[j]": (lambda x, j: x[j], (X, J)),
+    "x[:, j]": (lambda x, j: x[:, j], (X, J)),
+    "x[j, j]": (lambda x, j: x[j, j + 1], (X, J)),
+    "x[j[:, None], j]": (lambda x, j: x[j[:, None], j], (X, J)),
+    "x[0, :, j]": (lambda x, j: np.stack([x, x])[0, :, j], (X, J)),
+    "x[:, list]": (lambda x: x[:, [0, -1]], (X,)),
+    "x[array mask]": (lambda x: x[np.array([True, False, True])], (X,)),
+    "x[None, ..., j]": (lambda x, j: x[None, ..., j], (X, J)),
+    "reflected operators": (lambda x: (2 - x, 1.5 / x, 3**x, 7 // x, 7 % x, np.float32(2) * x), (P,)),
+    "array operators": (lambda x: (Y + x, Y * x, P - x, np.greater(Y, x)), (X,)),
+    "operators of integers": (lambda i: (i / 4, i // 4, i % 4, -i, ~i, i << 1, i >> 1, i & 3, abs(i)), (K,)),
+    "truth": (lambda b: (b & ~b, b | b, b ^ b, b.any(), b.all(), b.sum()), (B,)),
+    "divmod": (lambda i: divmod(i, 4), (K,)),
+    "methods": (lambda x: (x.sum(0), x.mean(), x.max(1), x.argmin(1), x.std(), x.cumsum(1)), (X,)),
+    "astype": (lambda x: (x.astype("i4"), x.astype(np.float64), x.astype(bool)), (X,)),
+    "round": (lambda x: x.round(), (X,)),
+    "np.add.reduce": (lambda x: (np.add.reduce(x), np.maximum.reduce(x, axis=1), np.add.accumulate(x, 1)), (X,)),
+    "np.multiply.outer": (lambda y: np.multiply.outer(y, y), (Y,)),
+    "shape": (lambda x: (x * x.shape[0], x / x.size, x + x.ndim, x - len(x), x * np.shape(x)[1]), (X,)),
+    "rows": (lambda x: sum(row * 2 for row in x), (X,)),
+    "size arithmetic": (lambda x: x * (x.shape[0] / 2 + x.shape[1] // 2 - x.shape[1] % 3) + 1 / x.shape[0], (X,)),
+}  # fmt: skip
+
+
+def agree(found: Any, wanted: Any) -> None:
+    if isinstance(wanted, tuple | list):
+        assert len(found) == len(wanted)
+        for one, other in zip(found, wanted, strict=True):
+            agree(one, other)
+        return
+    wanted = np.asarray(wanted)
+    assert found.shape == wanted.shape
+    assert found.dtype.kind == wanted.dtype.kind or wanted.dtype.kind in "iuf"
+    np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_functions_give_what_numpy_gives(name: str) -> None:
+    function, arrays = CASES[name]
+    agree(tileir.evaluate(function, arrays), function(*arrays))
+
+
+@pytest.mark.parametrize("name", list(CASES)[::6])
+def test_functions_run_compiled(name: str) -> None:
+    function, arrays = CASES[name]
+    agree(tileir.jit(function)(*arrays), function(*arrays))
+
+
+@pytest.mark.parametrize(
+    ("update", "wanted"),
+    [
+        (lambda x: x.at[0].set(7), lambda x: x.__setitem__(0, 7)),
+        (lambda x: x.at[:, 1:3].add(1.5), lambda x: x.__setitem__((slice(None), slice(1, 3)), x[:, 1:3] + 1.5)),
+        (lambda x: x.at[::-2, 0].set(Y[:2]), lambda x: x.__setitem__((slice(None, None, -2), 0), Y[:2])),
+        (lambda x: x.at[J].multiply(2.0), lambda x: np.multiply.at(x, J, 2.0)),
+        (lambda x: x.at[[0, 0, 1]].add(1.0), lambda x: np.add.at(x, [0, 0, 1], 1.0)),
+        (lambda x: x.at[:, [1, 1]].max(0.5), lambda x: np.maximum.at(x, cast(Any, (slice(None), [1, 1])), 0.5)),
+        (lambda x: x.at[1, J].min(0.25), lambda x: np.minimum.at(x, cast(Any, (1, J)), 0.25)),
+    ],
+)  # fmt: skip
+def test_updates_of_places(update: Callable[..., Any], wanted: Callable[..., Any]) -> None:
+    copy = X.copy()
+    wanted(copy)
+    np.testing.assert_allclose(tileir.evaluate(update, [X]), copy, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("function", "code", "words"),
+    [
+        (lambda x: x[x > 0], "TIL215", "numpy.where"),
+        (lambda x: 1 if x.sum() > 0 else 2, "TIL215", "truth value"),
+        (lambda x: np.linalg.svd(x), "TIL215", "decompositions"),
+        (lambda x: np.unique(x), "TIL215", "depends on values"),
+        (lambda x: np.add(x, 1, out=np.zeros(3)), "TIL215", "out"),
+        (lambda x: x.__setitem__(0, 1), "TIL215", "x.at[key].set"),
+        (lambda x: x[1.5], "TIL217", "integer"),
+        (lambda x: x["a"], "TIL217", "key"),
+        (lambda x: x[0, 0, 0], "TIL209", "rank 2"),
+        (lambda x: x[np.array([0.5])], "TIL302", "positions are integers"),
+        (lambda x: np.sum(x, axis=5), "TIL314", "axis"),
+        (lambda x: np.asarray(x), "TIL215", "no values"),
+        (lambda x: x.sum(nonsense=2), "TIL217", "nonsense"),
+        (lambda x: x.argsort(axis=7), "TIL314", "axis"),
+    ],
+)
+def test_what_a_tensor_cannot_mean_says_what_to_write(function: Callable[..., Any], code: str, words: str) -> None:
+    with pytest.raises(tileir.TileError) as caught:
+        tileir.jit(function)(X)
+    assert caught.value.diagnostics[0].code == code
+    assert words in str(caught.value)
+    assert "test_functions.py" in str(caught.value)
+
+
+def test_attributes_that_arrays_have_and_tensors_lack() -> None:
+    with pytest.raises(AttributeError, match="run the function"):
+        tileir.jit(lambda x: x.tolist())(X)
+    with pytest.raises(AttributeError, match="did you mean reshape"):
+        tileir.jit(lambda x: x.reshap(3))(X)
+
+
+def test_dtypes_are_known_while_a_function_is_traced() -> None:
+    seen: list[Any] = []
+
+    def look(x: Any, i: Any) -> Any:
+        seen.extend(
+            [x.dtype, i.dtype, (x + i).dtype, (x > 0).dtype, (i / 2).dtype, (i // 2).dtype, x.astype("f2").dtype]
+        )
+        return x
+
+    tileir.evaluate(look, [X, K])
+    assert seen == [np.float32, np.int32, np.float32, np.bool_, np.float32, np.int32, np.float16]
+
+
+def test_tensors_of_a_builder_have_the_functions_too() -> None:
+    f = tileir.FunctionBuilder()
+    x: Any = f.input("X", "N", "M")
+    function = f.build(*cast(Any, (np.exp(x) @ x.T, x.sum(axis=0), x[0, ::2], x // 2, np.where(x > 0, x, 0))))
+    wanted = (np.exp(X) @ X.T, X.sum(axis=0), X[0, ::2], X // 2, np.where(X > 0, X, 0))
+    agree(tileir.evaluate(function, [X]), wanted)
