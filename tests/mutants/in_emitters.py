@@ -67,7 +67,7 @@ IN_EMITTERS: Final = (
         "semtree.emit.c_vectors",
         "or kind.dtype.is_float or kind.dtype.bits >= 32:",
         "or kind.dtype.is_float or kind.dtype.bits >= 16:",
-        tests="backends_opencl/test_operations.py",
+        tests="semtree/emit/test_c_vectors.py",
     ),
     Mutant(
         "lanes of a chunk taken from the first one",
