@@ -7,6 +7,7 @@ computes last; :mod:`tileir.passes.kernels.annotations` drops those that are lef
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import ClassVar, Final, Protocol
 
@@ -15,7 +16,7 @@ from tileir.passes.kernels.annotations import is_plain, verified
 from tileir.passes.kernels.expansion import Outcome, expanded
 from tileir.passes.loops import between_loops
 from tileir.passes.offers import AliasedPass, TargetedPass
-from tileir.schedule.remarks import Done, Refused, listener, refused, strongest
+from tileir.schedule.remarks import Refused, listener, refused, strongest
 from tileir.stripe.check.verifier import diagnose, verify as verify_program
 from tileir.stripe.flattening import with_blocks
 from tileir.stripe.instructions import INSTRUCTIONS
@@ -242,9 +243,7 @@ def means_all(reqs: Iterable[str]) -> bool:
 NOT_MEANT: Final = refused("TR003")
 
 
-def map_kernels(
-    program: Program, function: Callable[[Block], Block | Refused | Done], reqs: Iterable[str] = ()
-) -> Program:
+def map_kernels(program: Program, function: Callable[[Block], Block | Outcome], reqs: Iterable[str] = ()) -> Program:
     """Apply ``function`` to each kernel that carries all tags of ``reqs``; where it refuses, the kernel stays."""
 
     def apply(kernel: Block) -> Outcome:
@@ -289,6 +288,20 @@ def map_inside(block: Block, function: Callable[[Block], Block], reqs: tuple[str
 
     inner = rewritten(block.statements, apply)
     return block if inner is block.statements else attrs.evolve(block, statements=unordered(inner), deps=())
+
+
+class KernelPass:
+    """Base of passes that go from kernel to kernel: all of them, or those that carry all tags of an option ``reqs``."""
+
+    __slots__ = ()
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program with what became of each kernel."""
+        return map_kernels(program, self._kernel, getattr(self, "reqs", ()))
+
+    @abstractmethod
+    def _kernel(self, kernel: Block) -> Block | Outcome:
+        """Return one or several kernels in the place of one, or why it stays as it is."""
 
 
 def expand_kernels(program: Program, function: Callable[[Block], Outcome], reqs: Iterable[str] = ()) -> Program:

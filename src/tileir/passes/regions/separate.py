@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 
 from tileir.core.nodes import attrs
 from tileir.passes.analysis.accesses import reads_neighbours
-from tileir.passes.base import at_least, expand_kernels
+from tileir.passes.base import KernelPass, at_least
 from tileir.passes.kernels.forms import SCHEDULED
 from tileir.passes.kernels.schedule import is_scheduled
 from tileir.passes.regions.inside import divided, inside_evenly
@@ -27,7 +27,7 @@ _LANES: Final = 8
 
 
 @attrs.frozen
-class Separate:
+class Separate(KernelPass):
     """Peel borders off kernels: values of an index for which no constraint on it ever fails are a kernel of their own.
 
     The others, at both ends, are one kernel again, which is split further along other indices: for an image that means
@@ -53,10 +53,6 @@ class Separate:
     operations: int = attrs.field(default=1 << 16, validator=at_least(0))
     most: int = attrs.field(default=2, validator=at_least(0))
     narrow: int = attrs.field(default=4, validator=at_least(0))
-
-    def __call__(self, program: stripe.Program) -> stripe.Program:
-        """Return the program with kernels for what lies inside."""
-        return expand_kernels(program, self._kernel, self.reqs)
 
     def _kernel(self, kernel: stripe.Block) -> Done | Refused:
         if is_scheduled(kernel):

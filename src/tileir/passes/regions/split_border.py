@@ -6,13 +6,13 @@ from typing import ClassVar, Final
 
 from tileir.core.nodes import attrs
 from tileir.passes.analysis.accesses import address
-from tileir.passes.base import at_least, expand_kernels
+from tileir.passes.base import KernelPass, at_least
 from tileir.passes.kernels.forms import against_flat
 from tileir.passes.regions.inside import divided, inside
 from tileir.passes.rewrites.canonicalise import simplified
 from tileir.passes.rewrites.decided import computed_tests, decided
 from tileir.schedule.remarks import Done, Refused, refused, refusing, rule_out
-from tileir.stripe.ir import Block, Index, Program
+from tileir.stripe.ir import Block, Index
 
 _MANY: Final = 16
 """With so many times as many rows as are computed together, a few more at the border take no time beside them."""
@@ -21,7 +21,7 @@ _ROW: Final = 16
 
 
 @attrs.frozen
-class SplitBorder:
+class SplitBorder(KernelPass):
     """Peel borders off elementwise kernels that compute places from coordinates, such as those of mirrored elements.
 
     Inside, where the comparisons always give what they give at the centre, places are affine and vectors contiguous.
@@ -41,10 +41,6 @@ class SplitBorder:
     points: int = attrs.field(default=1024, validator=at_least(0))
     share: int = attrs.field(default=50, validator=at_least(0))
     rows: int = attrs.field(default=4, validator=at_least(1))
-
-    def __call__(self, program: Program) -> Program:
-        """Return the program with kernels for interiors and borders."""
-        return expand_kernels(program, self._kernel, self.reqs)
 
     @refusing
     def _kernel(self, kernel: Block) -> Done | Refused:

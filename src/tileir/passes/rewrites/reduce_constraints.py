@@ -11,17 +11,17 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from tileir.core import attrs, rewritten
-from tileir.passes.base import expand_kernels
+from tileir.passes.base import KernelPass
 from tileir.passes.regions.narrowing import narrowed
 from tileir.poly.affine import Affine
 from tileir.poly.box import enclose, feasible
 from tileir.poly.constraint import Span, System, system
 from tileir.schedule.reindex import reindexed
-from tileir.stripe.ir import Block, Index, Program, Statement
+from tileir.stripe.ir import Block, Index, Statement
 
 
 @attrs.frozen
-class ReduceConstraints:
+class ReduceConstraints(KernelPass):
     """Drop constraints that follow from the others, shorten index ranges, and drop blocks that never run.
 
     Indices with tags keep their ranges, as schedules rely on them.
@@ -34,10 +34,6 @@ class ReduceConstraints:
     name: ClassVar[str] = "reduce_constraints"
     reqs: tuple[str, ...] = ()
     skip_indices: tuple[str, ...] = ()
-
-    def __call__(self, program: Program) -> Program:
-        """Return the program with fewer constraints and points."""
-        return expand_kernels(program, self._kernel, self.reqs)
 
     def _kernel(self, kernel: Block) -> tuple[Block, ...]:
         return tuple(narrowed(block, kernel) for block in self._block(kernel, _Surroundings(), {}))

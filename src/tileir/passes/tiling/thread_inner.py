@@ -6,15 +6,15 @@ from typing import ClassVar
 
 from tileir.core.nodes import attrs
 from tileir.passes.analysis.accesses import address
-from tileir.passes.base import at_least, map_kernels
+from tileir.passes.base import KernelPass, at_least
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.vectors.thread import independent_indices, shared_out
 from tileir.schedule.reindex import reindexed
-from tileir.stripe.ir import Binding, Block, Direction, Program, Refinement
+from tileir.stripe.ir import Binding, Block, Direction, Refinement
 
 
 @attrs.frozen
-class ThreadInner:
+class ThreadInner(KernelPass):
     """Give kernels that hold nothing but blocks a grid, and each of these blocks the threads of a group.
 
     The memory between the blocks becomes local memory of the group; a kernel whose memory does not fit stays as it is,
@@ -31,10 +31,6 @@ class ThreadInner:
     reqs: tuple[str, ...] = ()
     threads: int = attrs.field(default=256, validator=at_least(1))
     local_bytes: int = attrs.field(default=32 * 1024, validator=at_least(0))
-
-    def __call__(self, program: Program) -> Program:
-        """Return the program with grids and threads for kernels in pieces."""
-        return map_kernels(program, self._kernel, self.reqs)
 
     def _kernel(self, kernel: Block) -> Block:
         if sch.is_scheduled(kernel) or not _holds_pieces(kernel) or _local_bytes(kernel) > self.local_bytes:

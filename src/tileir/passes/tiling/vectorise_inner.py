@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from tileir.core import NameScope, attrs, rewritten
 from tileir.passes.analysis.accesses import address, is_element
-from tileir.passes.base import at_least, map_inside, map_kernels, selected_kernel, unordered
+from tileir.passes.base import KernelPass, at_least, map_inside, selected_kernel, unordered
 from tileir.passes.kernels import schedule as sch
 from tileir.schedule.reindex import reindexed
 from tileir.stripe.ir import (
@@ -18,14 +18,13 @@ from tileir.stripe.ir import (
     Intrinsic,
     Load,
     LoadIndex,
-    Program,
     Special,
     Store,
 )
 
 
 @attrs.frozen
-class VectoriseInner:
+class VectoriseInner(KernelPass):
     """Give one index of each block that holds no others lanes, where all it stores are neighbours along that index.
 
     Kernels of one block are left to ``vectorise``.
@@ -43,10 +42,6 @@ class VectoriseInner:
     vector_bytes: int = attrs.field(default=32, validator=at_least(1))
     max_lanes: int = attrs.field(default=0, validator=at_least(0))
     least: int = attrs.field(default=2, validator=at_least(2))
-
-    def __call__(self, program: Program) -> Program:
-        """Return the program with lanes in its innermost blocks."""
-        return map_kernels(program, self._kernel)
 
     def _kernel(self, kernel: Block) -> Block:
         if selected_kernel(kernel, self.reqs):

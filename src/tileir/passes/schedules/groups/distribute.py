@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from tileir.core.nodes import attrs
 from tileir.passes.analysis.accesses import address
-from tileir.passes.base import at_least, map_kernels
+from tileir.passes.base import KernelPass, at_least
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import SCHEDULED
 from tileir.passes.schedules.vectors.thread import shared_out
@@ -15,7 +15,7 @@ from tileir.stripe import ir as stripe
 
 
 @attrs.frozen
-class Distribute:
+class Distribute(KernelPass):
     """Share the points of a kernel out to the threads of groups, and these to a grid.
 
     Neighbouring threads take neighbouring elements where an index allows it. Indices whose points merge into the same
@@ -28,10 +28,6 @@ class Distribute:
 
     name: ClassVar[str] = "distribute"
     threads: int = attrs.field(default=256, validator=at_least(1))
-
-    def __call__(self, program: stripe.Program) -> stripe.Program:
-        """Return the program with threads for each kernel that can have some."""
-        return map_kernels(program, self._kernel)
 
     def _kernel(self, kernel: stripe.Block) -> stripe.Block | Refused:
         if sch.is_scheduled(kernel):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from tileir.core import NameScope, attrs
-from tileir.passes.base import at_least, expand_kernels
+from tileir.passes.base import KernelPass, at_least
 from tileir.passes.fusion.inline import CHEAP
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_parallel, unscheduled_elementwise
@@ -21,7 +21,7 @@ from tileir.stripe import ir as stripe
 
 
 @attrs.frozen
-class GroupElementwise:
+class GroupElementwise(KernelPass):
     """Spread kernels without reductions over a grid of groups, their threads, and vectors of each thread.
 
     Neighbouring threads take neighbouring vectors, so that the accesses of a group are one stretch of memory. Where
@@ -45,10 +45,6 @@ class GroupElementwise:
     vectors: int = attrs.field(default=0, validator=at_least(0))
     groups: int = attrs.field(default=1, validator=at_least(1))
     single: bool = False
-
-    def __call__(self, program: stripe.Program) -> stripe.Program:
-        """Return the program with its elementwise kernels scheduled."""
-        return expand_kernels(program, self._kernel)
 
     @refusing
     def _kernel(self, kernel: stripe.Block) -> tuple[stripe.Block, ...] | Refused:

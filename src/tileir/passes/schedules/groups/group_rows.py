@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
 from tileir.core.nodes import attrs
-from tileir.passes.base import at_least, map_kernels
+from tileir.passes.base import KernelPass, at_least
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_parallel, against_varying_places, unscheduled_reduction
 from tileir.passes.schedules.groups.group_reduction import power_of_two_from
@@ -30,7 +30,7 @@ _EACH: Final = 8
 
 
 @attrs.frozen
-class GroupRows:
+class GroupRows(KernelPass):
     """Schedule kernels that fusion has made of reductions and maps over the same rows.
 
     Neighbouring threads take neighbouring vectors of a row, and short rows share a group. Where rows lie beside each
@@ -70,10 +70,6 @@ class GroupRows:
     alone: int = attrs.field(default=0, validator=at_least(0))
     near_bytes: int = attrs.field(default=1 << 62, validator=at_least(0))
     together: int = attrs.field(default=1, validator=at_least(1))
-
-    def __call__(self, program: stripe.Program) -> stripe.Program:
-        """Return the program with such kernels scheduled."""
-        return map_kernels(program, self._kernel)
 
     @refusing
     def _kernel(self, kernel: stripe.Block) -> Done | Refused:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar, Final
 
 from tileir.core import attrs
-from tileir.passes.base import at_least, expand_kernels
+from tileir.passes.base import KernelPass, at_least
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import unscheduled_elementwise
 from tileir.schedule import Nest, Refused, accepted, product, refused, refusing
@@ -19,7 +19,7 @@ from tileir.stripe import ir as stripe
 
 
 @attrs.frozen
-class GroupScatter:
+class GroupScatter(KernelPass):
     """Let groups merge updates of a small table in local memory, and what they found into the table of all.
 
     Neighbouring threads take neighbouring updates, and updates of rows neighbouring elements of them.
@@ -41,10 +41,6 @@ class GroupScatter:
     updates: int = attrs.field(default=4, validator=at_least(1))
     vector_bytes: int = attrs.field(default=16, validator=at_least(1))
     max_lanes: int = attrs.field(default=0, validator=at_least(0))
-
-    def __call__(self, program: stripe.Program) -> stripe.Program:
-        """Return the program with kernels that update small tables scheduled."""
-        return expand_kernels(program, self._kernel)
 
     @refusing
     def _kernel(self, kernel: stripe.Block) -> tuple[stripe.Block, ...] | Refused:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from tileir.core.nodes import attrs
-from tileir.passes.base import at_least, expand_kernels
+from tileir.passes.base import KernelPass, at_least
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import (
     against_parallel,
@@ -27,7 +27,7 @@ from tileir.stripe import ir as stripe
 
 
 @attrs.frozen
-class RegisterTranspose:
+class RegisterTranspose(KernelPass):
     """Schedule elementwise kernels some of whose inputs are contiguous along another index than their results.
 
     Square tiles of such an input are loaded by its rows, as vectors, turned by the special ``transpose``, and read by
@@ -52,10 +52,6 @@ class RegisterTranspose:
     max_tile: int = attrs.field(default=16, validator=at_least(2))
     rows: int = attrs.field(default=64, validator=at_least(1))
     columns: int = attrs.field(default=64, validator=at_least(1))
-
-    def __call__(self, program: stripe.Program) -> stripe.Program:
-        """Return the program with such kernels scheduled."""
-        return expand_kernels(program, self._kernel, self.reqs)
 
     @refusing
     def _kernel(self, kernel: stripe.Block) -> Done | Refused:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from tileir.core.nodes import attrs
-from tileir.passes.base import at_least, expand_kernels
+from tileir.passes.base import KernelPass, at_least
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_parallel, against_plain_places, against_reading, against_scalars
 from tileir.passes.kernels.merge import reduction_nest
@@ -17,7 +17,7 @@ from tileir.stripe import ir as stripe
 
 
 @attrs.frozen
-class StreamReduction:
+class StreamReduction(KernelPass):
     """Schedule reductions that use nothing twice, and whose steps are far apart in memory.
 
     A register tile of such a reduction would read a short piece of each row, from another page each time. Here each
@@ -41,10 +41,6 @@ class StreamReduction:
     cache_bytes: int = attrs.field(default=0, validator=at_least(0))
     unroll: int = attrs.field(default=8, validator=at_least(1))
     threads: int = attrs.field(default=1, validator=at_least(1))
-
-    def __call__(self, program: stripe.Program) -> stripe.Program:
-        """Return the program with such reductions scheduled."""
-        return expand_kernels(program, self._kernel)
 
     @refusing
     def _kernel(self, kernel: stripe.Block) -> Done | Refused:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from tileir.core import NameScope, attrs
-from tileir.passes.base import at_least, map_kernels
+from tileir.passes.base import KernelPass, at_least
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import SCHEDULED
 from tileir.passes.kernels.merge import nest_of
@@ -16,7 +16,7 @@ from tileir.stripe import ir as stripe
 
 
 @attrs.frozen
-class Thread:
+class Thread(KernelPass):
     """Turn the outermost parallel indices of a kernel into grid axes, at most three.
 
     Attributes:
@@ -25,10 +25,6 @@ class Thread:
 
     name: ClassVar[str] = "thread"
     groups: int = attrs.field(default=64, validator=at_least(1))
-
-    def __call__(self, program: stripe.Program) -> stripe.Program:
-        """Return the program with a grid on each kernel that can have one."""
-        return map_kernels(program, self._kernel)
 
     def _kernel(self, kernel: stripe.Block) -> stripe.Block | Refused:
         if any(i.binding is stripe.Binding.GRID for i in kernel.indices):

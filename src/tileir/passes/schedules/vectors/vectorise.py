@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import ClassVar
 
 from tileir.core import NameScope, attrs
-from tileir.passes.base import at_least, expand_kernels
+from tileir.passes.base import KernelPass, at_least
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import elementwise_nest
 from tileir.passes.kernels.unroll_and_jam import is_merge, unroll_and_jam
@@ -28,7 +28,7 @@ from tileir.stripe import ir as stripe
 
 
 @attrs.frozen
-class Vectorise:
+class Vectorise(KernelPass):
     """Give kernels without reductions vector lanes along an index that moves every output by one element.
 
     Attributes:
@@ -51,10 +51,6 @@ class Vectorise:
     terms: int = attrs.field(default=20, validator=at_least(2))
     statements: int = attrs.field(default=1024, validator=at_least(1))
     registers: int = attrs.field(default=0, validator=at_least(0))
-
-    def __call__(self, program: stripe.Program) -> stripe.Program:
-        """Return the program with its elementwise kernels vectorised."""
-        return expand_kernels(program, self._kernel)
 
     @refusing
     def _kernel(self, kernel: stripe.Block) -> Done | Refused:

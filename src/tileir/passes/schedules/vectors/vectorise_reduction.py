@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar, Final
 
 from tileir.core import NameScope, attrs
-from tileir.passes.base import at_least, expand_kernels
+from tileir.passes.base import KernelPass, at_least
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import reduction_nest
 from tileir.passes.regions.inside import cut, span_inside
@@ -33,7 +33,7 @@ from tileir.stripe import ir as stripe
 
 
 @attrs.frozen
-class VectoriseReduction:
+class VectoriseReduction(KernelPass):
     """Vectorise along loops inside a kernel, with several vectors in flight to hide the latency of adding.
 
     A loop may add up, store elements, or both.
@@ -55,10 +55,6 @@ class VectoriseReduction:
     rows: int = attrs.field(default=1, validator=at_least(1))
     registers: int = attrs.field(default=1, validator=at_least(1))
     threads: int = attrs.field(default=1, validator=at_least(1))
-
-    def __call__(self, program: stripe.Program) -> stripe.Program:
-        """Return the program with such reductions vectorised."""
-        return expand_kernels(program, self._kernel)
 
     @refusing
     def _kernel(self, kernel: stripe.Block) -> Done | Refused:

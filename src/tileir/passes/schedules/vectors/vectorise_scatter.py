@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import attrs
 
-from tileir.passes.base import at_least, expand_kernels
+from tileir.passes.base import KernelPass, at_least
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import elementwise_nest
 from tileir.passes.schedules.vectors.beside import Vectors
@@ -20,7 +20,7 @@ from tileir.stripe import ir as stripe
 
 
 @attrs.frozen
-class VectoriseScatter:
+class VectoriseScatter(KernelPass):
     """Compute what is merged, and where, in vectors.
 
     Rows of the target have lanes along them, and a grid of updates that are stored as they are, or of parts of a row
@@ -40,10 +40,6 @@ class VectoriseScatter:
     max_lanes: int = attrs.field(default=0, validator=at_least(0))
     part_bytes: int = attrs.field(default=128, validator=at_least(1))
     threads: int = attrs.field(default=1, validator=at_least(1))
-
-    def __call__(self, program: stripe.Program) -> stripe.Program:
-        """Return the program with lanes and a grid for such kernels."""
-        return expand_kernels(program, self._kernel)
 
     @refusing
     def _kernel(self, kernel: stripe.Block) -> Done | Refused:
