@@ -46,9 +46,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-NAMES: Final = ("A", "B", "Out", "X1", "K'", "x", "data", "_t", "function", "exp", "N", "M", "default", "i", "a'")
+NAMES: Final = (
+    *("A", "B", "Out", "X1", "K'", "x", "data", "_t", "function", "exp", "N", "M", "default", "i", "a'"),
+    *("gpu_0/x", 'a "b" \\;}'),
+)
 INDICES: Final = ("i", "j", "k", "x1", "N", "_i", "no_defract", "exp")
-DIMENSIONS: Final = ("N", "M", "K", "size", "_n", "N'")
+DIMENSIONS: Final = ("N", "M", "K", "size", "_n", "N'", "batch size", "2")
 
 _FUNCTIONS: Final = tuple(BUILTINS.values())
 _FOLDING: Final = tuple(row for row in _FUNCTIONS if row.folds and row.constants is None)
@@ -149,7 +152,7 @@ class Sketch:
         return tuple(self.polynomial(indices) for _ in range(count))
 
     def attributes(self) -> tuple[Attribute, ...]:
-        words = (*INDICES, "Label", "Q'")
+        words = (*INDICES, "Label", "Q'", "node '/conv'")
         return tuple(Attribute(self.pick(INDICES), self.some(words, 2)) for _ in range(max(0, self.number(-2, 2))))
 
     def contraction(self, name: str) -> Contraction:

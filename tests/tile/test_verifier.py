@@ -75,7 +75,14 @@ def test_numbers_that_no_text_has(value: Expr) -> None:
     assert codes(of(value)) == ["TIL212"]
 
 
-@pytest.mark.parametrize("name", ["", "a b", "1a", "a-b", "é", "A''", "A;", "%0", "A\n"])
+@pytest.mark.parametrize("name", ["a b", "1a", "a-b", "é", "A''", "A;", "%0"])
+def test_names_that_only_quotes_hold(name: str) -> None:
+    verify(Function((Input(name, (Name(f"{name}0"),)), Input("A")), (Output("A"),), ()))
+    assert "TIL211" in codes(contraction(IndexName(name)))
+    assert codes(Function((Input("A"),), (Output("O"),), (Assignment("O", A, (Attribute(name),)),))) == ["TIL211"]
+
+
+@pytest.mark.parametrize("name", ["", "A\n", "\x00", "A" * 1001])
 def test_names_that_no_text_has(name: str) -> None:
     assert codes(of(A, name)) == ["TIL211"]
     assert codes(Function((Input(name), Input("A")), (Output("A"),), ())) == ["TIL211"]

@@ -241,7 +241,7 @@ def build(*operations: Operation, inputs: tuple[Value, ...] = ()) -> Function:
     return function
 
 
-def test_names_that_tile_cannot_spell_are_replaced() -> None:
+def test_names_stay_but_those_of_indices_that_tile_cannot_spell() -> None:
     function = Function(
         (Value("x y", F32, (2,)), Value("B'", F32, ())),
         ("o'",),
@@ -265,7 +265,10 @@ def test_names_that_tile_cannot_spell_are_replaced() -> None:
     raised = raise_to_tile(function)
     verify(raised)
     assert to_text(raised) == (
-        "function (#x_y: f32[2], B': f32[]) -> (#o') {\n  T2nd[i : 2] = +(#x_y[i]), i < 1;\n  #o' = T2nd + B';\n}\n"
+        "function (\"x y\": f32[2], B': f32[]) -> (#o') {\n"
+        '  "2nd"[i : 2] = +("x y"[i]), i < 1;\n'
+        "  #o' = \"2nd\" + B';\n"
+        "}\n"
     )
 
 

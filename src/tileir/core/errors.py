@@ -45,9 +45,10 @@ class Diagnostic:
     def render(self) -> str:
         """Return the message with its place, the source excerpt and the notes."""
         span = None if self.span is None or not self.span.is_known else self.span
-        place = "" if span is None else f"{span.source.name}:{span.line}:{span.column}: "
+        named = None if span is None else span.place
+        place = "" if span is None else f"{named or f'{span.source.name}:{span.line}:{span.column}'}: "
         lines = [f"{place}{self.severity}[{self.code}]: {self.message}"]
-        if span is not None:
+        if span is not None and named is None:
             lines.append(span.excerpt())
         lines.extend(f"note: {note}" for note in self.notes)
         return "\n".join(lines)

@@ -385,7 +385,9 @@ def compile_for(
         resources = context.resources(chosen, attrs.evolve(wanted, quick=False))  # threads that run, and their memory
 
         def prepare(compilation: Compilation, library: Library) -> Plan:
-            return Plan.of(compilation.sem, library, resources)
+            passed = compilation.arguments
+            inputs = input_names(program) if passed is None else tuple(value.name for value in passed.inputs)
+            return Plan.of(compilation.sem, library, resources, inputs, output_names(program))
 
         compiler = context.compiler(chosen, wanted)
         compilation, library, plan = ready(request, compiler, chosen, disk, prepare)

@@ -25,6 +25,7 @@ import numpy as np
 
 from tileir.core import Aggregation, ArrayValue, DType, TileError, attrs, call_site, dtype_meant, fail
 from tileir.core.process.tracebacks import methods_at_the_call
+from tileir.core.text.span import placed
 from tileir.tile.building.assembly import assemble
 from tileir.tile.building.contractions import Access, Combined
 from tileir.tile.building.indices import Dim, Index, Polynomial, size_of
@@ -181,6 +182,18 @@ class FunctionBuilder:
         for parameter in parameters:
             check_tensor_name(parameter)
         return self._recorder.attributed(Attribute(name, parameters, span=call_site()))
+
+    def at(self, place: str) -> AbstractContextManager[None]:
+        """Return a context in which what is recorded has a place of the caller's own, such as ``node '/layer1/conv'``.
+
+        Errors and warnings name it instead of a line of Python, and kernels are called after it.
+
+        Raises:
+            TileError: TIL211, no line can hold it.
+
+        """
+        check_tensor_name(place)
+        return placed(place)
 
     def label(self, name: str) -> AbstractContextManager[None]:
         """Return a context in which every statement is labelled ``[[pid(name)]]``."""

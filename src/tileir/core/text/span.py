@@ -7,6 +7,9 @@ import os
 import sys
 import weakref
 from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import CodeType
@@ -30,6 +33,8 @@ class Source:
 
     text: str = attrs.field(repr=False)
     name: str = "<text>"
+    is_place: bool = False
+    """Whether this is no text, but a place that somebody named, such as a node of a graph."""
 
     @cached_property
     def line_starts(self) -> tuple[int, ...]:
@@ -70,6 +75,16 @@ class Span:
         return not self.by_library or bool(self.source.text)
 
     @property
+    def place(self) -> str | None:
+        """The place that somebody named, by :func:`placed`; None for a text."""
+        return self.source.name if self.source.is_place else None
+
+    @property
+    def where(self) -> str:
+        """The line of the first character, or the place that somebody named, as a sentence has it."""
+        return self.place or f"line {self.line}"
+
+    @property
     def line(self) -> int:
         """Line of the first character, counted from 1."""
         return bisect_right(self.source.line_starts, self.start)
@@ -105,8 +120,28 @@ class Span:
         return f"{number} | {line}\n{' ' * len(number)} | {indent}{'^' * width}"
 
 
+_PLACE: Final[ContextVar[str | None]] = ContextVar("place", default=None)
+
+
+@contextmanager
+def placed(name: str) -> Iterator[None]:
+    """Have :func:`call_site` return a place of that name inside, for what is made of something else than Python."""
+    token = _PLACE.set(name)
+    try:
+        yield
+    finally:
+        _PLACE.reset(token)
+
+
+@lru_cache(maxsize=4096)
+def _place(name: str, by_library: bool) -> Span:
+    return Span(Source(name, name, is_place=True), 0, len(name), by_library)
+
+
 def call_site() -> Span | None:
     """Return the expression of the nearest caller outside tileir, as a span of that Python file.
+
+    Inside of :func:`placed` it is the place that was named there.
 
     Where Python does not know its columns, that is the whole line; where it does not know the text, as of what is typed
     in, nothing is known, but that the operation library was between.
@@ -118,6 +153,9 @@ def call_site() -> Span | None:
             return None
         by_library = by_library or path.startswith(_LIBRARY_ROOT)
         frame = frame.f_back
+    named = _PLACE.get()
+    if named is not None:
+        return _place(named, by_library)
     place = _positions(frame.f_code)[frame.f_lasti // 2]
     number = place[0] or frame.f_lineno
     text = "".join(linecache.getline(path, line) for line in range(number, (place[1] or number) + 1)).rstrip("\n")

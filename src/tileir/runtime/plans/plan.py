@@ -124,8 +124,22 @@ class Plan:
         return all(costs) and sum(costs) <= SHORT_OPERATIONS
 
     @classmethod
-    def of(cls, program: Program, library: Library, resources: Resources) -> Plan:
+    def of(
+        cls,
+        program: Program,
+        library: Library,
+        resources: Resources,
+        inputs: Sequence[str] = (),
+        outputs: Sequence[str] = (),
+    ) -> Plan:
         """Ready the kernels of ``program``, which ``library`` holds in the same order.
+
+        Args:
+            program: What is run.
+            library: Its kernels.
+            resources: What it is run by.
+            inputs: What to call its inputs in errors; by default by their names in the program.
+            outputs: The same of its outputs.
 
         Raises:
             BackendError: the device cannot load them.
@@ -138,8 +152,8 @@ class Plan:
         )
         return cls(
             program,
-            _with_role(program, BufferRole.INPUT),
-            _with_role(program, BufferRole.OUTPUT),
+            _called(_with_role(program, BufferRole.INPUT), inputs),
+            _called(_with_role(program, BufferRole.OUTPUT), outputs),
             after,
             placement,
             resources,
@@ -360,6 +374,12 @@ def _part_alignment(program: Program, resources: Resources) -> int:
 
 def _nbytes(buffers: Sequence[Buffer]) -> int:
     return sum(buffer.elements * buffer.dtype.itemsize for buffer in buffers)
+
+
+def _called(buffers: tuple[Buffer, ...], names: Sequence[str]) -> tuple[Buffer, ...]:
+    if len(names) != len(buffers) or all(buffer.name == name for buffer, name in zip(buffers, names, strict=True)):
+        return buffers
+    return tuple(attrs.evolve(buffer, name=name) for buffer, name in zip(buffers, names, strict=True))
 
 
 def _with_role(program: Program, role: BufferRole) -> tuple[Buffer, ...]:

@@ -22,6 +22,7 @@ from tileir.stripe.lower.overwriting import solved, written_together
 from tileir.stripe.lower.program_builder import ProgramBuilder
 from tileir.stripe.lower.reduce import lower_reduce
 from tileir.stripe.lower.scan import lower_scan
+from tileir.stripe.lower.spelling import spelled
 from tileir.stripe.lower.storage import ZERO, Storage, Tensor
 from tileir.stripe.places import IndirectIndex, Places
 from tileir.typed.dataflow import loop_of
@@ -51,13 +52,14 @@ from tileir.typed.simplify.preparation import unmarked
 def lower(function: Function, name: str = "program") -> Program:
     """Return the Stripe program that computes ``function``; ``name`` is what to call it.
 
-    Its parameters and results have the names, dtypes and shapes of those of the function, and are dense.
+    Its parameters and results have the dtypes and shapes of those of the function, are dense, and have their names, or
+    such as Stripe can spell.
 
     Raises:
         TileError: TIL401 to TIL405, the indices of a contraction have no proper bounds; all such faults at once.
 
     """
-    function = unmarked(function)
+    function = spelled(unmarked(function))
     builder = ProgramBuilder(function, Storage.of(function), dict(function.labels))
     faults: list[Diagnostic] = []
     for operation in function.operations:

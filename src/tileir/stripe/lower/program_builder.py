@@ -53,9 +53,12 @@ class ProgramBuilder:
 
     def add(self, kernel: KernelBuilder, operation: Computation, tags: Tags) -> None:
         """Finish a kernel of ``operation`` and add it to the program."""
-        label = self.labels.get(operation.name)
-        name = f"{self.next_name()}({{}})" if label is None else label
-        self.add_block(kernel.build(name, self.comment(operation), tags))
+        self.add_block(kernel.build(self.name_of(operation, "{}"), self.comment(operation), tags))
+
+    def name_of(self, operation: Computation, reads: str) -> str:
+        """Return what the next kernel is called: its label, a place that was named, or what it ``reads``."""
+        place = None if operation.span is None else operation.span.place
+        return self.labels.get(operation.name) or place or f"{self.next_name()}({reads})"
 
     def add_block(self, block: Block) -> None:
         """Add a finished kernel or loop."""

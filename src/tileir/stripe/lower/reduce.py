@@ -69,8 +69,7 @@ def lower_reduce(builder: ProgramBuilder, results: Sequence[Reduce]) -> None:
         for each in results:
             _fill(builder, each, values[each.result])
         return
-    label = builder.labels.get(first.name)
-    name = f"{builder.next_name()}({first.input})" if label is None else label
+    name = builder.name_of(first, first.input)
     builder.add_block(_Kernel.of(builder, results, reduction, source.shape).block(name))
 
 

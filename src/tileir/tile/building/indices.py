@@ -80,6 +80,18 @@ class Dim(Recorded):
             case _:
                 return None
 
+    def at(self, sizes: Mapping[str, int]) -> int:
+        """Return the integer that it is for these sizes of dimensions, and values of inputs that are integers, by name.
+
+        Raises:
+            TileError: TIL306, one that it is made of is not given; TIL308, something is divided by 0; TIL301 or TIL312,
+                the sizes break what the program demands of them; TIL215, one that is given is no integer.
+
+        """
+        from tileir.tile.building.evaluation import evaluated  # few programs ask for values
+
+        return evaluated(self.recorder, self.expr, sizes)
+
     def _binary(self, kind: BinaryOperator, other: Dim | int) -> Dim:
         if not _is_size(other):
             return NotImplemented  # type: ignore[no-any-return]

@@ -31,7 +31,7 @@ from tileir.tile.ir import (
     Unary,
     UnaryOperator,
 )
-from tileir.tile.text.grammar import MAX_INTEGER, is_index_name, is_tensor_name
+from tileir.tile.text.grammar import MAX_INTEGER, MAX_NAME, is_index_name, is_tensor_name
 
 if TYPE_CHECKING:
     from tileir.tile.building.indices import Dim
@@ -151,7 +151,7 @@ class Recorder:
     def record(self, body: Expr | Declared, name: str | None = None) -> str:
         """Append a statement and return how expressions refer to its result."""
         self.check_open()
-        reference = f"%{self._count}" if name is None else name
+        reference = f"\n{self._count}" if name is None else name
         self._count += 1
         self.steps[reference] = Step(reference, body, name, tuple(self._attributes), call_site())
         return reference
@@ -171,23 +171,23 @@ class Recorder:
             self._attributes.pop()
 
 
-def _no_name(name: object) -> TileError:
+def _no_name(name: object, rule: str) -> TileError:
     if isinstance(name, tuple | list) and all(isinstance(each, str) for each in name):
         spread = ", ".join(map(repr, name))
         return mistake("TIL211", f"{name!r:.80} is no name; pass each on its own: {spread:.80}")
-    return mistake("TIL211", f"{name!r:.80} is no name: one has letters, digits and _, and begins with no digit")
+    return mistake("TIL211", f"{name!r:.80} is no name: {rule}")
 
 
 def check_tensor_name(name: object) -> None:
     """Refuse what no text can spell as a tensor or dimension."""
     if not isinstance(name, str) or not is_tensor_name(name):
-        raise _no_name(name)
+        raise _no_name(name, f"one is a text of 1 to {MAX_NAME} characters, all of which can be printed")
 
 
 def check_index_name(name: object) -> None:
     """Refuse what no text can spell as an index variable."""
     if not isinstance(name, str) or not is_index_name(name):
-        raise _no_name(name)
+        raise _no_name(name, "one of an index or attribute has letters, digits and _, and begins with no digit")
 
 
 def literal(value: object) -> Expr | None:

@@ -15,7 +15,7 @@ from tileir.tile.checks.scan_rules import check_constant_arrays, check_scan, cou
 from tileir.tile.checks.scope import Kind, Scope
 from tileir.tile.functions import advice, builtin
 from tileir.tile.ir import Access, Call, Contraction, FloatLiteral, Function, IndexName, IntLiteral, Name, Scan
-from tileir.tile.text.grammar import MAX_INTEGER, MAX_SCANS, is_index_name, is_tensor_name
+from tileir.tile.text.grammar import MAX_INTEGER, MAX_NAME, MAX_SCANS, is_index_name, is_tensor_name
 from tileir.tile.traversal import Role, dimensions, expressions, index_names, named
 
 
@@ -85,9 +85,9 @@ def check_spelling(checked: Checked) -> Iterator[Diagnostic]:
         yield from _tensor_name(statement.name, statement.name_span)
         for attribute in statement.attributes:
             for name in (attribute.name, *attribute.parameters):
-                # A parameter may be a tensor's name, whose quote is the one letter that an index has not.
                 if not (is_index_name(name) or (name is not attribute.name and is_tensor_name(name))):
-                    yield Diagnostic("TIL211", f"no attribute can hold {name!r}: {_SPELLING}", attribute.span)
+                    rule = _SPELLING if name is attribute.name else _PRINTED
+                    yield Diagnostic("TIL211", f"no attribute can hold {name!r:.80}: {rule}", attribute.span)
     for _, index in checked.nodes.indices:
         if not is_index_name(index.name):
             yield Diagnostic("TIL211", f"no index can be called {index.name!r}: {_SPELLING}", index.span)
@@ -321,12 +321,13 @@ CHECKS: Final[tuple[Callable[[Checked], Iterator[Diagnostic]], ...]] = (
 )
 
 _MOST_COMPARED: Final = 500  # names; comparing each fault with more of them takes seconds
-_SPELLING: Final = "a name has letters, digits and _, and begins with no digit"
+_SPELLING: Final = "such a name has letters, digits and _, and begins with no digit"
+_PRINTED: Final = f"a name has 1 to {MAX_NAME} characters, all of which can be printed"
 
 
 def _tensor_name(name: str, span: Span | None) -> Iterator[Diagnostic]:
     if not is_tensor_name(name):
-        yield Diagnostic("TIL211", f"no tensor or dimension can be called {name!r}: {_SPELLING}", span)
+        yield Diagnostic("TIL211", f"no tensor or dimension can be called {name!r:.80}: {_PRINTED}", span)
 
 
 def _names(checked: Checked) -> Iterator[tuple[int, Role, str, Span | None]]:
@@ -365,4 +366,4 @@ def _similar(name: str, scope: Scope) -> tuple[str, ...]:
 
 
 def _defined_at(span: Span | None) -> tuple[str, ...]:
-    return () if span is None else (f"its definition is in line {span.line}",)
+    return () if span is None else (f"its definition is in {span.where}",)

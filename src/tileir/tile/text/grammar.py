@@ -19,6 +19,8 @@ MAX_INTEGER: Final = 2**64 - 1
 """The greatest integer that a literal may be."""
 MAX_SCANS: Final = 8
 """How deep scans may stand inside one another."""
+MAX_NAME: Final = 1000
+"""How many characters a name may have."""
 LONGEST_CONSTANT: Final = 256
 """Elements of a constant array that a printed text holds; of a longer one it has the digest."""
 DIGEST: Final = "sha256_"
@@ -27,15 +29,15 @@ DIGEST: Final = "sha256_"
 RESERVED: Final = frozenset({"function", "polynomial", "expression", "contraction", "default", "no_defract"})
 """The lower-case words that are no index names unless a ``$`` stands in front of them."""
 
-_TENSOR: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*'?")
+_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*'?")
 _PLAIN_TENSOR: Final = re.compile(r"[A-Z][A-Za-z0-9_]*'?")
 _INDEX: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLAIN_INDEX: Final = re.compile(r"[a-z][A-Za-z0-9_]*")
 
 
 def is_tensor_name(name: str) -> bool:
-    """Return whether a text can spell ``name`` as a tensor or dimension."""
-    return _TENSOR.fullmatch(name) is not None
+    """Return whether a text can spell ``name`` as a tensor or dimension: any that can be printed, if not empty."""
+    return name.isprintable() and 0 < len(name) <= MAX_NAME
 
 
 def is_index_name(name: str) -> bool:
@@ -44,8 +46,16 @@ def is_index_name(name: str) -> bool:
 
 
 def spell_tensor(name: str) -> str:
-    """Return ``name`` as a text writes a tensor or dimension: with ``#`` unless it starts with a capital."""
-    return name if _PLAIN_TENSOR.fullmatch(name) else f"#{name}"
+    """Return ``name`` as a text writes a tensor or dimension: with ``#`` unless it starts with a capital, or quoted."""
+    if _PLAIN_TENSOR.fullmatch(name):
+        return name
+    return f"#{name}" if _WORD.fullmatch(name) else quoted(name)
+
+
+def quoted(name: str) -> str:
+    """Return ``name`` between quotes, where a backslash stands in front of quotes and backslashes."""
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def spell_index(name: str) -> str:

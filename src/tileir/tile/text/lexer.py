@@ -12,8 +12,8 @@ import attrs
 
 from tileir.core.text import lexing
 from tileir.core.text.lexing import Faults, Token
-from tileir.core.text.span import Source
-from tileir.tile.text.grammar import RESERVED
+from tileir.core.text.span import Source, Span
+from tileir.tile.text.grammar import MAX_NAME, RESERVED, is_tensor_name
 
 NAME: Final = "name"
 INDEX: Final = "index"
@@ -22,7 +22,9 @@ FLOAT: Final = "float"
 
 
 # Neighbouring characters that no token has make one fault; so does a whole name that begins with _.
-_UNKNOWN: Final = r"_[A-Za-z0-9_']* | [^_ \t\r\nA-Za-z0-9#$+\-*/<>=&|^~?:,;()\[\]{}]+ | [#$]"
+_UNKNOWN: Final = r"""_[A-Za-z0-9_']* | [^_ \t\r\nA-Za-z0-9#$"+\-*/<>=&|^~?:,;()\[\]{}]+ | [#$"]"""
+_QUOTED: Final = r'"(?:[^"\\\n]|\\["\\])*"'
+_ESCAPED: Final = re.compile(r"\\(.)")
 _TOKEN: Final = re.compile(
     rf"""
     (?: [ \t\r\n] | //[^\n]* )*+
@@ -33,6 +35,7 @@ _TOKEN: Final = re.compile(
       | (?P<integer> [0-9]+ )
       | \#(?P<hashed> [A-Za-z_][A-Za-z0-9_]*'? )
       | \$(?P<dollar> [A-Za-z_][A-Za-z0-9_]* )
+      | (?P<quoted> {_QUOTED} )
       | (?P<end> \Z )
       | (?P<unknown> {_UNKNOWN} )
     )
@@ -40,11 +43,11 @@ _TOKEN: Final = re.compile(
     re.VERBOSE,
 )
 # What recovery passes over: everything up to the end of a statement or of the function.
-_REST: Final = re.compile(r"(?:[^;}/]|/(?!/)|//[^\n]*)*+")
-_REST_OF_HEADER: Final = re.compile(r"(?:[^{/]|/(?!/)|//[^\n]*)*+")
+_REST: Final = re.compile(rf"""(?:[^;}}/"]|/(?!/)|//[^\n]*|{_QUOTED}|")*+""")
+_REST_OF_HEADER: Final = re.compile(rf"""(?:[^{{/"]|/(?!/)|//[^\n]*|{_QUOTED}|")*+""")
 _SKIPPED: Final = re.compile(
     rf"""
-    //[^\n]* | [#$]?[A-Za-z][A-Za-z0-9_]*'? | [#$]_[A-Za-z0-9_]*'? | [0-9]+(?:\.[0-9]+)? | !=
+    //[^\n]* | {_QUOTED} | [#$]?[A-Za-z][A-Za-z0-9_]*'? | [#$]_[A-Za-z0-9_]*'? | [0-9]+(?:\.[0-9]+)? | !=
     | (?P<unknown> {_UNKNOWN} )
     """,
     re.VERBOSE,
@@ -70,8 +73,18 @@ class Lexer(lexing.Lexer):
                 return Token(NAME, token.text, token.start - 1, token.stop)
             case "dollar":
                 return Token(INDEX, token.text, token.start - 1, token.stop)
+            case "quoted":
+                return self._quoted(token)
             case _:
                 return token
+
+    def _quoted(self, token: Token) -> Token:
+        """Return the name between quotes; one that cannot be is reported, and stays."""
+        name = _ESCAPED.sub(r"\1", token.text[1:-1])
+        if not is_tensor_name(name):
+            message = f"a name has 1 to {MAX_NAME} characters, all of which can be printed"
+            self.faults.report("TIL101", message, Span(self.source, token.start, token.stop))
+        return Token(NAME, name or "_", token.start, token.stop)
 
     def skip_statement(self, start: int) -> None:
         """Pass over what stands between ``start`` and the next ``;`` or ``}``; report unknown characters there."""
@@ -105,6 +118,8 @@ def _advice(word: str) -> str:
             return "there is no operator '!'; write logical_not(a)"
         case "@":
             return "there is no operator '@'; a product of matrices is O[i, j : M, N] = +(A[i, k] * B[k, j])"
+        case '"':
+            return "a name in quotes ends in its line, and has a backslash only in front of a quote or another one"
         case "#" | "$":
             return f"'{first}' needs a name right after it; a comment starts with //"
         case _:

@@ -118,10 +118,11 @@ class Unread:
     def add(self, text: str) -> None:
         """Remember the names in a text that was passed over."""
         self.names.add("")  # what it was to be, nobody can know
-        self.names.update(_NAME.findall(text), _NAME.findall(text.upper()))
+        self.names.update(_NAME.findall(text), _NAME.findall(text.upper()), _QUOTED.findall(text))
 
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*'?")
+_QUOTED: Final = re.compile(r'"([^"\\\n]*)"')
 
 
 def _read(

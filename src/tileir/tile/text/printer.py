@@ -45,6 +45,7 @@ from tileir.tile.text.grammar import (
     LONGEST_CONSTANT,
     OPERATORS,
     UNARY_RANK,
+    is_index_name,
     spell_index,
     spell_tensor,
     spell_word,
@@ -220,8 +221,8 @@ def _attribute(attribute: Attribute) -> str:
 
 
 def _parameter(parameter: str) -> str:
-    """Spell a parameter, which may be a tensor's name with a quote at its end."""
-    return spell_tensor(parameter) if parameter.endswith("'") else spell_word(parameter)
+    """Spell a parameter, which may be the name of a tensor."""
+    return spell_word(parameter) if is_index_name(parameter) else spell_tensor(parameter)
 
 
 def _contraction(statement: Contraction) -> str:

@@ -59,5 +59,5 @@ def check_result(output: tile.Output, value: Scalar, sizes: Sequence[int] | None
     known = "" if sizes is None else f", which is {list(sizes)} here"
     message = f"result {output.name!r} is declared as {node_text(output)}{known if wrong_sizes else ''}, but is {found}"
     advice = "" if wrong_sizes or output.dtype is None else f"; convert it, by as_{output.dtype.value}({output.name})"
-    place = () if made is None else (f"it is defined in line {made.line}",)
+    place = () if made is None else (f"it is defined in {made.where}",)
     raise fail("TIL317", message + advice, output.span, *place)

@@ -91,9 +91,8 @@ class Operand:
         """Name of the operand in messages: its own, or its text where that is short."""
         if self.name is not None:
             return repr(self.name)
-        if self.span is None or self.span.stop - self.span.start > _LABEL_LENGTH or "\n" in self.span.text:
-            return "an operand"
-        return f"'{self.span.text}'"
+        text = "" if self.span is None or self.span.place else self.span.text
+        return "an operand" if not 0 < len(text) <= _LABEL_LENGTH or "\n" in text else f"'{text}'"
 
 
 class PoisonedError(Exception):

@@ -13,7 +13,7 @@ from tileir.core import Aggregation, Combination, DType, NameScope, Op, attrs
 from tileir.poly.affine import Affine
 from tileir.tile import ir as tile
 from tileir.tile.ir import Assignment, Attribute, Expr, IndexName, IntLiteral, Name
-from tileir.tile.text.grammar import is_index_name, is_tensor_name
+from tileir.tile.text.grammar import is_index_name
 from tileir.typed.dataflow import loops_of
 from tileir.typed.ir import Contraction, Elementwise, Function, Scan, ScanPart, ScanResult, Shape
 from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral, NumberStep
@@ -127,7 +127,7 @@ def number_statements(function: Function, names: Mapping[str, str], scope: NameS
     """Yield statements that define the inputs of ``function`` which are numbers, called as ``names`` says."""
     spelt: dict[str, str] = {}
     for step in function.numbers:
-        spelt[step.name] = scope.fresh(step.name if is_tensor_name(step.name) else "Number")
+        spelt[step.name] = scope.fresh(step.name)
         yield Assignment(spelt[step.name], _expression(step, spelt), span=step.span)
     for value in function.inputs:
         if value.number is not None:

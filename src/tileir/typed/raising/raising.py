@@ -15,7 +15,6 @@ from tileir.core.contraction_types import ContractionTypes, contraction_types
 from tileir.tile import ir as tile
 from tileir.tile.functions import scatter_name
 from tileir.tile.ir import Assignment, Attribute, Call, Expr, IntLiteral, Name, Statement
-from tileir.tile.text.grammar import is_tensor_name
 from tileir.tile.traversal import walk
 from tileir.typed.dataflow import loop_of
 from tileir.typed.ir import (
@@ -145,12 +144,9 @@ class _Raising:
         """Decide on the names of values, none of which is ``taken``, and which of them may be nested."""
         definitions: dict[str, Value | Operation] = {v.name: v for v in (*function.inputs, *function.operations)}
         numbers = {value.name: value for value in function.inputs if value.number is not None}
-        spelt = (name for name in definitions if is_tensor_name(name) and name not in numbers)
+        spelt = (name for name in definitions if name not in numbers)
         scope = NameScope.of((*spelt, *passed_numbers(function), *taken))
-        names = {
-            name: name if is_tensor_name(name) and name not in numbers else scope.fresh(_stem(name))
-            for name in definitions
-        }
+        names = {name: scope.fresh(name) if name in numbers else name for name in definitions}
         labels = {name: tuple(each) for name, each in grouped(function.labels).items()}
         overrides = (operation for operation in function.operations if isinstance(operation, Override))
         arriving = {override.upstream: override.input for override in overrides if override.upstream is not None}
@@ -336,12 +332,6 @@ class _Raising:
         wide = self.scope.fresh("Wide")
         self.statements.append(Assignment(wide, cast_call(dtypes[0], Name(self.names[first]))))
         return {**self.names, first: wide}
-
-
-def _stem(name: str) -> str:
-    """Return a name that Tile can spell, and that resembles ``name``."""
-    letters = re.sub(r"[^A-Za-z0-9_]", "_", name)
-    return letters if is_tensor_name(letters) else f"T{letters}"
 
 
 def _once_read(function: Function, named: Iterable[str]) -> frozenset[str]:
