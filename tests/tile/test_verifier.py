@@ -82,7 +82,7 @@ def test_names_that_only_quotes_hold(name: str) -> None:
     assert codes(Function((Input("A"),), (Output("O"),), (Assignment("O", A, (Attribute(name),)),))) == ["TIL211"]
 
 
-@pytest.mark.parametrize("name", ["", "A\n", "\x00", "A" * 1001])
+@pytest.mark.parametrize("name", ["", "A\n", "\x00"])
 def test_names_that_no_text_has(name: str) -> None:
     assert codes(of(A, name)) == ["TIL211"]
     assert codes(Function((Input(name), Input("A")), (Output("A"),), ())) == ["TIL211"]
