@@ -495,3 +495,21 @@ def test_many_statements_take_time_in_proportion() -> None:
         tileir.parse(f"function (X[N], W[N]) -> (D) {{ Y0 = X * W; {lines} D = gradient(Y5000, W); }}"), [0, None]
     )
     assert len(made.statements) == 5003
+
+
+def test_declarations_stay() -> None:
+    text = """function (X: f32[N, 3], S: f32[]) -> (Y: f32[2 * N], Z[N, 3], W: f32[K]) {
+      K = 2 * N;
+      Y[i : K] = =(X[i - N, 0]);
+      Z = expect_sizes(expect_f32(X * S), N, 3);
+      W = Y;
+    }"""
+    made = batched(tileir.parse(text), [0, None], name="B")
+    declared = "(X: f32[B, N, 3], S: f32[]) -> (Y: f32[B, 2 * N], Z[B, N, 3], W: f32)"
+    assert tileir.to_text(made).splitlines()[0] == f"function {declared} {{"
+    x = np.arange(24, dtype=np.float32).reshape(2, 4, 3)
+    rows = np.concatenate([np.zeros((2, 4), np.float32), x[:, :, 0]], axis=1)
+    y, z, w = tileir.evaluate(made, [x, np.float32(2)])
+    np.testing.assert_array_equal(y, rows)
+    np.testing.assert_array_equal(z, x * 2)
+    np.testing.assert_array_equal(w, rows)

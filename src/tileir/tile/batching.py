@@ -7,7 +7,7 @@ those of each example, those by what all examples share, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set as AbstractSet
 
 from tileir.core import NameScope, TileError, attrs, fail
 from tileir.tile.batches.body import Body, Plan
@@ -21,7 +21,7 @@ from tileir.tile.checks.integers import sizing_inputs
 from tileir.tile.checks.verifier import verify
 from tileir.tile.ir import Function, Input, Name, Output
 from tileir.tile.text.grammar import is_index_name
-from tileir.tile.traversal import dimensions
+from tileir.tile.traversal import dimensions, named, walk
 
 
 def batched(
@@ -84,7 +84,22 @@ def _attempt(
     references: list[str] = []
     for output, axis in zip(function.outputs, results, strict=True):
         references.append(_output(body, output, axis, steps, references))
-    return assemble(recorder, references, function.span)
+    axes_of = zip(references, function.outputs, results, strict=True)
+    known = frozenset(_dims(function))
+    declared = {name: _declared(output, axis, example, known) for name, output, axis in axes_of}
+    return assemble(recorder, references, function.span, declared)
+
+
+def _declared(output: Output, axis: int | None, example: Name, known: AbstractSet[str]) -> Output:
+    """Return the declaration of a result, with an axis of examples where it has one; sizes if of dimensions alone."""
+    dims = output.dims
+    names = {node.name for dim in dims or () for node in walk(dim) if isinstance(node, Name)}
+    if dims is None or not names <= known:
+        return attrs.evolve(output, dims=None)
+    if axis is None:
+        return output
+    axis %= len(dims) + 1
+    return attrs.evolve(output, dims=(*dims[:axis], example, *dims[axis:]))
 
 
 def _dims(function: Function) -> list[str]:
@@ -126,7 +141,7 @@ def _out_axes(function: Function, given: int | Sequence[int | None] | None) -> l
 def _input(body: Body, parameter: Input, axis: int | None, example: Name) -> Part:
     """Declare an input, with an axis of examples where it has one."""
     recorder, dims = body.recorder, parameter.dims
-    for dim in dims or ():
+    for dim in named(parameter):
         recorder.dims[dim.name] = None
         body.sizes[dim.name] = Name(dim.name, span=dim.span)
     if dims is not None and axis is not None:

@@ -15,7 +15,7 @@ from tileir.tile.functions import builtin
 from tileir.tile.ir import Binary, Call, Conditional, Expr, FloatLiteral, IndexName, IntLiteral, Name, Unary
 from tileir.tile.traversal import walk
 
-_ALIASES = frozenset({"ident", "as_like", "widen", "quantize", "reshape", "simple_reduce", "element"})
+_ALIASES = frozenset({"ident", "as_like", "widen", "quantize", "reshape", "expect_sizes", "simple_reduce", "element"})
 """Functions whose result may be their first argument itself, so that derivatives by one are those by the other."""
 
 
@@ -178,7 +178,7 @@ class Body:
 
     @staticmethod
     def _is_alias(function: str) -> bool:
-        return function in _ALIASES or function.startswith("as_")
+        return function in _ALIASES or function.startswith(("as_", "expect_"))
 
     def _lifted(self, expr: Expr, leaves: dict[str, Part]) -> Expr:
         """Return an elementwise expression over tensors of the batched function, which ``leaves`` gets."""

@@ -332,6 +332,7 @@ CALLS: Final[Mapping[str, Callable[[Body, Call], Value]]] = MappingProxyType(
         "argsort": _along_axis,
         "shape": _shape,
         "reshape": _reshape,
+        "expect_sizes": _reshape,
         "gather": _gather,
         **{name: partial(_scatter, how) for name, how in SCATTERS.items()},
         SCATTER_LAST: partial(_scatter, Aggregation.ASSIGN),

@@ -26,6 +26,7 @@ from tileir.tile.ir import (
     IntLiteral,
     Name,
     Scan,
+    Size,
     Statement,
 )
 from tileir.tile.traversal import walk
@@ -90,7 +91,8 @@ def _spread(layout: Layout, value: Value) -> Value:
 def _constant(body: Body, statement: Constant) -> Part:
     recorder = body.recorder
     for dim, size in zip(statement.dims or (), statement.shape, strict=statement.dims is not None):
-        body.sizes[dim.name] = IntLiteral(size, span=dim.span)
+        if isinstance(dim, Name):
+            body.sizes[dim.name] = IntLiteral(size, span=dim.span)
     reference = recorder.record(attrs.evolve(statement, name="", dims=None, attributes=()))
     recorder.ranks[reference] = len(statement.shape)
     return Part(Tensor(recorder, reference))
@@ -220,9 +222,11 @@ def _stepped(layout: Layout, plan: Plan, step: Function, parts: Sequence[Part], 
     return [body.part(Name(output.name, span=output.span)) for output in step.outputs]
 
 
-def _bind(body: Body, names: Iterable[Name], sizes: Iterable[Dim]) -> None:
+def _bind(body: Body, dims: Iterable[Size], sizes: Iterable[Dim]) -> None:
     """Let sizes of what a step is passed stand for its dimensions; those of one name have to be equal."""
-    for name, size in zip(names, sizes, strict=True):
+    for name, size in zip(dims, sizes, strict=True):
+        if isinstance(name, IntLiteral):
+            continue
         known = body.sizes.get(name.name)
         if known == size.expr:
             continue
