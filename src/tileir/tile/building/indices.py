@@ -12,6 +12,7 @@ import numpy as np
 from tileir.core import attrs, call_site
 from tileir.core.numbers.integers import quotient, remainder
 from tileir.core.operators import method_of, methods_of
+from tileir.tile.building.evaluation import evaluated
 from tileir.tile.building.recording import Declared, Recorded, Recorder, foreign, here, literal, mistake, same
 from tileir.tile.checks.polynomial_rules import in_polynomial
 from tileir.tile.ir import (
@@ -88,8 +89,6 @@ class Dim(Recorded):
                 the sizes break what the program demands of them; TIL215, one that is given is no integer.
 
         """
-        from tileir.tile.building.evaluation import evaluated  # few programs ask for values
-
         return evaluated(self.recorder, self.expr, sizes)
 
     def _binary(self, kind: BinaryOperator, other: Dim | int) -> Dim:
