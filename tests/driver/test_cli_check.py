@@ -150,6 +150,12 @@ def test_types_are_asked_for_where_none_are_given(command: Callable[..., tuple[i
         assert command("check", "sum.tile", *arguments)[2] == ""
     Path("constant.tile").write_text("function () -> (C) { C = 2.0; }", encoding="utf-8")
     assert command("check", "constant.tile")[2] == ""
+    Path("typed.tile").write_text("function (A: i8[N, 16], B) -> (C) { C = A * B; }", encoding="utf-8")
+    assert command("check", "typed.tile")[2] == "with types of all inputs, as in A=i8[3,16], more is checked\n"
+    code, _, error = command("check", "typed.tile", "A=i8[3,4]", "B=f32[4]")
+    assert code == 1
+    assert "typed.tile:1:20: error[TIL317]: axis 1 of 'A' is declared as 16, but its argument has 4" in error
+    assert command("print", "typed.tile")[1].startswith("function (A: i8[N, 16], B) -> (C) {")
     Path("scalar.tile").write_text("function (A[], B) -> (C) { C = A * B; }", encoding="utf-8")
     assert "as in A=f32[], more" in command("check", "scalar.tile")[2]
     reads_past_the_end = "function (A[N, M]) -> (C) { C[i : N] = =(A[i, 7]); }"

@@ -10,7 +10,7 @@ from typing import TypeGuard
 import attrs
 import click
 
-from tileir.core import BackendError, Diagnostic, Target, TileError, fail
+from tileir.core import BackendError, Diagnostic, DType, Target, TileError, fail
 from tileir.core.protocols import mistakes
 from tileir.driver.cli import values as cli_values
 from tileir.driver.cli.reporting import report
@@ -22,7 +22,7 @@ from tileir.driver.targets import TargetChoice
 from tileir.passes.base import Pass
 from tileir.runtime.context import default_context
 from tileir.tile.checks.unused import in_order
-from tileir.tile.ir import Function, Input
+from tileir.tile.ir import Function, Input, IntLiteral
 
 _file = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 _values = click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
@@ -126,8 +126,9 @@ def _read(
 
 def _described(parameter: Input) -> str:
     """Return a type of an input as it is written in a command."""
-    rank = 2 if parameter.dims is None else len(parameter.dims)
-    return f"{parameter.name}=f32[{','.join(str(size) for size in range(3, 3 + rank))}]"
+    dims = (None, None) if parameter.dims is None else parameter.dims
+    sizes = (dim.value if isinstance(dim, IntLiteral) else size for size, dim in enumerate(dims, start=3))
+    return f"{parameter.name}={(parameter.dtype or DType.F32).value}[{','.join(map(str, sizes))}]"
 
 
 def warnings_about(
