@@ -56,7 +56,6 @@ def differences(value: Callable[[Mapping[str, Array]], float], arrays: Mapping[s
     return slopes.reshape(arrays[name].shape)
 
 
-@pytest.mark.sampled(160)
 @pytest.mark.parametrize("name", CASES)
 def test_gradients(name: str) -> None:
     case = CASES[name]
