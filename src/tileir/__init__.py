@@ -44,6 +44,7 @@ if typing.TYPE_CHECKING:
     from tileir.driver.explain.explanation import Explanation, explain
     from tileir.driver.tracing.control import cond, scan
     from tileir.driver.tracing.functions import PythonFunction, function
+    from tileir.driver.tracing.mapping import vmap
     from tileir.driver.tracing.transforms import value_and_grad
     from tileir.driver.tuning.search import Tuned, tune
     from tileir.driver.warnings import warnings_of
@@ -111,6 +112,7 @@ __all__ = [
     "value_and_grad",
     "verify",
     "vjp",
+    "vmap",
     "warnings_of",
 ]
 
@@ -130,6 +132,7 @@ _LATER: typing.Final = types.MappingProxyType(
         **dict.fromkeys(("cond", "scan"), "tileir.driver.tracing.control"),
         **dict.fromkeys(("function", "PythonFunction"), "tileir.driver.tracing.functions"),
         "value_and_grad": "tileir.driver.tracing.transforms",
+        "vmap": "tileir.driver.tracing.mapping",
         "save": "tileir.driver.bundles",
         "warnings_of": "tileir.driver.warnings",
         "DeviceArray": "tileir.runtime.devices.array",

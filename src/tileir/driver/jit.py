@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, overload
 
 import numpy as np
@@ -275,9 +276,19 @@ def jit(
     options: Options | None = None,
     target: Named | None = None,
 ) -> PythonFunction[P, R_co]: ...
+@overload
+def jit(
+    source: None = None,
+    device: str | DeviceInfo | None = None,
+    *,
+    static: str | Sequence[str] = (),
+    context: Context | None = None,
+    options: Options | None = None,
+    target: Named | None = None,
+) -> Callable[[Callable[P, R_co]], PythonFunction[P, R_co]]: ...
 @at_the_call
 def jit(
-    source: Source | Callable[..., Any],
+    source: Source | None = None,
     device: str | DeviceInfo | None = None,
     *,
     static: str | Sequence[str] = (),
@@ -290,7 +301,8 @@ def jit(
     Args:
         source: A program, its text, its JSON or its file, as for :func:`tileir.compile`. One that has types is compiled
             when it is called first, and takes no other arrays. Or a function of Python, which is called with tensors
-            that stand for arrays, once for each structure, dtypes and ranks of its arguments, and recorded.
+            that stand for arrays, once for each structure, dtypes and ranks of its arguments, and recorded. Without a
+            source the result is a decorator.
         static: Parameters of a function of Python that are values, for each of which it is recorded anew.
         device: A device or its id; by default the one that arrays are on, and for those of the host what the context
             chooses.
@@ -303,6 +315,8 @@ def jit(
             program of the semtree.
     """
     check_options(options)
+    if source is None:
+        return partial(jit, device=device, static=static, context=context, options=options, target=target)
     if is_python(source):
         from tileir.driver.tracing.functions import jitted  # few programs are Python's
 

@@ -14,7 +14,7 @@ from tileir.core import DType
 from tileir.numpy.dispatch import OPERATORS, REFUSED, element_type, entered, named
 from tileir.ops.shared.foundation import cast_to, floating, mistaken, promoted, wide
 from tileir.tile.building.dtypes import dtype_of
-from tileir.tile.building.tensors import Operand, Tensor, call
+from tileir.tile.building.tensors import Operand, Tensor, call, divided as quotient
 
 
 def known_dtype(x: Operand) -> DType | None:
@@ -27,8 +27,8 @@ def divide(x: Operand, y: Operand) -> Tensor:
     """Return a quotient in floats: of integers in f32, or f64 beside those of 64 bits."""
     kinds = [known_dtype(each) for each in (x, y)]
     if any(kind is not None and kind.is_float for kind in kinds) or any(isinstance(each, float) for each in (x, y)):
-        return call("div", x, y)
-    return call("div", floating(x), floating(y) if isinstance(y, Tensor) else y)
+        return quotient(x, y)
+    return quotient(floating(x), floating(y) if isinstance(y, Tensor) else y)
 
 
 @named("power", "pow")
@@ -139,7 +139,7 @@ def _rounding(word: str) -> Any:
 
 
 @named("divmod")
-def divided(x: Operand, y: Operand) -> tuple[Tensor, Tensor]:
+def quotient_and_remainder(x: Operand, y: Operand) -> tuple[Tensor, Tensor]:
     """Return the quotient, rounded down, and the remainder."""
     return ops.floor_divide(x, y), ops.remainder(x, y)
 

@@ -207,10 +207,10 @@ class Tensor(Recorded):
         return own(left, right)
 
     def __truediv__(self, other: Operand) -> Tensor:
-        return self._meant(_divided, "divide", self, other)
+        return self._meant(divided, "divide", self, other)
 
     def __rtruediv__(self, other: Operand) -> Tensor:
-        return self._meant(_divided, "divide", other, self)
+        return self._meant(divided, "divide", other, self)
 
     def __mod__(self, other: Operand) -> Tensor:
         return self._meant(_remainder, "remainder", self, other)
@@ -278,7 +278,8 @@ class Tensor(Recorded):
 Operand: TypeAlias = Tensor | Dim | int | float
 
 
-def _divided(left: Operand, right: Operand) -> Tensor:
+def divided(left: Operand, right: Operand) -> Tensor:
+    """Return Tile's quotient."""
     recorder = recorder_of((left, right))
     operands = value_of(recorder, left), value_of(recorder, right)
     return computed(recorder, ir.Binary(BinaryOperator.DIV, *operands, span=call_site()))
