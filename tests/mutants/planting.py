@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import importlib
+import inspect
 import sys
 import types
 from collections.abc import Mapping
@@ -68,12 +69,13 @@ def _functions(module: types.ModuleType) -> Iterator[tuple[str, types.FunctionTy
             value = value.apply
         if getattr(value, "__module__", None) != module.__name__:
             continue
-        found = value.__wrapped__ if isinstance(value, functools._lru_cache_wrapper) else value
+        found = inspect.unwrap(value) if callable(value) else value  # code is that of what a decorator wraps
         if isinstance(found, types.FunctionType):
             yield name, found
         elif isinstance(found, type):
             for inner, member in vars(found).items():
                 method = member.__func__ if isinstance(member, classmethod | staticmethod) else member
                 method = method.fget if isinstance(method, property) else method
+                method = inspect.unwrap(method) if callable(method) else method
                 if isinstance(method, types.FunctionType) and method.__code__.co_filename == module.__file__:
                     yield f"{name}.{inner}", method

@@ -16,14 +16,16 @@ from tileir.core.targets.target import Target
 from tileir.driver.compiler import compile_stages
 from tileir.passes.algorithms.atomic_scatter import AtomicScatter
 from tileir.passes.algorithms.split_scatter import SplitScatter
-from tileir.passes.base import run
+from tileir.passes.base import run, with_temporaries
 from tileir.schedule.remarks import Remarks, listening
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.ir import DeclareArray, KernelFunction, Region, Update
 from tileir.semtree.rewrite import statements
 from tileir.stripe import ir as stripe
+from tileir.stripe.lower.lowering import lower
 from tileir.tile.text.parser import parse
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 ATOMIC: Final = AtomicScatter(update_bytes=8)
@@ -71,6 +73,16 @@ def test_others_stay(code: str, program: stripe.Program, most: int) -> None:
     with listening(kept):
         assert run((AtomicScatter(update_bytes=most),), program) is program
     assert code in [remark.code for remark in kept.all()]
+
+
+def test_what_clears_another_table_clears_none_of_these() -> None:
+    function = parse("function (D[N], E[N], I[N], T[V]) -> (R, S) { R = scatter(D, I, T); S = scatter(E, I, T); }")
+    shapes = {"D": (40,), "E": (40,), "I": (40,), "T": (7,)}
+    dtypes = {name: DType.I32 if name == "I" else DType.I8 for name in shapes}
+    program = lower(infer(function, {name: TensorType(dtypes[name], shape) for name, shape in shapes.items()}))
+    one, first, other, second = program.main.statements
+    for order, marked in (((one, first, other, second), True), ((one, other, first, second), False)):
+        assert is_atomic(run((ATOMIC,), with_temporaries(program, order, ()))) is marked
 
 
 def kernels(
