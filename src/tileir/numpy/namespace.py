@@ -28,4 +28,4 @@ def namespace(version: str | None = None) -> SimpleNamespace:
     made = {name: own(name) for name in (*names, "result_type", "from_dlpack")}
     values = {name: getattr(np, name) for name in ("e", "inf", "nan", "newaxis", "pi")}
     dtypes = {each.numpy.name: each.numpy for each in DType if each.numpy.name in dir(np)}
-    return SimpleNamespace(**made, **whole, **values, **dtypes, bool=np.dtype(bool), linalg=SimpleNamespace(**inner))
+    return SimpleNamespace(**{**made, **whole, **values, **dtypes, "linalg": SimpleNamespace(**inner)})

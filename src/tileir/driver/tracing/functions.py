@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import re
 import threading
 import types
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
@@ -51,7 +52,7 @@ class PythonFunction(Generic[P, R_co]):
 
     Attributes:
         python: The function.
-        static: Names of parameters that are values of Python, which are compared by ``==``.
+        static: Names of parameters that are values of Python, which are compared by ``==`` and their types.
         declared: What was said of arguments beforehand, by name.
 
     """
@@ -131,7 +132,8 @@ class PythonFunction(Generic[P, R_co]):
 
     def _traced(self, call: _Call, parameters: tuple[Parameter, ...], shapes: list[tuple[int, ...]] | None) -> Traced:
         try:
-            key = (tuple(call.structures.items()), parameters, tuple(sorted(call.statics.items())))
+            statics = tuple((name, call.statics[name], _kind(call.statics[name])) for name in sorted(call.statics))
+            key = (tuple(call.structures.items()), parameters, statics)
             hash(key)
         except TypeError:
             wrong = next((name for name, value in call.statics.items() if not _is_hashable(value)), "")
@@ -311,32 +313,80 @@ def _kept_for(python: Callable[..., Any]) -> dict[Hashable, list[Traced]]:
     return found
 
 
-def _identity(value: Any) -> Hashable:
-    """Return what tells values apart that functions close over; arrays by their elements."""
-    if isinstance(value, PythonFunction):
-        return "traced", _identity(value.python), value.static
-    if isinstance(value, types.FunctionType):
-        cells = tuple(_identity(cell.cell_contents) for cell in value.__closure__ or () if _is_filled(cell))
-        defaults = tuple(map(_identity, value.__defaults__ or ()))
-        named = tuple((name, _identity(each)) for name, each in (value.__kwdefaults__ or {}).items())
-        return value.__code__, id(value.__globals__), cells, defaults, named
-    if isinstance(value, types.MethodType):
-        return "method", _identity(value.__func__), _identity(value.__self__)
-    if isinstance(value, functools.partial):
-        return "partial", _identity(value.func), tuple(map(_identity, value.args)), _identity(value.keywords)
+def _kind(value: Any) -> Hashable:
+    """Return what tells equal values of Python apart, as 1, 1.0 and True, or 0.0 and -0.0, also in containers."""
+    if isinstance(value, float | complex | np.inexact):
+        return type(value), repr(value)
+    if isinstance(value, tuple):
+        return type(value), tuple(map(_kind, value))
+    if isinstance(value, frozenset):
+        return type(value), frozenset((each, _kind(each)) for each in value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return type(value), tuple(_kind(getattr(value, field.name)) for field in dataclasses.fields(value))
+    kind: type = type(value)
+    return kind
+
+
+_CONSTANT: Final = (type, types.ModuleType, types.BuiltinFunctionType, np.ufunc, type(np.sum))
+"""Classes of what equals itself alone, and does not change what a function means."""
+
+
+def _identity(value: Any, seen: dict[int, tuple[int, Any]] | None = None) -> Hashable:
+    """Return what tells values apart that functions read; arrays by their elements.
+
+    A function is told by its code, by what it closes over, its defaults, and the globals that it names, as all of them
+    are now. Other objects, whose attributes may change, are never equal to what they were.
+    """
     if isinstance(value, np.ndarray) and value.dtype != object:
         return (
             ArrayValue.of(value)
             if DType.of(value.dtype) is not None
             else (value.dtype.str, value.shape, value.tobytes())
         )
-    if isinstance(value, int | float | str | bytes | bool | None | DType):
+    if isinstance(value, int | float | complex | str | bytes | None | DType | np.generic):
         return type(value), repr(value)
-    if isinstance(value, tuple | list):
-        return type(value), tuple(map(_identity, value))
-    if isinstance(value, dict):
-        return dict, tuple((_identity(key), _identity(each)) for key, each in value.items())
-    return _ByIdentity(value)
+    if isinstance(value, _CONSTANT):
+        return _ByIdentity(value)
+    seen = {} if seen is None else seen
+    if id(value) in seen:  # it calls itself, or stands here twice
+        return "again", seen[id(value)][0]
+    seen[id(value)] = len(seen), value
+    parts: Iterable[Any]
+    kind: Hashable
+    if isinstance(value, PythonFunction):
+        kind, parts = (PythonFunction, value.static), (value.python,)
+    elif isinstance(value, types.FunctionType):
+        kind, parts = (value.__code__, id(value.__globals__)), _read_by(value, seen)
+    elif isinstance(value, types.MethodType):
+        kind, parts = types.MethodType, (value.__func__, value.__self__)
+    elif isinstance(value, functools.partial):
+        kind, parts = functools.partial, (value.func, value.args, value.keywords)
+    elif isinstance(value, tuple | list):
+        kind, parts = type(value), value
+    elif isinstance(value, dict):
+        kind, parts = dict, [part for item in value.items() for part in item]
+    else:
+        return _ByIdentity(object())
+    return kind, tuple([_identity(part, seen) for part in parts])
+
+
+def _read_by(function: types.FunctionType, seen: Mapping[int, tuple[int, Any]]) -> list[Any]:
+    """Return what a function closes over, its defaults, and globals, if these are those of the first function seen."""
+    cells = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
+    defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items()]
+    first = next(each for _, each in seen.values() if isinstance(each, types.FunctionType))
+    if first.__globals__ is not function.__globals__:
+        return [*cells, *defaults]
+    named = [name for name in _names_of(function.__code__) if name in function.__globals__]
+    return [*cells, *defaults, *(function.__globals__[name] for name in named)]
+
+
+def _names_of(code: types.CodeType) -> Iterator[str]:
+    """Yield names that may be those of globals, in code and in that of functions inside."""
+    yield from code.co_names
+    for each in code.co_consts:
+        if isinstance(each, types.CodeType):
+            yield from _names_of(each)
 
 
 @attrs.frozen(eq=False)
