@@ -386,3 +386,11 @@ def test_memory_of_one_name_moves_out_of_several_loops(steps: str) -> None:
         program = tileir.compile(text, [a], passes=passes)
         assert [remark.code for remark in program.remarks if remark.step == "script"] == ["TR001"]
         np.testing.assert_array_equal(program(a), tileir.evaluate(text, [a]))
+
+
+def test_sums_at_places_that_are_read_are_not_split() -> None:
+    """Sums of floats by places: an array of partial tables would have to be merged element by element."""
+    source = "function (U[N], L[M]) -> (O) { I = as_i32(index(U, 0) * 0); O = scatter(U, I, L); }"
+    steps = "script{steps=(rfactor{memory=O, loop=i1, into=parts})}"
+    told = remarks_of(steps, source, U=(4,), L=(5,))
+    assert [code for code, _ in told] == ["TR761"]

@@ -275,6 +275,9 @@ _SCRIPTS: Final = {
     "TR758": Reason("groups of the grid share no memory of the kernel: make it inside of the loop over groups"),
     "TR759": Reason("a vector has fewer lanes: split the loop, and bind the inner one"),
     "TR760": Reason("a name consists of letters, digits and underscores, and begins with no digit"),
+    "TR761": Reason(
+        "elements are written at places that are read, so that each iteration would need a table: accumulate into one"
+    ),
 }
 
 REASONS: Final[Mapping[str, Reason]] = MappingProxyType(

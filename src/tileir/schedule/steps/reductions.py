@@ -11,7 +11,7 @@ from tileir.schedule.sizes import Known
 from tileir.schedule.steps.legality import taken
 from tileir.schedule.steps.loops import expanded, in_array
 from tileir.schedule.steps.memory import Accumulate, Level
-from tileir.schedule.tree import Item, Loop, Replaced, Tree, map_leaves, map_uses, with_loops_replaced
+from tileir.schedule.tree import Item, Loop, Replaced, Tree, leaves, map_leaves, map_uses, with_loops_replaced
 
 
 @attrs.frozen
@@ -39,6 +39,9 @@ class RFactor:
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree with an array of partial results."""
         rule_out(taken(tree, (self._start, self._merge)))
+        uses = [use for leaf in leaves(tree.body) for use in leaf.uses if use.root == self.memory]
+        if any(use.merges and use.sizes for use in uses):
+            return refused("TR761", loop=self.loop, memory=self.memory)
         new = Accumulate(self.memory, self.loop, self.into, self.level)(tree, known)
         return (
             new if isinstance(new, Refused) else with_loops_replaced(new, self.loop, lambda loop, _: self._apart(loop))
