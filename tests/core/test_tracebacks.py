@@ -134,7 +134,7 @@ def test_other_errors_keep_their_frames() -> None:
     ("mistake", "said"),
     [
         (lambda: tileir.compile(ADD, [(3,)], devise=""), "compile() has no argument 'devise'; did you mean 'device'"),  # type: ignore[call-arg]
-        (lambda: tileir.jit(ADD, contxt=None), "jit() has no argument 'contxt'; did you mean 'context'"),  # type: ignore[call-arg]
+        (lambda: tileir.jit(ADD, contxt=None), "jit() has no argument 'contxt'; did you mean 'context'"),  # type: ignore[call-overload]
         (lambda: tileir.explain(ADD, [(3,)], mesure=True), "did you mean 'measure'"),  # type: ignore[call-arg]
         (lambda: tileir.tune(ADD, [(3,)], script=True), "did you mean 'scripts'"),  # type: ignore[call-arg]
         (lambda: tileir.parse(ADD, stge="tile"), "did you mean 'stage'"),  # type: ignore[call-overload]

@@ -54,14 +54,15 @@ def test_a_device_can_be_given_as_it_is_listed() -> None:
     with pytest.raises(BackendError, match=r"no device 'llvm\.9'"):
         jit(NEXT, attrs.evolve(device, id="llvm.9"))(np.zeros(3))
     with pytest.raises(BackendError, match="named by its id, not by 5"):
-        jit(NEXT, 5)(np.zeros(3))  # type: ignore[arg-type]
+        jit(NEXT, 5)(np.zeros(3))  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("source", [None, 3, ("text",)])
 def test_what_is_no_function_is_refused(source: object) -> None:
-    for use in (evaluate, tileir.compile) if source is None else (jit, evaluate, tileir.compile):
+    uses: list[Any] = [evaluate, tileir.compile, *([] if source is None else [jit])]
+    for use in uses:
         with pytest.raises(ArgumentError, match="pass a function, a program") as caught:
-            use(source)  # type: ignore[arg-type]
+            use(source)
         assert caught.value.diagnostics[0].code == "TIL707"
 
 

@@ -28,6 +28,7 @@ from tileir.driver.executable import Executable, compile_for
 from tileir.driver.programs import (
     Program,
     Source,
+    WrittenProgram,
     input_names,
     is_python,
     output_names,
@@ -258,8 +259,8 @@ def _jitted_again(program: Program, device: str | None, options: Options, target
 
 
 @overload
-def jit(
-    source: Source,
+def jit(  # type: ignore[overload-overlap]  # a Tile function is callable, too
+    source: WrittenProgram,
     device: str | DeviceInfo | None = None,
     *,
     context: Context | None = None,

@@ -18,8 +18,11 @@ from tileir.typed.numbers import passed_numbers
 Program: TypeAlias = TileFunction | TypedFunction | StripeProgram | SemProgram
 """A program at one of its stages."""
 
-Source: TypeAlias = Program | str | bytes | Path | Callable[..., Any]
-"""A program, its text or JSON, the file that has one of these, or a function of Python to be traced."""
+WrittenProgram: TypeAlias = Program | str | bytes | Path
+"""A program, its text or JSON, or the file that has one of these."""
+
+Source: TypeAlias = WrittenProgram | Callable[..., Any]
+"""A program in one of these forms, or a function of Python to be traced."""
 
 _STAGES: Final[Mapping[type[Program], tuple[str, str]]] = MappingProxyType(
     {

@@ -63,7 +63,9 @@ def _called(function: Function) -> tuple[FunctionBuilder, Tensor, dict[str, Oper
             assert isinstance(value, int | float)  # other parameters have axes, so they are no sizes
             declared[each.name] = value
         elif each.dims:
-            declared[each.name] = builder.input(each.name, *(dim.name for dim in each.dims))
+            declared[each.name] = builder.input(
+                each.name, *(dim.name if isinstance(dim, Name) else dim.value for dim in each.dims)
+            )
         else:
             declared[each.name] = builder.scalar(each.name)
     return builder, function.applied(list(declared.values()), function.boundary), declared

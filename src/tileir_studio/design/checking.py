@@ -8,7 +8,7 @@ from typing import Final
 from tileir.core import Span, TileError
 from tileir.driver.calls.arguments import tensor_types
 from tileir.tile.checks.integers import integers, sizing_inputs
-from tileir.tile.ir import Contraction, Function
+from tileir.tile.ir import Contraction, Function, IntLiteral, Name, Size
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir_studio.views.views import Checked, InputView, faults_of
@@ -56,8 +56,12 @@ def inputs_of(function: Function) -> tuple[InputView, ...]:
     if not any(tensor.dims for tensor in function.inputs):
         attempts = [*attempts[2:], *attempts[:2]]  # functions of elements alone: pictures tell more than numbers
     chosen = next((attempt for attempt in attempts if _fits(function, attempt)), attempts[0])
-    dims = (None if tensor.dims is None else tuple(dim.name for dim in tensor.dims) for tensor in function.inputs)
+    dims = (None if tensor.dims is None else tuple(map(_spelt, tensor.dims)) for tensor in function.inputs)
     return tuple(InputView(name, axes, chosen[name]) for name, axes in zip(names, dims, strict=True))
+
+
+def _spelt(dim: Size) -> str:
+    return dim.name if isinstance(dim, Name) else str(dim.value)
 
 
 def _guesses(function: Function, *, small: bool, rank: int) -> dict[str, str]:
@@ -71,20 +75,21 @@ def _guesses(function: Function, *, small: bool, rank: int) -> dict[str, str]:
         rank: The number of axes of inputs of which nothing tells it.
     """
     ranks, whole, sizing = _ranks(function), integers(function), sizing_inputs(function)
-    first = {dim.name for tensor in function.inputs[:1] for dim in tensor.dims or ()}
-    sizes: dict[str, int] = {}
+    first = {dim for tensor in function.inputs[:1] for dim in tensor.dims or ()}
+    sizes: dict[Size, int] = {}
     for tensor in sorted(function.inputs, key=lambda tensor: -len(tensor.dims or ())):
         for dim in tensor.dims or ():
             long = _SIZE.get(len(tensor.dims or ()), _FEW)
-            sizes.setdefault(dim.name, _SHORT if small and dim.name not in first else long)
+            guessed = _SHORT if small and dim not in first else long
+            sizes.setdefault(dim, dim.value if isinstance(dim, IntLiteral) else guessed)
     found = {}
     for tensor in function.inputs:
         if tensor.dims is None:
             axes = ranks.get(tensor.name, rank)
             shape = [_SIZE.get(axes, _FEW)] * axes
         else:
-            shape = [sizes[dim.name] for dim in tensor.dims]
-        kind = "i32" if tensor.name in whole else "f32"
+            shape = [sizes[dim] for dim in tensor.dims]
+        kind = tensor.dtype.value if tensor.dtype is not None else "i32" if tensor.name in whole else "f32"
         found[tensor.name] = "1" if tensor.name in sizing else f"{kind}[{', '.join(map(str, shape))}]"
     return found
 

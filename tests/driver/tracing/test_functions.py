@@ -181,7 +181,7 @@ def test_what_is_no_tensor_is_told_how_to_pass() -> None:
     with pytest.raises(tileir.TileError, match="returns no tensor"):
         tileir.jit(lambda _: None)(X)
     with pytest.raises(tileir.ArgumentError, match="missing"):
-        tileir.jit(softmax)()
+        tileir.jit(softmax)()  # type: ignore[call-arg]
 
 
 def test_errors_of_python_stay_what_they_are() -> None:
