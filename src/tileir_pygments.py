@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pygments.token import _TokenType
 
 _TILE_WORDS: Final = ("function", "default", "no_defract", "constant", "polynomial", "expression", "contraction")
-_TYPED_WORDS: Final = ("scan", "times", "reverse", "final", "history", "output", "combine", "aggregate")
+_TYPED_WORDS: Final = ("scan", "while", "do", "times", "reverse", "final", "history", "output", "combine", "aggregate")
 _STRIPE_WORDS: Final = ("program", "block", "in", "out", "inout", "none", "const", "reduction", "new", "at", "buffer")
 _SEMTREE_WORDS: Final = (
     *("kernel", "input", "temporary", "grid", "group", "index", "private", "local", "scratch"),

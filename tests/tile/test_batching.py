@@ -227,6 +227,26 @@ def test_states_of_random_numbers_are_stepped_one_by_one() -> None:
         np.testing.assert_array_equal(state[number], alone[1])
 
 
+def test_declared_sizes_and_dtypes_are_those_of_one_example() -> None:
+    text = (
+        "function (X: f64[2, N], W[N], L: f64[]) -> (Y: f64[N, 2], S[]) { Y[n, m : N, 2] = +(X[m, n] * W[n]);"
+        " Z = 0.0; S = scan(Z; W; L) function (H: f64[], W: f64[], L) -> (N: f64[]) { N = H + W * L; }; }"
+    )
+    lines = texts(text, [1, 0, None], (2, 0))
+    assert lines[0] == "function (X: f64[2, B, N], W[B, N], L: f64[]) -> (Y: f64[N, 2, B], S[B]) {"
+    x, w = sample(3, 2, 5), V
+    for axes in ((1, 0, None), (None, 0, 0), (0, None, None)):
+        arrays = {"X": x, "W": w, "L": S}
+        given = {
+            name: array[0] if axis is None else np.moveaxis(array, 0, axis)
+            for (name, array), axis in zip(arrays.items(), axes, strict=True)
+        }
+        given = {name: np.asarray(array) for name, array in given.items()}
+        matches(text, given, axes, lambda x, w, limit: ((x * w).T, (w * limit).sum()))
+    with pytest.raises(tileir.TileError, match="f32"):
+        tileir.evaluate(batched(tileir.parse(text), [0, None, None]), [x.astype(np.float32), w[0], S[0]])
+
+
 SUMS = (
     "function (X[T, K], C[K], W[K, K]) -> (Last, All) {"
     " R = scan(C; X; W) function (H[K], X[K], W[K, K]) -> (N, O) {"
@@ -309,6 +329,51 @@ def test_scans_inside_of_scans() -> None:
     for axes in ((0, None), (0, 0), (None, 0)):
         given = {"X": X if axes[0] == 0 else X[0], "W": V if axes[1] == 0 else V[0]}
         matches(text, given, axes, compute)
+
+
+def test_loops_go_on_while_the_condition_holds_for_any_example() -> None:
+    """Collatz counts of some numbers, and halvings until a limit: each example has a number of steps of its own."""
+    text = (
+        "function (N[]) -> (Last, Count) { Zero = 0; L = while(N, Zero) function (N[], I[]) -> (C) { C = N != 1; } do "
+        "function (N[], I[]) -> (M, J) { M = mod(N, 2) == 0 ? N / 2 : 3 * N + 1; J = I + 1; };"
+        " Last = element(L, 0); Count = element(L, 1); }"
+    )
+
+    def count(n: Any) -> Any:
+        steps = 0
+        while n != 1:
+            n, steps = n // 2 if n % 2 == 0 else 3 * n + 1, steps + 1
+        return n, steps
+
+    matches(text, {"N": np.array([1, 27, 6, 97])}, [0], count)
+    text = (
+        "function (X[K], Limit[]) -> (Y, I) { Zero = 0; L = while(X, Zero; Limit) function (X[K], I, Limit) -> (C) "
+        "{ M[] = >(X[k]); C = M > Limit; } do function (X[K], I, Limit) -> (Y, J) { Y = X / 2.0; J = I + 1; };"
+        " Y = element(L, 0); I = element(L, 1); }"
+    )
+
+    def halved(x: Any, limit: Any) -> Any:
+        steps = 0
+        while x.max() > limit:
+            x, steps = x / 2, steps + 1
+        return x, steps
+
+    for axes in ((0, None), (None, 0), (0, 0), (1, 0)):
+        x, limits = np.abs(V) * [[1], [300], [0.01]], np.array([0.1, 1.0, 7.0])
+        given = {
+            "X": x[1] if axes[0] is None else np.moveaxis(x, 0, axes[0]),
+            "Limit": limits if axes[1] == 0 else limits[0],
+        }
+        matches(text, given, axes, halved)
+
+
+def test_loops_of_shared_conditions_repeat_what_differs_alone() -> None:
+    text = (
+        "function (X[K]) -> (Y, J) { Zero = 0; L = while(X, Zero; X) function (Y[K], I, X[K]) -> (C) { C = I < 3; } do "
+        "function (Y[K], I, X[K]) -> (Z, J) { Z = Y * X; J = I + 1; }; Y = element(L, 0); J = element(L, 1); }"
+    )
+    matches(text, {"X": V}, [0], lambda x: (x**4, 3))
+    assert not any("?" in line for line in texts(text, [0]))
 
 
 def test_gradients_are_those_of_each_example() -> None:

@@ -32,7 +32,7 @@ _NAMES: Final = {
     "TIL215": "a Python value that a program cannot hold",
     "TIL216": "an object of another builder, or of one that is finished",
     "TIL217": "an argument that an operation of the library cannot take",
-    "TIL218": "a scan that does not go with its step",
+    "TIL218": "a loop that does not go with its functions",
     "TIL219": "a constant whose elements do not go with its type, or are not there",
     "TIL220": "a function that cannot be computed for several examples at once",
     "TIL221": "an element or place that a formula does not have",
@@ -75,6 +75,8 @@ _TYPES: Final = {
     "TIL329": "an override with a gradient of another shape than its tensor",
     "TIL331": "a scan whose sequences do not have as many elements as it has steps",
     "TIL332": "a carry that changes its dtype or shape",
+    "TIL333": "a derivative through a loop whose number of steps only running tells",
+    "TIL334": "a condition of a loop that is not one bool",
     "TIL341": "a conversion that nobody wrote, to a dtype that does not hold all values",
     "TIL342": "a number that is rounded to the dtype that it adapts to",
 }

@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,10 +22,11 @@ from tileir.core.text.versions import LINE
 from tileir.driver.programs import function_of
 from tileir.driver.texts import write_whole
 from tileir.runtime.array_files import as_saved, declared, possible_dtypes
-from tileir.tile.ir import Constant, Function, Scan
+from tileir.tile.ir import Function
 from tileir.tile.text.grammar import DIGEST
 from tileir.tile.text.parser import parse
 from tileir.tile.text.printer import to_text
+from tileir.tile.traversal import arrays
 
 if TYPE_CHECKING:
     from tileir.core.array_value import Array
@@ -54,7 +55,7 @@ def save(source: Source, file: Path) -> None:
     """
     function = function_of(source)
     text = to_text(function)
-    values = {value.digest: value for value in _arrays(function) if f"{DIGEST}{value.digest}" in text}
+    values = {value.digest: value for value in arrays(function) if f"{DIGEST}{value.digest}" in text}
     header = json.dumps({"format": FORMAT, "version": VERSION}, sort_keys=True)
     members = [(_HEADER, header.encode()), (_PROGRAM, (LINE + text).encode())]
     members += [(f"{_ARRAYS}{digest}.npy", _content(values[digest].numpy())) for digest in sorted(values)]
@@ -63,15 +64,6 @@ def save(source: Source, file: Path) -> None:
         for name, content in members:
             archive.writestr(zipfile.ZipInfo(name, _WHEN), content)
     write_whole(Path(file), buffer.getvalue())
-
-
-def _arrays(function: Function) -> Iterator[ArrayValue]:
-    """Yield the arrays of all constants, those of steps among them."""
-    for statement in function.statements:
-        if isinstance(statement, Constant) and isinstance(statement.value, ArrayValue):
-            yield statement.value
-        if isinstance(statement, Scan):
-            yield from _arrays(statement.step)
 
 
 def _content(array: Array) -> bytes:

@@ -13,6 +13,7 @@ from typing import Protocol, overload
 from tileir.core import Combine, DType, dtype_meant
 from tileir.tile.building.contractions import Access, Combined, conditional
 from tileir.tile.building.indices import Dim
+from tileir.tile.building.loops import while_loop as while_loop
 from tileir.tile.building.recording import mistake
 from tileir.tile.building.scans import scan as scan
 from tileir.tile.building.tensors import (

@@ -233,6 +233,39 @@ class Scan(Node):
         """Operands of the step, in the order of its inputs."""
         return (*self.carries, *self.sequences, *self.constants)
 
+    @property
+    def functions(self) -> tuple[Function, ...]:
+        """The functions that stand in it."""
+        return (self.step,)
+
+
+@attrs.frozen(cache_hash=True, repr=False)
+class While(Node):
+    """``name = while (carries; constants) function … do function … ;``.
+
+    ``condition`` and ``step`` are functions of their own, which read nothing but their inputs: the carries and the
+    constants, in this order. The output of the condition is one bool; those of the step are the new carries.
+    """
+
+    name: str
+    carries: tuple[Name, ...]
+    constants: tuple[Name, ...]
+    condition: Function
+    step: Function
+    attributes: tuple[Attribute, ...] = ()
+    span: Span | None = span_field()
+    name_span: Span | None = span_field()
+
+    @property
+    def operands(self) -> tuple[Name, ...]:
+        """The tensors that are passed to condition and step, in the order of their inputs."""
+        return (*self.carries, *self.constants)
+
+    @property
+    def functions(self) -> tuple[Function, ...]:
+        """The functions that stand in it."""
+        return (self.condition, self.step)
+
 
 def _bits(value: ArrayValue | bool | int | float) -> object:
     """Return what tells numbers apart as their bits do: -0.0 is not 0.0, 1 is not 1.0 or true, and nan is nan."""
@@ -260,7 +293,7 @@ class Constant(Node):
         return self.value.shape if isinstance(self.value, ArrayValue) else ()
 
 
-Statement: TypeAlias = Assignment | Contraction | Scan | Constant
+Statement: TypeAlias = Assignment | Contraction | Scan | While | Constant
 
 
 @attrs.frozen(cache_hash=True, repr=False)

@@ -20,6 +20,7 @@ from tileir.tile.ir import (
     Name,
     Scan,
     Statement,
+    While,
 )
 
 
@@ -78,10 +79,10 @@ def expressions(statement: Statement) -> Iterator[tuple[Role, Expr]]:
             for constraint in statement.constraints:
                 yield Role.POLYNOMIAL, constraint.polynomial
                 yield Role.CONSTANT, constraint.bound
-        case Scan():
+        case Scan() | While():
             for operand in statement.operands:
                 yield Role.VALUE, operand
-            if statement.count is not None:
+            if isinstance(statement, Scan) and statement.count is not None:
                 yield Role.CONSTANT, statement.count
         case Constant():
             return
@@ -124,8 +125,8 @@ def arrays(function: Function) -> Iterator[ArrayValue]:
         for statement in pending.pop().statements:
             if isinstance(statement, Constant) and isinstance(statement.value, ArrayValue):
                 yield statement.value
-            elif isinstance(statement, Scan):
-                pending.append(statement.step)
+            elif isinstance(statement, Scan | While):
+                pending.extend(statement.functions)
 
 
 def index_names(root: Expr) -> Iterator[IndexName]:

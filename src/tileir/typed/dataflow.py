@@ -119,11 +119,11 @@ def results_of(body: Function, carries: int) -> tuple[ScanResult, ...]:
     )
 
 
-def result_type(body: Function, carries: int, count: int, result: ScanResult) -> TensorType:
-    """Return dtype and shape of a result of a loop with so many carries and steps."""
+def result_type(body: Function, carries: int, count: int | None, result: ScanResult) -> TensorType:
+    """Return dtype and shape of a result of a loop with so many carries and steps, or an unknown number of them."""
     definitions = {operation.name: operation for operation in body.operations}
     made = definitions[body.outputs[_place(result, carries)]]
-    shape = made.shape if result.part is ScanPart.FINAL else (count, *made.shape)
+    shape = made.shape if result.part is ScanPart.FINAL or count is None else (count, *made.shape)
     return TensorType(made.dtype, shape)
 
 
@@ -201,6 +201,8 @@ def _needed_outputs(scan: Scan, results: Iterable[ScanResult]) -> frozenset[int]
     """Return which outputs of the body the results depend on, over any number of steps."""
     carries, body = len(scan.carries), scan.body
     needed = {_place(result, carries) for result in results}
+    if scan.count is None:
+        needed.add(0)  # the condition
     while True:
         read = alive(attrs.evolve(body, outputs=tuple(body.outputs[number] for number in sorted(needed))))
         more = {number for number in range(carries) if body.inputs[number].name in read} - needed

@@ -224,7 +224,7 @@ def _of_loop(
     """Yield what a loop reads: step by step from the last one, where only its last values are wanted."""
     if not boxes:
         return
-    if loop.result.part is not ScanPart.FINAL or loop.sequences:
+    if loop.result.part is not ScanPart.FINAL or loop.sequences or loop.count is None:
         for name in operands(loop):
             yield name, _whole(shapes[name])
         return

@@ -77,6 +77,8 @@ def _loop(scan: Scan, values: Mapping[str, Array], numbers: NumberSystem) -> dic
     body = scan.body
     names = [value.name for value in body.inputs]
     state = [values[name] for name in scan.carries]
+    if scan.count is None:
+        return _while(scan, state, values, numbers)
     kinds = {result: result_type(body, len(state), scan.count, result) for result in results_of(body, len(state))}
     results = {result: np.zeros(kind.shape, numbers.storage(kind.dtype)) for result, kind in kinds.items()}
     for step in reversed(range(scan.count)) if scan.reverse else range(scan.count):
@@ -90,6 +92,17 @@ def _loop(scan: Scan, values: Mapping[str, Array], numbers: NumberSystem) -> dic
             results[ScanResult(ScanPart.OUTPUT, number)][step] = value
     results.update((ScanResult(ScanPart.FINAL, number), value) for number, value in enumerate(state))
     return results
+
+
+def _while(
+    scan: Scan, state: list[Array], values: Mapping[str, Array], numbers: NumberSystem
+) -> dict[ScanResult, Array]:
+    """Run steps as long as the first carry is true, and return the last carries."""
+    names = [value.name for value in scan.body.inputs]
+    constants = [values[name] for name in scan.constants]
+    while bool(state[0]):
+        state = list(_run(scan.body, dict(zip(names, (*state, *constants), strict=True)), numbers).values())
+    return {ScanResult(ScanPart.FINAL, number): value for number, value in enumerate(state)}
 
 
 def _faults(function: Function, inputs: Mapping[str, Array], numbers: NumberSystem) -> Iterator[Diagnostic]:

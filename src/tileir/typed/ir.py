@@ -348,15 +348,18 @@ class ScanResult(Node):
 class Scan(Definition):
     """``result`` of a loop over ``count`` steps, which is not unrolled: the meaning is that of ``lax.scan`` in JAX.
 
+    Without a ``count`` there are as many steps as find carry 0 true, which is one bool then: the meaning is that of
+    ``lax.while_loop``. Such a loop has no sequences, and its steps put out nothing but the new carries.
+
     The inputs of ``body`` are the carries, one slice for each of ``sequences``, and the constants; its outputs are the
     new carries, with the dtypes and shapes of the carries, and then what the step puts out. Step t reads element t of
     axis 0 of the sequences, and writes it in stacked results; ``reverse`` runs from t = count - 1 down to 0.
     Operations that differ in ``name``, ``result`` and the type that follows from it are one loop and run once.
     """
 
-    form: ClassVar[str] = "scan {body:step}({carries}; {sequences}; {constants}) {count} times[ {reverse}]: {result}"
+    form: ClassVar[str] = "scan {body:step}({carries}; {sequences}; {constants}) {count:times}[ {reverse}]: {result}"
     body: Function = attrs.field(metadata=BODY)
-    count: int
+    count: int | None
     reverse: bool
     carries: tuple[str, ...] = attrs.field(metadata=USES)
     sequences: tuple[str, ...] = attrs.field(metadata=USES)

@@ -30,6 +30,7 @@ from tileir.typed.ir import (
     Reduce,
     Reshape,
     Scan,
+    ScanPart,
     Scatter,
     ShapeOf,
     TensorType,
@@ -312,7 +313,9 @@ def _check_reduce(operation: Reduce, source: Value | Operation) -> Iterator[str]
 def _check_scan(operation: Scan, defined: Mapping[str, Value | Operation]) -> Iterator[str]:
     body, carries, sequences = operation.body, operation.carries, operation.sequences
     names = operands(operation)
-    if operation.count < 0:
+    if operation.count is None:
+        yield from _check_condition(operation)
+    elif operation.count < 0:
         yield f"runs {operation.count} steps"
     if len(body.inputs) != len(names) or len(body.outputs) < len(carries):
         yield (
@@ -323,7 +326,7 @@ def _check_scan(operation: Scan, defined: Mapping[str, Value | Operation]) -> It
     for position, (value, name) in enumerate(zip(body.inputs, names, strict=True)):
         given = defined[name]
         stacked = len(carries) <= position < len(carries) + len(sequences)
-        wanted = TensorType(value.dtype, (operation.count, *value.shape) if stacked else value.shape)
+        wanted = TensorType(value.dtype, (operation.count or 0, *value.shape) if stacked else value.shape)
         if TensorType(given.dtype, given.shape) != wanted:
             actual = TensorType(given.dtype, given.shape)
             yield f"passes {name!r} for {value.name!r} of its step, which is {actual}, not {wanted}"
@@ -344,3 +347,15 @@ def _check_scan(operation: Scan, defined: Mapping[str, Value | Operation]) -> It
         operation.dtype, operation.shape
     ):
         yield f"has type {TensorType(operation.dtype, operation.shape)}, not {kind}"
+
+
+def _check_condition(operation: Scan) -> Iterator[str]:
+    """Check a loop that runs as long as its first carry is true."""
+    body = operation.body
+    first = body.inputs[0] if operation.carries and body.inputs else None
+    if first is None or (first.dtype, first.shape) != (DType.BOOL, ()):
+        yield "has no count, so its first carry is one bool, which says whether there is a further step"
+    if operation.sequences or operation.reverse or len(body.outputs) != len(operation.carries):
+        yield "has no count, so it reads no sequences, has no direction, and stacks nothing"
+    if operation.result.part is not ScanPart.FINAL:
+        yield "has no count, so its results are the last values of carries"

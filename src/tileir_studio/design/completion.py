@@ -37,7 +37,7 @@ _AFTER: Final = (
 )
 _FURTHER: Final = ("of", "outside", "where", "with")
 _LINES: Final = ("repeat", "results")
-_TILE_WORDS: Final = ("function", "scan", "times", "reverse", "default", "no_defract")
+_TILE_WORDS: Final = ("function", "scan", "times", "reverse", "while", "do", "default", "no_defract")
 
 
 @attrs.frozen

@@ -1,5 +1,7 @@
 """Loops: a block with one serial index around the kernels of the body, which do not depend on it.
 
+One that runs as long as its first carry is true has no index, but that carry as its condition.
+
 A step is like a program. Its parameters are the carries, the step, sequences and constants, and its results the new
 carries, the next step and elements of stacked results. The block of the loop holds what only one step needs, a block
 ``body`` with the kernels, and after it copies of the new carries over the old ones. The step is a buffer of one
@@ -13,7 +15,7 @@ from collections.abc import Callable
 import attrs
 
 from tileir.core import DType, Op
-from tileir.stripe.ir import ADVANCE, LOOP, Block, Direction, Index, Special, Tags
+from tileir.stripe.ir import ADVANCE, LOOP, WHILE, Block, Direction, Index, Special, Tags
 from tileir.stripe.lower.kernel_builder import KernelBuilder, Scalar, element
 from tileir.stripe.lower.program_builder import ProgramBuilder
 from tileir.stripe.lower.storage import ZERO, Storage, Tensor
@@ -33,14 +35,14 @@ def lower_scan(
     """
     loop = _Loop.of(builder, results)
     loop.start()
-    if loop.scan.count:
+    if loop.scan.count != 0:
         loop.gather()
         for operation in loop.scan.body.operations:
             if not isinstance(operation, Marker):
                 lower_operation(loop.inner, operation)
         loop.stack()
         loop.advance()
-        builder.macs += loop.inner.macs * loop.scan.count
+        builder.macs += loop.inner.macs * (loop.scan.count or 1)
         builder.add_block(loop.block())
     for operation in results:
         first = loop.results[operation.result]
@@ -82,7 +84,9 @@ class _Loop:
             firsts.setdefault(operation.result, operation)
         storage = Storage.of(scan.body)
         inner = ProgramBuilder(scan.body, storage, dict(scan.body.labels))
-        dtype = DType.I32 if scan.count <= DType.I32.maximum else DType.I64  # lanes are as many as the widest allows
+        dtype = (
+            DType.I32 if (scan.count or 0) <= DType.I32.maximum else DType.I64
+        )  # lanes are as many as the widest allows
         step = outer.storage.temporary("step", dtype, (1,))
         counter = Tensor.of(storage.fresh("step"), dtype, (1,))
         return cls(outer, inner, scan, firsts, step, counter, storage.temporary("next_step", dtype, (1,)))
@@ -96,14 +100,19 @@ class _Loop:
     def is_counted(self) -> bool:
         """True if a step reads or writes what only its number tells: slices of sequences, or of stacked results."""
         stacked = any(result.part is not ScanPart.FINAL for result in self.results)
-        return self.scan.count > 0 and (stacked or bool(self.scan.sequences))
+        return self.count > 0 and (stacked or bool(self.scan.sequences))
+
+    @property
+    def count(self) -> int:
+        """The number of steps; 0 where that is not known."""
+        return self.scan.count or 0
 
     def start(self) -> None:
         """Add kernels that give the step and the carries their first values, and view these and the constants."""
         scan, storage = self.scan, self.outer.storage
         if self.is_counted:
             kernel = KernelBuilder()
-            first = kernel.constant("first", self.step.dtype, scan.count - 1 if scan.reverse else 0)
+            first = kernel.constant("first", self.step.dtype, self.count - 1 if scan.reverse else 0)
             kernel.store("step", first, self.step, (ZERO,))
             self.outer.add(kernel, scan, Tags.of("eltwise", "fill"))
             self.views[self.counter.buffer] = (self.step, Direction.INOUT)
@@ -139,7 +148,7 @@ class _Loop:
             if value.name in inner.constants or 0 in value.shape:
                 continue
             kernel = KernelBuilder.over(value.shape)
-            whole = Tensor.of(local, value.dtype, (self.scan.count, *value.shape))
+            whole = Tensor.of(local, value.dtype, (self.count, *value.shape))
             access = element(value.shape, value.shape)
             scalar = kernel.load_at(local, whole, self._now(kernel), (ZERO, *access))
             target = inner.tensors[value.name]
@@ -208,11 +217,12 @@ class _Loop:
                 step.append(tensor.whole(local, Direction.OUT if local in writes else Direction.IN, local))
         body = Block("body", refinements=tuple(step), statements=self.inner.kernels())
         copies = tuple(Special("copy", (source,), (target,)) for target, source in new.items())
+        counted = self.scan.count is not None
         return Block(
             self.outer.next_name(),
-            (Index("step", self.scan.count, serial=True),),
+            (Index("step", self.count, serial=True),) if counted else (),
             refinements=tuple(refinements),
             statements=(body, *copies),
             comments=(self.outer.comment(self.scan),),
-            tags=Tags.of(LOOP),
+            tags=Tags.of(LOOP) if counted else Tags.of(LOOP, **{WHILE: self.views[self.carries[0].name][0].buffer}),
         )

@@ -71,7 +71,8 @@ def tile_text(operation: Computation, constants: Mapping[str, Constant]) -> str:
         case Reduce(name=name, combine=combine, input=value, axes=axes):
             return f"{name} = reduce_{combine.value}({', '.join((value, *map(str, axes)))})"
         case Scan(name=name, count=count, reverse=reverse):
-            return f"{name} = scan, {count} steps{' in reverse' if reverse else ''}"
+            steps = "while it holds" if count is None else f"{count} steps"
+            return f"{name} = scan, {steps}{' in reverse' if reverse else ''}"
         case _:
             assert_never(operation)
 

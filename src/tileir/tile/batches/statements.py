@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from typing import assert_never
 
@@ -11,6 +11,7 @@ from tileir.core import Aggregation, ArrayValue, attrs
 from tileir.tile.batches.body import Body, Plan
 from tileir.tile.batches.layout import Group, Layout, Part, Value, inserted
 from tileir.tile.building.indices import Dim
+from tileir.tile.building.loops import while_loop
 from tileir.tile.building.recording import Recorder
 from tileir.tile.building.scans import scan
 from tileir.tile.building.tensors import Tensor
@@ -18,16 +19,20 @@ from tileir.tile.functions import builtin
 from tileir.tile.ir import (
     Assignment,
     Call,
+    Conditional,
     Constant,
     Contraction,
     Expr,
     Function,
     IndexName,
+    Input,
     IntLiteral,
     Name,
+    Output,
     Scan,
     Size,
     Statement,
+    While,
 )
 from tileir.tile.traversal import walk
 
@@ -58,6 +63,8 @@ def _value(body: Body, statement: Statement) -> Value:
             return _contraction(body, statement)
         case Scan():
             return _scan(body, statement)
+        case While():
+            return _while(body, statement)
         case Constant():
             return _constant(body, statement)
         case _:
@@ -138,34 +145,140 @@ def _contraction(body: Body, statement: Contraction) -> Part:
 
 def _scan(body: Body, statement: Scan) -> Value:
     """Record a scan; carries that differ among examples after any step do so from the beginning."""
-    layout, plan = body.layout, body.plan
     groups = (statement.carries, statement.sequences, statement.constants)
     carries, sequences, constants = ([body.part(name) for name in names] for names in groups)
-    flags = plan.carries.setdefault(statement.name, [False] * len(carries))
-    for place, part in enumerate(carries):
-        flags[place] = flags[place] or part.axis is not None
-    sequences = [layout.moved(part, 1) for part in sequences]
-    repeated = [place for place, part in enumerate(carries) if flags[place] and part.axis is None]
-    numbers = [place for place in repeated if _adapts(body.recorder, carries[place])]
-    if numbers:
-        carries = _adapted(body, statement, (carries, sequences, constants), numbers)
-    carries = [layout.front(layout.spread(part)) if flag else part for flag, part in zip(flags, carries, strict=True)]
+    sequences = [body.layout.moved(part, 1) for part in sequences]
+    carries = _started(body, statement, carries, sequences, constants)
     slices = [None if part.axis is None else 0 for part in sequences]
     step = _Step(body, statement, [*(part.axis for part in carries), *slices, *(part.axis for part in constants)])
     count = None if statement.count is None else Dim(body.constant(statement.count), body.recorder)
     operands = ([part.tensor for part in parts] for parts in (carries, sequences, constants))
-    results = scan(step, *operands, count=count, reverse=statement.reverse)
-    reference = results[0].reference
-    if len(results) > 1:
-        for result in results:
-            element = body.recorder.steps[result.reference]
-            element.attributes = ()
-            if isinstance(element.body, Call) and isinstance(element.body.arguments[0], Name):
-                reference = element.body.arguments[0].name
+    results = scan(_Recorded(statement.step, step.record), *operands, count=count, reverse=statement.reverse)
     stacked = [None if axis is None else axis + 1 for axis in step.axes[len(carries) :]]
-    axes = [*(part.axis for part in carries), *stacked]
+    return _results(body.recorder, results, [*(part.axis for part in carries), *stacked])
+
+
+def _started(
+    body: Body,
+    statement: Scan | While,
+    carries: Sequence[Part],
+    sequences: Sequence[Part],
+    constants: Sequence[Part],
+) -> list[Part]:
+    """Return the carries before the first step; those that come to differ among examples are repeated."""
+    layout, started = body.layout, list(carries)
+    flags = body.plan.carries.setdefault(statement.name, [False] * len(carries))
+    for place, part in enumerate(carries):
+        flags[place] = flags[place] or part.axis is not None
+    for place, (parameter, part) in enumerate(zip(statement.step.inputs, carries, strict=False)):
+        if parameter.dtype is not None and _adapts(body.recorder, part):
+            started[place] = Part(body.recorded(Call(f"as_{parameter.dtype.value}", (part.name,))))
+    carries = list(started)
+    repeated = [place for place, part in enumerate(carries) if flags[place] and part.axis is None]
+    numbers = [place for place in repeated if _adapts(body.recorder, carries[place])]
+    if numbers:
+        started = _adapted(body, statement, carries, (sequences, constants), numbers)
+    return [layout.front(layout.spread(part)) if flag else part for flag, part in zip(flags, started, strict=True)]
+
+
+def _results(recorder: Recorder, results: Sequence[Tensor], axes: Sequence[int | None]) -> Value:
+    """Return the results of a loop: one, or a tuple of parts, which are read from the statement of the loop."""
     parts = tuple(map(Part, results, axes))
-    return parts[0] if len(parts) == 1 else Group(parts, reference)
+    if len(parts) == 1:
+        return parts[0]
+    reference = None
+    for result in results:
+        element = recorder.steps[result.reference]
+        element.attributes = ()
+        if isinstance(element.body, Call) and isinstance(element.body.arguments[0], Name):
+            reference = element.body.arguments[0].name
+    return Group(parts, reference)
+
+
+def _while(body: Body, statement: While) -> Value:
+    """Record a loop that runs while its condition holds for any example; the others keep their carries."""
+    carries, constants = ([body.part(name) for name in names] for names in (statement.carries, statement.constants))
+    carries = _started(body, statement, carries, (), constants)
+    loop = _While(body, statement, [*(part.axis for part in carries), *(part.axis for part in constants)])
+    results = while_loop(
+        _Recorded(statement.condition, loop.condition),
+        _Recorded(statement.step, loop.step),
+        [part.tensor for part in carries],
+        [part.tensor for part in constants],
+    )
+    return _results(body.recorder, results, [part.axis for part in carries])
+
+
+@attrs.frozen(eq=False, repr=False)
+class _Recorded:
+    """A function of a loop, to be recorded under the names of its inputs."""
+
+    function: Function
+    record: Callable[[Sequence[Tensor]], list[Tensor]]
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        return inspect.Signature([inspect.Parameter(each.name, kind) for each in self.function.inputs])
+
+    def __call__(self, *tensors: Tensor) -> list[Tensor]:
+        return self.record(tensors)
+
+
+@attrs.frozen(eq=False, repr=False)
+class _While:
+    """Condition and step of a loop for several examples.
+
+    Attributes:
+        body: The function around it.
+        loop: The loop.
+        given: Where the examples lie in what both are passed.
+
+    """
+
+    body: Body
+    loop: While
+    given: Sequence[int | None]
+
+    def condition(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Record whether the condition holds for any example."""
+        layout, parts = self.inside(tensors)
+        asked = self.asked(layout, parts, named=True)
+        if asked.axis is None:
+            return [asked.tensor]
+        flags = self.body.plan.carries[self.loop.name]
+        if not all(flags):  # where examples stop at different steps, all that they hold differs
+            flags[:] = [True] * len(flags)
+            self.body.plan.changed = True
+        return [layout.contracted(Aggregation.MAX, [], [], asked, [layout.index()], None).tensor]
+
+    def step(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Record a step, which leaves the carries of examples as they are for which the condition does not hold."""
+        layout, parts = self.inside(tensors)
+        plan, flags = self.body.plan, self.body.plan.carries[self.loop.name]
+        asked = self.asked(layout, parts, named=False)
+        made = _stepped(layout, plan.step(self.loop.name), self.loop.step, parts)
+        for place, (new, old) in enumerate(zip(made, parts, strict=False)):
+            if asked.axis is not None:
+                new = layout.front(layout.spread(new))
+                holds = layout.padded(asked, layout.rank(new)).name
+                made[place] = layout.helper(Conditional(holds, new.name, old.name))
+            elif flags[place]:
+                made[place] = layout.front(layout.spread(new))
+            elif new.axis is not None:
+                flags[place] = plan.changed = True
+        return [part.tensor for part in made]
+
+    def inside(self, tensors: Sequence[Tensor]) -> tuple[Layout, list[Part]]:
+        """Return what one of the functions is passed."""
+        parts = list(map(Part, tensors, self.given))
+        return _layout(self.body.layout, tensors[0].recorder, parts), parts
+
+    def asked(self, layout: Layout, parts: Sequence[Part], *, named: bool) -> Part:
+        """Record the condition of each example."""
+        plan = self.body.plan.step(f"{self.loop.name} condition")
+        (part,) = _stepped(layout, plan, self.loop.condition, parts, named=named)
+        return layout.front(part)
 
 
 @attrs.define(eq=False, repr=False)
@@ -185,12 +298,8 @@ class _Step:
     given: Sequence[int | None]
     axes: list[int | None] = attrs.field(factory=list, init=False)
 
-    @property
-    def __signature__(self) -> inspect.Signature:
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        return inspect.Signature([inspect.Parameter(each.name, kind) for each in self.scan.step.inputs])
-
-    def __call__(self, *tensors: Tensor) -> list[Tensor]:
+    def record(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Record the step, and what its outputs are."""
         plan, name = self.body.plan, self.scan.name
         parts = list(map(Part, tensors, self.given))
         layout = _layout(self.body.layout, tensors[0].recorder, parts)
@@ -215,11 +324,26 @@ def _stepped(layout: Layout, plan: Plan, step: Function, parts: Sequence[Part], 
     """Record a step of a scan, and return its outputs."""
     body = Body(layout, plan)
     for parameter, part in zip(step.inputs, parts, strict=True):
-        body.values[parameter.name] = layout.spread(part) if parameter.name in plan.forced else part
         if parameter.dims is not None:
             _bind(body, parameter.dims, layout.dims(part))
+        part = _expected(body, part, parameter)
+        body.values[parameter.name] = layout.spread(part) if parameter.name in plan.forced else part
     run(body, step, named=named)
-    return [body.part(Name(output.name, span=output.span)) for output in step.outputs]
+    return [_expected(body, body.part(Name(output.name, span=output.span)), output) for output in step.outputs]
+
+
+def _expected(body: Body, part: Part, declared: Input | Output) -> Part:
+    """Return what an input or output of a step is, as it is declared: its dtype and sizes are checked."""
+    if declared.dtype is not None:
+        part = Part(body.recorded(Call(f"expect_{declared.dtype.value}", (part.name,), span=declared.span)), part.axis)
+    dims = declared.dims or ()
+    if isinstance(declared, Output) or not all(isinstance(dim, Name) for dim in dims):
+        sizes = [body.constant(dim) for dim in dims]
+        if declared.dims is not None and sizes != [dim.expr for dim in body.layout.dims(part)]:
+            whole = sizes if part.axis is None else inserted(sizes, part.axis, body.layout.size)
+            call = Call("expect_sizes", (part.name, *whole), span=declared.span)
+            part = Part(body.recorded(call), part.axis)
+    return part
 
 
 def _bind(body: Body, dims: Iterable[Size], sizes: Iterable[Dim]) -> None:
@@ -250,7 +374,7 @@ def _adapts(recorder: Recorder, part: Part) -> bool:
         elif isinstance(step.body, Constant):
             if isinstance(step.body.value, ArrayValue):
                 return False
-        elif isinstance(step.body, Contraction | Scan):
+        elif isinstance(step.body, Contraction | Scan | While):
             return False
         else:
             for node in walk(step.body):
@@ -263,14 +387,18 @@ def _adapts(recorder: Recorder, part: Part) -> bool:
 
 
 def _adapted(
-    body: Body, statement: Scan, operands: tuple[list[Part], list[Part], list[Part]], numbers: Sequence[int]
+    body: Body,
+    statement: Scan | While,
+    carries: Sequence[Part],
+    operands: tuple[Sequence[Part], Sequence[Part]],
+    numbers: Sequence[int],
 ) -> list[Part]:
     """Return carries, where ``numbers`` have the dtype that steps make of them: it is that of the first steps' results.
 
     Nothing else is taken of these steps, so nothing is computed for them.
     """
     layout = body.layout
-    carries, sequences, constants = operands
+    sequences, constants = operands
     given = list(carries)
     for place in numbers:
         given[place] = layout.contracted(Aggregation.ASSIGN, [], [], carries[place], [], None)

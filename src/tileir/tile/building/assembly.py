@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Final, assert_never
@@ -30,6 +30,7 @@ from tileir.tile.ir import (
     Scan,
     Statement,
     Unary,
+    While,
 )
 from tileir.tile.traversal import walk
 
@@ -104,6 +105,18 @@ def substitute(expr: Expr, replacements: Mapping[str, Expr]) -> Expr:
             assert_never(expr)
 
 
+def with_operands(
+    loop: Scan | While, renamed: Callable[[Name], Name], replacements: Mapping[str, Expr]
+) -> Scan | While:
+    """Return a loop that passes other tensors to its functions; ``replacements`` are for the number of its steps."""
+    carries, constants = (tuple(map(renamed, names)) for names in (loop.carries, loop.constants))
+    if isinstance(loop, While):
+        return attrs.evolve(loop, carries=carries, constants=constants)
+    sequences = tuple(map(renamed, loop.sequences))
+    count = None if loop.count is None else substitute(loop.count, replacements)
+    return attrs.evolve(loop, carries=carries, sequences=sequences, constants=constants, count=count)
+
+
 def _substitute_all(exprs: tuple[Expr, ...], replacements: Mapping[str, Expr]) -> tuple[Expr, ...]:
     return tuple(substitute(expr, replacements) for expr in exprs)
 
@@ -135,8 +148,8 @@ def _value_reads(step: Step) -> list[str]:
 def _other_reads(step: Step) -> list[str]:
     """Return the names that a contraction or scan reads, which have to be statements."""
     body = step.body
-    if isinstance(body, Scan):
-        counted = () if body.count is None else walk(body.count)
+    if isinstance(body, Scan | While):
+        counted = () if isinstance(body, While) or body.count is None else walk(body.count)
         return [node.name for node in (*body.operands, *counted) if isinstance(node, Name)]
     if not isinstance(body, Contraction):
         return []
@@ -150,21 +163,9 @@ def _other_reads(step: Step) -> list[str]:
 def _statement(step: Step, name: str, body: Expr | Declared, exprs: Mapping[str, Expr]) -> Statement:
     if isinstance(body, Constant):
         return attrs.evolve(body, name=name, attributes=step.attributes)
-    if isinstance(body, Scan):
-        carries, sequences, constants = (
-            tuple(Name(_renamed(operand.name, exprs), span=operand.span) for operand in operands)
-            for operands in (body.carries, body.sequences, body.constants)
-        )
-        count = None if body.count is None else substitute(body.count, exprs)
-        return attrs.evolve(
-            body,
-            name=name,
-            carries=carries,
-            sequences=sequences,
-            constants=constants,
-            count=count,
-            attributes=step.attributes,
-        )
+    if isinstance(body, Scan | While):
+        named = attrs.evolve(body, name=name, attributes=step.attributes)
+        return with_operands(named, lambda operand: Name(_renamed(operand.name, exprs), span=operand.span), exprs)
     if not isinstance(body, Contraction):
         return Assignment(name, body, step.attributes, span=step.span, name_span=step.span)
     default = body.default

@@ -23,6 +23,7 @@ from tileir.tile.ir import (
     Name,
     Scan,
     Unary,
+    While,
 )
 from tileir.tile.traversal import walk
 
@@ -58,11 +59,11 @@ def dtype_of(recorder: Recorder, reference: str) -> DType | None:
     return found if isinstance(found, DType) else {"integer": DType.I32, "float": DType.F32}.get(found or "")
 
 
-def _operands(body: Expr | Contraction | Scan | Constant) -> list[str]:
+def _operands(body: Expr | Contraction | Scan | While | Constant) -> list[str]:
     match body:
         case Contraction(inputs=inputs):
             return [access.tensor for access in inputs]
-        case Scan(operands=operands):
+        case Scan(operands=operands) | While(operands=operands):
             return [operand.name for operand in operands]
         case Constant():
             return []
@@ -70,7 +71,7 @@ def _operands(body: Expr | Contraction | Scan | Constant) -> list[str]:
             return [node.name for node in walk(body) if isinstance(node, Name)]
 
 
-def _of(recorder: Recorder, body: Expr | Contraction | Scan | Constant) -> Kind:
+def _of(recorder: Recorder, body: Expr | Contraction | Scan | While | Constant) -> Kind:
     match body:
         case Contraction():
             return _contracted(recorder, body)
@@ -78,7 +79,7 @@ def _of(recorder: Recorder, body: Expr | Contraction | Scan | Constant) -> Kind:
             return dtype
         case Constant(value=value):
             return DType.BOOL if isinstance(value, bool) else "float" if isinstance(value, float) else "integer"
-        case Scan():
+        case Scan() | While():
             carries = body.carries  # a scan with several results is a tuple, whose parts are looked up by themselves
             return recorder.dtypes.get(carries[0].name) if len(carries) == len(body.step.outputs) == 1 else None
         case IntLiteral():

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tileir.core import DType, at_the_call, attrs, call_site
-from tileir.tile.building.assembly import substitute
+from tileir.tile.building.assembly import substitute, with_operands
 from tileir.tile.building.indices import Dim, simplified
 from tileir.tile.building.recording import Recorder, mistake
 from tileir.tile.building.sizes import sizes_of
@@ -26,6 +26,7 @@ from tileir.tile.ir import (
     Output,
     Scan,
     Statement,
+    While,
 )
 
 
@@ -176,7 +177,7 @@ class _Inlining:
             if isinstance(value, Call) and value.function in self.expansions:
                 return value_of(self.recorder, self.expanded(value))
             return Name(self.recorder.record(substitute(value, self.names)), span=call_site())
-        body = self.contraction(statement) if isinstance(statement, Contraction) else self.scan(statement)
+        body = self.contraction(statement) if isinstance(statement, Contraction) else self.loop(statement)
         reference = self.recorder.record(body)
         if isinstance(body, Contraction):
             self.recorder.ranks[reference] = len(body.sizes)
@@ -216,15 +217,8 @@ class _Inlining:
             attributes=(),
         )
 
-    def scan(self, statement: Scan) -> Scan:
-        carries, sequences, constants = (
-            tuple(self.name(operand) for operand in operands)
-            for operands in (statement.carries, statement.sequences, statement.constants)
-        )
-        count = None if statement.count is None else substitute(statement.count, self.names)
-        return attrs.evolve(
-            statement, name="", carries=carries, sequences=sequences, constants=constants, count=count, attributes=()
-        )
+    def loop(self, statement: Scan | While) -> Scan | While:
+        return with_operands(attrs.evolve(statement, name="", attributes=()), self.name, self.names)
 
     def all(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple(substitute(expr, self.names) for expr in exprs)

@@ -30,6 +30,7 @@ from tileir.tile.ir import (
     Scan,
     Unary,
     UnaryOperator,
+    While,
 )
 from tileir.tile.text.grammar import MAX_INTEGER, MAX_NAME, is_index_name, is_tensor_name
 
@@ -42,7 +43,7 @@ def mistake(code: str, message: str, *notes: str) -> TileError:
     return fail(code, message, call_site(), *notes)
 
 
-Declared: TypeAlias = Contraction | Scan | Constant
+Declared: TypeAlias = Contraction | Scan | While | Constant
 """What is a statement of its own, and no expression that could be nested into another one."""
 
 

@@ -57,12 +57,9 @@ def scan(
     recorder = recorder_of(given)
     if count is None and not sequences:
         raise mistake("TIL218", "without sequences nothing says how many steps there are; pass count=…")
-    names = [_named(recorder, operand) for operand in given]
-    passed = _Passed.of(recorder, names, len(carries), len(sequences), count)
-    if isinstance(step, ir.Function):
-        function, made = step, _unknown_sizes(step, len(names))
-    else:
-        function, made = passed.recorded(step)
+    names = [named(recorder, operand) for operand in given]
+    passed = Passed.of(recorder, names, len(carries), len(sequences), count)
+    function, made = step_of(passed, step)
     if len(function.outputs) < len(carries):
         raise mistake(
             "TIL218", f"the step returns {len(function.outputs)} tensors, fewer than the {len(carries)} carries"
@@ -71,12 +68,24 @@ def scan(
     times = None if count is None else size_of(recorder, count)
     parts = tuple(names[:first]), tuple(names[first:last]), tuple(names[last:])
     statement = ir.Scan("", parts[0], parts[1], parts[2], function, times, reverse, span=call_site())
-    return _results(recorder, recorder.record(statement), passed, made)
+    return results_of(recorder, recorder.record(statement), passed, made)
+
+
+def step_of(passed: Passed, step: Step) -> tuple[ir.Function, list[Sizes | None]]:
+    """Return a step as a function, and the sizes of its outputs in terms of the function around it.
+
+    Raises:
+        TileError: TIL218, it is a function with another number of inputs than is passed; TIL215, it returns no tensors.
+
+    """
+    if isinstance(step, ir.Function):
+        return step, _unknown_sizes(step, len(passed.names))
+    return passed.recorded(step)
 
 
 @attrs.frozen(repr=False)
-class _Passed:
-    """What a scan passes: the recorder around it, operands by name with their sizes, and the first axis of results."""
+class Passed:
+    """Operands of a loop: the recorder around it, operands by name with their sizes, and the first axis of results."""
 
     recorder: Recorder
     names: list[ir.Name]
@@ -88,7 +97,7 @@ class _Passed:
     @classmethod
     def of(
         cls, recorder: Recorder, names: list[ir.Name], carries: int, sequences: int, count: Dim | int | None
-    ) -> _Passed:
+    ) -> Passed:
         """Look up the sizes of what is passed."""
         sizes = [sizes_of(recorder, name.name) for name in names]
         first = sizes[carries] if sequences else None
@@ -147,7 +156,7 @@ class _Passed:
             for node in walk(pending.pop()):
                 if isinstance(node, ir.Name) and node.name not in dims and node.name not in large:
                     step = inner.steps.get(node.name)
-                    if step is None or isinstance(step.body, ir.Contraction | ir.Scan | ir.Constant):
+                    if step is None or isinstance(step.body, ir.Contraction | ir.Scan | ir.While | ir.Constant):
                         return None
                     large[node.name] = step.body
                     pending.append(step.body)
@@ -157,7 +166,7 @@ class _Passed:
         return tuple(Dim(substitute(dim.expr, dims), self.recorder) for dim in sizes)
 
 
-def _named(recorder: Recorder, operand: Operand) -> ir.Name:
+def named(recorder: Recorder, operand: Operand) -> ir.Name:
     """Return an operand by name; a number or dimension becomes a statement."""
     expr = value_of(recorder, operand)
     if not isinstance(operand, Tensor):
@@ -186,7 +195,7 @@ def _unknown_sizes(step: ir.Function, passed: int) -> list[Sizes | None]:
     return [None] * len(step.outputs)
 
 
-def _results(recorder: Recorder, reference: str, passed: _Passed, made: Sequence[Sizes | None]) -> tuple[Tensor, ...]:
+def results_of(recorder: Recorder, reference: str, passed: Passed, made: Sequence[Sizes | None]) -> tuple[Tensor, ...]:
     """Return a tensor for each result, with sizes as far as they are known."""
     results: list[Tensor] = []
     for number, sizes in enumerate(made):

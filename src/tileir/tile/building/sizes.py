@@ -10,7 +10,7 @@ from tileir.core.text.span import call_site
 from tileir.tile.building.indices import Dim
 from tileir.tile.building.recording import Recorder
 from tileir.tile.functions import SCATTER_NAMES, builtin
-from tileir.tile.ir import Call, Constant, Contraction, Expr, IntLiteral, Name, Scan
+from tileir.tile.ir import Call, Constant, Contraction, Expr, IntLiteral, Name, Scan, While
 from tileir.tile.traversal import children, walk
 
 Sizes: TypeAlias = tuple[Dim, ...]
@@ -73,7 +73,7 @@ def _parts(dim: Dim) -> tuple[Dim, ...]:
 def _operands(recorder: Recorder, reference: str) -> tuple[str, ...]:
     """Return the tensors whose sizes decide about those of a statement."""
     step = recorder.steps.get(reference)
-    if step is None or isinstance(step.body, Contraction | Scan | Constant):
+    if step is None or isinstance(step.body, Contraction | Scan | While | Constant):
         return ()
     nodes = tuple(walk(step.body))
     names = (node.name for node in nodes if isinstance(node, Name) and node.name not in recorder.dims)
@@ -81,11 +81,11 @@ def _operands(recorder: Recorder, reference: str) -> tuple[str, ...]:
 
 
 def _carry(recorder: Recorder, body: Expr) -> str | None:
-    """Return the tensor that a scan begins with, where an expression is what became of it."""
+    """Return the tensor that a loop begins with, where an expression is what became of it."""
     match body:
         case Call(function="element", arguments=(Name(name=name), IntLiteral(value=place))):
             step = recorder.steps.get(name)
-            carries = step.body.carries if step is not None and isinstance(step.body, Scan) else ()
+            carries = step.body.carries if step is not None and isinstance(step.body, Scan | While) else ()
             return carries[place].name if place < len(carries) else None
         case _:
             return None
@@ -99,7 +99,7 @@ def _sizes(recorder: Recorder, reference: str) -> Sizes | None:
     body = step.body
     if isinstance(body, Contraction):
         return _dims(recorder, body.sizes)
-    if isinstance(body, Scan):
+    if isinstance(body, Scan | While):
         return None  # a tuple; parts that Python made have their sizes from the beginning
     if isinstance(body, Constant):
         return tuple(_literal(recorder, size) for size in body.shape)

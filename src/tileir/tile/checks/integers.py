@@ -25,6 +25,7 @@ from tileir.tile.ir import (
     Scan,
     Statement,
     Unary,
+    While,
 )
 from tileir.tile.traversal import Role, expressions, result_sizes, walk
 
@@ -36,7 +37,7 @@ def sizing_inputs(function: Function) -> frozenset[str]:
         for place, root in expressions(statement):
             everything = place is not Role.VALUE or (isinstance(statement, Assignment) and statement.name in found)
             found.update(_names(root) if everything else _in_constant_arguments(root))
-        if isinstance(statement, Scan):
+        if isinstance(statement, Scan | While):
             found.update(_passed_on(statement))
     return frozenset(found & {parameter.name for parameter in function.inputs})
 
@@ -54,11 +55,12 @@ def _in_constant_arguments(root: Expr) -> Iterator[str]:
                 yield from _names(argument)
 
 
-def _passed_on(statement: Scan) -> Iterator[str]:
-    """Yield what a scan passes to its step as an input of this kind."""
-    inside = sizing_inputs(statement.step)
-    pairs = zip(statement.step.inputs, statement.operands, strict=False)  # before verification lengths may differ
-    yield from (operand.name for parameter, operand in pairs if parameter.name in inside)
+def _passed_on(statement: Scan | While) -> Iterator[str]:
+    """Yield what a loop passes to its functions as an input of this kind."""
+    for function in statement.functions:
+        inside = sizing_inputs(function)
+        pairs = zip(function.inputs, statement.operands, strict=False)  # before verification lengths may differ
+        yield from (operand.name for parameter, operand in pairs if parameter.name in inside)
 
 
 _COMPARISONS: Final = frozenset(
@@ -104,10 +106,11 @@ def _integers(statement: Statement, *, is_integer: bool) -> Iterator[str]:
     match statement:
         case Assignment(value=value):
             yield from _in_expression(value, is_integer=is_integer)
-        case Scan(step=step):
-            inside = integers(step)
-            pairs = zip(step.inputs, statement.operands, strict=True)
-            yield from (operand.name for tensor, operand in pairs if tensor.name in inside)
+        case Scan() | While():
+            for function in statement.functions:
+                inside = integers(function)
+                pairs = zip(function.inputs, statement.operands, strict=True)
+                yield from (operand.name for tensor, operand in pairs if tensor.name in inside)
         case Contraction(combination=combination, inputs=inputs) if is_integer:
             compared = {Combination.EQ: 2, Combination.COND: 2}.get(combination, 0)
             yield from (access.tensor for access in inputs[compared:])

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from tileir.core import ArrayValue, Diagnostic
 from tileir.tile.checks.integers import sizing_inputs
 from tileir.tile.checks.scope import Kind, Scope
-from tileir.tile.ir import Constant, Function, IntLiteral, Scan
+from tileir.tile.ir import Constant, Function, IntLiteral, Name, Scan, While
 from tileir.tile.text.grammar import MAX_INTEGER
 
 
@@ -29,11 +29,40 @@ def check_scan(statement: Scan, scope: Scope) -> Iterator[Diagnostic]:
         made = count_of(len(step.outputs), "output", "outputs")
         note = "the outputs of a step are a new value for each carry, and then what it puts out"
         yield Diagnostic("TIL218", f"{statement.name!r} has {carries}, but its step has {made}", where, (note,))
+    yield from _check_operands((*statement.carries, *statement.sequences), given, step, scope)
+
+
+def check_while(statement: While, scope: Scope) -> Iterator[Diagnostic]:
+    """Yield what is wrong with a loop that runs while something holds, its functions themselves left out."""
+    where, given, carries = statement.name_span or statement.span, statement.operands, statement.carries
+    if not carries:
+        message = f"{statement.name!r} has no carries, so its condition would never change"
+        yield Diagnostic("TIL218", message, where)
+    for function, kind in ((statement.condition, "condition"), (statement.step, "step")):
+        if len(function.inputs) != len(given):
+            passed, taken = count_of(len(given), "tensor", "tensors"), count_of(len(function.inputs), "input", "inputs")
+            note = "the inputs of condition and step are the carries and the constants, in this order"
+            yield Diagnostic(
+                "TIL218", f"{statement.name!r} passes {passed}, but its {kind} has {taken}", where, (note,)
+            )
+        wanted = len(carries) if function is statement.step else 1
+        if len(function.outputs) != wanted:
+            made, needed = count_of(len(function.outputs), "output", "outputs"), f"{wanted}"
+            note = "the output of a condition is one bool, and those of a step are a new value for each carry"
+            message = f"the {kind} of {statement.name!r} has {made}, but {needed} is needed"
+            yield Diagnostic("TIL218", message, where, (note,))
+        yield from _check_operands(carries, given if function is statement.step else (), function, scope)
+
+
+def _check_operands(
+    changing: tuple[Name, ...], given: tuple[Name, ...], step: Function, scope: Scope
+) -> Iterator[Diagnostic]:
+    """Check that sizes are computed from nothing that changes, and that what is passed are tensors."""
     sizing = sizing_inputs(step)
-    for operand, parameter in zip((*statement.carries, *statement.sequences), step.inputs, strict=False):
+    for operand, parameter in zip(changing, step.inputs, strict=False):
         if parameter.name in sizing:
             message = f"{operand.name!r} changes from step to step, but sizes of the step are computed from it"
-            note = "pass what sizes are computed from among the constants of the scan"
+            note = "pass what sizes are computed from among the constants of the loop"
             yield Diagnostic("TIL204", message, operand.span, (note,))
     for operand in given:
         definition = scope.definitions.get(operand.name)

@@ -24,6 +24,7 @@ from tileir.tile.ir import (
     Scan,
     Statement,
     Unary,
+    While,
 )
 from tileir.tile.traversal import named, walk
 
@@ -133,7 +134,7 @@ class Scope:
                 return Definition(Kind.TENSOR, position, len(statement.sizes), statement.name_span)
             case Assignment(value=value):
                 return Definition(self.kind(value), position, self.rank(value), statement.name_span)
-            case Scan():
+            case Scan() | While():
                 return Definition(Kind.TENSOR, position, None, statement.name_span)
             case Constant(shape=shape):
                 kind = Kind.TENSOR if shape else Kind.CONSTANT

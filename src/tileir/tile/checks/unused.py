@@ -24,6 +24,7 @@ from tileir.tile.ir import (
     Scan,
     Statement,
     Unary,
+    While,
 )
 from tileir.tile.traversal import Role, children, expressions, index_names, named, names_read, result_sizes, walk
 
@@ -69,6 +70,9 @@ def _found(function: Function, kept: AbstractSet[str]) -> Iterator[Diagnostic]:
         elif isinstance(statement, Scan):
             carries = frozenset(i.name for i in statement.step.inputs[: len(statement.carries)])
             yield from _found(statement.step, carries)
+        elif isinstance(statement, While):
+            for inner in statement.functions:
+                yield from _found(inner, frozenset(each.name for each in inner.inputs))
 
 
 def _unknown_attributes(statement: Statement) -> Iterator[Diagnostic]:

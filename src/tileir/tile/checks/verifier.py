@@ -11,10 +11,10 @@ from tileir.core import MAX_FAULTS, Diagnostic, Span, VerifyError, attrs
 from tileir.core.text.advice import meant, own_form
 from tileir.tile.checks.nodes import Nodes, check_depth, collect
 from tileir.tile.checks.polynomial_rules import check_affine
-from tileir.tile.checks.scan_rules import check_constant_arrays, check_scan, count_of
+from tileir.tile.checks.scan_rules import check_constant_arrays, check_scan, check_while, count_of
 from tileir.tile.checks.scope import Kind, Scope
 from tileir.tile.functions import advice, builtin
-from tileir.tile.ir import Access, Call, Contraction, FloatLiteral, Function, IndexName, IntLiteral, Name, Scan
+from tileir.tile.ir import Access, Call, Contraction, FloatLiteral, Function, IndexName, IntLiteral, Name, Scan, While
 from tileir.tile.text.grammar import MAX_INTEGER, MAX_NAME, MAX_SCANS, is_index_name, is_tensor_name
 from tileir.tile.traversal import Role, dimensions, expressions, index_names, named
 
@@ -68,9 +68,10 @@ def _faults(function: Function, around: AbstractSet[str], scans: int, unread: Ab
     yield from chain.from_iterable(check(checked) for check in CHECKS)
     names = around | checked.scope.definitions.keys()
     for statement in function.statements:
-        if isinstance(statement, Scan) and scans < MAX_SCANS:
-            yield from _faults(statement.step, names, scans + 1, unread)
-        elif isinstance(statement, Scan):
+        if isinstance(statement, Scan | While) and scans < MAX_SCANS:
+            for inner in statement.functions:
+                yield from _faults(inner, names, scans + 1, unread)
+        elif isinstance(statement, Scan | While):
             yield Diagnostic("TIL103", f"scans stand inside one another at most {MAX_SCANS} deep", statement.span)
 
 
@@ -193,6 +194,8 @@ def check_scans_and_constants(checked: Checked) -> Iterator[Diagnostic]:
     for statement in checked.function.statements:
         if isinstance(statement, Scan):
             yield from check_scan(statement, checked.scope)
+        elif isinstance(statement, While):
+            yield from check_while(statement, checked.scope)
 
 
 def check_constants(checked: Checked) -> Iterator[Diagnostic]:

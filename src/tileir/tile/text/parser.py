@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from tileir.core import ArrayValue, Diagnostic, DType, Span, at_the_call, attrs, collection_paused, dtype_meant, meant
 from tileir.core.text.lexing import END, AbandonError, More, Token, everything, source_of
 from tileir.tile.checks.verifier import faults_beside, verify
-from tileir.tile.ir import Assignment, Attribute, Contraction, Expr, Function, Input, Name, Output, Scan, Statement
+from tileir.tile.ir import (
+    Assignment,
+    Attribute,
+    Contraction,
+    Expr,
+    Function,
+    Input,
+    Name,
+    Output,
+    Scan,
+    Statement,
+    While,
+)
 from tileir.tile.text.constant_parser import DTYPES, ConstantParser
 from tileir.tile.text.contraction_parser import TENSOR, ContractionParser
 from tileir.tile.text.expression_parser import ExpressionParser
@@ -179,7 +191,7 @@ class _Parser:
             cursor.recover_header()
             self.unread.add(cursor.source.text[start : cursor.token.start])
         statements = self._statements()
-        if cursor.at("function"):
+        if not self.scans and cursor.at("function"):
             raise cursor.unexpected("the end of the text", "a text is one program; give each a text of its own")
         return Function(inputs, outputs, statements, span=cursor.span_from(start))
 
@@ -269,11 +281,13 @@ class _Parser:
         self._end_of_statement()
         return statement
 
-    def _assigned(self, name: Token, attributes: tuple[Attribute, ...], start: int) -> Assignment | Scan:
+    def _assigned(self, name: Token, attributes: tuple[Attribute, ...], start: int) -> Assignment | Scan | While:
         """Read what stands behind ``=``."""
         cursor = self.cursor
         if cursor.at_word("scan"):
             return self._scan(name, attributes, start)
+        if cursor.at_word("while"):
+            return self._while(name, attributes, start)
         value = self.expressions.expression()
         where, span = cursor.span_of(name), cursor.span_from(start)
         return Assignment(name.text, value, attributes, span=span, name_span=where)
@@ -281,12 +295,7 @@ class _Parser:
     def _scan(self, name: Token, attributes: tuple[Attribute, ...], start: int) -> Scan:
         """Read ``scan (carries; sequences; constants) count times reverse function …``."""
         cursor = self.cursor
-        cursor.advance()
-        cursor.expect("(", "'(', as in scan(carries; sequences; constants) function (…) -> (…) { … }")
-        if self.scans == MAX_SCANS:
-            cursor.report(f"scans stand inside one another at most {MAX_SCANS} deep", cursor.here, "TIL103")
-            raise AbandonError
-        inner = attrs.evolve(self, scans=self.scans + 1)
+        inner = self._inside("scan(carries; sequences; constants) function (…) -> (…) { … }")
         try:
             parts, count, reverse = self._passed()
         except AbandonError:
@@ -296,6 +305,37 @@ class _Parser:
         step = inner.function()
         where, span = cursor.span_of(name), cursor.span_from(start)
         return Scan(name.text, *parts, step, count, reverse, attributes, span=span, name_span=where)
+
+    def _while(self, name: Token, attributes: tuple[Attribute, ...], start: int) -> While:
+        """Read ``while (carries; constants) function … do function …``."""
+        cursor = self.cursor
+        inner = self._inside("while(carries; constants) function (…) -> (…) { … } do function (…) -> (…) { … }")
+        try:
+            carries = self._operands()
+            constants = self._operands() if cursor.skip(";") else ()
+            cursor.expect(")", "',', ';' or ')'")
+        except AbandonError:
+            cursor.recover_header()
+            inner._statements()
+            raise
+        condition = inner.function()
+        if not cursor.skip_word("do"):
+            fault = cursor.unexpected("'do' and the function of a step")
+            if not cursor.at("function"):
+                raise fault
+        step = inner.function()
+        where, span = cursor.span_of(name), cursor.span_from(start)
+        return While(name.text, carries, constants, condition, step, attributes, span=span, name_span=where)
+
+    def _inside(self, form: str) -> _Parser:
+        """Read the word of a loop and the ``(`` behind it, and return what reads the functions in it."""
+        cursor = self.cursor
+        cursor.advance()
+        cursor.expect("(", f"'(', as in {form}")
+        if self.scans == MAX_SCANS:
+            cursor.report(f"scans stand inside one another at most {MAX_SCANS} deep", cursor.here, "TIL103")
+            raise AbandonError
+        return attrs.evolve(self, scans=self.scans + 1)
 
     def _passed(self) -> tuple[tuple[tuple[Name, ...], tuple[Name, ...], tuple[Name, ...]], Expr | None, bool]:
         """Read what a scan passes to its step, how often and in which direction."""

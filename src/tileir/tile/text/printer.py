@@ -35,6 +35,7 @@ from tileir.tile.ir import (
     Scan,
     Statement,
     Unary,
+    While,
 )
 from tileir.tile.node import Node
 from tileir.tile.text.grammar import (
@@ -137,7 +138,7 @@ def node_text(node: Node) -> str:
     match node:
         case Function():
             return to_text(node)
-        case Assignment() | Contraction() | Scan() | Constant():
+        case Assignment() | Contraction() | Scan() | While() | Constant():
             return statement_text(node)
         case Input() | Output():
             return _input(node)
@@ -163,6 +164,8 @@ def statement_text(statement: Statement) -> str:
             return f"{attributes}{_contraction(statement)};"
         case Scan():
             return f"{attributes}{_scan(statement)};"
+        case While():
+            return f"{attributes}{_while(statement)};"
         case Constant(name=name, value=value, dims=dims):
             return f"{attributes}constant {_declared(name, dims)} = {value_text(value)};"
         case _:
@@ -251,6 +254,12 @@ def _scan(statement: Scan) -> str:
     direction = "reverse " if statement.reverse else ""
     heading = f"{spell_tensor(statement.name)} = scan({operands}) {count}{direction}"
     return _function(statement.step, heading)
+
+
+def _while(statement: While) -> str:
+    operands = "; ".join(map(_expressions, (statement.carries, statement.constants))).rstrip("; ")
+    condition = _function(statement.condition, f"{spell_tensor(statement.name)} = while({operands}) ")
+    return _function(statement.step, f"{condition} do ")
 
 
 def _inputs(statement: Contraction) -> str:

@@ -17,6 +17,7 @@ from tileir.core import Op, arithmetic_type, attrs, fail
 from tileir.core.graphs.needed import needed
 from tileir.typed.derivatives import contractions, elementwise, reductions, rules, scatters
 from tileir.typed.derivatives.algebra import Algebra
+from tileir.typed.derivatives.loops import check_counted
 from tileir.typed.derivatives.reverse import reverse
 from tileir.typed.inference.emission import Emission
 from tileir.typed.inference.values import Tensor
@@ -215,6 +216,7 @@ def _scan(motion: Motion, scan: Scan) -> Tensor | None:
     given = [motion.tangent(name) for name in operands(scan)]
     if all(tangent is None for tangent in given):
         return None
+    check_counted(scan)
     return _Forward.of(motion, scan, given).result()
 
 

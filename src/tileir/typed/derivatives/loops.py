@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.core import DType, Op, accumulator, arithmetic_type, attrs, grouped
+from tileir.core import DType, Op, accumulator, arithmetic_type, attrs, fail, grouped
 from tileir.typed.dataflow import loop_of
 from tileir.typed.inference.emission import Emission
 from tileir.typed.inference.values import Tensor
@@ -48,9 +48,26 @@ def pull_scan(sweep: Sweep, results: Sequence[Scan], reverse: Reverse) -> Iterat
             before = cotangents.get(scan.result)
             cotangents[scan.result] = found if before is None else sweep.add(before, found)
     if cotangents:
+        check_counted(results[0])
         backward = _Backward.of(sweep, results[0], cotangents)
         backward.step(reverse)
         yield from backward.contributions()
+
+
+def check_counted(scan: Scan) -> int:
+    """Return how many steps a loop has.
+
+    Raises:
+        TileError: TIL333, only running tells.
+
+    """
+    if scan.count is None:
+        message = (
+            "there is no derivative through a loop that runs while something holds; run a scan of so many steps as are "
+            "enough, or let stop_gradient(…) of the result say that nothing goes backward here"
+        )
+        raise fail("TIL333", message, scan.span)
+    return scan.count
 
 
 @attrs.define(eq=False, repr=False)
@@ -143,7 +160,7 @@ class _Backward:
 
     def _result(self, body: Function, made: Tensor, result: ScanResult) -> Tensor:
         emission = self.sweep.emission
-        shape = made.shape if result.part is ScanPart.FINAL else (self.scan.count, *made.shape)
+        shape = made.shape if result.part is ScanPart.FINAL else (check_counted(self.scan), *made.shape)
         return emission.add(
             Scan(
                 emission.fresh(),
@@ -176,7 +193,7 @@ class _Backward:
         """Return the values of a carry before each step, which the loop forwards stacks from now on."""
         emission = self.sweep.emission
         name = emission.names.fresh(f"{value.name}_kept")
-        shape = (self.scan.count, *value.shape)
+        shape = (check_counted(self.scan), *value.shape)
         result = ScanResult(ScanPart.HISTORY, number)
         emission.add(attrs.evolve(self.scan, name=name, result=result, dtype=value.dtype, shape=shape))
         return name

@@ -31,6 +31,7 @@ from tileir.typed.inference.numbers import as_tensors, number_of
 from tileir.typed.inference.overrides import escaped_upstreams
 from tileir.typed.inference.scan import scan
 from tileir.typed.inference.values import DifferentiatedError, Known, Operand, PoisonedError, Result, Scalar, Tensor
+from tileir.typed.inference.while_loop import while_loop
 from tileir.typed.ir import ArrayConstant, Constant, Elementwise, Function, Operation, Shape, TensorType, Value
 
 _PROGRAM_ID: Final = "pid"
@@ -206,6 +207,8 @@ class _Inference:
                 result = contract(self, statement)
             case tile.Scan():
                 result = scan(self, statement, partial(infer, observer=self.emission.observer))
+            case tile.While():
+                result = while_loop(self, statement, partial(infer, observer=self.emission.observer))
             case tile.Constant():
                 result = self._constant(statement)
             case _:

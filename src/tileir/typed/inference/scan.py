@@ -40,18 +40,18 @@ def scan(
     sequences = [emission.tensor(value, name.span) for value, name in zip(rows, statement.sequences, strict=True)]
     steps = _steps(statement, sequences, count)
     read = [TensorType(value.dtype, value.shape[1:]) for value in sequences]
-    read += [_kind(value) for value in constants]
+    read += [kind_of(value) for value in constants]
     parameters = [parameter.name for parameter in statement.step.inputs]
 
     def inferred(types: Sequence[TensorType]) -> Function:
         return infer(statement.step, dict(zip(parameters, (*types, *read), strict=True)))
 
-    types, body = _with_carries(given, [parameter.dtype for parameter in statement.step.inputs], inferred)
-    _check_carries(statement, body, types)
-    carries = [_carry(emission, value, type_) for value, type_ in zip(given, types, strict=True)]
+    types, body = with_carries(given, [parameter.dtype for parameter in statement.step.inputs], inferred)
+    check_carries(statement, body, types)
+    carries = [carry_of(emission, value, type_) for value, type_ in zip(given, types, strict=True)]
     arguments = dict(zip(parameters, (*carries, *sequences, *constants), strict=True))
-    body, passed = _with_tensors(emission, body, arguments, len(carries) + len(sequences))
-    body, arrays = _without_arrays(emission, body)
+    body, passed = with_tensors(emission, body, arguments, len(carries) + len(sequences))
+    body, arrays = without_arrays(emission, body)
     passed += arrays
     groups = (carries, sequences, passed)
     names = [tuple(value.name for value in group) for group in groups]
@@ -76,7 +76,7 @@ def scan(
     return made[0] if len(made) == 1 else Group(tuple(made))
 
 
-def _kind(value: Scalar) -> TensorType:
+def kind_of(value: Scalar) -> TensorType:
     """Return the type of what a step reads: constants without a dtype are numbers there too, integers known ones."""
     if isinstance(value, Known) and type(value.value) is int:
         kind = number_type(value.value) if value.dtype is None else TensorType(value.dtype, ())
@@ -88,7 +88,7 @@ def _kind(value: Scalar) -> TensorType:
     return number_type(value.value) or TensorType(natural_dtype(value), (), weak=True)
 
 
-def _with_carries(
+def with_carries(
     given: Sequence[Scalar], declared: Sequence[DType | None], inferred: Callable[[Sequence[TensorType]], Function]
 ) -> tuple[list[TensorType], Function]:
     """Return the types of the carries and the step for them.
@@ -119,11 +119,12 @@ def _with_carries(
     return types, body
 
 
-def _carry(emission: Emission, value: Scalar, kind: TensorType) -> Tensor:
+def carry_of(emission: Emission, value: Scalar, kind: TensorType) -> Tensor:
+    """Return what a carry is before the first step, as a tensor."""
     return value if isinstance(value, Tensor) else emission.literal(value, kind.dtype)
 
 
-def _with_tensors(
+def with_tensors(
     emission: Emission, body: Function, arguments: Mapping[str, Scalar], varying: int
 ) -> tuple[Function, list[Tensor]]:
     """Return a step that reads tensors alone, and the constants that it is passed.
@@ -145,7 +146,7 @@ def _with_tensors(
     return attrs.evolve(body, inputs=tuple(inputs), numbers=()), passed
 
 
-def _without_arrays(emission: Emission, body: Function) -> tuple[Function, list[Tensor]]:
+def without_arrays(emission: Emission, body: Function) -> tuple[Function, list[Tensor]]:
     """Return a step that is passed its constant arrays, too, and these: every step reads the same."""
     arrays = [operation for operation in body.operations if isinstance(operation, ArrayConstant)]
     if not arrays:
@@ -180,7 +181,7 @@ def _steps(statement: tile.Scan, sequences: Sequence[Tensor], count: Sequence[in
     return known[0]
 
 
-def _check_carries(statement: tile.Scan, body: Function, types: Sequence[TensorType]) -> None:
+def check_carries(statement: tile.Scan | tile.While, body: Function, types: Sequence[TensorType]) -> None:
     """Check that every carry keeps its dtype and shape."""
     definitions = {operation.name: operation for operation in body.operations}
     faults = Faults()

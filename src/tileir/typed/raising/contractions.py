@@ -108,14 +108,25 @@ def _stacked(scan: Scan, numbers: list[int]) -> Scan:
     return attrs.evolve(scan, body=wider, result=result)
 
 
-def scan_statement(name: str, scan: Scan, names: Mapping[str, str], step: tile.Function) -> tile.Scan:
+def scan_statement(name: str, scan: Scan, names: Mapping[str, str], step: tile.Function) -> tile.Scan | tile.While:
     """Return the statement of a loop that has no histories."""
     carries, sequences, constants = (
         tuple(tile.Name(names[operand]) for operand in operands)
         for operands in (scan.carries, scan.sequences, scan.constants)
     )
+    if scan.count is None:
+        condition = _first(step)
+        return tile.While(name, carries, constants, condition, step, span=scan.span)
     count = None if sequences else tile.IntLiteral(scan.count)
     return tile.Scan(name, carries, sequences, constants, step, count, scan.reverse, span=scan.span)
+
+
+def _first(step: tile.Function) -> tile.Function:
+    """Return the condition of a loop that runs as long as its first carry is true."""
+    dims = (dim.name for each in step.inputs for dim in each.dims or () if isinstance(dim, tile.Name))
+    names = NameScope.of((*(each.name for each in step.inputs), *dims))
+    result, first = names.fresh("More"), step.inputs[0].name
+    return tile.Function(step.inputs, (tile.Output(result),), (tile.Assignment(result, tile.Name(first)),))
 
 
 def result_place(scan: Scan) -> int:

@@ -89,6 +89,13 @@ class Reader(FormReader):
         where = self.cursor.here
         values["body"] = self.cursor.name("the name of a step, a function that stands above,"), where
 
+    def times(self, values: dict[str, Any]) -> None:
+        """Read how many steps a loop has, or that the first carry says so."""
+        values["count"] = None
+        if not self.cursor.skip_word("while"):
+            values["count"] = self.cursor.size()
+            self.cursor.word("times")
+
     def aggregation(self, values: dict[str, Any]) -> None:
         """Read the sign of an aggregation."""
         found = AGGREGATIONS.get(self.cursor.token.kind)
@@ -144,6 +151,7 @@ LANGUAGE: Final = Language(
         {
             "sign": Part(lambda _, node: _AGGREGATION_SIGNS[node.aggregation], Reader.aggregation),
             "combined": Part(_combined, Reader.combination),
+            "times": Part(lambda _, node: "while" if node.count is None else f"{node.count} times", Reader.times),
             "step": Part(lambda writer, node: writer.steps[node.body], Reader.step),
         }
     ),

@@ -1,0 +1,56 @@
+"""Loops that run while something holds: condition and step, each recorded by a builder of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tileir.core import call_site
+from tileir.tile import ir
+from tileir.tile.building.recording import mistake
+from tileir.tile.building.scans import Passed, Step, named, results_of, step_of
+from tileir.tile.building.tensors import Operand, Tensor, recorder_of
+
+
+def while_loop(
+    condition: Step,
+    step: Step,
+    carries: Sequence[Operand],
+    constants: Sequence[Operand] = (),
+) -> tuple[Tensor, ...]:
+    """Run ``step`` as long as ``condition`` holds, as a loop whose number of steps only running tells.
+
+    Both are called once, with tensors of a function of their own: the carries and the constants, in this order.
+    ``condition`` returns one bool, and ``step`` a new value for each carry, of the same dtype and shape. A
+    :class:`tileir.tile.ir.Function` with such inputs and outputs will do as well. There are no derivatives through the
+    loop.
+
+    Args:
+        condition: Whether there is a further step.
+        step: What one step computes. Both read nothing but what they are passed.
+        carries: The values before the first step; at least one.
+        constants: What every step reads as it is.
+
+    Returns:
+        The carries after the last step; as they are where the condition does not hold at first.
+
+    Raises:
+        TileError: TIL218, a function does not go with what is passed to it, or there are no carries; TIL216, one uses
+            a tensor of the function around it.
+
+    """
+    given = (*carries, *constants)
+    if not carries:
+        raise mistake("TIL218", "a loop has at least one carry, or its condition would never change")
+    recorder = recorder_of(given)
+    names = [named(recorder, operand) for operand in given]
+    passed = Passed.of(recorder, names, len(carries), 0, None)
+    asked, _ = step_of(passed, condition)
+    function, _ = step_of(passed, step)
+    if len(asked.outputs) != 1:
+        raise mistake("TIL218", f"the condition returns {len(asked.outputs)} tensors, but one bool is needed")
+    if len(function.outputs) != len(carries):
+        message = f"the step returns {len(function.outputs)} tensors, but there are {len(carries)} carries"
+        raise mistake("TIL218", message)
+    first = len(carries)
+    statement = ir.While("", tuple(names[:first]), tuple(names[first:]), asked, function, span=call_site())
+    return results_of(recorder, recorder.record(statement), passed, passed.sizes[:first])
