@@ -21,6 +21,8 @@ J = np.array([2, -1, 0], "i4")
 V = np.array([0.0, 1.0, 2.5, 4.0], "f4")
 B = X > 0
 
+SIGNED = np.array([0.0, -0.0, 1.5, -2.5, np.inf, -np.inf], "f4")
+
 UNARY = (
     "abs absolute negative positive exp exp2 expm1 sin cos tan arctan atan sinh cosh tanh arcsinh asinh floor ceil "
     "trunc rint sign square isfinite isinf isnan logical_not deg2rad rad2deg radians degrees sinc cbrt signbit "
@@ -38,6 +40,20 @@ REDUCTIONS = "sum prod max min mean var std all any argmax argmin count_nonzero 
 KEPT = "sum prod max min mean var std all any argmax argmin ptp median"
 INVERSE = "arcsin arccos arctanh asin acos atanh"
 
+I1, U1 = np.full(300, 100, "i1"), np.full(300, 200, "u1")
+
+SIZED: dict[str, Callable[..., Any]] = {
+    "last half": lambda x: x[:, -(x.shape[1] // 2) :],
+    "bound below 0": lambda x: (x[: x.shape[0] - 4], x[x.shape[0] - 4 :], x[x.shape[0] - 5], x[:: -(x.shape[0] // 3)]),
+    "bound far below 0": lambda x: (x[: x.shape[0] - 9], x[x.shape[0] - 9 :], x[x.shape[0] - 2 :: -1]),
+    "powers": lambda x: x * x.shape[0] ** 2 / x.shape[1] ** 0.5 + 2 ** x.shape[0],
+    "divmod": lambda x: x * divmod(x.shape[1] - 7, 2)[0] + divmod(9, x.shape[1])[1],
+    "abs and round": lambda x: x * abs(1 - x.shape[0]) + round(x.shape[0] / 2),
+    "bits": lambda x: x * (x.shape[0] << 2) + (x.shape[1] >> 1) + (x.shape[0] & 1) + (8 | x.shape[0]),
+    "arrays of sizes": lambda x: x + np.arange(x.shape[1]) / np.prod(x.shape) + np.float32(x.shape[0]),
+    "lists": lambda x: x + np.array([1.0] * x.shape[1], "f4"),
+}
+
 CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     **{f"np.{name}": (getattr(np, name), (X,)) for name in UNARY.split()},
     **{f"np.{name}": (getattr(np, name), (P,)) for name in POSITIVE.split()},
@@ -47,6 +63,11 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     **{f"np.{name} along 0": (partial(getattr(np, name), axis=0), (X,)) for name in REDUCTIONS.split()},
     **{f"np.{name}, kept": (partial(getattr(np, name), axis=-1, keepdims=True), (X,)) for name in KEPT.split()},
     **{f"np.{name}": (getattr(np, name), (P / 4,)) for name in INVERSE.split()},
+    "signs of zeros": (lambda x: (np.signbit(x), np.signbit(np.copysign(0.0, x)), np.signbit(np.cbrt(x))), (SIGNED,)),
+    "sums of narrow integers": (lambda i: (i.sum(), np.cumsum(i), np.trace(i.reshape(10, 30)), i[:4].prod()), (I1,)),
+    "sums of narrow numbers": (lambda i: (i.sum(), np.cumsum(i), np.trace(i.reshape(10, 30)), i[:4].prod()), (U1,)),
+    "dtypes of others": (lambda i, k: i.astype((k.astype("i8")).dtype) // 2, (X[0], K)),
+    **{f"sizes: {name}": (call, (X,)) for name, call in SIZED.items()},
     "np.arccosh": (np.arccosh, (P + 1,)),
     "np.var with ddof": (lambda x: np.var(x, axis=1, ddof=1), (X,)),
     "np.sum where": (lambda x: np.sum(x, axis=1, where=x > 0), (X,)),

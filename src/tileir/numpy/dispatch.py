@@ -162,7 +162,9 @@ def ufunc(function: np.ufunc, method: str, *inputs: object, **options: object) -
 _REDUCTIONS: Final[Mapping[str, str]] = {
     "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any",
 }  # fmt: skip
-_RUNNING: Final[Mapping[str, str]] = {"add": "cumsum", "multiply": "cumprod"}
+_RUNNING: Final[Mapping[str, str]] = {
+    "add": "cumsum", "multiply": "cumprod", "maximum": "maximum.accumulate", "minimum": "minimum.accumulate",
+}  # fmt: skip
 
 
 def _ufunc_method(name: str, method: str, inputs: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
@@ -226,7 +228,7 @@ def element_type(dtype: Any) -> DType:
     """
     if isinstance(dtype, DType):
         return dtype
-    if dtype in (int, float):
+    if dtype is int or dtype is float:
         return DType.I64 if dtype is int else DType.F64
     try:
         found = DType.of(np.dtype(dtype))

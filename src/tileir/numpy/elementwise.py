@@ -73,7 +73,7 @@ def logaddexp2(x: Operand, y: Operand) -> Tensor:
 @named("cbrt")
 def cbrt(x: Tensor) -> Tensor:
     """Return the cube root, which has the sign of ``x``."""
-    return promoted(ops.copysign(ops.pow(ops.abs(wide(x)), 1 / 3), wide(x)), floating(x))
+    return promoted(copysign(ops.pow(ops.abs(wide(x)), 1 / 3), wide(x)), floating(x))
 
 
 @named("clip")
@@ -104,11 +104,29 @@ def where(condition: Operand, x: Operand | None = None, y: Operand | None = None
     return ops.where(condition, x, y)
 
 
+@named("isin")
+def isin(element: Tensor, test_elements: Operand, *_: object, invert: bool = False, **__: object) -> Tensor:
+    """Return whether each element is one of some others."""
+    others = ops.flatten(test_elements) if isinstance(test_elements, Tensor) else test_elements
+    found = ops.any(ops.equal(ops.expand_dims(element, -1), others), -1)
+    return ops.logical_not(found) if invert else found
+
+
 @named("signbit")
 def signbit(x: Tensor) -> Tensor:
     """Return whether a number is negative, or the negative zero."""
     kind = known_dtype(x)
-    return x < 0 if kind is not None and not kind.is_float else ops.copysign(1.0, x) < 0
+    negative = x < 0
+    return negative if kind is not None and not kind.is_float else negative | (call("div", 1.0, x) < 0)
+
+
+@named("copysign")
+def copysign(x: Operand, y: Operand) -> Tensor:
+    """Return the magnitude of ``x`` with the sign of ``y``, which zeros have too."""
+    if not isinstance(y, Tensor):
+        return ops.copysign(x, math.copysign(1, y) if isinstance(y, int | float) else y)
+    magnitude = ops.copysign(x, ops.abs(y))
+    return ops.where(signbit(y), -magnitude, magnitude)
 
 
 @named("sign")
@@ -188,7 +206,6 @@ entered(
         "arctan atan": ops.atan,
         "arctan2 atan2": ops.atan2,
         "arctanh atanh": ops.atanh,
-        "copysign": ops.copysign,
         "cos": ops.cos,
         "cosh": ops.cosh,
         "deg2rad radians": ops.deg2rad,
@@ -216,7 +233,8 @@ entered(
         "fmax": _of_numbers(ops.maximum),
         "fmin": _of_numbers(ops.minimum),
         "nan_to_num": ops.nan_to_num,
-        "positive conjugate real copy ascontiguousarray asarray array": _same,
+        "positive conjugate conj real copy ascontiguousarray": _same,
+        "asarray array": lambda x, dtype=None, **_: x if dtype is None else cast_to(x, element_type(dtype)),
         "rad2deg degrees": ops.rad2deg,
         "reciprocal": ops.reciprocal,
         "remainder mod": ops.remainder,
@@ -245,8 +263,7 @@ entered(
 
 
 def _like(x: Tensor, value: Operand, dtype: Any) -> Tensor:
-    found = ops.full_like(x, value)
-    return found if dtype is None else cast_to(found, element_type(dtype))
+    return ops.full_like(x if dtype is None else cast_to(x, element_type(dtype)), value)
 
 
 REFUSED.update(
@@ -265,6 +282,7 @@ REFUSED.update(
         "unique_values": "the size of its result depends on values; sort x and compare neighbours",
         "compress": "the size of its result depends on values; use where(mask, x, 0)",
         "extract": "the size of its result depends on values; use where(mask, x, 0)",
+        "bincount": "the size of its result depends on values; write zeros.at[i].add(1)",
         "put": "tensors never change; write x = x.at[key].set(y)",
         "copyto": "tensors never change; write x = numpy.where(mask, y, x)",
         "fill_diagonal": "tensors never change; write numpy.where(numpy.eye(n), value, x)",

@@ -15,7 +15,7 @@ from tileir.core.process.tracebacks import at_the_call, methods_at_the_call
 from tileir.numpy.dispatch import named
 from tileir.numpy.elementwise import known_dtype
 from tileir.ops.shared.foundation import mistake, mistaken
-from tileir.tile.building.indices import Dim
+from tileir.tile.building.indices import Dim, is_natural
 from tileir.tile.building.recording import INSIDE
 from tileir.tile.building.tensors import Operand, Tensor, constant_of
 
@@ -41,7 +41,8 @@ def indexed(x: Tensor, key: object) -> Tensor:
         INSIDE.operation = inside
 
 
-def _indexed(x: Tensor, parts: Sequence[Part]) -> Tensor:
+def _indexed(x: Tensor, given: Sequence[Part]) -> Tensor:
+    parts = _counted_from_the_front(x, given)
     if not any(isinstance(part, Tensor) for part in parts):
         return x if all(part is ... or part == builtins.slice(None) for part in parts) else ops.slice(x, *parts)  # type: ignore[arg-type]  # no tensors are left
     complete = _complete(x, parts)
@@ -62,6 +63,37 @@ def _indexed(x: Tensor, parts: Sequence[Part]) -> Tensor:
     rank = whole.rank
     others = list(range(rank, found.rank))
     return ops.transpose(found, [*others[: places[0]], *range(rank), *others[places[0] :]])
+
+
+def _counted_from_the_front(x: Tensor, parts: Sequence[Part]) -> Sequence[Part]:
+    """Return parts of which sizes that may be negative count from the front: in traced functions they are integers."""
+    if x.recorder.trace is None or not any(_has_sizes(part) for part in parts):
+        return parts
+    complete = _complete(x, parts)
+    dims = iter(x.dims)
+    return [part if part is None else _shifted(part, next(dims)) for part in complete]
+
+
+def _has_sizes(part: Part) -> bool:
+    if isinstance(part, builtins.slice):
+        return isinstance(part.start, Dim) or isinstance(part.stop, Dim)
+    return isinstance(part, Dim)
+
+
+def _shifted(part: Any, size: Dim) -> Any:
+    """Return a position or bound, plus the size of its axis where it is negative."""
+    if isinstance(part, builtins.slice):
+        least = -1 if isinstance(part.step, int) and part.step < 0 else 0  # a bound before all positions
+        usual = isinstance(part.stop, Dim) and least == 0 and part.stop.expr == (size - 1).expr
+        start, stop = (_shifted(bound, size) for bound in (part.start, part.stop))
+        return builtins.slice(_at_least(start, least), part.stop if usual else _at_least(stop, least), part.step)
+    if not isinstance(part, Dim) or is_natural(part.expr):
+        return part
+    return part.value if part.value is not None else part + size * (-part).max(0).min(1)
+
+
+def _at_least(bound: Any, least: int) -> Any:
+    return bound.max(least) if isinstance(bound, Dim) and not is_natural(bound.expr) else bound
 
 
 def _from_the_front(x: Tensor, part: Any, size: Dim) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 
 import tileir.ops as ops
 from tileir.numpy.dispatch import REFUSED, entered, named
+from tileir.numpy.reductions import summable
 from tileir.ops.shared.foundation import axes_of, mistaken
 from tileir.tile.building.tensors import Operand, Tensor, call
 
@@ -71,7 +72,7 @@ def diagonal(x: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tens
 @named("trace", "linalg.trace")
 def trace(x: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     """Return the sum of a diagonal of two axes."""
-    return ops.trace(x, offset=offset, first=axis1, second=axis2)
+    return ops.trace(summable(x), offset=offset, first=axis1, second=axis2)
 
 
 @named("cross", "linalg.cross")
@@ -124,7 +125,7 @@ def matrix_power(x: Tensor, n: int) -> Tensor:
     if n < 0:
         raise mistaken("inverses of matrices are not offered")
     if n == 0:
-        return ops.broadcast_to(ops.cast(ops.eye(x, x.dims[-1]), "f32") * ops.ones_like(x), x.dims)
+        return ops.where(ops.eye(x, x.dims[-1]) != 0, ops.ones_like(x), 0)
     return functools.reduce(ops.matmul, [x] * n)
 
 

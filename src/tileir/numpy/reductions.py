@@ -8,14 +8,31 @@ from typing import Any, TypeAlias
 import tileir.ops as ops
 from tileir.core import DType
 from tileir.numpy.dispatch import element_type, entered, named
-from tileir.numpy.elementwise import divide
+from tileir.numpy.elementwise import divide, known_dtype
 from tileir.ops.shared.foundation import axes_of, cast_to, floating, mistaken
 from tileir.tile.building.tensors import Operand, Tensor
 
 Axis: TypeAlias = "int | Sequence[int] | None"
 
 
-def _reduction(operation: Callable[..., Tensor], neutral: Operand | None, join: Callable[..., Tensor]) -> Any:
+def _kept(x: Tensor) -> Tensor:
+    return x
+
+
+def summable(x: Tensor) -> Tensor:
+    """Return integers of less than 32 bits in 32, so that sums and products of many fit, as the array API has it."""
+    kind = known_dtype(x)
+    if kind is None or kind.is_float or kind.is_bool or kind.bits >= DType.I32.bits:
+        return x
+    return cast_to(x, DType.I32 if kind.is_signed else DType.U32)
+
+
+def _reduction(
+    operation: Callable[..., Tensor],
+    neutral: Operand | None,
+    join: Callable[..., Tensor],
+    widened: Callable[[Tensor], Tensor] = _kept,
+) -> Any:
     """Return a reduction with NumPy's arguments; ``neutral`` is what elements that are left out count as."""
 
     def reduce(
@@ -28,7 +45,7 @@ def _reduction(operation: Callable[..., Tensor], neutral: Operand | None, join: 
         where: Operand = True,
     ) -> Tensor:
         """Reduce along some axes, by default all."""
-        x = a if dtype is None else cast_to(a, element_type(dtype))
+        x = widened(a) if dtype is None else cast_to(a, element_type(dtype))
         if where is not True:
             fill = initial if neutral is None else neutral
             if fill is None:
@@ -60,7 +77,7 @@ def _moment(operation: Callable[..., Tensor]) -> Any:
 def _running(operation: Callable[..., Tensor]) -> Any:
     def run(a: Tensor, axis: int | None = None, dtype: Any = None) -> Tensor:
         """Reduce up to each position of an axis; without one, of all elements in order."""
-        x = a if dtype is None else cast_to(a, element_type(dtype))
+        x = summable(a) if dtype is None else cast_to(a, element_type(dtype))
         return operation(ops.flatten(x) if axis is None else x, -1 if axis is None else axis)
 
     return run
@@ -72,7 +89,7 @@ def _standard_running(operation: Callable[..., Tensor], start: int) -> Any:
         if axis is None and x.rank != 1:
             raise mistaken("an axis has to be given for tensors of more than one")
         place = axes_of(x, -1 if axis is None else axis)[0]
-        values = x if dtype is None else cast_to(x, element_type(dtype))
+        values = summable(x) if dtype is None else cast_to(x, element_type(dtype))
         found = operation(values, place)
         return ops.pad(found, [(int(a == place), 0) for a in range(x.rank)], value=start) if include_initial else found
 
@@ -167,15 +184,16 @@ def _sorted(operation: Callable[..., Tensor]) -> Any:
 
 
 @named("diff")
-def diff(a: Tensor, n: int = 1, axis: int = -1) -> Tensor:
-    """Return differences of neighbours, ``n`` times."""
-    return ops.diff(a, n, axis)
+def diff(a: Tensor, n: int = 1, axis: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
+    """Return differences of neighbours, ``n`` times, of what stands before and behind, too."""
+    parts = [each for each in (prepend, a, append) if each is not None]
+    return ops.diff(ops.concatenate(parts, axis) if len(parts) > 1 else a, n, axis)
 
 
 @named("searchsorted")
-def searchsorted(a: Tensor, v: Tensor, side: str = "left") -> Tensor:
-    """Return where values belong in a sorted vector."""
-    return ops.searchsorted(a, v, right=side == "right")
+def searchsorted(a: Tensor, v: Tensor, side: str = "left", sorter: Tensor | None = None) -> Tensor:
+    """Return where values belong in a vector that is sorted, or that ``sorter`` sorts."""
+    return ops.searchsorted(a if sorter is None else ops.take(a, sorter), v, right=side == "right")
 
 
 @named("digitize")
@@ -207,8 +225,8 @@ def corrcoef(x: Tensor, *, rowvar: bool = True) -> Tensor:
 
 entered(
     {
-        "sum": _reduction(ops.sum, 0, lambda x, y: x + y),
-        "prod": _reduction(ops.prod, 1, lambda x, y: x * y),
+        "sum": _reduction(ops.sum, 0, lambda x, y: x + y, summable),
+        "prod": _reduction(ops.prod, 1, lambda x, y: x * y, summable),
         "max amax": _reduction(ops.max, None, ops.maximum),
         "min amin": _reduction(ops.min, None, ops.minimum),
         "all": _reduction(ops.all, True, ops.logical_and),
@@ -224,6 +242,8 @@ entered(
         "argmin": _place(ops.argmin),
         "cumsum": _running(ops.cumsum),
         "cumprod": _running(ops.cumprod),
+        "maximum.accumulate": lambda x, axis=0: ops.cummax(x, axis)[0],
+        "minimum.accumulate": lambda x, axis=0: ops.cummin(x, axis)[0],
         "cumulative_sum": _standard_running(ops.cumsum, 0),
         "cumulative_prod": _standard_running(ops.cumprod, 1),
         "sort": _sorted(ops.sort),

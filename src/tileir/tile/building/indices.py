@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -13,7 +14,17 @@ from tileir.core import attrs, call_site
 from tileir.core.numbers.integers import quotient, remainder
 from tileir.core.operators import method_of, methods_of
 from tileir.tile.building.evaluation import evaluated
-from tileir.tile.building.recording import Declared, Recorded, Recorder, foreign, here, literal, mistake, same
+from tileir.tile.building.recording import (
+    Declared,
+    Recorded,
+    Recorder,
+    array_function,
+    foreign,
+    here,
+    literal,
+    mistake,
+    same,
+)
 from tileir.tile.checks.polynomial_rules import in_polynomial
 from tileir.tile.ir import (
     Binary,
@@ -99,6 +110,8 @@ class Dim(Recorded):
         return self._grown(Binary(kind, self.expr, dim.expr, span=call_site()), dim.size) if known is None else known
 
     def _reflected(self, kind: BinaryOperator, other: Dim | int) -> Dim:
+        if not _is_size(other):
+            return NotImplemented  # type: ignore[no-any-return]
         return dim_of(self.recorder, other)._binary(kind, self)
 
     def _quotient(self, kind: str, other: Dim | int) -> Dim:
@@ -107,7 +120,7 @@ class Dim(Recorded):
             return NotImplemented  # type: ignore[no-any-return]
         by = dim_of(self.recorder, other)
         rest = self.call("mod", by)
-        if self.recorder.means_numpy and not (_is_natural(self.expr) and _is_natural(by.expr)):
+        if self.recorder.means_numpy and not (is_natural(self.expr) and is_natural(by.expr)):
             rest = (rest + by).call("mod", by)
         return rest if kind == "mod" else (self - rest)._binary(BinaryOperator.DIV, by)
 
@@ -165,13 +178,52 @@ class Dim(Recorded):
     def __rmod__(self, other: int) -> Dim:
         return dim_of(self.recorder, other)._quotient("mod", self)
 
-    def __pow__(self, other: Dim | int) -> Dim:
+    def __pow__(self, other: Dim | int | float) -> Any:
         if not _is_size(other):
             return NotImplemented
-        raise mistake("TIL215", "a dimension has no powers; multiply it by itself")
+        if not self.recorder.means_numpy:
+            raise mistake("TIL215", "a dimension has no powers; multiply it by itself")
+        if isinstance(other, int) and 0 < other <= _MOST_FACTORS:
+            return functools.reduce(operator.mul, [self] * other)
+        return array_function("power")(self, other) if isinstance(other, float) else self._counted(operator.pow, other)
 
-    def __rpow__(self, _: object) -> NoReturn:
-        raise mistake("TIL215", "a dimension is no exponent of a number; pow(tensor, dimension) is a tensor")
+    def __rpow__(self, other: object) -> Any:
+        if not self.recorder.means_numpy:
+            raise mistake("TIL215", "a dimension is no exponent of a number; pow(tensor, dimension) is a tensor")
+        return self._counted_by(operator.pow, other)
+
+    def _counted(self, apply: Callable[[Any, Any], Any], other: object) -> Any:
+        """Return what Python's integers give, for the arrays that a function is traced for."""
+        if not self.recorder.means_numpy or not _is_size(other):
+            return NotImplemented
+        return apply(self.known(), other.known() if isinstance(other, Dim) else other)
+
+    def _counted_by(self, apply: Callable[[Any, Any], Any], other: object) -> Any:
+        return self._counted(lambda left, right: apply(right, left), other)
+
+    __lshift__, __rlshift__ = methods_of(_counted, _counted_by, operator.lshift)
+    __rshift__, __rrshift__ = methods_of(_counted, _counted_by, operator.rshift)
+    __and__, __rand__ = methods_of(_counted, _counted_by, operator.and_)
+    __or__, __ror__ = methods_of(_counted, _counted_by, operator.or_)
+    __xor__, __rxor__ = methods_of(_counted, _counted_by, operator.xor)
+
+    def __divmod__(self, other: Dim | int) -> tuple[Dim, Dim]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: int) -> tuple[Dim, Dim]:
+        return other // self, other % self
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return round(self.known(), digits)
+
+    def __abs__(self) -> Dim:
+        return self.max(-self)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:  # type: ignore[override]
+        """Return the number as an array, for NumPy's functions that make arrays of sizes, such as ``arange``."""
+        if not self.recorder.means_numpy:
+            raise mistake("TIL215", "this stands for a size of a program, which is known when it is compiled")
+        return np.array(self.known(), dtype)
 
     def __neg__(self) -> Dim:
         if self.value is not None:
@@ -246,6 +298,7 @@ _FOLDS: Final[Mapping[BinaryOperator | str, Callable[[int, int], int]]] = Mappin
         "min": min,
     }
 )
+_MOST_FACTORS: Final = 8  # of powers of sizes that stay symbolic
 _NEUTRAL: Final = {
     (BinaryOperator.ADD, 0), (BinaryOperator.SUB, 0), (BinaryOperator.MUL, 1), (BinaryOperator.DIV, 1)
 }  # fmt: skip
@@ -255,10 +308,10 @@ _DIVISIONS: Final = {BinaryOperator.DIV, "mod"}
 
 def _is_size(value: object) -> bool:
     """Return whether ``value`` may be an operand of a dimension; the operator of anything else knows what to do."""
-    return not isinstance(value, Recorded | np.ndarray) or isinstance(value, Dim)
+    return not isinstance(value, Recorded | np.ndarray | list | tuple | str) or isinstance(value, Dim)
 
 
-def _is_natural(expr: Expr) -> bool:
+def is_natural(expr: Expr) -> bool:
     """Return whether a size is plainly no negative integer."""
     return all(
         not isinstance(node, Unary) and getattr(node, "operator", None) is not BinaryOperator.SUB for node in walk(expr)

@@ -244,7 +244,8 @@ class Recorded:
         return array_function("function")(function, args, kwargs)
 
     def __array__(self, *_: object, **__: object) -> NoReturn:
-        raise mistake("TIL215", "this stands for a tensor of a program and has no values; run the function for those")
+        message = "this stands for a tensor of a program and has no values; run the function for those"
+        raise mistake("TIL215", message, "numpy.asarray and numpy.array can be left out; numpy.stack joins tensors")
 
 
 def array_function(name: str) -> Any:
