@@ -63,6 +63,13 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     **{f"np.{name} along 0": (partial(getattr(np, name), axis=0), (X,)) for name in REDUCTIONS.split()},
     **{f"np.{name}, kept": (partial(getattr(np, name), axis=-1, keepdims=True), (X,)) for name in KEPT.split()},
     **{f"np.{name}": (getattr(np, name), (P / 4,)) for name in INVERSE.split()},
+    **{
+        f"np.take, {mode}": (lambda x, mode=mode: np.take(x, np.array([5, -6, -1]), axis=1, mode=mode), (X,))
+        for mode in ("wrap", "clip")
+    },
+    "np.take of all, wrap": (lambda x: np.take(x, np.array([[25, -1]]), mode="wrap"), (X,)),
+    "np.array_equal of other ranks": (lambda x: (np.array_equal(x * 0, x[0] * 0), np.array_equal(x, x)), (X,)),
+    "np.isin a list": (lambda i: np.isin(i, [2, -7]), (K,)),
     "signs of zeros": (lambda x: (np.signbit(x), np.signbit(np.copysign(0.0, x)), np.signbit(np.cbrt(x))), (SIGNED,)),
     "sums of narrow integers": (lambda i: (i.sum(), np.cumsum(i), np.trace(i.reshape(10, 30)), i[:4].prod()), (I1,)),
     "sums of narrow numbers": (lambda i: (i.sum(), np.cumsum(i), np.trace(i.reshape(10, 30)), i[:4].prod()), (U1,)),

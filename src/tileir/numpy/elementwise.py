@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+import numpy as np
+
 import tileir.ops as ops
 from tileir.core import DType
 from tileir.numpy.dispatch import OPERATORS, REFUSED, element_type, entered, named
 from tileir.ops.shared.foundation import cast_to, floating, mistaken, promoted, wide
 from tileir.tile.building.dtypes import dtype_of
-from tileir.tile.building.tensors import Operand, Tensor, call, divided as quotient
+from tileir.tile.building.tensors import Operand, Tensor, call, constant_of, divided as quotient
 
 
 def known_dtype(x: Operand) -> DType | None:
@@ -105,9 +107,10 @@ def where(condition: Operand, x: Operand | None = None, y: Operand | None = None
 
 
 @named("isin")
-def isin(element: Tensor, test_elements: Operand, *_: object, invert: bool = False, **__: object) -> Tensor:
+def isin(element: Tensor, test_elements: Any, *_: object, invert: bool = False, **__: object) -> Tensor:
     """Return whether each element is one of some others."""
-    others = ops.flatten(test_elements) if isinstance(test_elements, Tensor) else test_elements
+    given = constant_of(element.recorder, np.ravel(test_elements)) if isinstance(test_elements, list) else test_elements
+    others = ops.flatten(given) if isinstance(given, Tensor) else given
     found = ops.any(ops.equal(ops.expand_dims(element, -1), others), -1)
     return ops.logical_not(found) if invert else found
 
@@ -252,7 +255,7 @@ entered(
         "full_like": lambda x, fill_value, dtype=None, **_: _like(x, fill_value, dtype),
         "isclose": lambda a, b, rtol=1e-5, atol=1e-8: ops.isclose(a, b, rtol=rtol, atol=atol),
         "allclose": lambda a, b, rtol=1e-5, atol=1e-8: ops.all(ops.isclose(a, b, rtol=rtol, atol=atol)),
-        "array_equal": lambda a, b: ops.all(ops.equal(a, b)),
+        "array_equal": lambda a, b: ops.all(ops.equal(a, b)) if a.ndim == b.ndim else False,
         "array_equiv": lambda a, b: ops.all(ops.equal(a, b)),
         "iscomplexobj iscomplex": lambda _: False,
         "shape": lambda x: x.shape,

@@ -20,6 +20,7 @@ from tileir.ops.shared.foundation import (
     floating,
     index_of,
     mistaken,
+    tensor_of,
 )
 from tileir.tile.building.indices import Dim
 from tileir.tile.building.tensors import Operand, Tensor
@@ -226,10 +227,15 @@ def append(x: Tensor, values: Tensor, axis: int | None = None) -> Tensor:
 
 
 @named("take")
-def take(x: Tensor, indices: Any, axis: int | None = None, **_: object) -> Tensor:
-    """Return elements or slices at some positions; negative ones count from the end."""
+def take(x: Tensor, indices: Any, axis: int | None = None, mode: str = "raise") -> Tensor:
+    """Return elements or slices at some positions; negative ones count from the end, or are 0 if ``mode`` is "clip"."""
     whole = ravel(x) if axis is None else x
     place = 0 if axis is None else axis_within(x.rank, axis)
+    if mode not in ("raise", "wrap", "clip"):
+        raise mistaken(f"mode is 'raise', 'wrap' or 'clip', not {mode!r}")
+    if mode != "raise":
+        found, size = tensor_of(x, indices), whole.dims[place]
+        indices = ops.remainder(found, size) if mode == "wrap" else ops.clip(found, 0, size - 1)
     return indexed(whole, (*[builtins.slice(None)] * place, indices))
 
 
