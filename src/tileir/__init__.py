@@ -42,7 +42,7 @@ if typing.TYPE_CHECKING:
     from tileir.driver.calls.stepper import Stepper, stepper
     from tileir.driver.differentiation import gradient, jvp, vjp
     from tileir.driver.explain.explanation import Explanation, explain
-    from tileir.driver.tracing.control import cond, scan
+    from tileir.driver.tracing.control import cond, scan, while_loop
     from tileir.driver.tracing.functions import PythonFunction, function
     from tileir.driver.tracing.mapping import vmap
     from tileir.driver.tracing.transforms import value_and_grad
@@ -114,6 +114,7 @@ __all__ = [
     "vjp",
     "vmap",
     "warnings_of",
+    "while_loop",
 ]
 
 
@@ -129,7 +130,7 @@ _LATER: typing.Final = types.MappingProxyType(
         **dict.fromkeys(("Stepper", "stepper"), "tileir.driver.calls.stepper"),
         **dict.fromkeys(("Tuned", "tune"), "tileir.driver.tuning.search"),
         **dict.fromkeys(("MemoryRegions", "memory"), "tileir.runtime.devices.regions"),
-        **dict.fromkeys(("cond", "scan"), "tileir.driver.tracing.control"),
+        **dict.fromkeys(("cond", "scan", "while_loop"), "tileir.driver.tracing.control"),
         **dict.fromkeys(("function", "PythonFunction"), "tileir.driver.tracing.functions"),
         "value_and_grad": "tileir.driver.tracing.transforms",
         "vmap": "tileir.driver.tracing.mapping",

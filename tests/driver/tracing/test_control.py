@@ -53,6 +53,15 @@ def test_scans_of_a_number_of_steps_in_reverse_and_inside_one_another() -> None:
     np.testing.assert_allclose(doubled, X * 32)
 
 
+def test_steps_ask_for_sizes_of_arrays() -> None:
+    def step(c: Any, row: Any) -> Any:
+        return c + sum(row[n] for n in range(row.shape[0])) * len(X), row[: row.shape[0] // 2]
+
+    total, halves = tileir.jit(lambda x: tileir.scan(step, np.float32(0), x))(X)
+    np.testing.assert_allclose(total, X.sum() * 3, rtol=1e-5)
+    np.testing.assert_allclose(halves, X[:, :2])
+
+
 def test_steps_that_return_something_else_are_refused() -> None:
     with pytest.raises(tileir.TileError, match="two values"):
         tileir.jit(lambda x: tileir.scan(lambda c, _: c, x[0], x))(X)
@@ -71,3 +80,30 @@ def test_choices_of_tensors_and_of_python() -> None:
     np.testing.assert_allclose(tileir.jit(lambda x: tileir.cond(True, lambda: x, lambda: x * 2))(X), X)
     with pytest.raises(tileir.TileError, match="one structure"):
         tileir.jit(lambda x: tileir.cond(x.sum() > 0, lambda: x, lambda: (x, x)))(X)
+
+
+def test_loops_that_run_while_something_holds() -> None:
+    def newton(a: Any, tolerance: Any) -> Any:
+        def better(state: Any) -> Any:
+            return {"x": 0.5 * (state["x"] + a / state["x"]), "n": state["n"] + 1}
+
+        def far(state: Any) -> Any:
+            return np.max(np.abs(state["x"] * state["x"] - a)) > tolerance
+
+        return tileir.while_loop(far, better, {"x": np.ones(4), "n": np.int32(0)})
+
+    a = np.array([1.0, 2.0, 9.0, 100.0])
+    found = tileir.jit(newton)(a, 1e-9)
+    np.testing.assert_allclose(found["x"], np.sqrt(a), rtol=1e-9)
+    x, steps = np.ones(4), 0
+    while np.max(np.abs(x * x - a)) > 1e-9:
+        x, steps = 0.5 * (x + a / x), steps + 1
+    assert found["n"] == steps
+    with pytest.raises(tileir.TileError, match="TIL333"):
+        tileir.gradient(lambda a: newton(a, 1e-9)["x"].sum())(a)
+
+
+def test_a_step_that_returns_a_tensor_from_around() -> None:
+    final, rows = tileir.jit(lambda x, w: tileir.scan(lambda c, row: (w, c + row), w, x))(X, W)
+    np.testing.assert_allclose(final, W)
+    np.testing.assert_allclose(rows, X + W, rtol=1e-6)

@@ -11,7 +11,7 @@ import numpy as np
 import tileir.ops as ops
 from tileir.core import at_the_call
 from tileir.driver.tracing.trees import Structure, flattened, rebuilt
-from tileir.tile.building import scans
+from tileir.tile.building import loops, scans
 from tileir.tile.building.indices import Dim
 from tileir.tile.building.recording import ACTIVE, Recorder, mistake
 from tileir.tile.building.tensors import Tensor, computed, value_of
@@ -86,6 +86,43 @@ def _alike(recorder: Recorder, leaf: Any, like: Tensor | None) -> Tensor:
         return leaf
     tensor = computed(recorder, value_of(recorder, leaf))
     return tensor if like is None or isinstance(leaf, np.ndarray) else ops.full_like(like, tensor)
+
+
+@at_the_call
+def while_loop(condition: Callable[[Any], Any], step: Callable[[Any], Any], init: Any) -> Any:
+    """Run ``carry = step(carry)`` as long as ``condition(carry)`` holds, as one loop.
+
+    Args:
+        condition: A function of the carry, which returns one bool.
+        step: A function of the carry, which returns a new one of the same structure, dtypes and shapes. Both may read
+            tensors of the functions around.
+        init: The carry before the first step: tensors, arrays or numbers in any containers.
+
+    Returns:
+        The carry after the last step.
+
+    Raises:
+        TileError: TIL218, the step returns another structure than it is given; TIL333, the loop is differentiated;
+            TIL334, the condition is not one bool.
+
+    """
+    leaves: list[Any] = []
+    structure = flattened(init, leaves)
+    recorder = recorder_around(leaves, "while_loop")
+    count = len(leaves)
+
+    def asked(*tensors: Tensor) -> Tensor:
+        found = condition(rebuilt(structure, iter(tensors[:count])))
+        return _alike(tensors[0].recorder, found, None)
+
+    def body(*tensors: Tensor) -> tuple[Tensor, ...]:
+        made: list[Any] = []
+        if flattened(step(rebuilt(structure, iter(tensors[:count]))), made) != structure:
+            raise mistake("TIL218", "the step returns a carry of another structure than it is given")
+        return tuple(_alike(tensors[0].recorder, *pair) for pair in zip(made, tensors[:count], strict=True))
+
+    results = loops.while_loop(asked, body, tensors_of(recorder, leaves))
+    return rebuilt(structure, iter(results))
 
 
 @at_the_call

@@ -148,8 +148,7 @@ class Dim(Recorded):
         """
         if self.value is not None:
             return self.value
-        trace = self.recorder.trace
-        found = None if trace is None else value_at(self, trace.sizes, trace.assumed)
+        found = value_for_arrays(self.home, self.own_expr)
         if found is None:
             message = "a dimension is no Python integer and has no truth value or order: its size is known only when "
             raise mistake("TIL215", f"{message}the function is compiled")
@@ -324,18 +323,24 @@ _KNOWN: Final[Mapping[BinaryOperator | str, Callable[[int, int], int]]] = Mappin
 """Functions of two sizes that a program checks when it is compiled."""
 
 
-def value_at(dim: Dim, sizes: Mapping[str, int], used: dict[str, int]) -> int | float | None:
-    """Return the value of a size for these sizes of dimensions, of which ``used`` gets those that decide it."""
+def value_for_arrays(recorder: Recorder, expr: Expr) -> int | float | None:
+    """Return the value of a size for the arrays that a function, or the one around it, is traced for.
+
+    The trace keeps the sizes that decide it.
+    """
+    trace = recorder.trace
 
     def value(expr: Expr) -> int | float | None:
         match expr:
             case IntLiteral(value=found) | FloatLiteral(value=found):
                 return found
-            case Name(name=name) if name in sizes:
-                used[name] = sizes[name]
-                return sizes[name]
-            case Name(name=name) if name in dim.recorder.steps:
-                body = dim.recorder.steps[name].body
+            case Name(name=name) if trace is not None and name in trace.sizes:
+                trace.assumed[name] = trace.sizes[name]
+                return trace.sizes[name]
+            case Name(name=name) if recorder.around is not None and name in recorder.outside:
+                return value_for_arrays(recorder.around, recorder.outside[name])
+            case Name(name=name) if name in recorder.steps:
+                body = recorder.steps[name].body
                 return None if isinstance(body, Declared) else value(body)
             case Unary(UnaryOperator.NEG, operand):
                 positive = value(operand)
@@ -355,7 +360,7 @@ def value_at(dim: Dim, sizes: Mapping[str, int], used: dict[str, int]) -> int | 
         fold: Any = _FOLDS.get(kind, _KNOWN.get(kind))
         return None if fold is None else fold(left, right)
 
-    return value(dim.expr)
+    return value(expr)
 
 
 def simplified(recorder: Recorder, expr: Expr) -> Dim:

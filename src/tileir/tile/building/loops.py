@@ -46,6 +46,9 @@ def while_loop(
     passed = Passed.of(recorder, names, len(carries), 0, None)
     asked, _ = step_of(passed, condition)
     function, _ = step_of(passed, step)
+    if passed.captured:
+        around = (Tensor(recorder, reference) for reference in dict.fromkeys(passed.captured))
+        return while_loop(condition, step, carries, (*constants, *around))
     if len(asked.outputs) != 1:
         raise mistake("TIL218", f"the condition returns {len(asked.outputs)} tensors, but one bool is needed")
     if len(function.outputs) != len(carries):

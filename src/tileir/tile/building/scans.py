@@ -60,6 +60,7 @@ def scan(
     names = [named(recorder, operand) for operand in given]
     passed = Passed.of(recorder, names, len(carries), len(sequences), count)
     function, made = step_of(passed, step)
+    names.extend(ir.Name(reference, span=call_site()) for reference in passed.captured)
     if len(function.outputs) < len(carries):
         raise mistake(
             "TIL218", f"the step returns {len(function.outputs)} tensors, fewer than the {len(carries)} carries"
@@ -85,7 +86,10 @@ def step_of(passed: Passed, step: Step) -> tuple[ir.Function, list[Sizes | None]
 
 @attrs.frozen(repr=False)
 class Passed:
-    """Operands of a loop: the recorder around it, operands by name with their sizes, and the first axis of results."""
+    """Operands of a loop: the recorder around it, operands by name with their sizes, and the first axis of results.
+
+    Functions that are traced may read tensors around: these are ``captured``, and inputs behind the others.
+    """
 
     recorder: Recorder
     names: list[ir.Name]
@@ -93,6 +97,7 @@ class Passed:
     carries: int
     sequences: int
     steps: Dim | None
+    captured: list[str] = attrs.field(factory=list, init=False)
 
     @classmethod
     def of(
@@ -118,15 +123,16 @@ class Passed:
         inputs = []
         for number, (name, sizes) in enumerate(zip(names, self.sizes, strict=True)):
             is_sequence = self.carries <= number < self.carries + self.sequences
-            kind = dtype_of(self.recorder, self.names[number].name)
+            around = self.names[number].name
+            kind = dtype_of(self.recorder, around)
             inputs.append(Tensor(inner, declare(inner, name, sizes[1:] if sizes and is_sequence else sizes, kind)))
+            if number >= self.carries + self.sequences:
+                inner.captured[around] = name
         with tracing(inner) if inner.trace is not None else nullcontext():
             returned = step(*inputs)
-            return self._finished(inner, returned, names)
+            return self._finished(inner, returned)
 
-    def _finished(
-        self, inner: Recorder, returned: Tensor | Sequence[Tensor], names: Sequence[str]
-    ) -> tuple[ir.Function, list[Sizes | None]]:
+    def _finished(self, inner: Recorder, returned: Tensor | Sequence[Tensor]) -> tuple[ir.Function, list[Sizes | None]]:
         """Return the function whose results are what a step returned, and their sizes around it."""
         dims = inner.outside
         outputs = returned if isinstance(returned, tuple | list) else (returned,)
@@ -135,12 +141,13 @@ class Passed:
             if not isinstance(output, Tensor):
                 raise mistake("TIL215", f"a step returns tensors, not a {type(output).__name__}")
             expr = value_of(inner, output)
-            fresh = output.reference in references or output.reference in names
-            references.append(inner.record(expr) if fresh else output.reference)
+            taken = output.reference in references or output.reference not in inner.steps
+            references.append(inner.record(expr) if taken else output.reference)
         made = [self._outside(inner, sizes_of(inner, reference), dims) for reference in references]
         function = assemble(inner, references, call_site())
         inner.finished = True
-        self.names.extend(ir.Name(reference, span=call_site()) for reference in inner.captured)
+        passed = {name.name for name in self.names[self.carries + self.sequences :]}
+        self.captured.extend(reference for reference in inner.captured if reference not in passed)
         return function, made
 
     def _outside(self, inner: Recorder, sizes: Sizes | None, dims: dict[str, ir.Expr]) -> Sizes | None:

@@ -52,20 +52,20 @@ def broadcast(shapes: Sequence[Sizes]) -> Sizes:
 
 def wider(left: Dim, right: Dim) -> Dim:
     """Return the size of two axes that are broadcast: ``broadcast(N, M)``, where nothing simpler is known to be it."""
-    if left is right or left == right or right.value == 1:
+    if left.expr == right.expr or right.value == 1:
         return left
-    if left.value == 1 or left in _parts(right):
+    if left.value == 1 or left.expr in _parts(right):
         return right
-    if left.value is not None or right in _parts(left):
+    if left.value is not None or right.expr in _parts(left):
         return left  # a known size other than 1 is that of the result, or else the shapes do not fit
     return right if right.value is not None else left.call("broadcast", right)
 
 
-def _parts(dim: Dim) -> tuple[Dim, ...]:
+def _parts(dim: Dim) -> tuple[Expr, ...]:
     """Return the sizes that ``dim`` was broadcast from."""
     match dim.expr:
         case Call(function="broadcast", arguments=arguments):
-            return tuple(Dim(argument, dim.recorder) for argument in arguments)
+            return arguments
         case _:
             return ()
 
