@@ -195,6 +195,7 @@ def _steps(scan: Scan, names: NameScope, made: list[Operation]) -> dict[ScanResu
     """Append all steps of a loop, and return its results."""
     body, carries = scan.body, list(scan.carries)
     stacks: dict[ScanResult, str | None] = {}
+    assert scan.count is not None  # none of these loops runs while a condition holds
     kinds = {result: result_type(body, len(carries), scan.count, result) for result in results_of(body, len(carries))}
     for t in reversed(range(scan.count)) if scan.reverse else range(scan.count):
         slices = []
