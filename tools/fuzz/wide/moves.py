@@ -97,6 +97,10 @@ def _yolo(draw: Draw) -> Arguments:
     return arguments, {"decrease": decrease}
 
 
+def _diagonal_magnitudes(x: Array, offset: int, first: int, second: int) -> Array:
+    return np.asarray(np.trace(abs(x), offset, first, second))
+
+
 def _diagonal(draw: Draw) -> Arguments:
     shape = draw.full(2, 3)
     first, second, *_ = _order(draw, shape)
@@ -263,7 +267,8 @@ ROWS_MOVES: Final = (
             np.asarray(x, np.int64 if x.dtype == bool else x.dtype), offset, first, second
         ),
         ALL,
-        terms=lambda x, offset, first, second: np.trace(abs(x), offset, first, second),
+        terms=_diagonal_magnitudes,
+        largest=_diagonal_magnitudes,
     ),
     Row(
         "diff",

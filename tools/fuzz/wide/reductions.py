@@ -260,6 +260,10 @@ def _magnitudes(x: Array, axes: Axes = None, keepdims: bool = False, **_: Any) -
     return np.asarray(np.abs(real(x)).sum(over(axes), keepdims=keepdims))
 
 
+def _running_magnitudes(x: Array, axis: int, **options: bool) -> Array:
+    return running(np.cumsum, 0)(np.abs(x), axis, **options)
+
+
 def _squares(x: Array, axes: Axes = None, keepdims: bool = False, **_: Any) -> Array:
     return 4 * _magnitudes(real(x) * real(x), axes, keepdims)
 
@@ -300,7 +304,7 @@ SQUARED: Final = tuple(flavour for flavour in FLAVOURS if flavour != "tiny")
 
 _SUMMED: Final = (*FLOATS, "bool", *INTEGERS)
 ROWS_ALONG: Final = (
-    Row("sum", _reduced, total, _SUMMED, terms=_magnitudes),
+    Row("sum", _reduced, total, _SUMMED, terms=_magnitudes, largest=_magnitudes),
     Row("mean", _filled, mean, ALL[:4] + INTEGERS, terms=_mean_terms, largest=_magnitudes),
     Row(
         "prod",
@@ -367,7 +371,8 @@ ROWS_ALONG: Final = (
         _running,
         running(np.cumsum, 0),
         _SUMMED,
-        terms=lambda x, axis, **o: running(np.cumsum, 0)(np.abs(x), axis, **o),
+        terms=_running_magnitudes,
+        largest=_running_magnitudes,
     ),
     Row("cumprod", _running, running(np.cumprod, 1), FLOATS + INTEGERS, units=32, flavours=("normal", "ties", "zeros")),
     Row("cummax", _extreme, extremes(lambda a, b: a > b), FLOATS + INTEGERS, exact=True, tied=True),

@@ -185,6 +185,7 @@ def pooled(reduce: Callable[[Array, int], Any]) -> Callable[..., Array]:
     return apply
 
 
+_SUM: Final = pooled(lambda part, _: part.sum())
 _AVERAGE: Final = pooled(lambda part, count: real(part).sum() / np.longdouble(count))
 
 
@@ -243,9 +244,10 @@ ROWS_WINDOWS: Final = (
     Row(
         "sum_pool",
         _pool(True),
-        pooled(lambda part, _: part.sum()),
+        _SUM,
         (*FLOATS, "i32"),
-        terms=lambda x, *a, **o: pooled(lambda part, _: part.sum())(abs(x), *a, **o),
+        terms=lambda x, *a, **o: _SUM(abs(x), *a, **o),
+        largest=lambda x, *a, **o: _SUM(abs(x), *a, **o),
     ),
     Row(
         "average_pool",
