@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+import threading
 import weakref
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -138,6 +139,31 @@ def _place(name: str, by_library: bool) -> Span:
     return Span(Source(name, name, is_place=True), 0, len(name), by_library)
 
 
+class _Held(threading.local):
+    """The place of the operation of the library that this thread is inside of, where one is."""
+
+    span: Span | None = None
+
+
+_HELD: Final = _Held()
+
+
+def hold_call_site() -> Span | None:
+    """Have :func:`call_site` return the present one until it is released, and return what was held before.
+
+    An operation of the library records many statements, all of them for one line of the user's.
+    """
+    before = _HELD.span
+    if before is None:
+        _HELD.span = call_site()
+    return before
+
+
+def release_call_site(before: Span | None) -> None:
+    """Let :func:`call_site` look again, or return what was held before."""
+    _HELD.span = before
+
+
 def call_site() -> Span | None:
     """Return the expression of the nearest caller outside tileir, as a span of that Python file.
 
@@ -146,6 +172,8 @@ def call_site() -> Span | None:
     Where Python does not know its columns, that is the whole line; where it does not know the text, as of what is typed
     in, nothing is known, but that the operation library was between.
     """
+    if _HELD.span is not None:
+        return _HELD.span
     frame = sys._getframe(1)
     by_library = False
     while (path := frame.f_code.co_filename).startswith(_PACKAGE_ROOT):

@@ -17,6 +17,7 @@ from typing import Final, ParamSpec, TypeAlias, TypeVar
 import numpy as np
 
 from tileir.core import DType, at_the_call, attrs, nearest
+from tileir.core.text.span import hold_call_site, release_call_site
 from tileir.ops.networks.recurrent import RecurrentWeights
 from tileir.ops.shared.foundation import Dim, Tensor, mistaken
 from tileir.tile.building.recording import INSIDE
@@ -149,10 +150,12 @@ def checked(name: str, operation: Callable[P, R]) -> Callable[P, R]:
         keywords = {_here(name, operation, key, kwargs): _plain(value) for key, value in kwargs.items()}
         _check(name, operation, positional, keywords)
         inside, INSIDE.operation = INSIDE.operation, True
+        held = hold_call_site()
         try:
             return operation(*positional, **keywords)  # type: ignore[arg-type]  # the same, as plain numbers
         finally:
             INSIDE.operation = inside
+            release_call_site(held)
 
     return call
 

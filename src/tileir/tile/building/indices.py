@@ -133,7 +133,9 @@ class Dim(Recorded):
     __gt__, __ge__ = method_of(_compared, operator.gt), method_of(_compared, operator.ge)
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, Dim) and self.expr == other.expr and self.recorder is other.recorder:
+        if isinstance(other, Dim) and self.home is other.home and self.own_expr == other.own_expr:
+            return True
+        if isinstance(other, Dim) and self.recorder is other.recorder and self.expr == other.expr:
             return True
         if self.recorder.means_numpy and _is_size(other):
             return bool(self.known() == dim_of(self.recorder, other).known())
@@ -531,7 +533,7 @@ def polynomial_of(recorder: Recorder, value: object) -> Polynomial:
     """
     if isinstance(value, Polynomial):
         same(recorder, value.recorder)
-        return attrs.evolve(value, expr=_placed(value.expr))
+        return Polynomial(_placed(value.expr), recorder, value.size)
     if isinstance(value, bool):
         raise mistake("TIL215", "a truth value is no index polynomial")
     if isinstance(value, float):
@@ -545,4 +547,4 @@ def polynomial_of(recorder: Recorder, value: object) -> Polynomial:
 
 def _placed(expr: Expr) -> Expr:
     """Give a bare name the line where it is used; what is computed has the line of its operator."""
-    return attrs.evolve(expr, span=call_site()) if isinstance(expr, Name | IndexName) else expr
+    return type(expr)(expr.name, span=call_site()) if isinstance(expr, Name | IndexName) else expr

@@ -164,6 +164,9 @@ class Tensor(Recorded):
 
     def _indices(self, key: object) -> tuple[Expr, ...]:
         keys = key if isinstance(key, tuple) else (key,)
+        for part in keys:
+            if isinstance(part, slice | Tensor) or part is ... or part is None:
+                raise mistake("TIL215", "index variables stand alone between brackets; slice first, as in X[0:2][i, j]")
         indices = tuple(polynomial_of(self.recorder, part).expr for part in keys)
         rank = self.recorder.ranks.setdefault(self.reference, len(indices))
         if rank != len(indices):
