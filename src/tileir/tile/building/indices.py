@@ -309,7 +309,7 @@ _DIVISIONS: Final = {BinaryOperator.DIV, "mod"}
 
 def _is_size(value: object) -> bool:
     """Return whether ``value`` may be an operand of a dimension; the operator of anything else knows what to do."""
-    return not isinstance(value, Recorded | np.ndarray | list | tuple | str) or isinstance(value, Dim)
+    return not isinstance(value, Recorded | np.ndarray | list | tuple) or isinstance(value, Dim)
 
 
 def is_natural(expr: Expr) -> bool:
