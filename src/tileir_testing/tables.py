@@ -75,11 +75,16 @@ _COMBINATIONS: Final = {
 
 
 def transfers() -> Iterator[Evaluated]:
-    """Yield, for each dtype, programs that pass values in and out, some with no element and some with no axis."""
+    """Yield, for each dtype, programs that pass values in and out, some with no element and some with no axis.
+
+    One result is declared, and thus checked.
+    """
     for dtype in DType:
         values = np.resize(special(dtype), LONG)
         inputs = {"A": values, "B": values[:0], "C": np.asarray(values[-1])}
-        yield Evaluated(f"transfers_{dtype.value}", "function (A, B, C) -> (R, S, T) { R = A; S = B; T = C; }", inputs)
+        checked = f"expect_sizes(expect_{dtype.value}(A), {LONG})"
+        text = f"function (A, B, C) -> (R, S, T, U) {{ R = A; S = B; T = C; U = {checked}; }}"
+        yield Evaluated(f"transfers_{dtype.value}", text, inputs)
 
 
 def casts() -> Iterator[Evaluated]:

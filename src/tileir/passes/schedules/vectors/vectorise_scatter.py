@@ -142,12 +142,13 @@ class _InOrder:
 
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002
         """Return the tree with loops in order."""
-        for loop in [*tree.loops()]:
+        found = tree
+        for loop in tree.loops():
             if loop.name in self.loops and loop.binding is None:
-                tree = accepted(
-                    with_loops_replaced(tree, loop.name, lambda each, _: Replaced((attrs.evolve(each, carried=True),)))
+                found = accepted(
+                    with_loops_replaced(found, loop.name, lambda each, _: Replaced((attrs.evolve(each, carried=True),)))
                 )
-        return tree
+        return found
 
 
 _LEAST = 4
