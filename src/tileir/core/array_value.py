@@ -26,10 +26,10 @@ Content: TypeAlias = bytes | memoryview
 """Bytes that never change; where there are many, a view of pages that devices can read in place."""
 
 _PAGES: Final = 1 << 20
-"""So many bytes have pages of their own."""
+"""Least bytes of a constant in pages of its own."""
 
 _ALIGNMENT: Final = 64
-"""What devices want the address of a constant to be a multiple of."""
+"""Alignment of constants, in bytes, that devices read in place."""
 
 
 def _shape(sizes: Iterable[int]) -> tuple[int, ...]:

@@ -25,7 +25,7 @@ FUNCTIONS: Final[dict[str, Body]] = {}
 """Functions of NumPy and of the array API standard on tensors, by name; those of modules as ``linalg.norm``."""
 
 REFUSED: Final[dict[str, str]] = {}
-"""What to write instead of functions that tensors cannot have, by name."""
+"""Advice for functions that tensors cannot have, by name."""
 
 METHODS: Final[dict[str, str]] = {"T": "transpose", "conj": "conjugate"}
 """Methods and attributes of arrays that are functions of another name."""

@@ -35,7 +35,7 @@ class Source:
     text: str = attrs.field(repr=False)
     name: str = "<text>"
     is_place: bool = False
-    """Whether this is no text, but a place that somebody named, such as a node of a graph."""
+    """True for a place that somebody named, such as a node of a graph, in place of a text."""
 
     @cached_property
     def line_starts(self) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ from tileir.driver.calls.arguments import is_number, split
 from tileir.driver.jit import Jit
 from tileir.driver.targets import TargetChoice
 from tileir.driver.tracing.trace import Parameter, Size, Traced, bound, calling, traced
-from tileir.driver.tracing.trees import Structure, flattened, is_flat, rebuilt
+from tileir.driver.tracing.trees import LEAF, Structure, flattened, is_flat, paths, rebuilt
 from tileir.runtime import Context, DeviceInfo, Options
 from tileir.tile.building.recording import Recorded
 from tileir.tile.ir import Function
@@ -101,7 +101,7 @@ class PythonFunction(Generic[P, R_co]):
         made, jit = self._jit(call)
         results = jit(*call.leaves)
         if not kwargs and len(args) == len(call.leaves) and not self.static and is_flat(made.results):
-            if all(structure == flattened(0, []) for structure in call.structures.values()):
+            if all(structure == LEAF for structure in call.structures.values()):
                 self._plain = jit
             return results
         leaves = results if len(made.function.outputs) > 1 else (results,)
@@ -207,8 +207,6 @@ def _is_hashable(value: object) -> bool:
 
 
 def _count(structure: Structure) -> int:
-    from tileir.driver.tracing.trees import paths
-
     return sum(1 for _ in paths(structure))
 
 

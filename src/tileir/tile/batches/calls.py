@@ -348,4 +348,4 @@ CALLS: Final[Mapping[str, Callable[[Body, Call], Value]]] = MappingProxyType(
         "jvp": _jvp,
     }
 )
-"""What each function becomes that is not an operation on elements."""
+"""Batched forms of functions that are no operations on elements, by name."""

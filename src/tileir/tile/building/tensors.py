@@ -32,7 +32,7 @@ from tileir.tile.functions import advice, builtin
 from tileir.tile.ir import BinaryOperator, Expr, UnaryOperator
 
 Key: TypeAlias = Any
-"""What stands between brackets: polynomials for a contraction, else what NumPy takes."""
+"""Keys between brackets: polynomials for a contraction, else those of NumPy."""
 
 
 class _Method:

@@ -20,7 +20,7 @@ MAX_INTEGER: Final = 2**64 - 1
 MAX_SCANS: Final = 8
 """How deep scans may stand inside one another."""
 MAX_NAME: Final = 1000
-"""How many characters a name may have."""
+"""Most characters of a name."""
 LONGEST_CONSTANT: Final = 256
 """Elements of a constant array that a printed text holds; of a longer one it has the digest."""
 DIGEST: Final = "sha256_"
