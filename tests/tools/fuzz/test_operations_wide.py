@@ -125,6 +125,12 @@ def test_terms_that_cancel_are_allowed_for() -> None:
     assert (change >= 1).all()
 
 
+def test_differences_of_two_elements_change_in_one_of_many_trials() -> None:
+    near = np.array([1.0, 1.0 + 2**-20], LONG)
+    (change,) = sensitivity(lambda x: [x[0][:1] - x[0][1:]], [near], trials=12)
+    assert (change >= 1).all()
+
+
 def test_infinities_have_no_terms_and_warn_of_nothing() -> None:
     x = np.array([np.inf, -np.inf, np.nan, 1.0], LONG)
     with np.errstate(all="raise"):

@@ -36,12 +36,17 @@ def results_of(found: Any) -> tuple[Array, ...]:
     return tuple(map(np.asarray, found if isinstance(found, tuple | list) else (found,)))
 
 
-def sensitivity(oracle: Callable[[Sequence[Array]], Sequence[Array]], inputs: Sequence[Array]) -> list[Array]:
-    """Return how much results change, relative to a relative change of the inputs by random signs."""
+def sensitivity(
+    oracle: Callable[[Sequence[Array]], Sequence[Array]], inputs: Sequence[Array], *, trials: int = 2
+) -> list[Array]:
+    """Return how much results change, relative to a relative change of the inputs by random signs.
+
+    A difference of two elements does not change where their signs are equal, as half of the trials let them be.
+    """
     generator = np.random.default_rng(1)
     usual = oracle(inputs)
     most = [np.zeros(result.shape, np.longdouble) for result in usual]
-    for _ in range(2):
+    for _ in range(trials):
         moved = [
             array * (1 + _STEP * generator.choice((-1, 1), array.shape)) if array.dtype == np.longdouble else array
             for array in inputs
