@@ -16,6 +16,7 @@ from tileir.core import Target, TileError, nearest
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.targets.target_file import load, target_called
 from tileir.driver.checking.check import check_passes
+from tileir.driver.frontends import wrong_frontend
 from tileir.driver.languages import wrong_language
 from tileir.driver.listings import wrong_listing
 from tileir.driver.targets import TargetChoice
@@ -197,3 +198,6 @@ def check_installed(kind: Kind, name: str) -> None:
         case Kind.LANGUAGE:
             fault = wrong_language(name)(offer)
             assert fault is None, f"the language {fault}"
+        case Kind.FRONTEND:
+            fault = wrong_frontend(name)(offer)
+            assert fault is None, f"the front end {fault}"

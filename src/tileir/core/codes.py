@@ -132,6 +132,9 @@ _JSON: Final = {
     "TIL601": "not JSON",
     "TIL602": "JSON of another shape, or of another version, than the format asks for",
     "TIL603": "a bundle that cannot be read",
+    "TIL604": "a model that cannot be read",
+    "TIL605": "a model with an operator, attribute or type that its front end does not have",
+    "TIL606": "a value of a model's input that must be known when compiling, since sizes follow from it",
 }
 _RUNNING: Final = {
     "TIL701": "an array does not fit its tensor",

@@ -1,4 +1,4 @@
-"""Things by name from anybody's wheel: passes, schedules, targets, operations, listings, commands and languages.
+"""Things by name from anybody's wheel: passes, schedules, targets, operations, commands, languages, and more.
 
 Each kind has a group of entry points, beside ``tileir.backends`` and ``tileir.formulas``. An entry point is loaded when
 its name is first used. What cannot be loaded hides nothing else: who names it gets the reason, and whoever lists what
@@ -38,13 +38,14 @@ class Kind(enum.Enum):
     LISTING = "tileir.listings"
     COMMAND = "tileir.commands"
     LANGUAGE = "tileir.languages"
+    FRONTEND = "tileir.frontends"
 
     __hash__ = object.__hash__
 
     @property
     def noun(self) -> str:
         """The word for one of them in messages."""
-        return self.name.lower()
+        return "front end" if self is Kind.FRONTEND else self.name.lower()
 
 
 def installed(kind: Kind) -> tuple[EntryPoint, ...]:

@@ -19,6 +19,8 @@ from tileir.typed.inference.inference import infer
 from tileir.typed.inference.numbers import as_tensors
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tileir.driver.tracing.functions import PythonFunction
 
 Names: TypeAlias = "str | Sequence[str]"
@@ -36,7 +38,7 @@ def gradient(
 def gradient(function: Callable[..., Any], *, argnums: int | Sequence[int] = 0) -> PythonFunction[..., Any]: ...
 @overload
 def gradient(
-    function: tile.Function | str,
+    function: tile.Function | str | Path,
     wrt: Names | None = None,
     of: Names | None = None,
     *,
@@ -45,7 +47,7 @@ def gradient(
 ) -> tile.Function: ...
 @at_the_call
 def gradient(
-    function: tile.Function | typed.Function | str | Callable[..., Any],
+    function: tile.Function | typed.Function | str | Path | Callable[..., Any],
     wrt: Names | None = None,
     of: Names | None = None,
     *,
@@ -58,7 +60,7 @@ def gradient(
     Its inputs are those of ``function``, its outputs ``DX`` for each X of ``wrt``, of the dtype and shape of X.
 
     Args:
-        function: A function, its text, or a function with dtypes and shapes.
+        function: A function, its text or file, or a function with dtypes and shapes.
         wrt: Inputs to differentiate by; by default all floats. Where dtypes are not known yet these are all inputs but
             those that can only be integers, such as indices; another one that turns out to be no float is an error
             when the result is compiled.
@@ -105,7 +107,7 @@ def gradient(
 
 @overload
 def vjp(
-    function: tile.Function | str,
+    function: tile.Function | str | Path,
     inputs: Any,
     cotangents: Any,
     wrt: Names | None = None,
@@ -117,7 +119,7 @@ def vjp(
 def vjp(function: Callable[..., Any], inputs: Any, cotangents: Any) -> Any: ...
 @at_the_call
 def vjp(
-    function: tile.Function | str | Callable[..., Any],
+    function: tile.Function | str | Path | Callable[..., Any],
     inputs: Any,
     cotangents: Any,
     wrt: Names | None = None,
@@ -128,7 +130,7 @@ def vjp(
     """Return what cotangents of outputs come to at inputs: the transposed Jacobian times them, without the Jacobian.
 
     Args:
-        function: A function, or its text.
+        function: A function, its text, or its file.
         inputs: A mapping by name, a sequence in declared order, or one array for the first input.
         cotangents: For each output an array of its dtype, whose shape broadcasts to its, given like ``inputs``;
             outputs that a mapping leaves out are not differentiated.
@@ -159,7 +161,7 @@ def vjp(
 
 @overload
 def jvp(
-    function: tile.Function | str,
+    function: tile.Function | str | Path,
     inputs: Any,
     tangents: Any,
     of: Names | None = None,
@@ -171,7 +173,7 @@ def jvp(
 def jvp(function: Callable[..., Any], inputs: Any, tangents: Any) -> Any: ...
 @at_the_call
 def jvp(
-    function: tile.Function | str | Callable[..., Any],
+    function: tile.Function | str | Path | Callable[..., Any],
     inputs: Any,
     tangents: Any,
     of: Names | None = None,
@@ -182,7 +184,7 @@ def jvp(
     """Return how outputs change when inputs change along tangents: the Jacobian times them, without the Jacobian.
 
     Args:
-        function: A function, or its text.
+        function: A function, its text, or its file.
         inputs: A mapping by name, a sequence in declared order, or one array for the first input.
         tangents: For each input an array of its dtype, whose shape broadcasts to its, given like ``inputs``;
             inputs that a mapping leaves out stay as they are.

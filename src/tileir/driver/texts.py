@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from tileir.core import ArgumentError, ParseError, attrs, fail
 from tileir.core.json.codec import format_of, from_json
+from tileir.driver.frontends import frontend_of
 from tileir.driver.programs import Program
 from tileir.semtree.ir import Program as SemProgram
 from tileir.stripe.ir import Program as StripeProgram
@@ -41,10 +42,10 @@ _FILE: Final = re.compile(r"[^\s(){}]+\.\w+")
 
 
 def parse_any(source: str | bytes | Path, name: str = "<text>") -> Program:
-    """Return the program of a text, of JSON, or of a file with one of these; the text tells its stage.
+    """Return the program of a text, of JSON, or of a file; a text tells its stage, the ending of a file its front end.
 
     Args:
-        source: A text of some stage, JSON, a bundle, or the path of a file.
+        source: A text of some stage, JSON, a bundle, or the path of a file with one of these or of a front end's.
         name: What to call a text in errors.
 
     Raises:
@@ -54,6 +55,9 @@ def parse_any(source: str | bytes | Path, name: str = "<text>") -> Program:
         ArgumentError: TIL707, the text is the name of a file.
     """
     if isinstance(source, Path):
+        frontend = frontend_of(source)
+        if frontend is not None:
+            return frontend.load(source)
         name, source = str(source), read(source)
     if isinstance(source, bytes) and is_bundle(source):
         from tileir.driver.bundles import read as read_bundle  # most programs come as text

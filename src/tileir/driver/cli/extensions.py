@@ -20,6 +20,7 @@ from tileir.core.errors import BackendError, TileError
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.targets.target_file import target_called
 from tileir.driver.cli.reporting import report
+from tileir.driver.frontends import frontend_called
 from tileir.driver.languages import language_called
 from tileir.driver.listings import wrong_listing
 from tileir.ops.shared.installed import wrong_operation
@@ -72,6 +73,7 @@ _LOADERS: Final[dict[Kind, Callable[[str], object]]] = {
     Kind.LISTING: lambda name: EXTENSIONS.get(Kind.LISTING, name, wrong_listing),
     Kind.COMMAND: lambda name: EXTENSIONS.get(Kind.COMMAND, name, wrong_command),
     Kind.LANGUAGE: language_called,
+    Kind.FRONTEND: frontend_called,
 }
 """What loads one of each kind, as whoever uses its name does."""
 
