@@ -21,7 +21,7 @@ _WHEELS: Final[Mapping[str, str]] = MappingProxyType({"onnx": "tileir-onnx"})
 
 
 class Frontend(Protocol):
-    """What makes a Tile function of a file; an entry point of ``tileir.frontends`` names it."""
+    """Makes Tile functions of files; an entry point of ``tileir.frontends`` names it."""
 
     @property
     def name(self) -> str:
