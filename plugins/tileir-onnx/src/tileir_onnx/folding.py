@@ -1,0 +1,120 @@
+"""Nodes on what is known when compiling: sizes, which may be symbols, and small constants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+from onnx import defs, helper
+from onnx.reference import ReferenceEvaluator
+
+from tileir.tile.builder import Dim
+from tileir_onnx.graph import Array, Graph, Node
+
+_BYTES: Final = 1 << 20
+"""Bytes up to which results are computed when a model is read."""
+_RANDOM: Final = frozenset(
+    {"Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+)
+
+
+def folded(node: Node, arguments: Sequence[Any]) -> tuple[Any, ...] | None:
+    """Return the outputs of a node that are known when compiling, or None."""
+    if not all(each is None or isinstance(each, np.ndarray) for each in arguments) or node.op in _RANDOM:
+        return None
+    if any(each is not None and each.dtype == object for each in arguments):
+        function = _SYMBOLIC.get(node.op)
+        if function is None:
+            return None
+        found = function(node, *arguments)
+        return (integers(found.flat, found.shape) if isinstance(found, np.ndarray) else integers([found], ()),)
+    if any(isinstance(each, Graph) for each in node.attributes.values()) or not defs.has(node.op, node.domain):
+        return None
+    if sum(each.nbytes for each in arguments if each is not None) > _BYTES or _grows(node, arguments):
+        return None
+    return _evaluated(node, arguments)
+
+
+def _grows(node: Node, arguments: Sequence[Array | None]) -> bool:
+    """Return whether a result has more elements than are computed beforehand."""
+    if node.op in ("ConstantOfShape", "Expand", "Tile"):
+        return any(each is not None and each.size < 64 and np.prod(each, dtype=float) > _BYTES for each in arguments)
+    return node.op in ("EyeLike", "Range")
+
+
+def _evaluated(node: Node, arguments: Sequence[Array | None]) -> tuple[Array, ...] | None:
+    names = [name for name in node.inputs if name]
+    feeds = {name: each for name, each in zip(node.inputs, arguments, strict=True) if name}
+    wanted = [name for name in node.outputs if name]
+    graph = helper.make_graph(
+        [node.proto],
+        "node",
+        [helper.make_empty_tensor_value_info(name) for name in dict.fromkeys(names)],
+        [helper.make_empty_tensor_value_info(name) for name in wanted],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid(node.domain, node.version)])
+    try:
+        with np.errstate(all="ignore"):
+            results = iter(ReferenceEvaluator(model).run(None, feeds))
+    except Exception:
+        return None
+    return tuple(np.asarray(next(results)) if name else None for name in node.outputs)  # type: ignore[misc]
+
+
+def integers(sizes: Iterable[Any], shape: tuple[int, ...] | None = None) -> Array:
+    """Return sizes as an array of i64, or of objects where one is a symbol."""
+    known = [each.value if isinstance(each, Dim) and each.value is not None else each for each in sizes]
+    shape = (len(known),) if shape is None else shape
+    if not any(isinstance(each, Dim) for each in known):
+        return np.array(known, np.int64).reshape(shape)
+    array = np.empty(len(known), object)
+    for place, each in enumerate(known):  # NumPy would look for elements of a symbol
+        array[place] = each
+    return array.reshape(shape)
+
+
+def _gather(node: Node, data: Array, indices: Array) -> Array:
+    return np.take(data, indices.astype(np.int64), axis=node.attributes.get("axis", 0))
+
+
+def _slice(node: Node, data: Array, *rest: Any) -> Array:
+    if node.version < 10:
+        rest = tuple(node.attributes.get(name) for name in ("starts", "ends", "axes"))
+    starts, ends, axes, steps = [*rest, None, None][:4]
+    keys = [slice(None)] * data.ndim
+    for at, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        step = 1 if steps is None else int(steps[at])
+        stop = None if step < 0 and int(end) < -data.size else int(end)
+        keys[at if axes is None else axes[at]] = slice(int(start), stop, step)
+    return data[tuple(keys)]
+
+
+def _squeeze(node: Node, data: Array, axes: Array | None = None) -> Array:
+    given = node.attributes.get("axes") if axes is None else tuple(axes)
+    return np.squeeze(data, None if given is None else tuple(map(int, given)))
+
+
+def _unsqueeze(node: Node, data: Array, axes: Array | None = None) -> Array:
+    given = node.attributes["axes"] if axes is None else axes
+    return np.expand_dims(data, tuple(map(int, given)))
+
+
+_SYMBOLIC: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
+    {
+        "Add": lambda _, x, y: x + y,
+        "Cast": lambda _, x: x,
+        "Concat": lambda node, *parts: np.concatenate(parts, node.attributes["axis"]),
+        "Div": lambda _, x, y: x // y,
+        "Gather": _gather,
+        "Identity": lambda _, x: x,
+        "Mul": lambda _, x, y: x * y,
+        "ReduceProd": lambda _, x, *_axes: np.prod(x, keepdims=True),
+        "Slice": _slice,
+        "Squeeze": _squeeze,
+        "Sub": lambda _, x, y: x - y,
+        "Unsqueeze": _unsqueeze,
+    }
+)
+"""Arithmetic and moves of sizes, some of which are symbols."""

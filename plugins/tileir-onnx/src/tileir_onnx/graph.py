@@ -1,0 +1,144 @@
+"""Graphs of ONNX models as immutable data: nodes, ports, and weights as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import ml_dtypes
+import numpy as np
+from attrs import field, frozen
+from onnx import TensorProto
+
+from tileir import Source, Span
+
+if TYPE_CHECKING:
+    from onnx import NodeProto, OperatorSetIdProto
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+DTYPES: Final[Mapping[int, np.dtype[Any]]] = MappingProxyType(
+    {
+        TensorProto.FLOAT: np.dtype(np.float32),
+        TensorProto.DOUBLE: np.dtype(np.float64),
+        TensorProto.FLOAT16: np.dtype(np.float16),
+        TensorProto.BFLOAT16: np.dtype(ml_dtypes.bfloat16),
+        TensorProto.FLOAT8E4M3FN: np.dtype(ml_dtypes.float8_e4m3fn),
+        TensorProto.FLOAT8E5M2: np.dtype(ml_dtypes.float8_e5m2),
+        TensorProto.INT8: np.dtype(np.int8),
+        TensorProto.INT16: np.dtype(np.int16),
+        TensorProto.INT32: np.dtype(np.int32),
+        TensorProto.INT64: np.dtype(np.int64),
+        TensorProto.UINT8: np.dtype(np.uint8),
+        TensorProto.UINT16: np.dtype(np.uint16),
+        TensorProto.UINT32: np.dtype(np.uint32),
+        TensorProto.UINT64: np.dtype(np.uint64),
+        TensorProto.BOOL: np.dtype(np.bool_),
+    }
+)
+"""Element types that tileir has, by their numbers in ONNX."""
+
+
+def domain_of(proto: NodeProto | OperatorSetIdProto) -> str:
+    """Return a domain of operators; ONNX's own has two names, and is empty here."""
+    return "" if proto.domain == "ai.onnx" else str(proto.domain)
+
+
+@frozen
+class Port:
+    """An input or output of a graph.
+
+    Attributes:
+        name: Its name.
+        kind: A number of ``onnx.TensorProto.DataType``, or the words for what is no tensor: ``sequence``, ``optional``.
+        dims: A number for each axis, a name, or None for an unknown size; None as a whole where the rank is unknown.
+
+    """
+
+    name: str
+    kind: int | str
+    dims: tuple[int | str | None, ...] | None
+
+    @property
+    def dtype(self) -> np.dtype[Any] | None:
+        """The element type; None for what tileir has no element type for."""
+        return DTYPES.get(self.kind) if isinstance(self.kind, int) else None
+
+    @property
+    def word(self) -> str:
+        """The type in words, as in ``float[N, 3]``."""
+        if isinstance(self.kind, str):
+            return self.kind
+        dims = "" if self.dims is None else f"[{', '.join('?' if dim is None else str(dim) for dim in self.dims)}]"
+        return str(TensorProto.DataType.Name(self.kind)).lower() + dims
+
+
+@frozen(eq=False, slots=False)
+class Node:
+    """A node of a graph.
+
+    Attributes:
+        proto: The message of the node, of which nothing is changed.
+        version: The version of the operators of its domain that the model asks for.
+        attributes: Values by name: numbers, texts, arrays, graphs, and tuples of these.
+        file: The name of the model's file, for errors.
+
+    """
+
+    proto: NodeProto = field(repr=False)
+    version: int
+    attributes: Mapping[str, Any]
+    file: str = ""
+
+    @property
+    def op(self) -> str:
+        """The operator."""
+        return str(self.proto.op_type)
+
+    @property
+    def domain(self) -> str:
+        """The domain of the operator; empty for ONNX's own."""
+        return domain_of(self.proto)
+
+    @cached_property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the inputs, empty for one that is left out."""
+        return tuple(self.proto.input)
+
+    @cached_property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the outputs, empty for one that nobody wants."""
+        return tuple(self.proto.output)
+
+    @property
+    def place(self) -> str:
+        """Where the node is, for errors."""
+        named = f"node {self.proto.name!r}" if self.proto.name else f"the node of {next(iter(self.outputs), '')!r}"
+        return f"{self.file}: {named} ({self.op})"
+
+    @property
+    def span(self) -> Span:
+        """The place as errors of tileir have one."""
+        return Span(Source(self.place, self.place, is_place=True), 0, len(self.place))
+
+
+@frozen(eq=False)
+class Graph:
+    """A graph: nodes in an order in which each comes after those that it reads.
+
+    Attributes:
+        name: Its name.
+        inputs: What it is called with; weights are left out.
+        outputs: Its results.
+        nodes: The nodes.
+        weights: Constants by name, which no node makes.
+
+    """
+
+    name: str
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    nodes: tuple[Node, ...]
+    weights: Mapping[str, Array] = field(repr=False)

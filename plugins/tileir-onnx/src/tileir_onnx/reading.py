@@ -1,0 +1,195 @@
+"""Files of models, read without trust: no path leads out of the model's folder, and sizes are checked beforehand."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, numpy_helper
+
+from tileir import TileError
+from tileir_onnx.graph import DTYPES, Array, Graph, Node, Port, domain_of
+from tileir_onnx.protobuf import stripped
+
+_DEPTH: Final = 32
+"""Graphs within graphs."""
+
+
+class Reader:
+    """Contents of one file: its graphs, with weights in the memory of the file."""
+
+    def __init__(self, path: Path) -> None:
+        """Read a file.
+
+        Raises:
+            TileError: TIL901, it cannot be read; TIL604, it is no model.
+
+        """
+        self.path = path
+        self._mapped: dict[Path, memoryview] = {}
+        data = self._bytes(path)
+        try:
+            small, self._elements = stripped(data)
+            self.model = ModelProto.FromString(small)
+        except (DecodeError, ValueError) as error:
+            raise self.fault(f"is no ONNX model: {error}") from None
+        if not self.model.HasField("graph"):
+            raise self.fault("is no ONNX model: it has no graph")
+        self.versions = {domain_of(each): each.version for each in self.model.opset_import}
+
+    def fault(self, message: str, code: str = "TIL604") -> TileError:
+        """Build an error that names the file, to be raised by the caller."""
+        return TileError.of(code, f"{self.path.name} {message}")
+
+    def graph(self) -> Graph:
+        """Return the graph of the model.
+
+        Raises:
+            TileError: TIL604, weights are not where they are said to be, or do not fit their sizes.
+
+        """
+        return self._graph(self.model.graph, self._elements, 0)
+
+    def node(self, proto: NodeProto, depth: int = 0) -> Node:
+        """Return a node with its attributes as values."""
+        attributes = {each.name: self._attribute(each, depth) for each in proto.attribute if not each.ref_attr_name}
+        version = self.versions.get(domain_of(proto), 1)
+        return Node(proto, version, attributes, self.path.name)
+
+    def _graph(self, proto: GraphProto, elements: Mapping[int, memoryview], depth: int) -> Graph:
+        if depth > _DEPTH:
+            raise self.fault(f"has graphs within graphs, more than {_DEPTH} deep")
+        weights = {each.name: self._tensor(each, elements.get(n)) for n, each in enumerate(proto.initializer)}
+        for sparse in proto.sparse_initializer:
+            weights[sparse.values.name] = self._sparse(sparse)
+        return Graph(
+            proto.name,
+            tuple(_port(each) for each in proto.input if each.name not in weights),
+            tuple(map(_port, proto.output)),
+            tuple(self.node(each, depth) for each in proto.node),
+            weights,
+        )
+
+    def _attribute(self, proto: AttributeProto, depth: int) -> Any:
+        match proto.type:
+            case AttributeProto.GRAPH:
+                return self._graph(proto.g, {}, depth + 1)
+            case AttributeProto.GRAPHS:
+                return tuple(self._graph(each, {}, depth + 1) for each in proto.graphs)
+            case AttributeProto.TENSOR:
+                return self._tensor(proto.t)
+            case AttributeProto.TENSORS:
+                return tuple(map(self._tensor, proto.tensors))
+            case AttributeProto.SPARSE_TENSOR:
+                return self._sparse(proto.sparse_tensor)
+            case AttributeProto.STRING:
+                return proto.s.decode(errors="replace")
+            case AttributeProto.STRINGS:
+                return tuple(each.decode(errors="replace") for each in proto.strings)
+            case AttributeProto.TYPE_PROTO | AttributeProto.TYPE_PROTOS:
+                return proto.tp
+            case _:
+                value = onnx.helper.get_attribute_value(proto)
+                return tuple(value) if isinstance(value, list) or hasattr(value, "__len__") else value
+
+    def _tensor(self, proto: TensorProto, elements: memoryview | None = None) -> Array:
+        """Return the array of a tensor, in the memory of a file where its elements are many.
+
+        Raises:
+            TileError: TIL604, its elements are not there, or do not fit its sizes.
+
+        """
+        shape = tuple(proto.dims)
+        if any(size < 0 for size in shape):
+            raise self.fault(f"has a weight {proto.name!r} with a negative size: {list(shape)}")
+        dtype = DTYPES.get(proto.data_type)
+        if proto.data_location == TensorProto.EXTERNAL:
+            elements = self._external(proto)
+        if dtype is None or elements is None:
+            return self._small(proto)
+        if len(elements) != prod(shape) * dtype.itemsize:
+            needed = f"{prod(shape) * dtype.itemsize} bytes for {dtype}{list(shape)}, and has {len(elements)}"
+            raise self.fault(f"is cut short: weight {proto.name!r} needs {needed}")
+        return np.frombuffer(elements, dtype).reshape(shape)
+
+    def _small(self, proto: TensorProto) -> Array:
+        try:
+            return numpy_helper.to_array(proto)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise self.fault(f"has a weight {proto.name!r} that cannot be read: {error}") from None
+
+    def _sparse(self, proto: Any) -> Array:
+        values, indices, shape = self._tensor(proto.values), self._tensor(proto.indices), tuple(proto.dims)
+        if prod(shape) > max(1 << 24, 4096 * values.size):
+            raise self.fault(f"has a sparse weight {proto.values.name!r} of {prod(shape)} elements")
+        dense = np.zeros(shape, values.dtype)
+        places = np.unravel_index(indices, shape) if indices.ndim == 1 else tuple(indices.T)
+        dense[places] = values
+        return dense
+
+    def _external(self, proto: TensorProto) -> memoryview:
+        """Return the bytes of a file beside the model's.
+
+        Raises:
+            TileError: TIL604, the file is not in the folder of the model, or has not as many bytes.
+
+        """
+        entries = {each.key: each.value for each in proto.external_data}
+        location = entries.get("location", "")
+        told = f"keeps weight {proto.name!r} in {location!r:.200}"
+        parts = PurePosixPath(location).parts
+        if not parts or "\\" in location or location.startswith("/") or ".." in parts or ":" in location:
+            raise self.fault(f"{told}, which is no path inside of its folder")
+        path = self.path.parent
+        for part in parts:
+            path = path / part
+            if path.is_symlink():
+                raise self.fault(f"{told}, which is a symbolic link: copy the file to its place")
+        if not path.is_file():
+            raise self.fault(f"{told}, which is not there: put it beside the model")
+        data = self._bytes(path)
+        try:
+            offset = int(entries.get("offset", "0"))
+            length = int(entries.get("length", str(len(data) - offset)))
+        except ValueError:
+            raise self.fault(f"{told}, at {entries.get('offset')!r:.40}, which is no number") from None
+        if offset < 0 or length < 0 or offset + length > len(data):
+            raise self.fault(f"{told}, bytes {offset} to {offset + length}, and the file has {len(data)}")
+        return data[offset : offset + length]
+
+    def _bytes(self, path: Path) -> memoryview:
+        """Return the bytes of a file, mapped into memory that nobody can write.
+
+        Raises:
+            TileError: TIL901, it cannot be read.
+
+        """
+        if path not in self._mapped:
+            try:
+                with path.open("rb") as file:
+                    empty = not file.seek(0, 2)
+                    mapped = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            except (OSError, ValueError) as error:
+                raise TileError.of("TIL901", f"cannot read {path}: {error}") from None
+            self._mapped[path] = memoryview(mapped)
+        return self._mapped[path]
+
+
+def _port(proto: ValueInfoProto) -> Port:
+    kind = proto.type.WhichOneof("value")
+    if kind is not None and kind != "tensor_type":
+        return Port(proto.name, kind.removesuffix("_type"), None)
+    tensor = proto.type.tensor_type
+    dims: tuple[int | str | None, ...] | None = None
+    if tensor.HasField("shape"):
+        dims = tuple(
+            int(each.dim_value) if each.HasField("dim_value") else str(each.dim_param) or None
+            for each in tensor.shape.dim
+        )
+    return Port(proto.name, int(tensor.elem_type), dims)

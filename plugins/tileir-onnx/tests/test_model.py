@@ -1,0 +1,80 @@
+"""Models from files: results beside NumPy, for sizes that are open, and errors that name the node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import tileir
+import tileir_onnx
+
+W = np.random.default_rng(0).standard_normal((12, 5)).astype(np.float32)
+
+
+def saved(path: Path, nodes: list[Any], weights: dict[str, np.ndarray[Any, Any]]) -> Path:
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(value, name) for name, value in weights.items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    return path
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Gather", ["s", "zero"], ["n"]),
+        helper.make_node("Concat", ["n", "rest"], ["sizes"], axis=0),
+        helper.make_node("Reshape", ["x", "sizes"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "w"], ["y"], name="/head/product"),
+    ]
+    return saved(tmp_path / "m.onnx", nodes, {"zero": np.array([0]), "rest": np.array([-1]), "w": W})
+
+
+def test_a_model_is_called_with_any_batch(file: Path) -> None:
+    model = tileir_onnx.load(file)
+    for n in (1, 3):
+        x = np.random.default_rng(n).standard_normal((n, 3, 4)).astype(np.float32)
+        wanted = x.reshape(n, -1).astype(np.float64) @ W
+        np.testing.assert_allclose(model(x), wanted, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(tileir.jit(file)(x), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_a_function_keeps_symbols(file: Path) -> None:
+    text = tileir.to_text(tileir_onnx.load(file).function)
+    assert text.startswith("function (#x: f32[N, 3, 4])")
+    assert tileir_onnx.load(file).specialised({"N": 2}).inputs[0].dims is not None
+
+
+def test_feeds_are_checked(file: Path) -> None:
+    model = tileir_onnx.load(file)
+    with pytest.raises(tileir.ArgumentError, match=r"TIL705.*input 'x' \(float\[N, 3, 4\]\) is missing"):
+        model()
+    with pytest.raises(tileir.ArgumentError, match=r"TIL701.*float64 was passed"):
+        model(np.zeros((1, 3, 4)))
+    with pytest.raises(tileir.TileError, match="node '/head/product'"):
+        model(np.zeros((1, 3, 5), np.float32))
+
+
+def test_all_unknown_operators_are_told(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Odd", ["x"], ["a"], name="one"), helper.make_node("Even", ["a"], ["y"], name="two")]
+    with pytest.raises(tileir.TileError, match=r"(?s)node 'one' \(Odd\).*node 'two' \(Even\)"):
+        tileir_onnx.load(saved(tmp_path / "m.onnx", nodes, {}))(np.zeros((1, 3, 4), np.float32))
+
+
+def test_what_is_no_model(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(b"\x0a\xff")
+    with pytest.raises(tileir.TileError, match=r"TIL604.*m\.onnx is no ONNX model"):
+        tileir_onnx.load(path)
+    with pytest.raises(tileir.TileError, match="TIL901"):
+        tileir_onnx.load(tmp_path / "none.onnx")
