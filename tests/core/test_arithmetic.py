@@ -14,7 +14,7 @@ from strategies.effort import examples
 from strategies.rounding import DIGITS, nearest, same
 from tileir.core.dtype import DType
 from tileir.core.numbers.arithmetic import apply, cast, constant, dtype_of, fits, merge, rounded
-from tileir.core.ops import Aggregation, Domain, Op
+from tileir.core.ops import COMPUTING, Aggregation, Domain, Op
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,7 +98,7 @@ def value(array: np.ndarray[Any, Any]) -> Any:
     return float(array) if dtype_of(array).is_float else array.item()
 
 
-@pytest.mark.parametrize("op", [op for op in Op if op.info.domain is not Domain.FLOAT and op is not Op.COND])
+@pytest.mark.parametrize("op", [op for op in COMPUTING if op.info.domain is not Domain.FLOAT and op is not Op.COND])
 @examples(100)
 @given(data=st.data(), dtype=st.sampled_from(INTEGERS))
 def test_integer_operations_agree_with_int(op: Op, dtype: DType, data: st.DataObject) -> None:
@@ -165,7 +165,7 @@ def test_functions_agree_with_math(op: Op, dtype: DType, x: float) -> None:
     assert float(apply(op, constant(x, dtype))) == pytest.approx(MATHS[op](x), rel=2.0 ** (1 - DIGITS[dtype]))
 
 
-@pytest.mark.parametrize("op", [op for op in Op if op is not Op.COND])
+@pytest.mark.parametrize("op", [op for op in COMPUTING if op is not Op.COND])
 @pytest.mark.parametrize("dtype", DType)
 def test_result_dtype_and_silence(op: Op, dtype: DType) -> None:
     if not in_domain(op, dtype):

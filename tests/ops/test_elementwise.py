@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+import ml_dtypes
 import mpmath  # type: ignore[import-untyped]  # it has no types
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from hypothesis import given, strategies as st
 import tileir
 from strategies.operations import fault_of, run
 from tileir import ops
-from tileir.tile.builder_functions import gradient
+from tileir.core.dtype import DType
+from tileir.tile.builder_functions import gradient, jvp, stop_gradient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
             "TIL217",
             "approximate is one of 'none', 'tanh', 'sigmoid', not 'erf'",
         ),
+        (lambda x: ops.cast(x, "i8", saturate=True), "TIL217", "saturate is for casts to floats; clip"),
+        (lambda x: ops.bit_cast(x, "float"), "TIL206", "there is no element type 'float'"),
+        (lambda x: ops.bit_cast(x, "bool"), "TIL217", "bits cannot be read as bool"),
         (lambda x: ops.prelu(x, x), "TIL217", "the weight is a scalar or a vector; this one has rank 2"),
         (lambda x: ops.prelu(x, ops.sum(x, 0), axis=2), "TIL314", "the axis is 2"),
         (lambda x: ops.glu(x, axis=2), "TIL314", "the axis is 2"),
@@ -344,3 +349,64 @@ def test_slopes_of_pairs_at_special_points(name: str, x: float, y: float, slopes
     arrays = np.array([x]), np.array([y])
     found = run(lambda x, y: gradient(ops.sum(getattr(ops, name)(x, y)), x, y), *arrays)
     np.testing.assert_allclose(np.ravel(found), slopes, rtol=1e-15)
+
+
+_PATTERNED: Final = [dtype for dtype in DType if not dtype.is_bool]
+
+
+@pytest.mark.parametrize("source", _PATTERNED, ids=lambda dtype: dtype.value)
+def test_bits_are_those_in_memory(source: DType) -> None:
+    same = [dtype for dtype in _PATTERNED if dtype.bits == source.bits]
+    bits = np.random.default_rng(0).integers(0, 256, 77 * source.itemsize, np.uint8).view(source.numpy)
+    f = tileir.FunctionBuilder()
+    x = f.input("X", "N")
+    function = f.build(**{f"Y{number}": ops.bit_cast(x, dtype) for number, dtype in enumerate(same)})
+    for device in (None, "llvm"):
+        found = tileir.evaluate(function, X=bits) if device is None else tileir.jit(function, device)(X=bits)
+        for result, dtype in zip(found, same, strict=True):
+            assert result.dtype == dtype.numpy
+            assert result.tobytes() == bits.tobytes()
+
+
+def test_bits_are_computed_with_inside_of_kernels() -> None:
+    x = np.random.default_rng(0).normal(size=100).astype(np.float32)
+    f = tileir.FunctionBuilder()
+    above = ops.bit_cast(ops.bit_cast(f.input("X", "N") * 2.0, "i32") + 1, DType.F32)
+    function = f.build(Y=above * 3.0)
+    wanted = np.nextafter(x * 2, np.where(x > 0, np.inf, -np.inf), dtype=np.float32) * np.float32(3)
+    np.testing.assert_array_equal(tileir.evaluate(function, X=x), wanted)
+    np.testing.assert_array_equal(tileir.jit(function, "llvm")(X=x), wanted)
+    assert tileir.parse(tileir.to_text(function)) == function
+
+
+@pytest.mark.parametrize("forward", [False, True])
+def test_bits_have_no_derivative(forward: bool) -> None:
+    def moved(y: Tensor, x: Tensor) -> Tensor:
+        return jvp(y, x, 1.0) if forward else gradient(ops.sum(y), x)
+
+    def through_bits(x: Tensor) -> Tensor:
+        return moved(ops.bit_cast(ops.bit_cast(x, "i32") + 1, "f32"), x)
+
+    code, message = fault_of(lambda: run(through_bits, np.ones(3, np.float32)), __file__)
+    assert code == "TIL335"
+    assert message == "the bits of a number have no derivative; where none is meant, read those of stop_gradient(…)"
+
+    def negated(x: Tensor) -> Tensor:
+        return moved(x * (2 * (ops.bit_cast(stop_gradient(x), "i32") >> 31) + 1), x)
+
+    np.testing.assert_array_equal(run(negated, np.array([3, -2], np.float32)), [1, -1])
+
+
+def test_bits_of_another_width_or_of_bool_are_refused() -> None:
+    for array in (np.ones(3, np.float16), np.ones(3, bool)):
+        with pytest.raises(tileir.TileError, match=r"TIL302.* cast it to a dtype of 32 bits first"):
+            run(lambda x: ops.bit_cast(x, "i32"), array)
+
+
+@pytest.mark.parametrize("dtype", [dtype for dtype in DType if dtype.is_float])
+def test_saturating_casts_keep_numbers_finite(dtype: DType) -> None:
+    x = np.array([1.3, -0.2, 300, 450, 500, -1e6, 7e4, 1e39, -np.inf, np.inf, np.nan], np.float64)
+    found = run(lambda x: ops.cast(x, dtype, saturate=True), x)
+    largest = float(ml_dtypes.finfo(dtype.numpy).max)  # type: ignore[no-untyped-call]
+    wanted = np.clip(x, -largest, largest).astype(np.float64 if dtype is DType.F64 else np.float32).astype(dtype.numpy)
+    np.testing.assert_array_equal(found.astype(np.float64), wanted.astype(np.float64))

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from tileir.core.dtype import DType
-from tileir.core.ops import Op
+from tileir.core.ops import COMPUTING, Op
 from tileir.semtree.ir import (
     Apply,
     Assign,
@@ -149,7 +149,7 @@ def test_vector_constants_name_their_type() -> None:
 
 def test_every_operation_is_spelt_once() -> None:
     spelt = [*OPERATORS.known, *PREFIX, *CALLS.values(), Op.COND]
-    assert sorted(op.value for op in spelt) == sorted(op.value for op in Op)
+    assert sorted(op.value for op in spelt) == sorted(op.value for op in COMPUTING)
 
 
 @pytest.mark.parametrize("inner", [*OPERATORS.known, *PREFIX, Op.COND, Op.MAX])

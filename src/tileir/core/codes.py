@@ -77,6 +77,7 @@ _TYPES: Final = {
     "TIL332": "a carry that changes its dtype or shape",
     "TIL333": "a derivative through a loop whose number of steps only running tells",
     "TIL334": "a condition of a loop that is not one bool",
+    "TIL335": "a derivative through the bits of a number",
     "TIL341": "a conversion that nobody wrote, to a dtype that does not hold all values",
     "TIL342": "a number that is rounded to the dtype that it adapts to",
 }

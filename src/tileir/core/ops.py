@@ -67,6 +67,7 @@ class Op(enum.Enum):
     CMP_GE = "cmp_ge"
     COND = "cond"
     FMA = "fma"
+    BITS = "bits"
 
     __hash__ = object.__hash__
 
@@ -86,6 +87,8 @@ class Op(enum.Enum):
                 return not dtype.is_bool and not dtype.is_storage
             case Domain.FLOAT:
                 return dtype.is_float and not dtype.is_storage
+            case Domain.PATTERN:
+                return not dtype.is_bool
             case Domain.BITS:
                 return dtype.is_integer or (dtype.is_bool and self not in SHIFTS)
 
@@ -98,6 +101,7 @@ class Domain(enum.Enum):
     NUMBER = "number"  # integers and floats
     FLOAT = "float"  # floats; integers are cast by `float_for` first
     BITS = "bits"  # bool and integers
+    PATTERN = "pattern"  # integers and floats, also those that are only stored, as the bits that they are in memory
 
 
 @attrs.frozen
@@ -105,7 +109,7 @@ class OpInfo:
     """Static facts of an operation.
 
     All operands share one dtype (for ``COND`` the second and third; the first is bool).
-    The result has that dtype too, or bool when ``compares``.
+    The result has that dtype too, or bool when ``compares``; that of ``BITS`` is another one of as many bits.
 
     Attributes:
         arity: The number of operands.
@@ -208,11 +212,15 @@ def _table() -> Mapping[Op, OpInfo]:
         **{op: OpInfo(2, Domain.ANY, _ONE, compares=True) for op in (Op.CMP_LT, Op.CMP_LE, Op.CMP_GT, Op.CMP_GE)},
         Op.COND: OpInfo(3, Domain.STORED, _ONE),
         Op.FMA: OpInfo(3, Domain.FLOAT, _ONE),
+        Op.BITS: OpInfo(1, Domain.PATTERN, _ONE),
     }
     return MappingProxyType({op: rows[op] for op in Op})
 
 
 OPS: Final = _table()
+
+COMPUTING: Final = tuple(op for op in Op if op is not Op.BITS)
+"""The operations on numbers; one reads their bits, which the semtree does by a bitcast."""
 
 FUNCTIONS: Final = tuple(op for op in Op if op.info.approximates and op.info.arity == 1)
 """The functions of one float that are computed within a bound of error."""

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 from tileir.core import DType, Op, attrs, fits, rounded
 from tileir.core.nodes.rules import Predicate, Rule, same
 from tileir.core.nodes.schema import OPERAND, OPERANDS, USES, one_of
+from tileir.core.ops import COMPUTING
 from tileir.semtree.kinds import GridLevel, Type, bits
 from tileir.semtree.node import Node
 
@@ -112,7 +113,7 @@ class Apply(Node):
         ),
         Rule(_alike, lambda e: f"the operands of {e.op.value} differ in type: {_types(_values(e))}"),
         Rule(
-            lambda e: e.op.works_on(e.args[-1].type.dtype),
+            lambda e: e.op in COMPUTING and e.op.works_on(e.args[-1].type.dtype),
             lambda e: f"{e.op.value} is not defined for {e.args[-1].type.dtype.value}",
         ),
     )

@@ -22,6 +22,8 @@ def intrinsic_dtype(op: Op, operands: Sequence[DType | None]) -> DType | None:
     """Return the dtype of ``op`` applied to operands of these dtypes; None where it cannot be told."""
     if op.info.compares:
         return DType.BOOL
+    if op is Op.BITS:
+        return None
     position = 1 if op is Op.COND else 0
     return operands[position] if position < len(operands) else None
 

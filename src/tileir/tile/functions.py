@@ -89,12 +89,13 @@ def _rows() -> tuple[Builtin, ...]:
     operations = tuple(
         Builtin(op.value, info.arity, info.arity, op=op, folds=op in _FOLDS)
         for op, info in OPS.items()
-        if op is not Op.FMA  # typed inference and later stages make it; a program writes a * b + c
+        if op not in (Op.FMA, Op.BITS)  # a program writes a * b + c, and bits_as_f32(x)
     )
     casts = tuple(Builtin(f"as_{dtype.value}", 1, 1) for dtype in DType if not dtype.is_bool)
     return (
         *operations,
         *casts,
+        *(Builtin(f"bits_as_{dtype.value}", 1, 1) for dtype in DType if not dtype.is_bool),  # the same bits
         *(Builtin(f"expect_{dtype.value}", 1, 1) for dtype in DType),  # x, whose dtype this is, or an error
         _function("expect_sizes", 1, None, constants=1),  # (T, sizes…): T, which has these, or an error
         Builtin("where", 3, 3, op=Op.COND, folds=True),  # cond by NumPy's name

@@ -190,7 +190,10 @@ def _check_elementwise(operation: Elementwise, inputs: list[Value | Operation]) 
     if not op.works_on(dtype):
         yield f"applies {op.value} to {dtype.value}"
     result = DType.BOOL if op.info.compares else dtype
-    if operation.dtype is not result:
+    if op is Op.BITS:
+        if operation.dtype.is_bool or operation.dtype.bits != dtype.bits:
+            yield f"reads {dtype.value} as {operation.dtype.value}"
+    elif operation.dtype is not result:
         yield f"has dtype {operation.dtype.value}, not {result.value}"
     try:
         shape = broadcast_shape(tuple(value.shape for value in inputs))

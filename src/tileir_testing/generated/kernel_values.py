@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from tileir.core import DType, Op
+from tileir.core.ops import COMPUTING
 from tileir.semtree.ir import Const, Type
 from tileir_testing.generated.choices import Choices
 
@@ -85,7 +86,7 @@ def same_content(actual: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -
 
 def allowed_ops(dtype: DType) -> tuple[Op, ...]:
     """Return the operations with exact results whose operands can have ``dtype``, without comparisons and COND."""
-    return tuple(op for op in Op if _allowed(op, dtype) and op not in APPROXIMATE and op is not Op.COND)
+    return tuple(op for op in COMPUTING if _allowed(op, dtype) and op not in APPROXIMATE and op is not Op.COND)
 
 
 def _allowed(op: Op, dtype: DType) -> bool:

@@ -76,9 +76,11 @@ def relu(x: Array, alpha: float = 0, threshold: float = 0, max_value: float | No
     return result if max_value is None else np.where(result >= max_value, max_value, result)
 
 
-def converted(x: Array, dtype: str) -> Array:
+def converted(x: Array, dtype: str, *, saturate: bool = False) -> Array:
     """Return the conversion by the rules of Tile: floats become integers towards zero, within limits."""
     to = DType(dtype)
+    if saturate:
+        return np.clip(real(x), -to.format.largest, to.format.largest)
     if to.is_bool:
         return np.asarray(x != 0)
     if to.is_float:
@@ -128,7 +130,20 @@ def _clipped(x: Array, low: float | None = None, high: float | None = None) -> A
 
 def _cast(draw: Draw) -> Arguments:
     dtype = draw.pick(tuple(dtype.value for dtype in DType))
-    return [draw.tensor(draw.shape()), dtype], {}
+    saturates = DType(dtype).is_float and draw.flag()
+    return [draw.tensor(draw.shape()), dtype], {"saturate": True} if saturates else {}
+
+
+def _bit_cast(draw: Draw) -> Arguments:
+    bits = DType(draw.dtype).bits
+    return [draw.tensor(draw.shape()), draw.pick([d.value for d in DType if d.bits == bits])], {}
+
+
+def _read_as(x: Array, dtype: str) -> Array:
+    bits, to = DType(dtype).bits, DType(dtype)
+    source = f"f{bits}" if x.dtype == np.longdouble else f"u{bits}"
+    found = x.astype(DType(source).numpy).view(to.numpy)
+    return real(found) if to.is_float else found.astype(np.uint64 if to is DType.U64 else np.int64)
 
 
 def _prelu(draw: Draw) -> Arguments:
@@ -283,6 +298,7 @@ _STEPS: Final = (
     ),
     Row("heaviside", lambda d: ([d.tensor(d.shape()), d.pick((0, 1, 0.5))], {}), np.heaviside, exact=True),
     Row("cast", _cast, converted, ALL, exact=True, constant="*"),
+    Row("bit_cast", _bit_cast, _read_as, ("f16", "f32", "f64", *INTEGERS), TAME, exact=True, constant="*"),
 )
 
 ROWS_POINTWISE: Final = (*_SMOOTH, *_KINKED, *_STEPS)

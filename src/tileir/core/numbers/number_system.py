@@ -44,9 +44,9 @@ class NumberSystem:
         """Convert every element by value."""
         return arithmetic.cast(array, dtype)
 
-    def apply(self, op: Op, dtype: DType, *args: Array) -> Array:  # noqa: ARG002  # what some systems need
+    def apply(self, op: Op, dtype: DType, *args: Array) -> Array:
         """Compute ``op`` at every element; ``dtype`` is that of the result."""
-        return arithmetic.apply(op, *args)
+        return args[0].view(dtype.numpy) if op is Op.BITS else arithmetic.apply(op, *args)
 
     def order(self, array: Array, axis: int, *, descending: bool) -> Array:
         """Return the sorted places of the elements along ``axis``: :func:`tileir.core.numbers.arithmetic.order`."""

@@ -57,11 +57,13 @@ class ExactNumbers(NumberSystem):
     def apply(self, op: Op, dtype: DType, *args: Array) -> Array:
         """Compute in the fields what depends on arguments, and as the compiler does what is known."""
         if all(arg.dtype != np.complex128 for arg in args):
-            return self.encoded(arithmetic.apply(op, *args))
+            return self.encoded(super().apply(op, dtype, *args))
         if op is Op.COND:
             return np.where(args[0], args[1], args[2])
         if op is Op.IDENT:
             return args[0]
+        if op is Op.BITS:
+            return _pattern(args[0], dtype)
         if all(arg.ndim == 0 for arg in args) and (single := _single(op, args)) is not None:
             return single
         args = tuple(np.broadcast_arrays(*args))
@@ -137,6 +139,12 @@ def shown(value: object) -> str:
     if value.real != UNKNOWN:
         return "undefined" if np.isnan(value.real) else f"{value.real:.9g}"
     return f"{int(fields.unpacked(np.asarray(value.imag))[0])} (mod {fields.P})"
+
+
+def _pattern(array: Array, dtype: DType) -> Array:
+    """Return what stands for the bits of numbers: equal ones for equal numbers."""
+    hashes = fields.hashed(Op.BITS.value, array.imag)
+    return _unknown(hashes) if dtype.is_float else (fields.unpacked(hashes)[0] % np.uint64(100)).astype(dtype.numpy)
 
 
 def _is_unknown(array: Array) -> Array:

@@ -20,11 +20,13 @@ from tileir.ops.shared.foundation import (
     Tensor,
     call,
     cast_to,
+    dtype_of,
     floating,
     like,
     mistaken,
     rounded_once,
     tensor_of,
+    wide,
 )
 from tileir.tile.builder_functions import (
     abs,
@@ -46,6 +48,7 @@ __all__ = [
     "asinh",
     "atan2",
     "atanh",
+    "bit_cast",
     "cast",
     "clip",
     "copysign",
@@ -79,14 +82,42 @@ _SINC_RATIOS: Final = tuple(2 * k * (2 * k + 3) for k in builtins.range(1, 9))
 """What each term of the series of its derivative is divided by from the one before; eight suffice for f64 up to 1."""
 
 
-def cast(x: Operand, dtype: DType | str) -> Tensor:
+def cast(x: Operand, dtype: DType | str, *, saturate: bool = False) -> Tensor:
     """Convert every element to another type by Tile's rules: floats become integers towards zero, within limits.
 
+    Numbers beyond those of a float become infinite, or NaN where it has no infinities, as f8e4m3fn; with ``saturate``
+    they and infinities become its largest finite number, and NaN alone is NaN.
+
     Raises:
-        TileError: TIL206, there is no such type.
+        TileError: TIL206, there is no such type; TIL217, ``saturate`` for integers, which wrap.
 
     """
-    return cast_to(x, dtype)
+    target = dtype_of(dtype)
+    if not saturate:
+        return cast_to(x, target)
+    if not target.is_float:
+        raise mistaken(f"saturate is for casts to floats; clip elements to the range of {target.value} instead")
+    largest = target.format.largest
+    value = wide(tensor_of(x, x)) if target.bits < DType.F32.bits else cast_to(x, target)  # which holds the bounds
+    return cast_to(clip(value, -largest, largest), target)
+
+
+def bit_cast(x: Tensor, dtype: DType | str) -> Tensor:
+    """Read the bits of every element as another type of as many bits; shapes stay.
+
+    Integers and floats have bits, in two's complement and as IEEE 754 has them; bool has none. Which of its many
+    patterns a computed NaN has is open. Bits have no derivative.
+
+    Raises:
+        TileError: TIL206, there is no such type; TIL217, it is bool; TIL302 when compiling, elements have another
+            number of bits; TIL335, a derivative through bits is asked for.
+
+    Source: NumPy's ``view``, ONNX' ``BitCast``.
+    """
+    target = dtype_of(dtype)
+    if target.is_bool:
+        raise mistaken("bits cannot be read as bool; compare the elements with 0 instead")
+    return call(f"bits_as_{target.value}", x)
 
 
 def full_like(x: Tensor, value: Operand) -> Tensor:

@@ -10,6 +10,7 @@ import numpy as np
 from tileir.core import Aggregation, DType, NameScope, Op, attrs
 from tileir.core.graphs.needed import needed
 from tileir.core.numbers import arithmetic
+from tileir.core.numbers.number_system import REAL
 from tileir.stripe.ir import (
     Buffer,
     Constant,
@@ -93,7 +94,7 @@ class Terms:
         elif isinstance(statement, Convert):
             result = arithmetic.cast(np.asarray(known[0]), statement.dtype)
         else:
-            result = arithmetic.apply(statement.op, *map(np.asarray, known))
+            result = REAL.apply(statement.op, statement.dtype, *map(np.asarray, known))
         self._local[statement.into] = result
 
     def end(self, name: str) -> None:

@@ -186,7 +186,7 @@ class Elements:
                     scalars[into], dtypes[into] = Number(float(value)), dtype.is_float
                 case stripe.Convert(input=name, into=into, dtype=dtype) if dtypes[name] and dtype.is_float:
                     scalars[into], dtypes[into] = scalars[name], True
-                case stripe.Intrinsic(op=op, inputs=inputs, into=into, dtype=dtype):
+                case stripe.Intrinsic(op=op, inputs=inputs, into=into, dtype=dtype) if op is not Op.BITS:
                     found = tuple(scalars[name] for name in inputs)
                     scalars[into] = (None if dtype.is_float else _moved(op, found)) or _signed(op, found)
                     dtypes[into] = dtype.is_float

@@ -282,6 +282,9 @@ class BlockLowering:
                     self._define(scope, into, cast(value, dtype), result)
                 case stripe.Constant(into=into, dtype=dtype, value=constant):
                     scope.scalars[into] = sem.Const(constant, sem.Type(dtype))
+                case stripe.Intrinsic(op=Op.BITS, inputs=(value_name,), into=into, dtype=dtype):
+                    number = scope.scalars[value_name]
+                    self._define(scope, into, sem.Bitcast(number, number.type.with_dtype(dtype)), result)
                 case stripe.Intrinsic(op=op, inputs=inputs, into=into):
                     if into not in fused:
                         args = uniform(tuple(scope.scalars[i] for i in inputs))

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tileir.core import DType, Op
+from tileir.core.ops import COMPUTING
 from tileir.core.text.pratt import Infix, Operators
 from tileir.semtree.ir import BufferRole, GridLevel, LoopKind, ParamAccess, Region, Type
 from tileir.semtree.text.language import EXPRESSIONS, STATEMENTS
@@ -48,7 +49,7 @@ GRID_FUNCTIONS: Final[Mapping[GridLevel, str]] = MappingProxyType(
 )
 
 CALLS: Final[Mapping[str, Op]] = MappingProxyType(
-    {op.value: op for op in Op if op not in OPERATORS.known and op not in PREFIX and op is not Op.COND}
+    {op.value: op for op in COMPUTING if op not in OPERATORS.known and op not in PREFIX and op is not Op.COND}
 )
 """The operations that are written as calls, by name."""
 

@@ -167,6 +167,8 @@ def _intrinsic_fault(statement: Intrinsic, operands: list[DType | None]) -> str 
         return f"the operands of {op.value} must have one dtype, not {', '.join(dtype.value for dtype in values)}"
     if values and not op.works_on(values[0]):
         return f"{op.value} does not work on {values[0].value}"
+    if op is Op.BITS and values and (statement.dtype.is_bool or statement.dtype.bits != values[0].bits):
+        return f"{op.value} cannot read {values[0].value} as {statement.dtype.value}"
     natural = intrinsic_dtype(op, operands)
     if natural is not None and natural is not statement.dtype:
         return f"{op.value} of these operands is {natural.value}, not {statement.dtype.value}"

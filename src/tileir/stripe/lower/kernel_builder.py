@@ -137,9 +137,10 @@ class KernelBuilder:
             return scalar
         return self._define(stem or scalar.name, dtype, lambda into: Convert(scalar.name, into, dtype))
 
-    def compute(self, stem: str, op: Op, *operands: Scalar) -> Scalar:
-        """Define ``op`` of the operands."""
-        dtype = intrinsic_dtype(op, [operand.dtype for operand in operands]) or operands[0].dtype
+    def compute(self, stem: str, op: Op, *operands: Scalar, read_as: DType | None = None) -> Scalar:
+        """Define ``op`` of the operands; ``read_as`` is the dtype as which ``BITS`` reads its own."""
+        natural = intrinsic_dtype(op, [operand.dtype for operand in operands])
+        dtype = natural or read_as or operands[0].dtype
         names = tuple(operand.name for operand in operands)
         return self._define(stem, dtype, lambda into: Intrinsic(op, names, into, dtype))
 

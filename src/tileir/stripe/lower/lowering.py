@@ -125,10 +125,10 @@ def _elementwise(builder: ProgramBuilder, operation: Constant | Cast | Elementwi
             tag, value = "index", kernel.coordinate(name, affine, dtype)
         case Reshape(input=source):
             tag, value = "reshape", _reshaped(builder, kernel, operation)
-        case Elementwise(op=op, inputs=inputs):
+        case Elementwise(op=op, inputs=inputs, dtype=dtype):
             operands = [builder.operand(kernel, source, shape) for source in inputs]
             tag = op.value
-            value = operands[0] if op is Op.IDENT else kernel.compute(name, op, *operands)
+            value = operands[0] if op is Op.IDENT else kernel.compute(name, op, *operands, read_as=dtype)
         case _:
             assert_never(operation)
     kernel.store(name, value, builder.storage.result(name), element(shape, shape))

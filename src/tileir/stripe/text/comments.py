@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, assert_never
 
+from tileir.core import Op
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.text.writer import listed
 from tileir.tile.functions import scatter_name
@@ -48,6 +49,8 @@ def tile_text(operation: Computation, constants: Mapping[str, Constant]) -> str:
     match operation:
         case Constant(name=name, value=value):
             return f"{name} = {value}"
+        case Elementwise(name=name, op=Op.BITS, inputs=(value,), dtype=dtype):
+            return f"{name} = bits_as_{dtype.value}({shown(value)})"
         case Elementwise(name=name, op=op, inputs=inputs):
             return f"{name} = {op.value}({', '.join(map(shown, inputs))})"
         case Cast(name=name, input=value, dtype=dtype):

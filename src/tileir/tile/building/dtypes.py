@@ -141,8 +141,8 @@ def _called(recorder: Recorder, call: Call) -> Kind:
             return kinds[0]
         case "expect_sizes":
             return kinds[0]
-        case _ if name.startswith(("as_", "expect_")):
-            return DType(name.split("_", 1)[1])
+        case _ if name.startswith(("as_", "expect_", "bits_as_")):
+            return DType(name.rsplit("_", 1)[1])
         case _:
             return None
 

@@ -18,6 +18,7 @@ from tileir.core.graphs.needed import needed
 from tileir.typed.derivatives import contractions, elementwise, reductions, rules, scatters
 from tileir.typed.derivatives.algebra import Algebra
 from tileir.typed.derivatives.loops import check_counted
+from tileir.typed.derivatives.patterns import refuse_patterns, sources
 from tileir.typed.derivatives.reverse import reverse
 from tileir.typed.inference.emission import Emission
 from tileir.typed.inference.values import Tensor
@@ -68,7 +69,11 @@ def forward(
     Returns:
         A tensor of the arithmetic type and the shape of each of ``results``; zeros for those that do not move.
 
+    Raises:
+        TileError: TIL335, the bits of a number are read between them.
+
     """
+    refuse_patterns(emission.operations, {y.name for y in results}, {x.name for x in moving})
     motion = Motion(emission, even_ties)
     for value, tangent in zip(moving, tangents, strict=True):
         motion.move(value.name, tangent)
@@ -106,15 +111,10 @@ def _path(operations: Sequence[Operation], results: set[str], moving: set[str]) 
     active = set(moving)
     moved = []
     for operation in operations:
-        if operation.dtype.is_float and not active.isdisjoint(_sources(operation)):
+        if operation.dtype.is_float and not active.isdisjoint(sources(operation)):
             active.add(operation.name)
             moved.append(operation)
-    return needed(moved, results, attrgetter("name"), _sources)
-
-
-def _sources(operation: Operation) -> tuple[str, ...]:
-    """Return what makes ``operation`` move: for an override the tensors that get gradients, not their template."""
-    return tuple(name for name, _ in operation.pairs) if isinstance(operation, Override) else operands(operation)
+    return needed(moved, results, attrgetter("name"), sources)
 
 
 def pushforward(motion: Motion, operation: Operation) -> Tensor | None:

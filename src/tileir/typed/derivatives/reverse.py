@@ -16,6 +16,7 @@ from tileir.core.graphs.needed import needed
 from tileir.core.graphs.reaching import reached
 from tileir.typed.derivatives.algebra import Algebra
 from tileir.typed.derivatives.loops import pull_scan, results_on
+from tileir.typed.derivatives.patterns import refuse_patterns
 from tileir.typed.derivatives.rules import pullback
 from tileir.typed.inference.emission import Emission
 from tileir.typed.inference.values import Tensor
@@ -184,6 +185,9 @@ def reverse(
     Returns:
         A tensor of the arithmetic type and the shape of each of ``wanted``; zeros where no result depends on it.
 
+    Raises:
+        TileError: TIL335, the bits of a number are read between them.
+
     """
     key = (tuple(y.name for y in results), tuple(t.name for t in cotangents), even_ties)
     sweep = emission.sweeps.get(key)
@@ -191,6 +195,7 @@ def reverse(
         sweep = emission.sweeps[key] = Sweep(emission, even_ties, frozenset(key[0]))
         for result, cotangent in zip(results, cotangents, strict=True):
             sweep.contribute(result.name, cotangent)
+    refuse_patterns(emission.operations, frozenset(key[0]), {x.name for x in wanted})
     stem = emission.stem
     _walk(sweep, frozenset(x.name for x in wanted))
     emission.stem = stem

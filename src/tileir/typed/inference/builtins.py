@@ -14,13 +14,13 @@ from typing import Final, TypeAlias
 from tileir.core import DType, Op, Span, accumulator, arithmetic_type, fail
 from tileir.typed.dims import known_integer, size
 from tileir.typed.inference.declared import adapts
-from tileir.typed.inference.elementwise import apply, convert, scalar, truth
+from tileir.typed.inference.elementwise import apply, convert, scalar, tensor, truth
 from tileir.typed.inference.emission import Emission, adapt
 from tileir.typed.inference.numbers import natural_dtype
 from tileir.typed.inference.overrides import OVERRIDES
 from tileir.typed.inference.shapes import SHAPES
 from tileir.typed.inference.values import Group, Known, Number, Operand, Result, Scalar, Stream, Tensor
-from tileir.typed.ir import TensorType
+from tileir.typed.ir import Elementwise, TensorType
 from tileir.typed.random import step, stream_state, stream_value
 
 Handler: TypeAlias = "Callable[[Emission, Sequence[Operand], Span | None], Result]"
@@ -46,6 +46,19 @@ def _call(emission: Emission, op: Op, span: Span | None, *values: Scalar) -> Ope
 
 def _as(dtype: DType, emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
     return convert(emission, scalar(operands[0]), dtype, span)
+
+
+def _bits_as(dtype: DType, emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    """Return a value whose bits are read as ``dtype``; a constant or number without a dtype gets its own first."""
+    value = tensor(emission, operands[0])
+    if value.dtype is dtype:
+        return value
+    if value.dtype.is_bool or value.dtype.bits != dtype.bits:
+        width = "which is no pattern of bits" if value.dtype.is_bool else f"of {value.dtype.bits} bits"
+        advice = f"{dtype.value} has {dtype.bits}; cast it to a dtype of {dtype.bits} bits first"
+        raise fail("TIL302", f"{operands[0].label} is {value.dtype.value}, {width}, and {advice}", span)
+    read = Elementwise(emission.fresh(), Op.BITS, (value.name,), dtype, value.shape, span=span)
+    return emission.add(read)
 
 
 def _expect(dtype: DType, emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
@@ -201,6 +214,7 @@ HANDLERS: Final[Mapping[str, Handler]] = MappingProxyType(
     {
         **{f"as_{dtype.value}": partial(_as, dtype) for dtype in DType if not dtype.is_bool},
         **{f"expect_{dtype.value}": partial(_expect, dtype) for dtype in DType},
+        **{f"bits_as_{dtype.value}": partial(_bits_as, dtype) for dtype in DType if not dtype.is_bool},
         "as_bool": _as_bool,
         "as_float": partial(_as_width, "f"),
         "as_int": partial(_as_width, "i"),

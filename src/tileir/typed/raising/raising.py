@@ -194,12 +194,13 @@ class _Raising:
 
     def _expression(self, operation: _Expressed) -> Expr:
         match operation:
+            case Cast(dtype=dtype) | Elementwise(op=Op.BITS, dtype=dtype):
+                prefix = "as" if isinstance(operation, Cast) else "bits_as"
+                return Call(f"{prefix}_{dtype.value}", (self._lone(*operands(operation)),))
             case Elementwise(op=op):
                 if op is Op.FMA:
                     raise _inexpressible(operation, "a multiplication and an addition that are rounded once")
                 return application(op, self._operands(operation))
-            case Cast(input=name, dtype=dtype):
-                return cast_call(dtype, self._lone(name))
             case Coordinate(axis=axis, shape=shape):
                 return Call("index", (self._like(shape), IntLiteral(axis)))
             case ShapeOf(dims=dims):

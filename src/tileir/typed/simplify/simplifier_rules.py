@@ -268,6 +268,7 @@ def small_power(site: Site) -> Site | None:
 _OF_OP: Final[Mapping[Op, tuple[Rule[Site], ...]]] = MappingProxyType(
     {
         Op.IDENT: (),
+        Op.BITS: (),  # a constant keeps no bits of a NaN
         Op.NEG: (fold_constants, involution),
         Op.ABS: (fold_constants, absolute_value),
         Op.BIT_NOT: (fold_constants, involution),
