@@ -36,6 +36,20 @@ def pooled(
     return result
 
 
+def indexed(x: Array, stride: Sequence[int], padding: int, dilation: Sequence[int], ceil_mode: bool) -> Any:
+    """Return the maxima of windows of 3 by 2 elements, and their places in the plane."""
+    whole = [n + 2 * padding - d * (k - 1) - 1 for n, k, d in zip(x.shape[2:], (3, 2), dilation, strict=True)]
+    counts = [(-(-room // s) if ceil_mode else room // s) + 1 for room, s in zip(whole, stride, strict=True)]
+    places = np.broadcast_to(np.arange(x[0, 0].size).reshape(x.shape[2:]), x.shape)
+    window: Any = ((3, 2), stride, (padding, padding), counts, dilation)
+    greatest = pooled(np.max, x, *window)
+    found = np.zeros(greatest.shape, np.int64)
+    for place in np.ndindex(*x.shape[:2]):
+        where = dict(zip(x[place].ravel(), places[place].ravel(), strict=True))
+        found[place] = np.vectorize(where.__getitem__)(greatest[place])
+    return greatest, found
+
+
 _LINE: Final = {"X": sample(2, 2, 7)}
 _PLANE: Final = {"X": sample(1, 2, 7, 6)}
 _POSITIVE: Final = {"X": sample(1, 2, 6, 5, low=0.5)}
@@ -216,7 +230,58 @@ _AVERAGES: Final = (
     ),
 )
 
+_INDEXED: Final = (
+    *(
+        Case(
+            f"max_indices_{name}",
+            lambda x, options=options: ops.max_pool(x, (3, 2), return_indices=True, **options),
+            _PLANE,
+            lambda x, options=options: indexed(x, **options),
+            lambda t, x, options=options: t.nn.functional.max_pool2d(
+                x,
+                (3, 2),
+                options["stride"],
+                options["padding"],
+                options["dilation"],
+                options["ceil_mode"],
+                return_indices=True,
+            ),
+        )
+        for name, options in {
+            "dilated": {"stride": (2, 1), "padding": 0, "dilation": (1, 3), "ceil_mode": False},
+            "ceil": {"stride": (3, 2), "padding": 1, "dilation": (2, 1), "ceil_mode": True},
+        }.items()
+    ),
+    Case(
+        "unpool",
+        lambda x: ops.max_unpool(*ops.max_pool(x, 2, return_indices=True), 2, output_size=(7, 6)),
+        _PLANE,
+        lambda x: np.where(np.isin(x, pooled(np.max, x, [2, 2], [2, 2], [0, 0], [3, 3])), x, 0.0),
+        lambda t, x: t.nn.functional.max_unpool2d(
+            *t.nn.functional.max_pool2d(x, 2, return_indices=True), 2, output_size=(7, 6)
+        ),
+    ),
+    Case(
+        "unpool_overlapping",
+        lambda x, i: ops.max_unpool(x, i, 3, stride=2, padding=1),
+        {"X": sample(1, 2, 2), "I": np.array([[[1, 0], [2, 2]]], np.int32)},
+        lambda x, _: np.array([[[x[0, 0, 1], x[0, 0, 0], 0], [0, 0, x[0, 1, 1]]]]),
+    ),
+)
+
 _OTHERS: Final = (
+    Case(
+        "average_dilated",
+        lambda x: ops.average_pool(x, (3, 2), stride=1, padding=1, dilation=(2, 3), count_include_pad=False),
+        _PLANE,
+        lambda x: pooled(np.mean, x, [3, 2], [1, 1], [1, 1], [5, 5], [2, 3]),
+    ),
+    Case(
+        "norm_dilated",
+        lambda x: ops.lp_pool(x, 2, 2, stride=1, dilation=(2, 3)),
+        _POSITIVE,
+        lambda x: np.sqrt(pooled(np.sum, x * x, [2, 2], [1, 1], [0, 0], [4, 2], [2, 3])),
+    ),
     Case(
         "sum",
         lambda x: ops.sum_pool(x, (2, 3), padding=((1, 0), (0, 2)), dilation=(1, 2)),
@@ -239,4 +304,4 @@ _OTHERS: Final = (
     ),
 )
 
-CASES: Final = (*_MAXIMA, *_AVERAGES, *_OTHERS)
+CASES: Final = (*_MAXIMA, *_INDEXED, *_AVERAGES, *_OTHERS)

@@ -130,7 +130,7 @@ def _absolute(oracle: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *a, **o: 2 * np.asarray(oracle(*(abs(x) if isinstance(x, np.ndarray) else x for x in a), **o))
 
 
-def _pool(dilated: bool, counted: bool = False, norm: bool = False) -> Callable[[Draw], Arguments]:
+def _pool(counted: bool = False, norm: bool = False) -> Callable[[Draw], Arguments]:
     def draw(draw: Draw) -> Arguments:
         rank = draw.integer(1, 3)
         kernel = [draw.integer(1, 3) for _ in range(rank)]
@@ -138,9 +138,7 @@ def _pool(dilated: bool, counted: bool = False, norm: bool = False) -> Callable[
             "stride": [draw.integer(1, 3) for _ in range(rank)],
             "padding": [draw.integer(0, k // 2) for k in kernel],
         }
-        if dilated:
-            options["dilation"] = [draw.integer(1, 2) if k > 1 else 1 for k in kernel]
-        gaps = options.get("dilation", [1] * rank)
+        gaps = options["dilation"] = [draw.integer(1, 2) if k > 1 else 1 for k in kernel]
         if counted:
             options["count_include_pad"] = draw.flag()
         if draw.flag():
@@ -178,11 +176,29 @@ def pooled(reduce: Callable[[Array, int], Any]) -> Callable[..., Array]:
             taps, size = [], 1
             for o, k, s, p, d, n in zip(place[2:], kernel, stride, padding, gaps, x.shape[2:], strict=True):
                 taps.append([i for j in range(k) if 0 <= (i := o * s + j * d - p) < n])
-                size *= min(o * s - p + k, n + p) - (o * s - p) if count_include_pad else len(taps[-1])
+                within = [j for j in range(k) if o * s + j * d - p < n + p]
+                size *= len(within if count_include_pad else taps[-1])
             found.append(reduce(x[place[:2]][np.ix_(*taps)], size))
         return np.array(found).reshape(*x.shape[:2], *counts)
 
     return apply
+
+
+def _unpool(draw: Draw) -> Arguments:
+    shape = draw.full(3, 4)
+    kernel = [draw.integer(1, 3) for _ in shape[2:]]
+    places = draw.tensor(shape, "wild", draw.pick(("i32", "i64")), below=draw.integer(1, 30))
+    return [draw.tensor(shape), places, kernel], {"stride": [draw.integer(1, 3) for _ in kernel]}
+
+
+def _unpooled(x: Array, places: Array, kernel: Sequence[int], stride: Sequence[int]) -> Array:
+    sizes = [(n - 1) * s + k for n, k, s in zip(x.shape[2:], kernel, stride, strict=True)]
+    rows = np.zeros((x.shape[0] * x.shape[1], math.prod(sizes)), x.dtype)
+    for row, values, numbers in zip(rows, x.reshape(len(rows), -1), places.reshape(len(rows), -1), strict=True):
+        for value, number in zip(values, numbers, strict=True):
+            if 0 <= number < row.size:
+                row[number] = value
+    return rows.reshape(*x.shape[:2], *sizes)
 
 
 _SUM: Final = pooled(lambda part, _: part.sum())
@@ -239,11 +255,12 @@ ROWS_WINDOWS: Final = (
         terms=lambda *a, **o: 4 * _absolute(_separated)(*a, **o),
         flavours=CALM,
     ),
-    Row("max_pool", _pool(True), pooled(lambda part, _: part.max()), (*FLOATS, "i8", "i32"), exact=True, tied=True),
-    Row("min_pool", _pool(True), pooled(lambda part, _: part.min()), (*FLOATS, "i8", "i32"), exact=True, tied=True),
+    Row("max_pool", _pool(), pooled(lambda part, _: part.max()), (*FLOATS, "i8", "i32"), exact=True, tied=True),
+    Row("max_unpool", _unpool, _unpooled, (*FLOATS, "i8", "i32"), exact=True),
+    Row("min_pool", _pool(), pooled(lambda part, _: part.min()), (*FLOATS, "i8", "i32"), exact=True, tied=True),
     Row(
         "sum_pool",
-        _pool(True),
+        _pool(),
         _SUM,
         (*FLOATS, "i32"),
         terms=lambda x, *a, **o: _SUM(abs(x), *a, **o),
@@ -251,13 +268,13 @@ ROWS_WINDOWS: Final = (
     ),
     Row(
         "average_pool",
-        _pool(False, True),
+        _pool(counted=True),
         _AVERAGE,
         (*FLOATS, "i8"),
         terms=lambda x, *a, **o: _AVERAGE(abs(x), *a, **o),
         largest=lambda x, *a, **o: pooled(lambda part, _: real(part).sum())(abs(x), *a, **o),
     ),
-    Row("lp_pool", _pool(False, norm=True), _lp, flavours=CALM[:3], units=32, tied=True),
+    Row("lp_pool", _pool(norm=True), _lp, flavours=CALM[:3], units=32, tied=True),
     Row(
         "global_max_pool",
         lambda d: ([d.tensor((1, *d.full(2, 3)))], {}),

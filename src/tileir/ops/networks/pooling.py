@@ -9,18 +9,22 @@ channels, either of which may be missing. How many windows there are, and what `
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import Literal, TypeVar, overload
 
 from tileir.ops.arithmetic.reductions import magnitude, power, root
+from tileir.ops.arrays.scattering import scatter_along_axis
 from tileir.ops.shared.foundation import (
     Aggregation,
+    Constraint,
     Dim,
     Tensor,
     aggregate,
     call,
     dims_of,
+    full,
     index_of,
     indices_of,
     mistaken,
@@ -30,6 +34,7 @@ from tileir.ops.shared.foundation import (
     wide,
 )
 from tileir.ops.shared.layouts import Axis, Layout, layout_of, read, written
+from tileir.ops.shared.positions import row_numbers
 from tileir.ops.shared.windows import (
     Padding,
     PerAxis,
@@ -38,12 +43,15 @@ from tileir.ops.shared.windows import (
     explicit_padding,
     per_axis,
     sizes_per_axis,
+    transposed_windows_of,
     windows_of,
 )
+from tileir.tile.builder_functions import where
 
 T = TypeVar("T", Dim, Tensor)
 
 
+@overload
 def max_pool(
     x: Tensor,
     kernel_size: PerAxis,
@@ -52,18 +60,47 @@ def max_pool(
     padding: Padding = 0,
     dilation: PerAxis = 1,
     ceil_mode: bool = False,
+    return_indices: Literal[False] = False,
     layout: str = "ncx",
-) -> Tensor:
+) -> Tensor: ...
+@overload
+def max_pool(
+    x: Tensor,
+    kernel_size: PerAxis,
+    *,
+    stride: PerAxis | None = None,
+    padding: Padding = 0,
+    dilation: PerAxis = 1,
+    ceil_mode: bool = False,
+    return_indices: Literal[True],
+    layout: str = "ncx",
+) -> tuple[Tensor, Tensor]: ...
+def max_pool(
+    x: Tensor,
+    kernel_size: PerAxis,
+    *,
+    stride: PerAxis | None = None,
+    padding: Padding = 0,
+    dilation: PerAxis = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+    layout: str = "ncx",
+) -> Tensor | tuple[Tensor, Tensor]:
     """Return the greatest element of each window: ``O[n, c, o] = max(X[n, c, stride * o + dilation * i - before])``.
 
     ``stride`` is by default the size of the window. NaN wins. Dtype: that of ``x``. All tied elements get the whole
-    gradient unless ties are split evenly.
+    gradient unless ties are split evenly. With ``return_indices`` the places of the maxima follow, as
+    :func:`max_unpool` takes them: row-major numbers along all spatial axes, the least of equal ones; i32, i64 where
+    there are 2^31 elements. There a NaN counts as infinity.
 
     Raises:
         TileError: TIL217, an option or layout is not as said; TIL305, there are too few axes.
 
     """
-    return _pool(Aggregation.MAX, x, kernel_size, stride, padding, dilation, ceil_mode, layout)
+    form = layout_of(x, layout, "ncx", "x")
+    windows = _windows(x, form, kernel_size, stride, padding, dilation, ceil_mode)
+    greatest = _pooled(Aggregation.MAX, x, form, windows)
+    return (greatest, _places(x, greatest, form, windows)) if return_indices else greatest
 
 
 def min_pool(
@@ -100,6 +137,7 @@ def average_pool(
     *,
     stride: PerAxis | None = None,
     padding: Padding = 0,
+    dilation: PerAxis = 1,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     layout: str = "ncx",
@@ -114,7 +152,7 @@ def average_pool(
 
     """
     form = layout_of(x, layout, "ncx", "x")
-    windows = _windows(x, form, kernel_size, stride, padding, 1, ceil_mode)
+    windows = _windows(x, form, kernel_size, stride, padding, dilation, ceil_mode)
     total = _pooled(Aggregation.SUM, wide(x), form, windows)
     pads = explicit_padding(padding, len(windows))
     inside = count_include_pad if pads is None else count_include_pad or not any(map(any, pads))
@@ -135,6 +173,7 @@ def lp_pool(
     *,
     stride: PerAxis | None = None,
     padding: Padding = 0,
+    dilation: PerAxis = 1,
     ceil_mode: bool = False,
     layout: str = "ncx",
 ) -> Tensor:
@@ -150,8 +189,50 @@ def lp_pool(
         raise mistaken(f"the norm is above 0; it was {norm!r}")
     wider = wide(x)
     powers = wider * wider if norm == 2 else power(magnitude(wider), float(norm))
-    total = sum_pool(powers, kernel_size, stride=stride, padding=padding, ceil_mode=ceil_mode, layout=layout)
+    total = _pool(Aggregation.SUM, powers, kernel_size, stride, padding, dilation, ceil_mode, layout)
     return narrowed(root(total) if norm == 2 else power(total, 1.0 / norm), x)
+
+
+def max_unpool(
+    x: Tensor,
+    indices: Tensor,
+    kernel_size: PerAxis,
+    *,
+    stride: PerAxis | None = None,
+    padding: Padding = 0,
+    output_size: Sizes | None = None,
+) -> Tensor:
+    """Return zeros with the maxima of :func:`max_pool` put back at their places; of several at one, the last counts.
+
+    ``x`` and ``indices`` are [N, C, o...]. The spatial sizes of the result are ``output_size``, or those of which
+    windows without dilation have as many: ``(o - 1) * stride + kernel_size - before - after``. Indices outside of them
+    are left out. Dtype: that of ``x``, whose gradient is gathered again.
+
+    Raises:
+        TileError: TIL217, an option is not as said; TIL305, there are too few axes; TIL312 when compiling, there are
+            not as many indices.
+
+    Source: PyTorch's ``max_unpool2d``, ONNX' ``MaxUnpool``.
+    """
+    form = layout_of(x, "ncx", "ncx", "ncx")
+    kernels = sizes_per_axis(x, per_axis(kernel_size, form.space, "kernel_size"), form.space, "kernel_size")
+    windows = transposed_windows_of(
+        form.sizes(x, "x"),
+        kernels,
+        stride=kernel_size if stride is None else stride,
+        padding=padding,
+        dilation=1,
+        output_padding=0,
+        sizes=None if output_size is None else sizes_per_axis(x, output_size, form.space, "output_size"),
+    )
+    batch, channels = dims_of(x)[:2]
+    sizes = [window.size for window in windows]
+    rows = [batch, channels, _product(form.sizes(x, "x"))]
+    zeros = call("as_like", full(x, [*rows[:2], _product(sizes)], 0), x)
+    values, places = (call("reshape", each, *rows) for each in (x, indices))
+    return call(
+        "reshape", scatter_along_axis(zeros, places, values, 2, mode="set", bounds="drop"), batch, channels, *sizes
+    )
 
 
 def global_max_pool(x: Tensor, *, layout: str = "ncx") -> Tensor:
@@ -236,6 +317,24 @@ def _pool(
 
 def _pooled(aggregation: Aggregation, x: Tensor, form: Layout, windows: Sequence[Window]) -> Tensor:
     """Reduce each window."""
+    source, result, constraints = _slid(x, form, windows)
+    return written(aggregation, read(x, source).given(*constraints), result)
+
+
+def _places(x: Tensor, greatest: Tensor, form: Layout, windows: Sequence[Window]) -> Tensor:
+    """Return where the first of the greatest elements of each window is: the last of all, less the most before it."""
+    source, result, constraints = _slid(x, form, windows)
+    elements, maxima = (call("cond", each != each, call("as_like", math.inf, each), each) for each in (x, greatest))
+    sizes = form.sizes(x, "x")
+    last = _product(sizes) - 1
+    from_end = last - row_numbers(call("reshape", full(x, sizes, 0), last + 1), sizes, 0)
+    own = from_end[tuple(source[axis].place for axis in form.axes("x"))]
+    found = where(read(elements, source) == read(maxima, result), own)
+    return last - written(Aggregation.MAX, found.given(*constraints), result)
+
+
+def _slid(x: Tensor, form: Layout, windows: Sequence[Window]) -> tuple[list[Axis], list[Axis], tuple[Constraint, ...]]:
+    """Return where the taps of windows are read, and where each window is written; and what limits the taps."""
     sizes, output, taps = list(dims_of(x)), indices_of(x, "o"), indices_of(x, "i")
     source = [Axis((place,), (size,)) for place, size in zip(output, sizes, strict=True)]
     result = list(source)
@@ -243,8 +342,7 @@ def _pooled(aggregation: Aggregation, x: Tensor, form: Layout, windows: Sequence
     for axis, window in zip(spatial, windows, strict=True):
         source[axis] = Axis((window.element(output[axis], taps[axis]),), (window.size,))
         result[axis] = Axis((output[axis],), (window.count,))
-    constraints = (taps[axis] < window.kernel for axis, window in zip(spatial, windows, strict=True))
-    return written(aggregation, read(x, source).given(*constraints), result)
+    return source, result, tuple(taps[axis] < w.kernel for axis, w in zip(spatial, windows, strict=True))
 
 
 def _whole(aggregation: Aggregation, x: Tensor, form: Layout) -> Tensor:
@@ -272,10 +370,15 @@ def _adaptive(aggregation: Aggregation, x: Tensor, output_size: Sizes, form: Lay
 
 def _counted(total: Tensor, axis: int, window: Window, after: int, *, skip_start: bool) -> Tensor:
     """Return how many elements the window of each result has on one axis, up to so much padding behind it."""
-    reach = (window.count + 1) * window.stride + window.kernel
+    step = window.dilation
+    reach = (window.count + 1) * window.stride + window.kernel * step
     start = position(total, axis, reach) * window.stride - window.before
-    end = call("min", start + window.kernel, window.size + after)
-    return end - (call("max", start, 0) if skip_start else start)
+    if step == 1:
+        end = call("min", start + window.kernel, window.size + after)
+        return end - (call("max", start, 0) if skip_start else start)
+    end = call("min", (window.size + after - start + (step - 1)) / step, window.kernel)
+    taps = end - (call("max", 0 - start, 0) + (step - 1)) / step if skip_start else end
+    return call("max", taps, 1)  # where all lie beside the elements, so does what they are divided by
 
 
 def _product(factors: Iterable[T]) -> T:
