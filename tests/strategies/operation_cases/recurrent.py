@@ -118,6 +118,36 @@ def _cell(
     return Case(name, build, inputs, expected, peer, dims={key: _CELL[key] for key in inputs})
 
 
+_PEEPING: Final = {**_LONG, "E": sample(3 * H, low=-1, high=1, seed=12)}
+_LENGTHS: Final = np.array([2, 0], np.int32)
+
+
+def _peeping(x: Array, states: list[Array], w: Array, u: Array, p: Array, q: Array, e: Array) -> list[Array]:
+    i, _, g, o = np.split(x @ w.T + p + states[0] @ u.T + q, 4, -1)
+    see = np.split(e, 3)
+    puts = 1 / (1 + np.exp(-np.clip(i + see[0] * states[1], -0.5, 0.5)))
+    c = (1 - puts) * states[1] + puts * np.clip(g, -0.5, 0.5) / (1 + np.abs(np.clip(g, -0.5, 0.5)))
+    return [1 / (1 + np.exp(-np.clip(o + see[2] * c, -0.5, 0.5))) * np.clip(c, -0.5, 0.5), c]
+
+
+def _reset_before(x: Array, states: list[Array], w: Array, u: Array, p: Array, q: Array) -> list[Array]:
+    (a, b, c), (d, e, _) = np.split(x @ w.T + p, 3, -1), np.split(states[0] @ u.T + q, 3, -1)
+    r, z = _sigmoid(a + d), _sigmoid(b + e)
+    return [(1 - z) * np.tanh(c + (r * states[0]) @ u[-H:].T + q[-H:]) + z * states[0]]
+
+
+def _of_lengths(x: Array, h: Array, *weights: Array) -> tuple[Array, Array]:
+    """Return what a gated layer makes of the first steps of each example, from their last one."""
+    outputs, last = np.zeros((T, B, H)), np.zeros((1, B, H))
+    for number, length in enumerate(_LENGTHS):
+        state = [h[0, number]]
+        for time in range(length)[::-1]:
+            state = _gru(x[time, number], state, *weights)
+            outputs[time, number] = state[0]
+        last[0, number] = state[0]
+    return outputs, last
+
+
 # Every second case is tested on the device that compiles slowly.
 CASES: Final = (
     _cell(
@@ -154,6 +184,43 @@ CASES: Final = (
         {"X": _X[0, 0], "h": _STATE["h"][0, 0], "c": _STATE["c"][0, 0], "W": _LONG["W"], "U": _LONG["U"]},
         lambda x, h, c, w, u: tuple(_lstm(x, [h, c], w, u, np.zeros(4 * H), np.zeros(4 * H))),
         dims={"X": "I", "h": "H", "c": "H", "W": "G I", "U": "G H"},
+    ),
+    Case(
+        "gru_cell_that_resets_before",
+        lambda x, h, *w: ops.gru_cell(x, h, ops.RecurrentWeights(*w), reset_after=False),
+        {key: array[0] if key in ("X", "h") else array for key, array in _GATED.items()},
+        lambda x, h, *w: _reset_before(x, [h], *w)[0],
+        dims={key: _CELL[key] for key in _GATED},
+    ),
+    Case(
+        "lstm_with_peepholes",
+        lambda x, h, c, *w: ops.lstm(
+            x,
+            [ops.RecurrentWeights(*w)],
+            h,
+            c,
+            activations=("sigmoid", "softsign", lambda t: t),
+            clip=0.5,
+            coupled=True,
+        ),
+        _PEEPING,
+        _expected(_peeping, 2),
+        wrt=("E", "c"),
+        dims={**_dims(_LONG), "E": "P3"},
+    ),
+    Case(
+        "gru_of_lengths_in_reverse",
+        lambda x, h, *w: ops.gru(
+            x,
+            [ops.RecurrentWeights(*w[:4])],
+            h,
+            reverse=True,
+            lengths=w[4],
+        ),
+        {**_GATED, "E": _LENGTHS},
+        lambda x, h, *w: _of_lengths(x, h, *w[:4]),
+        wrt=("X", "h"),
+        dims={**_dims(_GATED), "E": "B"},
     ),
     Case("rnn", _layer(ops.rnn, 1), _SIMPLE, _expected(_rnn, 1), _torch("rnn_tanh", 1), dims=_dims(_SIMPLE)),
     Case("lstm", _layer(ops.lstm, 2), _LONG, _expected(_lstm, 2), _torch("lstm", 2), ("c", "U"), _dims(_LONG)),

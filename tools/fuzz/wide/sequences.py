@@ -111,34 +111,52 @@ def rnn(
     return [np.tanh(found) if nonlinearity == "tanh" else np.maximum(found, 0)]
 
 
-def lstm(x: Array, states: list[Array], w: Array, u: Array, p: Any = 0, q: Any = 0) -> list[Array]:
+def lstm(
+    x: Array, states: list[Array], w: Array, u: Array, p: Any = 0, q: Any = 0, eyes: Any = None, coupled: bool = False
+) -> list[Array]:
     """Return the next states of long short-term memory."""
     i, f, g, o = np.split(x @ w.T + p + states[0] @ u.T + q, 4, -1)
-    c = sigmoid(f) * states[1] + sigmoid(i) * np.tanh(g)
-    return [sigmoid(o) * np.tanh(c), c]
+    see_i, see_f, see_o = (0, 0, 0) if eyes is None else np.split(eyes, 3)
+    puts = sigmoid(i + see_i * states[1])
+    c = (1 - puts if coupled else sigmoid(f + see_f * states[1])) * states[1] + puts * np.tanh(g)
+    return [sigmoid(o + see_o * c) * np.tanh(c), c]
 
 
-def gru(x: Array, states: list[Array], w: Array, u: Array, p: Any = 0, q: Any = 0) -> list[Array]:
+def gru(
+    x: Array, states: list[Array], w: Array, u: Array, p: Any = 0, q: Any = 0, reset_after: bool = True
+) -> list[Array]:
     """Return the next state of a gated recurrent unit."""
     (a, b, c), (d, e, f) = np.split(x @ w.T + p, 3, -1), np.split(states[0] @ u.T + q, 3, -1)
     r, z = sigmoid(a + d), sigmoid(b + e)
+    if not reset_after:
+        f = np.split((r * states[0]) @ u.T + q, 3, -1)[2]
+        r = 1
     return [(1 - z) * np.tanh(c + r * f) + z * states[0]]
 
 
-def _cell(gates: int, states: int, relu: bool = False) -> Callable[[Draw], Arguments]:
+_OPTIONS: Final[dict[int, tuple[str, tuple[Any, Any]]]] = {
+    1: ("nonlinearity", ("tanh", "relu")),
+    3: ("reset_after", (True, False)),
+    4: ("coupled", (False, True)),
+}
+"""An option of each cell, by its number of gates."""
+
+
+def _cell(gates: int, states: int) -> Callable[[Draw], Arguments]:
     def draw(draw: Draw) -> Arguments:
         batch, inputs, hidden = (draw.integer(1, 4) for _ in range(3))
         arguments: list[Any] = [draw.tensor((batch, inputs), "normal")]
         arguments += [draw.tensor((batch, hidden), "normal") for _ in range(states)]
         arguments.append(_weights(draw, gates, inputs, hidden))
-        return arguments, {"nonlinearity": draw.pick(("tanh", "relu"))} if relu else {}
+        name, values = _OPTIONS[gates]
+        return arguments, {name: draw.pick(values)}
 
     return draw
 
 
 def _weights(draw: Draw, gates: int, inputs: int, hidden: int) -> dict[str, Any]:
-    sizes = [(gates * hidden, inputs), (gates * hidden, hidden), (gates * hidden,), (gates * hidden,)]
-    return {"weights": [draw.tensor(size, "inside") for size in sizes[: draw.pick((4, 2))]]}
+    sizes = [(gates * hidden, inputs), (gates * hidden, hidden), (gates * hidden,), (gates * hidden,), (3 * hidden,)]
+    return {"weights": [draw.tensor(size, "inside") for size in sizes[: draw.pick((4, 2, 5 if gates == 4 else 4))]]}
 
 
 def _once(cell: Callable[..., list[Array]], states: int) -> Callable[..., Any]:
@@ -148,7 +166,7 @@ def _once(cell: Callable[..., list[Array]], states: int) -> Callable[..., Any]:
     return apply
 
 
-def _layers(gates: int, relu: bool = False) -> Callable[[Draw], Arguments]:
+def _layers(gates: int) -> Callable[[Draw], Arguments]:
     def draw(draw: Draw) -> Arguments:
         time, batch, inputs, hidden = (draw.integer(1, 4) for _ in range(4))
         x = draw.tensor((time, batch, inputs), "normal")
@@ -157,25 +175,37 @@ def _layers(gates: int, relu: bool = False) -> Callable[[Draw], Arguments]:
         for layer in range(layers):
             width = inputs if layer == 0 else hidden * (1 + both)
             weights += [_weights(draw, gates, width, hidden) for _ in range(1 + both)]
-        options: dict[str, Any] = {"nonlinearity": draw.pick(("tanh", "relu"))} if relu else {}
-        return [x, weights], {**options, **({"bidirectional": True} if both else {})}
+        name, values = _OPTIONS[gates]
+        options: dict[str, Any] = {name: draw.pick(values), "bidirectional" if both else "reverse": draw.flag() or both}
+        if draw.flag():
+            options["lengths"] = draw.tensor((batch,), "count", "i32", below=time + 1)
+        return [x, weights], options
 
     return draw
 
 
 def _over_time(cell: Callable[..., list[Array]], states: int) -> Callable[..., Any]:
-    def apply(x: Array, weights: list[Any], bidirectional: bool = False, **options: Any) -> tuple[Array, ...]:
+    def apply(
+        x: Array,
+        weights: list[Any],
+        bidirectional: bool = False,
+        reverse: bool = False,
+        lengths: Array | None = None,
+        **options: Any,
+    ) -> tuple[Array, ...]:
         ends: list[list[Array]] = [[] for _ in range(states)]
-        ways = (1, -1) if bidirectional else (1,)
+        ways = (1, -1) if bidirectional else (-1,) if reverse else (1,)
+        runs = np.arange(len(x))[:, None, None] < (len(x) if lengths is None else lengths[:, None])
         for layer in range(len(weights) // len(ways)):
             outputs = []
             for number, way in enumerate(ways):
                 own = weights[layer * len(ways) + number]
                 now = [np.zeros((x.shape[1], own[1].shape[1]), np.longdouble)] * states
                 steps = []
-                for moment in x[::way]:
-                    now = cell(moment, now, *own, **options)
-                    steps.append(now[0])
+                for moment, run in zip(x[::way], np.broadcast_to(runs, (*x.shape[:2], 1))[::way], strict=True):
+                    then = cell(moment, now, *own, **options)
+                    now = [np.where(run, new, old) for new, old in zip(then, now, strict=True)]
+                    steps.append(np.where(run, now[0], 0))
                 outputs.append(np.stack(steps)[::way])
                 for place, state in enumerate(now):
                     ends[place].append(state)
@@ -226,10 +256,10 @@ ROWS_SEQUENCES: Final = (
     ),
     Row("multi_head_attention", _projected, _many, _FULL, flavours=CALM, terms=_many_terms, units=64, shared=True),
     Row("rotary_embedding", _rotary, _turned, flavours=CALM, terms=_turned_terms),
-    Row("rnn_cell", _cell(1, 1, relu=True), _once(rnn, 1), _FULL, **_NETWORK),
+    Row("rnn_cell", _cell(1, 1), _once(rnn, 1), _FULL, **_NETWORK),
     Row("lstm_cell", _cell(4, 2), _once(lstm, 2), _FULL, **_NETWORK),
     Row("gru_cell", _cell(3, 1), _once(gru, 1), _FULL, **_NETWORK),
-    Row("rnn", _layers(1, relu=True), _over_time(rnn, 1), _FULL, **_NETWORK),
+    Row("rnn", _layers(1), _over_time(rnn, 1), _FULL, **_NETWORK),
     Row("lstm", _layers(4), _over_time(lstm, 2), _FULL, **_NETWORK),
     Row("gru", _layers(3), _over_time(gru, 1), _FULL, **_NETWORK),
     Row("ctc_loss", _alignment, _aligned, _FULL, units=256, terms=lambda z, t, **_: 64 * (1 + np.abs(z).sum())),
