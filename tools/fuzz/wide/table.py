@@ -15,6 +15,7 @@ from fuzz.wide.moves import ROWS_MOVES
 from fuzz.wide.normalisation import ROWS_NORMALISATION
 from fuzz.wide.pairs import ROWS_PAIRS
 from fuzz.wide.pointwise import ROWS_POINTWISE
+from fuzz.wide.quantised import ROWS_QUANTISED
 from fuzz.wide.reductions import ROWS_ALONG
 from fuzz.wide.row import Row
 from fuzz.wide.sequences import ROWS_SEQUENCES
@@ -24,6 +25,7 @@ from fuzz.wide.windows import ROWS_WINDOWS
 _FAMILIES: Final = (
     ROWS_POINTWISE, ROWS_PAIRS, ROWS_ALONG, ROWS_CREATION, ROWS_MOVES, ROWS_INDEXING, ROWS_LINEAR, ROWS_NORMALISATION,
     ROWS_LOSSES, ROWS_TRAINING, ROWS_WINDOWS, ROWS_IMAGES, ROWS_SEQUENCES, ROWS_CHANCE,
+    ROWS_QUANTISED,
 )  # fmt: skip
 
 ROWS: Final[Mapping[str, Row]] = {row.name: row for family in _FAMILIES for row in family}
