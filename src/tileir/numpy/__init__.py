@@ -11,11 +11,11 @@ traced and beside a builder; called without a tensor, a function of this module 
 from typing import Any
 
 from tileir.numpy import elementwise, linear, reductions, shaping  # noqa: F401  they enter their functions
-from tileir.numpy.dispatch import FUNCTIONS, function, method, missing, refused, ufunc
+from tileir.numpy.dispatch import FUNCTIONS, function, method, missing, operands, refused, ufunc
 from tileir.numpy.indexing import indexed
 from tileir.numpy.namespace import namespace
 
-__all__ = ["function", "indexed", "method", "missing", "namespace", "ufunc"]
+__all__ = ["function", "indexed", "method", "missing", "namespace", "operands", "ufunc"]
 
 
 def __dir__() -> list[str]:

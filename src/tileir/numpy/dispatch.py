@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -12,11 +12,14 @@ import numpy as np
 
 from tileir.core import DType, TileError, nearest
 from tileir.core.process.tracebacks import at_the_call
-from tileir.ops.shared.foundation import dtype_of
+from tileir.ops.arithmetic.elementwise import full_like
+from tileir.ops.shared.foundation import cast_to, dtype_of as dtype_named, tensor_of
 from tileir.tile.building.contractions import Access
+from tileir.tile.building.dtypes import dtype_of
 from tileir.tile.building.indices import Dim
 from tileir.tile.building.recording import INSIDE, Recorded, Recorder, mistake
 from tileir.tile.building.tensors import Tensor, computed, constant_of, value_of
+from tileir.tile.ir import BinaryOperator
 
 Body: TypeAlias = Callable[..., Any]
 B = TypeVar("B", bound=Body)
@@ -31,11 +34,15 @@ METHODS: Final[dict[str, str]] = {"T": "transpose", "conj": "conjugate"}
 """Methods and attributes of arrays that are functions of another name."""
 
 
-def named(*names: str) -> Callable[[B], B]:
-    """Enter a function under these names: its arrays become constants, NumPy's numbers Python's."""
+def named(*names: str, tensors: int | None = None) -> Callable[[B], B]:
+    """Enter a function under these names: its arrays become constants, NumPy's numbers Python's.
+
+    Only the first so many arguments are ``tensors``, if that is given: arrays among the others, which are settings such
+    as shapes, become lists.
+    """
 
     def enter(body: B) -> B:
-        function = _adapted(names[0], body)
+        function = _adapted(names[0], body, tensors)
         for name in names:
             FUNCTIONS[name] = function
         return body
@@ -43,13 +50,17 @@ def named(*names: str) -> Callable[[B], B]:
     return enter
 
 
-def entered(rows: Mapping[str, Body]) -> None:
+def entered(rows: Mapping[str, Body], tensors: int | None = None) -> None:
     """Enter functions by name, or by several names with blanks between them."""
     for names, body in rows.items():
-        named(*names.split())(body)
+        named(*names.split(), tensors=tensors)(body)
 
 
-def _adapted(name: str, body: Body) -> Body:
+_PLACED: Final = frozenset(("at", "take", "take_along_axis"))
+"""Functions of positions, whose dtype does not meet that of the elements."""
+
+
+def _adapted(name: str, body: Body, tensors: int | None) -> Body:
     """Return a function of tensors as users call it; without any tensor it is NumPy's own."""
 
     @functools.wraps(body)
@@ -61,12 +72,16 @@ def _adapted(name: str, body: Body) -> Body:
             raise mistake(
                 "TIL215", f"{name}: a tensor never changes, so nothing can be written into out; use the result"
             )
+        count = len(args) if tensors is None else tensors
         inside, INSIDE.operation = INSIDE.operation, True
         try:
-            return body(
-                *(_operand(recorder, each) for each in args),
-                **{key: _operand(recorder, each) for key, each in kwargs.items()},
-            )
+            given = [_operand(recorder, each) for each in args[:count]] + [_setting(each) for each in args[count:]]
+            options = {
+                key: _operand(recorder, each) if tensors is None else _setting(each) for key, each in kwargs.items()
+            }
+            if recorder.trace is not None and name not in _PLACED:
+                given = alike(given)
+            return body(*given, **options)
         except TypeError as error:
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
                 raise mistake("TIL217", f"{str(error).replace('()', '', 1)}") from None
@@ -111,6 +126,100 @@ def _operand(recorder: Recorder, value: object) -> object:
     return value
 
 
+def _setting(value: object) -> object:
+    """Return an argument that is no tensor, such as a shape, without arrays."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if type(value) is list or type(value) is tuple:
+        return type(value)(_setting(each) for each in value)
+    return value
+
+
+def alike(operands: list[Any]) -> list[Any]:
+    """Return operands whose integers are all signed where some are: of a dtype that holds the values of both."""
+    kinds = {kind for each in _tensors(operands) if (kind := dtype_of(each.recorder, each.reference)) is not None}
+    if len(kinds) < 2:
+        return operands
+    integers = [kind for kind in kinds if kind.is_integer]
+    bits = {signed: max((kind.bits for kind in integers if kind.is_signed is signed), default=0) for signed in _SIGNS}
+    if bits[False] < bits[True] or not bits[True] or any(kind.is_float for kind in kinds):
+        return operands
+    wider = {8: DType.I16, 16: DType.I32, 32: DType.I64, 64: DType.F64}[bits[False]]
+    return [_widened(each, wider) for each in operands]
+
+
+_SIGNS: Final = (False, True)
+
+
+def _tensors(operands: Iterable[Any]) -> Iterator[Tensor]:
+    for each in operands:
+        if isinstance(each, Tensor):
+            yield each
+        elif type(each) is list or type(each) is tuple:
+            yield from _tensors(each)
+
+
+def _widened(value: Any, dtype: DType) -> Any:
+    if isinstance(value, Tensor):
+        kind = dtype_of(value.recorder, value.reference)
+        return value if kind is None or kind.is_bool else cast_to(value, dtype)
+    if type(value) is list or type(value) is tuple:
+        return type(value)(_widened(each, dtype) for each in value)
+    return value
+
+
+def operands(recorder: Recorder, kind: BinaryOperator, left: Any, right: Any) -> tuple[BinaryOperator, Any, Any]:
+    """Return what Tile's operator takes to mean NumPy's.
+
+    Booleans are added by ``|`` and multiplied by ``&``. Integers of which only one is unsigned become signed ones that
+    hold the values of both. Lists are arrays, and numbers that no element can equal are compared as what they are.
+    """
+    left, right = (_array(recorder, each) for each in (left, right))
+    first, second = (
+        dtype_of(recorder, each.reference) if isinstance(each, Tensor) else DType.BOOL if type(each) is bool else None
+        for each in (left, right)
+    )
+    if first is second is DType.BOOL:
+        if kind is BinaryOperator.SUB:
+            raise mistake("TIL215", "booleans have no difference; write x ^ y, or x & ~y")
+        kind = _OF_BOOLEANS.get(kind, kind)
+    elif kind in _COMPARES and (type(left) is int or type(right) is int):
+        left, right = _comparable(left, right)
+    elif first is not second and first is not None and second is not None:
+        left, right = alike([left, right])
+    return kind, left, right
+
+
+_OF_BOOLEANS: Final = MappingProxyType(
+    {BinaryOperator.ADD: BinaryOperator.BIT_OR, BinaryOperator.MUL: BinaryOperator.BIT_AND}
+)
+_COMPARES: Final = frozenset(each for each in BinaryOperator if each.name.startswith("CMP"))
+
+
+def _array(recorder: Recorder, value: Any) -> Any:
+    """Return an operand, of which lists and arrays are tensors."""
+    if isinstance(value, list | tuple):
+        if next(_recorders(value), None) is not None:
+            raise mistake("TIL215", f"a {type(value).__name__} of tensors is no operand; join them with numpy.stack")
+        return constant_of(recorder, np.asarray(value))
+    return _operand(recorder, value) if isinstance(value, np.ndarray | np.generic) else value
+
+
+def like_array(x: Any, value: Any) -> Tensor:
+    """Return a list or number as a tensor beside ``x``."""
+    return tensor_of(x, _array(x.recorder, value)) if isinstance(x, Tensor) else value
+
+
+def _comparable(left: Any, right: Any) -> tuple[Any, Any]:
+    """Return operands of a comparison, of which no integer is outside of the dtype of the other."""
+    tensor, number = (left, right) if type(right) is int else (right, left)
+    dtype = dtype_of(tensor.recorder, tensor.reference) if isinstance(tensor, Tensor) else None
+    if dtype is None or not dtype.is_integer or dtype.minimum <= number <= dtype.maximum:
+        return left, right
+    none = full_like(cast_to(tensor, DType.I32), 0)
+    return (none, 1 if number > 0 else -1) if tensor is left else (1 if number > 0 else -1, none)
+
+
 OPERATORS: Final[Mapping[str, Body]] = MappingProxyType(
     {
         "add": operator.add,
@@ -149,14 +258,29 @@ def _operated(apply: Body, *inputs: object) -> object:
 def ufunc(function: np.ufunc, method: str, *inputs: object, **options: object) -> object:
     """Compute a function of NumPy's elementwise kind, or what its methods make of it."""
     name = function.__name__
-    operands = OPERATORS.get(name)
-    if method == "__call__" and operands is not None and not options:
-        return _operated(operands, *inputs)
     if method == "__call__":
-        return _found(name)(*inputs, **options)
+        given = _as_asked(function, inputs, options) if options else inputs
+        apply = OPERATORS.get(name)
+        return _found(name)(*given, **options) if apply is None or options else _operated(apply, *given)
     if method in ("reduce", "accumulate", "outer"):
         return _ufunc_method(name, method, inputs, options)
     raise mistake("TIL215", f"tensors have no numpy.{name}.{method}; write x.at[indices].add(y), or a contraction")
+
+
+def _as_asked(function: np.ufunc, inputs: Sequence[object], options: dict[str, Any]) -> Sequence[object]:
+    """Return inputs in the dtype that was asked for, and take what is no matter for tensors out of the options."""
+    for word in ("casting", "order", "subok"):
+        options.pop(word, None)
+    if all(each is None for each in options.get("out", ())):
+        options.pop("out", None)
+    if options.pop("where", True) is not True and "out" not in options:
+        call = f"numpy.{function.__name__}({', '.join('xyz'[: function.nin])})"
+        message = f"{call}: elements have no values where the mask does not hold"
+        raise mistake("TIL215", f"{message}; write numpy.where(mask, {call}, other)")
+    dtype = options.pop("dtype", None)
+    if dtype is None or f"{'d' * function.nin}->?" in function.types:
+        return inputs
+    return [FUNCTIONS["astype"](each, dtype) if isinstance(each, Tensor) else each for each in inputs]
 
 
 _REDUCTIONS: Final[Mapping[str, str]] = {
@@ -216,6 +340,10 @@ def missing(name: str) -> str:
     values = ("numpy", "item", "tolist", "data", "tobytes", "cpu", "detach")
     if name in values:
         return ": it has no values; run the function for those"
+    if name in REFUSED:
+        return f": {REFUSED[name]}"
+    if name in FUNCTIONS:
+        return f": write numpy.{name}(x)"
     return f": functions of tileir.ops and numpy take it, as in ops.relu(X){nearest(name, FUNCTIONS)}"
 
 
@@ -234,7 +362,7 @@ def element_type(dtype: Any) -> DType:
         found = DType.of(np.dtype(dtype))
     except TypeError:  # a name that NumPy does not know
         found = None
-    return dtype_of(dtype) if found is None else found
+    return dtype_named(dtype) if found is None else found
 
 
 def is_number(value: object) -> bool:

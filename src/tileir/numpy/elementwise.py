@@ -24,6 +24,18 @@ def known_dtype(x: Operand) -> DType | None:
     return dtype_of(x.recorder, x.reference) if isinstance(x, Tensor) else None
 
 
+def product(multiply: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return a product of sums, which of booleans is whether any of the terms holds."""
+
+    @functools.wraps(multiply)
+    def product(*operands: Any, **options: Any) -> Tensor:
+        found = multiply(*operands, **options)
+        tensors = [each for each in operands if isinstance(each, Tensor)]
+        return cast_to(found, DType.BOOL) if all(known_dtype(each) is DType.BOOL for each in tensors) else found
+
+    return product
+
+
 @named("divide", "true_divide")
 def divide(x: Operand, y: Operand) -> Tensor:
     """Return a quotient in floats: of integers in f32, or f64 beside those of 64 bits."""
@@ -35,13 +47,12 @@ def divide(x: Operand, y: Operand) -> Tensor:
 
 @named("power", "pow")
 def power(x: Operand, exponent: Operand) -> Tensor:
-    """Return powers; those of integers are exact, and their exponents integers that are no tensors."""
-    kind = known_dtype(x)
-    if kind is None or kind.is_float or isinstance(exponent, float):
-        return call("pow", x, exponent)
-    if not isinstance(exponent, int):
-        if (other := known_dtype(exponent)) is not None and not other.is_float:
-            raise mistaken("powers of integers to integers of a tensor are not offered; cast one of them to a float")
+    """Return powers; those of integers are exact, and wrap around as products do."""
+    kind, other = (known_dtype(each) for each in (x, exponent))
+    counts = isinstance(x, int) or (kind is not None and not kind.is_float)
+    if counts and isinstance(exponent, Tensor) and other is not None and not other.is_float:
+        return _integer_power(x, exponent, other)
+    if kind is None or kind.is_float or not isinstance(exponent, int):
         return call("pow", x, exponent)
     if exponent < 0:
         raise mistaken("integers to negative powers are no integers; cast the base to a float")
@@ -58,6 +69,16 @@ def _power(x: Tensor, exponent: int) -> Tensor:
         exponent >>= 1
         x = x * x if exponent else x
     return functools.reduce(operator.mul, factors) if factors else ops.ones_like(x)
+
+
+def _integer_power(x: Operand, exponent: Tensor, kind: DType) -> Tensor:
+    """Multiply the squares for which exponents, which are not negative, have a bit."""
+    square = promoted(call("add", x, 0), x, exponent)
+    found = ops.ones_like(square + exponent)
+    for bit in range(kind.bits - kind.is_signed):
+        found = ops.where(((exponent >> bit) & 1) != 0, found * square, found)
+        square = square * square
+    return found
 
 
 @named("float_power")
@@ -125,7 +146,8 @@ def signbit(x: Tensor) -> Tensor:
 
 @named("copysign")
 def copysign(x: Operand, y: Operand) -> Tensor:
-    """Return the magnitude of ``x`` with the sign of ``y``, which zeros have too."""
+    """Return the magnitude of ``x`` with the sign of ``y``, which zeros have too, as a float."""
+    x = floating(x) if isinstance(x, Tensor) else x
     if not isinstance(y, Tensor):
         return ops.copysign(x, math.copysign(1, y) if isinstance(y, int | float) else y)
     magnitude = ops.copysign(x, ops.abs(y))
@@ -188,20 +210,22 @@ def _same(x: Tensor, *_: object, **__: object) -> Tensor:
 _ALSO: Final[Mapping[str, str]] = MappingProxyType(
     {
         "invert": "bitwise_not bitwise_invert",
-        "absolute": "abs fabs",
         "left_shift": "bitwise_left_shift",
         "right_shift": "bitwise_right_shift",
     }
 )
 """Other names of functions that Python has operators for."""
 
-_OTHER: Final = ("divide", "floor_divide", "matmul", "power", "remainder")
+_MAYBE_FLOATS: Final = (None, *(each for each in DType if each.is_float))
+_OTHER: Final = ("absolute", "divide", "floor_divide", "matmul", "power", "remainder")
 """Those whose functions mean NumPy's wherever they stand."""
 
 entered(
     {
         **{f"{name} {_ALSO.get(name, '')}": apply for name, apply in OPERATORS.items() if name not in _OTHER},
         **{word: _rounding(word) for word in ("ceil", "floor", "trunc")},
+        "absolute abs": lambda x: x if known_dtype(x) is DType.BOOL else call("abs", x),
+        "fabs": lambda x: call("abs", floating(x)),
         "arccos acos": ops.acos,
         "arccosh acosh": ops.acosh,
         "arcsin asin": ops.asin,
@@ -217,7 +241,7 @@ entered(
         "expm1": ops.expm1,
         "floor_divide": ops.floor_divide,
         "fmod": ops.fmod,
-        "heaviside": ops.heaviside,
+        "heaviside": lambda x, value: ops.heaviside(floating(x), value),
         "hypot": ops.hypot,
         "isfinite": ops.isfinite,
         "isinf": ops.isinf,
@@ -235,7 +259,7 @@ entered(
         "minimum": ops.minimum,
         "fmax": _of_numbers(ops.maximum),
         "fmin": _of_numbers(ops.minimum),
-        "nan_to_num": ops.nan_to_num,
+        "nan_to_num": lambda x, **fills: ops.nan_to_num(x, **fills) if known_dtype(x) in _MAYBE_FLOATS else x,
         "positive conjugate conj real copy ascontiguousarray": _same,
         "asarray array": lambda x, dtype=None, **_: x if dtype is None else cast_to(x, element_type(dtype)),
         "rad2deg degrees": ops.rad2deg,

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 import tileir.ops as ops
-from tileir.core import attrs, nearest
+from tileir.core import DType, attrs, nearest
 from tileir.core.process.tracebacks import at_the_call, methods_at_the_call
 from tileir.numpy.dispatch import named
 from tileir.numpy.elementwise import known_dtype
@@ -104,7 +104,7 @@ def _from_the_front(x: Tensor, part: Any, size: Dim) -> Tensor:
     if kind is not None and kind.is_float:
         raise mistake("TIL302", f"positions are integers, not {kind.value}; write x.astype('i32')")
     if kind is not None and not kind.is_signed:
-        return part
+        return ops.cast(part, "i64") if kind is DType.U64 else part
     return ops.where(part < 0, part + size, part)
 
 

@@ -8,13 +8,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import tileir.ops as ops
+from tileir.numpy.decompositions import inverse
 from tileir.numpy.dispatch import REFUSED, entered, named
+from tileir.numpy.elementwise import product
 from tileir.numpy.reductions import summable
-from tileir.ops.shared.foundation import axes_of, mistaken
+from tileir.ops.shared.foundation import axes_of, axis_within, mistaken
+from tileir.tile.building.indices import value_for_arrays
 from tileir.tile.building.tensors import Operand, Tensor, call
 
 
 @named("dot")
+@product
 def dot(x: Operand, y: Operand) -> Tensor:
     """Return the product over the last axis of ``x`` and the last but one of ``y``."""
     if not isinstance(x, Tensor) or not isinstance(y, Tensor) or 0 in (x.rank, y.rank):
@@ -25,30 +29,35 @@ def dot(x: Operand, y: Operand) -> Tensor:
 
 
 @named("inner")
+@product
 def inner(x: Tensor, y: Tensor) -> Tensor:
     """Return the product over the last axes."""
     return ops.inner(x, y) if x.rank and y.rank else x * y
 
 
 @named("vdot")
+@product
 def vdot(x: Tensor, y: Tensor) -> Tensor:
     """Return the sum of the products of all elements in order."""
     return ops.dot(ops.flatten(x), ops.flatten(y))
 
 
 @named("vecdot", "linalg.vecdot")
+@product
 def vecdot(x: Tensor, y: Tensor, *, axis: int = -1) -> Tensor:
     """Return sums of products along an axis of both."""
     return ops.sum(x * y, axis)
 
 
 @named("outer", "linalg.outer")
+@product
 def outer(x: Tensor, y: Tensor) -> Tensor:
     """Return the products of all pairs of elements."""
     return ops.outer(ops.flatten(x), ops.flatten(y))
 
 
 @named("tensordot", "linalg.tensordot")
+@product
 def tensordot(x: Tensor, y: Tensor, axes: Any = 2) -> Tensor:
     """Return a product over some axes of both."""
     if isinstance(axes, int):
@@ -58,6 +67,7 @@ def tensordot(x: Tensor, y: Tensor, axes: Any = 2) -> Tensor:
 
 
 @named("einsum")
+@product
 def einsum(subscripts: str, *operands: Tensor, **_: object) -> Tensor:
     """Return a product in Einstein's notation."""
     return ops.einsum(subscripts, *operands)
@@ -77,8 +87,12 @@ def trace(x: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
 
 @named("cross", "linalg.cross")
 def cross(x: Tensor, y: Tensor, axis: int = -1) -> Tensor:
-    """Return cross products of vectors of three elements."""
-    return ops.cross(x, y, axis=axis)
+    """Return cross products of vectors of three elements, or the third element of those of two."""
+    if x.dims[axis].value != 2 and value_for_arrays(x.recorder, x.dims[axis].expr) != 2:
+        return ops.cross(x, y, axis=axis)
+    place = axis_within(x.rank, axis)
+    first, second = (ops.unstack(each, 2, place) for each in (x, y))
+    return first[0] * second[1] - first[1] * second[0]
 
 
 @named("linalg.norm")
@@ -121,9 +135,9 @@ def standard_matrix_norm(x: Tensor, *, keepdims: bool = False, ord: Any = "fro")
 
 @named("linalg.matrix_power")
 def matrix_power(x: Tensor, n: int) -> Tensor:
-    """Return powers of square matrices that are not negative."""
+    """Return powers of square matrices."""
     if n < 0:
-        raise mistaken("inverses of matrices are not offered")
+        return matrix_power(inverse(x), -n)
     if n == 0:
         return ops.where(ops.eye(x, x.dims[-1]) != 0, ops.ones_like(x), 0)
     return functools.reduce(ops.matmul, [x] * n)
@@ -132,7 +146,7 @@ def matrix_power(x: Tensor, n: int) -> Tensor:
 def _triangle(operation: Any) -> Any:
     def part(x: Tensor, k: int = 0) -> Tensor:
         """Return ``x`` with zeros on one side of a diagonal."""
-        found: Tensor = operation(x, offset=k)
+        found: Tensor = operation(x if x.rank > 1 else ops.broadcast_to(x, (x.dims[0], x.dims[0])), offset=k)
         return found
 
     return part
@@ -140,9 +154,9 @@ def _triangle(operation: Any) -> Any:
 
 entered(
     {
-        "matmul linalg.matmul": lambda x, y: ops.matmul(x, y),
+        "matmul linalg.matmul": product(ops.matmul),
         "linalg.multi_dot": lambda arrays: functools.reduce(ops.matmul, arrays),
-        "kron": ops.kron,
+        "kron": product(ops.kron),
         "tril": _triangle(ops.tril),
         "triu": _triangle(ops.triu),
         "diag": lambda x, k=0: ops.diag(x, offset=k) if x.rank == 1 else ops.diagonal(x, offset=k),
@@ -157,13 +171,12 @@ entered(
     }
 )
 
-_DECOMPOSITION = "decompositions of matrices are not offered; compute them on arrays before"
+_DECOMPOSITION = "of decompositions there are cholesky, det, inv, slogdet and solve; compute others on arrays before"
 REFUSED.update(
     {
         f"linalg.{name}": _DECOMPOSITION
         for name in (
-            *("cholesky", "det", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq", "matrix_rank", "pinv", "qr"),
-            *("slogdet", "solve", "svd", "svdvals", "cond"),
+            *("cond", "eig", "eigh", "eigvals", "eigvalsh", "lstsq", "matrix_rank", "pinv", "qr", "svd", "svdvals"),
         )
     }
 )

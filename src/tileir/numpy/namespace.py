@@ -41,4 +41,33 @@ def namespace(version: str | None = None) -> SimpleNamespace:
     made = {name: own(name) for name in (*names, "broadcast_shapes", "from_dlpack")}
     values = {name: getattr(np, name) for name in ("e", "inf", "nan", "newaxis", "pi")}
     dtypes = {each.numpy.name: each.numpy for each in DType if each.numpy.name in dir(np)}
-    return SimpleNamespace(**{**made, **typed, **whole, **values, **dtypes, "linalg": SimpleNamespace(**inner)})
+    about = {"linalg": SimpleNamespace(**inner), "__array_namespace_info__": _About}
+    return SimpleNamespace(**{**made, **typed, **whole, **values, **dtypes, **about})
+
+
+class _About:
+    """What the functions can do, as the standard asks for it: arrays have no device while a program is built."""
+
+    def capabilities(self) -> dict[str, Any]:
+        """Return what is offered: neither masks as keys nor sizes that depend on values."""
+        return {"boolean indexing": False, "data-dependent shapes": False, "max dimensions": None}
+
+    def default_device(self) -> None:
+        """Return None: programs are compiled for any device."""
+
+    def devices(self) -> list[None]:
+        """Return the default device alone."""
+        return [None]
+
+    def default_dtypes(self, *, device: None = None) -> dict[str, np.dtype[Any]]:  # noqa: ARG002  the standard's
+        """Return the dtypes of results that are made of none: NumPy's."""
+        names = {"real floating": "f8", "complex floating": "c16", "integral": "i8", "indexing": "i8"}
+        return {kind: np.dtype(name) for kind, name in names.items()}
+
+    def dtypes(self, *, device: None = None, kind: Any = None) -> dict[str, np.dtype[Any]]:  # noqa: ARG002
+        """Return the dtypes of the standard that are offered, maybe those of some kinds."""
+        standard = {each.numpy.name: each.numpy for each in DType if each.numpy.name in _STANDARD}
+        return {name: each for name, each in standard.items() if kind is None or np.isdtype(each, kind)}
+
+
+_STANDARD = {"bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)), "float32", "float64"}

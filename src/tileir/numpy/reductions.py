@@ -10,7 +10,7 @@ from tileir.core import DType
 from tileir.numpy.dispatch import element_type, entered, named
 from tileir.numpy.elementwise import divide, known_dtype
 from tileir.ops.shared.foundation import axes_of, cast_to, floating, mistaken
-from tileir.tile.building.tensors import Operand, Tensor
+from tileir.tile.building.tensors import Operand, Tensor, call
 
 Axis: TypeAlias = "int | Sequence[int] | None"
 
@@ -66,10 +66,16 @@ def _moment(operation: Callable[..., Tensor]) -> Any:
         ddof: float = 0,
         correction: float | None = None,
         keepdims: bool = False,
+        where: Operand = True,
     ) -> Tensor:
         """Reduce along some axes, by default all."""
         x = a if dtype is None else cast_to(a, element_type(dtype))
-        return operation(x, axis, correction=ddof if correction is None else correction, keepdims=keepdims)
+        less = ddof if correction is None else correction
+        if where is True:
+            return operation(x, axis, correction=less, keepdims=keepdims)
+        squares = ops.square(x - mean(x, axis, keepdims=True, where=where))
+        variance = mean(squares, axis, keepdims=keepdims, where=where, less=less)
+        return ops.sqrt(variance) if operation is ops.std else variance
 
     return moment
 
@@ -96,24 +102,38 @@ def _standard_running(operation: Callable[..., Tensor], start: int) -> Any:
     return run
 
 
-def _without_nan(name: str, fill: Operand, reduce: Callable[..., Tensor]) -> Any:
-    def reduced(a: Tensor, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+def _without_nan(reduce: Callable[..., Tensor], fill: Operand) -> Any:
+    def reduced(a: Tensor, axis: Axis = None, **options: Any) -> Tensor:
         """Reduce the elements that are no NaN."""
-        return reduce(ops.where(ops.isnan(a), fill, a), axis, keepdims=keepdims)
+        return reduce(ops.where(ops.isnan(a), fill, a), axis, **options)
 
-    reduced.__name__ = name
+    return reduced
+
+
+def _where_numbers(reduce: Callable[..., Tensor]) -> Any:
+    def reduced(a: Tensor, axis: Axis = None, **options: Any) -> Tensor:
+        """Reduce the elements that are no NaN."""
+        return reduce(a, axis, where=~ops.isnan(a), **options)
+
     return reduced
 
 
 @named("mean")
-def mean(a: Tensor, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, where: Operand = True) -> Tensor:
+def mean(
+    a: Tensor,
+    axis: Axis = None,
+    dtype: Any = None,
+    *,
+    keepdims: bool = False,
+    where: Operand = True,
+    less: float = 0,
+) -> Tensor:
     """Return arithmetic means along some axes, by default all."""
     x = a if dtype is None else cast_to(a, element_type(dtype))
     if where is True:
         return ops.mean(x, axis, keepdims=keepdims)
-    chosen = ops.where(where, x, 0)
     count = ops.sum(ops.where(where, ops.ones_like(x), 0), axis, keepdims=keepdims)
-    return divide(ops.sum(chosen, axis, keepdims=keepdims), count)
+    return divide(ops.sum(ops.where(where, x, 0), axis, keepdims=keepdims), count - less)
 
 
 @named("average")
@@ -125,14 +145,7 @@ def average(a: Tensor, axis: Axis = None, weights: Tensor | None = None, *, keep
         place = axes_of(a, axis)[0]
         weights = ops.reshape(weights, *[-1 if each == place else 1 for each in range(a.rank)])
     total = ops.sum(floating(a) * weights, axis, keepdims=keepdims)
-    return total / ops.sum(ops.broadcast_to(floating(weights), a.dims), axis, keepdims=keepdims)
-
-
-@named("nanmean")
-def nanmean(a: Tensor, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
-    """Return means of the elements that are no NaN."""
-    count = ops.sum(ops.cast(~ops.isnan(a), DType.I32), axis, keepdims=keepdims)
-    return ops.sum(ops.where(ops.isnan(a), 0.0, a), axis, keepdims=keepdims) / count
+    return total / ops.sum(ops.broadcast_to(call("as_like", weights, total), a.dims), axis, keepdims=keepdims)
 
 
 @named("ptp")
@@ -147,7 +160,7 @@ def median(a: Tensor, axis: int | None = None, *, keepdims: bool = False) -> Ten
     return quantile(a, 0.5, axis, keepdims=keepdims)
 
 
-@named("quantile")
+@named("quantile", tensors=1)
 def quantile(a: Tensor, q: Any, axis: int | None = None, *, method: str = "linear", keepdims: bool = False) -> Tensor:
     """Return quantiles along an axis, or of all elements."""
     if isinstance(q, Tensor):
@@ -161,7 +174,7 @@ def quantile(a: Tensor, q: Any, axis: int | None = None, *, method: str = "linea
     return ops.reshape(found, *[1] * a.rank) if axis is None else ops.expand_dims(found, axis)
 
 
-@named("percentile")
+@named("percentile", tensors=1)
 def percentile(a: Tensor, q: Any, axis: int | None = None, **options: Any) -> Tensor:
     """Return percentiles along an axis, or of all elements."""
     return quantile(a, [each / 100 for each in q] if isinstance(q, list | tuple) else q / 100, axis, **options)
@@ -187,7 +200,10 @@ def _sorted(operation: Callable[..., Tensor]) -> Any:
 def diff(a: Tensor, n: int = 1, axis: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
     """Return differences of neighbours, ``n`` times, of what stands before and behind, too."""
     parts = [each for each in (prepend, a, append) if each is not None]
-    return ops.diff(ops.concatenate(parts, axis) if len(parts) > 1 else a, n, axis)
+    whole = ops.concatenate(parts, axis) if len(parts) > 1 else a
+    if known_dtype(whole) is not DType.BOOL:
+        return ops.diff(whole, n, axis)
+    return cast_to(ops.diff(cast_to(whole, DType.U32), n, axis) & 1, DType.BOOL)
 
 
 @named("searchsorted")
@@ -203,21 +219,25 @@ def digitize(x: Tensor, bins: Tensor, right: bool = False) -> Tensor:
 
 
 @named("cov")
-def cov(m: Tensor, *, rowvar: bool = True, bias: bool = False, ddof: int | None = None) -> Tensor:
-    """Return the matrix of covariances of rows, or of columns."""
-    x = floating(m if m.rank > 1 else ops.expand_dims(m, 0))
-    x = x if rowvar or m.rank < 2 else ops.transpose(x)
+def cov(m: Tensor, y: Tensor | None = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None) -> Tensor:
+    """Return the matrix of covariances of rows, or of columns; of those of ``y``, too."""
+    rows = [
+        each if each.rank > 1 and rowvar else ops.transpose(each) if each.rank > 1 else ops.expand_dims(each, 0)
+        for each in (m, y)
+        if each is not None
+    ]
+    x = floating(rows[0] if len(rows) == 1 else ops.concatenate(rows, 0))
     centred = x - ops.mean(x, 1, keepdims=True)
     count = x.dims[1] - (int(not bias) if ddof is None else ddof)
     found = ops.matmul(centred, ops.transpose(centred)) / count
-    return found if m.rank > 1 else ops.reshape(found)
+    return found if m.rank > 1 or y is not None else ops.reshape(found)
 
 
 @named("corrcoef")
-def corrcoef(x: Tensor, *, rowvar: bool = True) -> Tensor:
-    """Return the matrix of correlations of rows, or of columns."""
-    found = cov(x, rowvar=rowvar)
-    if x.rank < 2:
+def corrcoef(x: Tensor, y: Tensor | None = None, rowvar: bool = True) -> Tensor:
+    """Return the matrix of correlations of rows, or of columns; of those of ``y``, too."""
+    found = cov(x, y, rowvar)
+    if not found.rank:
         return found / found
     deviation = ops.sqrt(ops.diagonal(found))
     return found / ops.outer(deviation, deviation)
@@ -234,10 +254,17 @@ entered(
         "count_nonzero": lambda x, axis=None, *, keepdims=False: ops.count_nonzero(x, axis, keepdims=keepdims),
         "var": _moment(ops.var),
         "std": _moment(ops.std),
-        "nansum": _without_nan("nansum", 0, ops.sum),
-        "nanprod": _without_nan("nanprod", 1, ops.prod),
-        "nanmax": _without_nan("nanmax", float("-inf"), ops.max),
-        "nanmin": _without_nan("nanmin", float("inf"), ops.min),
+        "nansum": _without_nan(ops.sum, 0),
+        "nanprod": _without_nan(ops.prod, 1),
+        "nanmax": _without_nan(ops.max, float("-inf")),
+        "nanmin": _without_nan(ops.min, float("inf")),
+        "nanargmax": _without_nan(ops.argmax, float("-inf")),
+        "nanargmin": _without_nan(ops.argmin, float("inf")),
+        "nancumsum": _without_nan(_running(ops.cumsum), 0),
+        "nancumprod": _without_nan(_running(ops.cumprod), 1),
+        "nanmean": _where_numbers(mean),
+        "nanvar": _where_numbers(_moment(ops.var)),
+        "nanstd": _where_numbers(_moment(ops.std)),
         "argmax": _place(ops.argmax),
         "argmin": _place(ops.argmin),
         "cumsum": _running(ops.cumsum),

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import builtins
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 import tileir.ops as ops
-from tileir.numpy.dispatch import entered, named
-from tileir.numpy.elementwise import divide
+from tileir.numpy.dispatch import entered, like_array, named
+from tileir.numpy.elementwise import divide, product
 from tileir.numpy.indexing import indexed
 from tileir.ops.shared.foundation import (
     Aggregation,
@@ -22,27 +24,29 @@ from tileir.ops.shared.foundation import (
     mistaken,
     tensor_of,
 )
-from tileir.tile.building.indices import Dim
-from tileir.tile.building.tensors import Operand, Tensor
+from tileir.tile.building.indices import Dim, value_for_arrays
+from tileir.tile.building.tensors import Operand, Tensor, constant_of
 
 Sizes = Any
 
 
-@named("reshape")
+@named("reshape", tensors=1)
 def reshape(x: Tensor, *shape: Sizes, order: str = "C", newshape: Sizes = None, **_: object) -> Tensor:
     """Return the elements in order in another shape, of which one size may be -1."""
-    if order not in ("C", "A"):
-        raise mistaken("elements are in the order of C; transpose before and after for that of Fortran")
-    return ops.reshape(x, *(shape if newshape is None else (newshape,)))
+    sizes = shape if newshape is None else (newshape,)
+    if order != "F":
+        return ops.reshape(x, *sizes)
+    whole = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], list | tuple) else sizes
+    return ops.transpose(ops.reshape(ops.transpose(x), *reversed(whole)))
 
 
-@named("ravel", "flatten")
+@named("ravel", "flatten", tensors=1)
 def ravel(x: Tensor, order: str = "C") -> Tensor:
-    """Return all elements in order along one axis."""
+    """Return all elements in order along one axis: that of C, or "F" for that of Fortran."""
     return reshape(x, -1, order=order) if x.rank != 1 else x
 
 
-@named("transpose", "permute_dims")
+@named("transpose", "permute_dims", tensors=1)
 def transpose(x: Tensor, *axes: Any) -> Tensor:
     """Return ``x`` with its axes in another order, by default reversed."""
     order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
@@ -55,7 +59,7 @@ def matrix_transpose(x: Tensor) -> Tensor:
     return ops.swapaxes(x, -1, -2)
 
 
-@named("moveaxis")
+@named("moveaxis", tensors=1)
 def moveaxis(x: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
     """Return ``x`` with some axes at other places, and all others in order."""
     start, end = ([each] if isinstance(each, int) else list(each) for each in (source, destination))
@@ -68,7 +72,7 @@ def moveaxis(x: Tensor, source: int | Sequence[int], destination: int | Sequence
     return ops.transpose(x, order)
 
 
-@named("rollaxis")
+@named("rollaxis", tensors=1)
 def rollaxis(x: Tensor, axis: int, start: int = 0) -> Tensor:
     """Return ``x`` with an axis moved before another one."""
     place = axis_within(x.rank, axis)
@@ -76,19 +80,19 @@ def rollaxis(x: Tensor, axis: int, start: int = 0) -> Tensor:
     return moveaxis(x, place, target - (place < target))
 
 
-@named("squeeze")
+@named("squeeze", tensors=1)
 def squeeze(x: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     """Return ``x`` without axes of size 1."""
     return ops.squeeze(x, axis)
 
 
-@named("expand_dims")
+@named("expand_dims", tensors=1)
 def expand_dims(x: Tensor, axis: int | Sequence[int] = 0) -> Tensor:
     """Return ``x`` with new axes of size 1."""
     return ops.expand_dims(x, axis)
 
 
-@named("broadcast_to")
+@named("broadcast_to", tensors=1)
 def broadcast_to(x: Tensor, shape: Sizes) -> Tensor:
     """Return ``x`` repeated along axes of size 1 and new leading axes."""
     return ops.broadcast_to(x, shape)
@@ -155,7 +159,7 @@ def hstack(arrays: Sequence[Tensor]) -> Tensor:
     return ops.concatenate(parts, 0 if parts[0].rank == 1 else 1)
 
 
-@named("split", "array_split")
+@named("split", tensors=1)
 def split(x: Tensor, parts: Any, axis: int = 0) -> list[Tensor]:
     """Return equal parts of an axis, or those between some positions."""
     place = axis_within(x.rank, axis)
@@ -166,27 +170,40 @@ def split(x: Tensor, parts: Any, axis: int = 0) -> list[Tensor]:
     return [ops.slice(x, *keys, builtins.slice(low, high)) for low, high in pairwise(bounds)]
 
 
-@named("repeat")
-def repeat(x: Tensor, repeats: Operand, axis: int | None = None) -> Tensor:
-    """Return each position of an axis several times; without one, each element."""
+@named("array_split", tensors=1)
+def array_split(x: Tensor, parts: Any, axis: int = 0) -> list[Tensor]:
+    """Return parts of an axis, of which the first ones are longer by one where it cannot be divided evenly."""
+    if not isinstance(parts, int):
+        return split(x, parts, axis)
+    least, longer = divmod(x.dims[axis].known(), parts)
+    return split(x, [least * number + min(number, longer) for number in range(1, parts)], axis)
+
+
+@named("repeat", tensors=1)
+def repeat(x: Tensor, repeats: Any, axis: int | None = None) -> Tensor:
+    """Return each position of an axis several times, or each its own number of times; without one, each element."""
     if isinstance(repeats, Tensor):
         raise mistaken("how often positions are repeated is a number: the size of the result depends on it")
-    return ops.repeat(ravel(x), repeats, 0) if axis is None else ops.repeat(x, repeats, axis)  # type: ignore[arg-type]
+    whole, place = (ravel(x), 0) if axis is None else (x, axis)
+    if isinstance(repeats, list | tuple) and len(repeats) > 1:
+        positions = constant_of(x.recorder, np.repeat(np.arange(len(repeats)), repeats))
+        return ops.take(whole, positions, axis_within(whole.rank, place))
+    return ops.repeat(whole, repeats[0] if isinstance(repeats, list | tuple) else repeats, place)
 
 
-@named("tile")
+@named("tile", tensors=1)
 def tile(x: Tensor, reps: Any) -> Tensor:
     """Return ``x`` several times along each axis."""
     return ops.tile(x, reps)
 
 
-@named("flip")
+@named("flip", tensors=1)
 def flip(x: Tensor, axis: Any = None) -> Tensor:
     """Return ``x`` with positions in reverse order."""
     return ops.flip(x, axis)
 
 
-@named("roll")
+@named("roll", tensors=1)
 def roll(x: Tensor, shift: Any, axis: Any = None) -> Tensor:
     """Return ``x`` with positions moved around."""
     if axis is None:
@@ -194,17 +211,17 @@ def roll(x: Tensor, shift: Any, axis: Any = None) -> Tensor:
     return ops.roll(x, shift, axis)
 
 
-@named("pad")
+@named("pad", tensors=1)
 def pad(x: Tensor, pad_width: Any, mode: str = "constant", *, constant_values: Operand = 0) -> Tensor:
     """Return ``x`` with a border: of a value, or of what the mode says."""
-    modes = {"constant": "constant", "edge": "edge", "reflect": "reflect", "symmetric": "symmetric", "wrap": "wrap"}
+    modes = ("constant", "edge", "reflect", "symmetric", "wrap")
     if mode not in modes:
         raise mistaken(f"mode is one of {', '.join(modes)}, not {mode!r}")
     widths: list[Any] = [pad_width] if isinstance(pad_width, int | Dim) else list(pad_width)
     if all(isinstance(each, int | Dim) for each in widths):
         widths = [tuple(widths) if len(widths) == 2 else (widths[0], widths[0])]
     pairs: list[Any] = [tuple(each) * (2 // len(each)) for each in (widths * x.rank if len(widths) == 1 else widths)]
-    return ops.pad(x, pairs, mode=modes[mode], value=constant_values)
+    return ops.pad(x, pairs, mode=mode, value=constant_values)
 
 
 @named("meshgrid")
@@ -221,9 +238,9 @@ def meshgrid(*vectors: Tensor, indexing: str = "xy") -> list[Tensor]:
 
 
 @named("append")
-def append(x: Tensor, values: Tensor, axis: int | None = None) -> Tensor:
+def append(x: Tensor, values: Any, axis: int | None = None) -> Tensor:
     """Return ``x`` with others behind it."""
-    return concatenate([x, values], axis)
+    return concatenate([x, like_array(x, values)], axis)
 
 
 @named("take")
@@ -247,14 +264,21 @@ def take_along_axis(x: Tensor, indices: Tensor, axis: int = -1) -> Tensor:
 
 
 @named("convolve")
+@product
 def convolve(a: Tensor, v: Tensor, mode: str = "full") -> Tensor:
     """Return the convolution of two vectors."""
-    return correlate(a, ops.flip(v), mode)
+    first, second = like_array(v, a), like_array(a, v)
+    if mode != "full" and _is_longer(second, first):
+        first, second = second, first
+    return correlate(first, ops.flip(second), mode)
 
 
 @named("correlate")
 def correlate(a: Tensor, v: Tensor, mode: str = "valid") -> Tensor:
-    """Return the correlation of two vectors, of which the second is the shorter one."""
+    """Return the correlation of two vectors."""
+    a, v = like_array(v, a), like_array(a, v)
+    if mode != "full" and _is_longer(v, a):
+        return ops.flip(correlate(v, a, mode))
     size = v.dims[0]
     if mode not in ("valid", "full", "same"):
         raise mistaken(f"mode is 'valid', 'same' or 'full', not {mode!r}")
@@ -266,9 +290,17 @@ def correlate(a: Tensor, v: Tensor, mode: str = "valid") -> Tensor:
     return aggregate(Aggregation.SUM, padded[i + k] * v[k], [i], [count])
 
 
+def _is_longer(x: Tensor, y: Tensor) -> bool:
+    """Return whether a vector is the longer one, as far as that is known while the function is built."""
+    long, short = (value_for_arrays(each.recorder, each.dims[0].expr) for each in (x, y))
+    return long is not None and short is not None and long > short
+
+
 @named("interp")
-def interp(x: Tensor, xp: Tensor, fp: Tensor, left: Operand | None = None, right: Operand | None = None) -> Tensor:
+def interp(x: Operand, xp: Any, fp: Any, left: Operand | None = None, right: Operand | None = None) -> Tensor:
     """Return a piecewise linear function with values ``fp`` at ascending points ``xp``."""
+    tensor = next(each for each in (x, xp, fp) if isinstance(each, Tensor))
+    x, xp, fp = (like_array(tensor, each) for each in (x, xp, fp))
     last = xp.dims[0] - 1
     place = ops.clip(ops.searchsorted(xp, x, right=True) - 1, 0, last - 1)
     low, high = (ops.take(xp, place + step) for step in (0, 1))
@@ -281,10 +313,12 @@ def interp(x: Tensor, xp: Tensor, fp: Tensor, left: Operand | None = None, right
     )
 
 
-@named("gradient")
-def gradient(x: Tensor, spacing: float = 1.0, *, axis: Any = None) -> Any:
-    """Return second-order differences along each axis."""
-    found = [_slope(floating(x), place, spacing) for place in axes_of(x, axis)]
+@named("gradient", tensors=1)
+def gradient(x: Tensor, *spacings: float, axis: Any = None) -> Any:
+    """Return second-order differences along each axis, for one spacing or one for each axis."""
+    places = axes_of(x, axis)
+    steps = spacings * len(places) if len(spacings) == 1 else spacings or (1.0,) * len(places)
+    found = [_slope(floating(x), place, step) for place, step in zip(places, steps, strict=True)]
     return found[0] if len(found) == 1 else found
 
 
@@ -333,6 +367,29 @@ def polyval(p: Any, x: Operand) -> Any:
     return functools.reduce(lambda total, term: total * x + term, terms)
 
 
+@named("block")
+def block(arrays: Any) -> Tensor:
+    """Return tensors of nested lists side by side, those of the innermost lists along the last axis."""
+
+    def depth(part: Any) -> int:
+        return 1 + depth(part[0]) if isinstance(part, list) else 0
+
+    def joined(part: Any, axis: int) -> Tensor:
+        if not isinstance(part, list):
+            return ops.reshape(part, *[1] * (rank - part.rank), *part.dims)
+        return ops.concatenate([joined(each, axis + 1) for each in part], axis)
+
+    def leaves(part: Any) -> Iterator[Tensor]:
+        if isinstance(part, list):
+            for each in part:
+                yield from leaves(each)
+        else:
+            yield part
+
+    rank = max(depth(arrays), *(each.rank for each in leaves(arrays)))
+    return joined(arrays, rank - depth(arrays))
+
+
 entered(
     {
         "swapaxes": ops.swapaxes,
@@ -340,13 +397,20 @@ entered(
         "flipud": lambda x: ops.flip(x, 0),
         "rot90": lambda x, k=1, axes=(0, 1): ops.rot90(x, k, axes),
         "unstack": lambda x, *, axis=0: ops.unstack(x, x.dims[axis].known(), axis),
+        "hsplit": lambda x, parts: split(x, parts, 0 if x.rank == 1 else 1),
+        "vsplit": lambda x, parts: split(x, parts, 0),
+        "dsplit": lambda x, parts: split(x, parts, 2),
+    },
+    tensors=1,
+)
+entered(
+    {
+        "choose": lambda a, choices: select([a == number for number in range(len(choices))], choices),
         "vstack row_stack": lambda arrays: ops.concatenate(
             [ops.expand_dims(each, 0) if each.rank == 1 else each for each in arrays], 0
         ),
         "dstack": lambda arrays: ops.concatenate([atleast_3d(each) for each in arrays], 2),
         "column_stack": lambda arrays: ops.concatenate(_as_columns(arrays), 1),
-        "hsplit": lambda x, parts: split(x, parts, 0 if x.rank == 1 else 1),
-        "vsplit": lambda x, parts: split(x, parts, 0),
         "ediff1d": lambda x: ops.diff(ravel(x)),
         "argpartition": lambda x, _, axis=-1: ops.argsort(x, axis),
         "partition": lambda x, _, axis=-1: ops.sort(x, axis),

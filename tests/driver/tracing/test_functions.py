@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import pickle
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,11 @@ class Traces:
     """How often a function was traced."""
 
     count = 0
+
+
+@tileir.jit
+def decorated(x: Any) -> Any:
+    return x * 5
 
 
 def softmax(x: Any) -> Any:
@@ -201,3 +207,44 @@ def test_results_of_one_call_are_not_those_of_another() -> None:
     np.testing.assert_allclose(second, X * 2 + 2)
     np.testing.assert_allclose(jitted(X.astype("f8")), X.astype("f8") * 2)
     np.testing.assert_allclose(jitted(3.0), 6.0)
+
+
+def test_a_decorated_function_is_pickled_by_its_name() -> None:
+    x = np.ones(3, "f4")
+    decorated(x)
+    again = pickle.loads(pickle.dumps(decorated))
+    np.testing.assert_array_equal(again(x), decorated(x))
+
+
+def test_sizes_are_keys_like_the_integers_that_they_are() -> None:
+    def chosen(x: Any) -> Any:
+        assert x.shape[0] in {3, 4}
+        return x * {3: 2.0, 4: 5.0}[x.shape[0]] * {x.shape: 1.0}[x.shape]
+
+    compiled = tileir.jit(chosen)
+    for size in (3, 4):
+        np.testing.assert_array_equal(compiled(np.ones((size, 2), "f4")), chosen(np.ones((size, 2), "f4")))
+
+
+def test_dictionaries_of_other_classes_are_arguments() -> None:
+    x = np.arange(3, dtype="f4")
+    for kind in (collections.OrderedDict, collections.Counter, lambda pairs: collections.defaultdict(list, pairs)):
+        found = tileir.jit(lambda d: {"sum": d["a"] + d["b"], "all": d})(kind({"b": x, "a": x * 2}))
+        np.testing.assert_array_equal(found["sum"], x * 3)
+        assert type(found["all"]) is type(kind({}))
+
+
+def test_static_names_are_those_of_parameters() -> None:
+    with pytest.raises(tileir.TileError, match="has no parameter 'n'; known are x"):
+        tileir.jit(lambda x: x, static="n")
+
+
+def test_tensors_show_what_is_known_of_them() -> None:
+    shown: list[str] = []
+
+    def show(x: Any) -> Any:
+        shown.extend((repr(x), f"{x.T}", repr(x.shape), str(x.nbytes == 24)))
+        return x
+
+    tileir.evaluate(show, [np.ones((2, 3), "f4")])
+    assert shown == ["Tensor(f32[N, M])", "Tensor(f32[M, N])", "(Dim(N), Dim(M))", "True"]

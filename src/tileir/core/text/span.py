@@ -16,6 +16,8 @@ from pathlib import Path
 from types import CodeType
 from typing import Final, TypeAlias
 
+import numpy as np
+
 from tileir.core.nodes import attrs
 
 _Position: TypeAlias = tuple[int | None, int | None, int | None, int | None]
@@ -23,6 +25,7 @@ _Place: TypeAlias = tuple[int | None, int | None, int | None]
 
 _PACKAGE_ROOT = str(Path(__file__).parents[2]) + os.sep  # as it was imported, maybe by a link: code has the same path
 _LIBRARY_ROOT = _PACKAGE_ROOT + "ops" + os.sep
+_INNER_ROOTS: Final = (_PACKAGE_ROOT, str(Path(np.__file__).parent) + os.sep)  # NumPy calls tileir for its functions
 _EXCERPT = 160  # characters of a line that an excerpt shows
 _MOST_CODE = 512
 _KNOWN_CODE: Final[dict[int, tuple[weakref.ref[CodeType], tuple[_Position, ...]]]] = {}
@@ -165,7 +168,7 @@ def release_call_site(before: Span | None) -> None:
 
 
 def call_site() -> Span | None:
-    """Return the expression of the nearest caller outside tileir, as a span of that Python file.
+    """Return the expression of the nearest caller outside tileir and NumPy, as a span of that Python file.
 
     Inside of :func:`placed` it is the place that was named there.
 
@@ -176,7 +179,7 @@ def call_site() -> Span | None:
         return _HELD.span
     frame = sys._getframe(1)
     by_library = False
-    while (path := frame.f_code.co_filename).startswith(_PACKAGE_ROOT):
+    while (path := frame.f_code.co_filename).startswith(_INNER_ROOTS):
         if frame.f_back is None:
             return None
         by_library = by_library or path.startswith(_LIBRARY_ROOT)

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import inspect
 import re
+import sys
 import threading
 import types
 from collections import OrderedDict
@@ -19,7 +20,7 @@ from tileir.core.process.tracebacks import shortened
 from tileir.driver.calls.arguments import is_number, split
 from tileir.driver.jit import Jit
 from tileir.driver.targets import TargetChoice
-from tileir.driver.tracing.trace import Parameter, Size, Traced, bound, calling, traced
+from tileir.driver.tracing.trace import Parameter, Size, Traced, bound, calling, named_call, traced
 from tileir.driver.tracing.trees import LEAF, Structure, flattened, is_flat, paths, rebuilt
 from tileir.runtime import Context, DeviceInfo, Options
 from tileir.tile.building.recording import Recorded
@@ -77,8 +78,14 @@ class PythonFunction(Generic[P, R_co]):
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the Python function by its name, as Python does."""
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Pickle the Python function by its name, as Python does; one that is decorated by its own."""
+        name = getattr(self, "__qualname__", "")
+        found: Any = sys.modules.get(getattr(self, "__module__", None) or "")
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if found is self:
+            return name
         return _again, (self.python, self.static, dict(self.declared), self.device, self.options, self.target)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
@@ -439,16 +446,24 @@ def function(
 def _declared(
     python: Callable[..., Any], static: str | Sequence[str], declarations: Mapping[str, str | TensorType]
 ) -> PythonFunction[Any, Any]:
-    known = inspect.signature(python).parameters
-    for name in (*declarations, *_words(static)):
-        if name not in known:
-            message = f"{python.__name__}() has no parameter {name!r}{nearest(name, list(known))}"
-            raise ArgumentError.of("TIL705", message)
+    _check_names(python, (*declarations, *_words(static)))
     said = {
         name: described(each) if isinstance(each, str) else _parameter(name, each, None)
         for name, each in declarations.items()
     }
     return PythonFunction(python, _words(static), {**annotated(python), **said})
+
+
+def _check_names(python: Callable[..., Any], names: Iterable[str]) -> None:
+    """Refuse names that no parameter of a function has; builtins without a signature may have any."""
+    try:
+        known = list(inspect.signature(python).parameters)
+    except ValueError:
+        return
+    for name in names:
+        if name not in known:
+            message = f"{named_call(python)} has no parameter {name!r}{nearest(name, known)}"
+            raise ArgumentError.of("TIL705", message)
 
 
 def jitted(
@@ -460,6 +475,7 @@ def jitted(
     target: Target | TargetChoice | None,
 ) -> PythonFunction[P, R_co]:
     """Return a function of Python that compiles itself; see :func:`tileir.jit`."""
+    _check_names(python.python if isinstance(python, PythonFunction) else python, _words(static))
     if isinstance(python, PythonFunction):
         own = python
         return PythonFunction(own.python, own.static | _words(static), own.declared, device, options, target, context)

@@ -149,14 +149,14 @@ def _outputs(
         value = leaf
         if not isinstance(value, Tensor):
             if not (isinstance(value, np.ndarray | np.generic) or is_number(value)):
-                raise mistake("TIL215", f"{_called(python)} returns {_described(value, path)}; it returns tensors")
+                raise mistake("TIL215", f"{named_call(python)} returns {_described(value, path)}; it returns tensors")
             value = computed(recorder, value_of(recorder, value))
         step = recorder.steps.get(value.reference)
         if step is not None and step.name is None:
             step.name = _fresh(recorder.names, _result_name(path, len(leaves), stem))
         outputs.append(value)
     if not outputs:
-        raise mistake("TIL205", f"{_called(python)} returns no tensor")
+        raise mistake("TIL205", f"{named_call(python)} returns no tensor")
     return outputs
 
 
@@ -178,7 +178,8 @@ def _fresh(names: Any, name: str) -> str:
     return name
 
 
-def _called(python: Callable[..., Any]) -> str:
+def named_call(python: Callable[..., Any]) -> str:
+    """Return how messages speak of a function."""
     return f"{getattr(python, '__name__', 'the function')}()"
 
 
@@ -198,7 +199,7 @@ def bound(python: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
         signature = inspect.signature(python)
         return dict(signature.bind(*args, **kwargs).arguments)
     except TypeError as error:
-        raise ArgumentError.of("TIL705", f"{_called(python)}: {error}") from None
+        raise ArgumentError.of("TIL705", f"{named_call(python)}: {error}") from None
     except ValueError:  # a builtin without a signature
         return {"X": tuple(args), **kwargs}
 

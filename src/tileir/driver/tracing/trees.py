@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -73,7 +74,8 @@ def rebuilt(structure: Structure, leaves: Iterator[Any]) -> Any:
     parts = [rebuilt(part, leaves) for part in structure.parts]
     kind = structure.kind
     if issubclass(kind, dict):
-        return kind(zip(structure.keys, parts, strict=True))
+        pairs = dict(zip(structure.keys, parts, strict=True))
+        return kind(None, pairs) if issubclass(kind, defaultdict) else kind(pairs)
     if issubclass(kind, tuple | list):
         return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
     made = object.__new__(kind)

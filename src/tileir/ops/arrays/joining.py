@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
+from tileir.core import promote_all
 from tileir.ops.arrays.shaping import unsqueeze
 from tileir.ops.arrays.slicing import select
 from tileir.ops.shared.foundation import (
@@ -15,6 +16,7 @@ from tileir.ops.shared.foundation import (
     aggregate,
     axis_of,
     call,
+    cast_to,
     dim_like,
     dims_of,
     equal_sizes,
@@ -24,6 +26,7 @@ from tileir.ops.shared.foundation import (
     mistaken,
     rank_of,
 )
+from tileir.tile.building.dtypes import dtype_of
 
 _CHAIN: Final = 4
 """Tensors that are joined in one chain. More are joined in a tree of chains: the work of interpreters, which copy
@@ -33,14 +36,14 @@ defaults, and of gradients, which keep one of the whole for each default, grows 
 def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     """Return tensors one after the other on ``axis``; all other sizes have to be equal.
 
-    Dtypes: that of the tensors, which have to be the same; else those that a default is cast by.
+    Dtype: that to which those of the tensors are promoted, as far as they are known; else they have to be the same.
 
     Raises:
         TileError: TIL217, there is no tensor; TIL305, they have different ranks; TIL314, there is no such axis; TIL310,
             other sizes differ (TIL312 where that is known only when compiling).
 
     """
-    parts = list(tensors)
+    parts = _of_one_dtype(list(tensors))
     if not parts:
         raise mistaken("there is nothing to concatenate")
     place = axis_of(parts[0], axis)
@@ -50,6 +53,16 @@ def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     while len(parts) > 1:
         parts = [_joined(parts[start : start + _CHAIN], place) for start in range(0, len(parts), _CHAIN)]
     return parts[0]
+
+
+def _of_one_dtype(parts: list[Any]) -> list[Tensor]:
+    """Return tensors in the dtype to which all are promoted, where that is known."""
+    found = [dtype_of(part.recorder, part.reference) if isinstance(part, Tensor) else None for part in parts]
+    kinds = [kind for kind in found if kind is not None]
+    if len(kinds) < len(parts) or len(set(kinds)) < 2:
+        return parts
+    common = promote_all(kinds)
+    return [cast_to(part, common) for part in parts]
 
 
 def _joined(parts: Sequence[Tensor], place: int) -> Tensor:

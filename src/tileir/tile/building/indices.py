@@ -16,11 +16,11 @@ from tileir.core.operators import method_of, methods_of
 from tileir.tile.building.evaluation import evaluated
 from tileir.tile.building.recording import (
     Declared,
+    Placed,
     Recorded,
     Recorder,
     array_function,
     foreign,
-    here,
     literal,
     mistake,
     same,
@@ -47,7 +47,7 @@ _LARGE_POLYNOMIAL: Final = 1000  # nodes: more than anybody writes
 
 
 @attrs.frozen(repr=False, eq=False)
-class Dim(Recorded):
+class Dim(Placed):
     """A size that is known when compiling: a dimension of an input, or arithmetic over such.
 
     In a builder ``/`` and ``//`` both are Tile's division, which truncates, and ``%`` is its remainder; two are equal
@@ -61,25 +61,23 @@ class Dim(Recorded):
     size: int = 1
 
     @property
-    def recorder(self) -> Recorder:
-        """The function that is being built: that of the size, or one inside of it, which reads the size."""
-        return here(self.home)
-
-    @property
     def expr(self) -> Expr:
-        """The expression of the size there."""
-        active = here(self.home)
-        if active is self.home:
-            return self.own_expr
-        from tileir.tile.building.captures import captured_size  # it is built on sizes
-
-        return captured_size(active, self.home, self.own_expr)
+        """The expression of the size in the function that is being built."""
+        return self._seen(self.own_expr, _captured)
 
     def __hash__(self) -> int:
-        return hash(self.own_expr)
+        known: int | float | None = self.value
+        if known is None and self.recorder.means_numpy:
+            known = value_for_arrays(self.home, self.own_expr)
+        return hash(self.own_expr if known is None else known)
 
     def __repr__(self) -> str:
-        return f"Dim({self.expr.name})" if isinstance(self.expr, Name) else "Dim(…)"
+        return f"Dim({self.text})"
+
+    @property
+    def text(self) -> str:
+        """The size as a short text: its name, or the integer that it is."""
+        return self.own_expr.name if isinstance(self.own_expr, Name) else "…" if self.value is None else str(self.value)
 
     @property
     def value(self) -> int | None:
@@ -274,6 +272,12 @@ class Dim(Recorded):
         if size <= _LARGE_DIM:
             return Dim(expr, self.recorder, size)
         return Dim(Name(self.recorder.record(expr), span=call_site()), self.recorder)
+
+
+def _captured(active: Recorder, home: Recorder, expr: Expr) -> Expr:
+    from tileir.tile.building.captures import captured_size  # it is built on sizes
+
+    return captured_size(active, home, expr)
 
 
 def _folded(operation: BinaryOperator | str, left: Dim, right: Dim) -> Dim | None:

@@ -6,10 +6,10 @@ import importlib
 import math
 import numbers
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -36,6 +36,9 @@ from tileir.tile.text.grammar import MAX_INTEGER, MAX_NAME, is_index_name, is_te
 
 if TYPE_CHECKING:
     from tileir.tile.building.indices import Dim
+
+
+S = TypeVar("S")
 
 
 def mistake(code: str, message: str, *notes: str) -> TileError:
@@ -245,7 +248,25 @@ class Recorded:
 
     def __array__(self, *_: object, **__: object) -> NoReturn:
         message = "this stands for a tensor of a program and has no values; run the function for those"
-        raise mistake("TIL215", message, "numpy.asarray and numpy.array can be left out; numpy.stack joins tensors")
+        advice = "leave numpy.asarray and numpy.array out, join tensors with numpy.stack, and read elements of an array"
+        raise mistake("TIL215", message, f"{advice} with numpy.take(array, tensor, axis=0)")
+
+
+class Placed(Recorded):
+    """Base of what a function holds and functions inside of it may read: tensors and sizes."""
+
+    __slots__ = ()
+    home: Recorder
+
+    @property
+    def recorder(self) -> Recorder:
+        """The function that is being built: that of the object, or one inside of it, which reads the object."""
+        return here(self.home)
+
+    def _seen(self, own: S, captured: Callable[[Recorder, Recorder, S], S]) -> S:
+        """Return how the function that is being built refers to what is ``own`` at home."""
+        active = here(self.home)
+        return own if active is self.home else captured(active, self.home, own)
 
 
 def array_function(name: str) -> Any:

@@ -17,11 +17,10 @@ from tileir.tile.building.contractions import Access, Aggregated, Combined, cont
 from tileir.tile.building.dtypes import dtype_of
 from tileir.tile.building.indices import Dim, Polynomial, dim_of, polynomial_of, size_of
 from tileir.tile.building.recording import (
-    Recorded,
+    Placed,
     Recorder,
     array_function,
     foreign,
-    here,
     literal,
     mistake,
     named,
@@ -50,7 +49,7 @@ class _Method:
 
 
 @attrs.frozen(eq=False)
-class Tensor(Recorded):
+class Tensor(Placed):
     """A tensor of the function that is being built, with the operators, methods and functions of NumPy's arrays.
 
     All operators work on elements, ``==`` and ``!=`` too; hashing is by identity. In a function that
@@ -62,15 +61,15 @@ class Tensor(Recorded):
     own_reference: str
 
     @property
-    def recorder(self) -> Recorder:
-        """The function that is being built: that of the tensor, or one inside of it, which reads the tensor."""
-        return here(self.home)
-
-    @property
     def reference(self) -> str:
-        """The name of the tensor there."""
-        active = here(self.home)
-        return self.own_reference if active is self.home else captured(active, self.home, self.own_reference)
+        """The name of the tensor in the function that is being built."""
+        return self._seen(self.own_reference, captured)
+
+    def __repr__(self) -> str:
+        kind = dtype_of(self.home, self.own_reference)
+        sizes = sizes_of(self.home, self.own_reference)
+        shape = "…" if sizes is None else ", ".join(size.text for size in sizes)
+        return f"Tensor({'any dtype' if kind is None else kind.value}[{shape}])"
 
     @property
     def dims(self) -> tuple[Dim, ...]:
@@ -100,6 +99,16 @@ class Tensor(Recorded):
     def size(self) -> Dim | int:
         """The number of elements."""
         return functools.reduce(operator.mul, self.shape, 1)
+
+    @property
+    def itemsize(self) -> int:
+        """The bytes of one element."""
+        return int(self.dtype.itemsize)
+
+    @property
+    def nbytes(self) -> Dim | int:
+        """The bytes of all elements."""
+        return self.size * self.itemsize
 
     @property
     def dtype(self) -> Any:
@@ -174,12 +183,10 @@ class Tensor(Recorded):
         return indices
 
     def _binary(self, kind: BinaryOperator, other: Operand) -> Tensor:
-        lhs, rhs = value_of(self.recorder, self), value_of(self.recorder, other)
-        return computed(self.recorder, ir.Binary(kind, lhs, rhs, span=call_site()))
+        return _operated(self.recorder, kind, self, other)
 
     def _reflected(self, kind: BinaryOperator, other: Operand) -> Tensor:
-        lhs, rhs = value_of(self.recorder, other), value_of(self.recorder, self)
-        return computed(self.recorder, ir.Binary(kind, lhs, rhs, span=call_site()))
+        return _operated(self.recorder, kind, other, self)
 
     __add__, __radd__ = methods_of(_binary, _reflected, BinaryOperator.ADD)
     __sub__, __rsub__ = methods_of(_binary, _reflected, BinaryOperator.SUB)
@@ -202,12 +209,12 @@ class Tensor(Recorded):
 
     __hash__ = object.__hash__
 
-    def _meant(self, own: Callable[..., Tensor], name: str, left: Operand, right: Operand) -> Tensor:
+    def _meant(self, own: Callable[..., Tensor], name: str, *operands: Operand) -> Tensor:
         """Return what NumPy's operator gives in a Python function that is traced, else what Tile's own gives."""
         if self.recorder.means_numpy:
-            found: Tensor = array_function(name)(left, right)
+            found: Tensor = array_function(name)(*operands)
             return found
-        return own(left, right)
+        return own(*operands)
 
     def __truediv__(self, other: Operand) -> Tensor:
         return self._meant(divided, "divide", self, other)
@@ -256,10 +263,19 @@ class Tensor(Recorded):
         return self
 
     def __abs__(self) -> Tensor:
-        return call("abs", self)
+        return self._meant(functools.partial(call, "abs"), "absolute", self)
 
     def __bool__(self) -> NoReturn:
         raise mistake("TIL215", "a tensor has no truth value while a function is built; use where(c, t, e), & and |")
+
+    def _value(self, *_: object) -> NoReturn:
+        message = "a tensor has no value while a function is built: use numpy's functions, not those of math"
+        raise mistake("TIL215", message)
+
+    __int__ = __float__ = __complex__ = __index__ = _value
+
+    def __format__(self, spec: str) -> str:
+        return self._value() if spec else repr(self)
 
     def __iter__(self) -> Any:
         if not self.recorder.means_numpy:
@@ -279,6 +295,13 @@ class Tensor(Recorded):
 
 
 Operand: TypeAlias = Tensor | Dim | int | float
+
+
+def _operated(recorder: Recorder, kind: BinaryOperator, left: Operand, right: Operand) -> Tensor:
+    """Return what an operator gives; in a Python function that is traced, what NumPy's gives."""
+    if recorder.means_numpy:
+        kind, left, right = array_function("operands")(recorder, kind, left, right)
+    return computed(recorder, ir.Binary(kind, value_of(recorder, left), value_of(recorder, right), span=call_site()))
 
 
 def divided(left: Operand, right: Operand) -> Tensor:
