@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping
-from functools import cached_property
+from collections.abc import Callable, Hashable, Mapping
+from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -36,14 +36,15 @@ class Model:
     """A model of ONNX. Calls are safe from several threads.
 
     Attributes:
-        path: Its file.
+        path: Its file; None for one that was made of bytes.
         graph: The graph that was read.
+        compiler: Makes a function of arrays out of a function of Tile; :func:`tileir.jit` by default.
 
     """
 
-    path: Path
+    path: Path | None
     graph: Graph = field(repr=False)
-    _device: str | None = None
+    compiler: Callable[[Function], Callable[..., Any]] = field(default=tileir.jit, repr=False)
     _prepared: OrderedDict[Hashable, _Prepared] = field(factory=OrderedDict, init=False, repr=False)
     _by_value: set[str] = field(factory=set, init=False, repr=False)
     _lock: threading.RLock = field(factory=threading.RLock, init=False, repr=False)
@@ -103,7 +104,7 @@ class Model:
             inputs[port.name] = Port(port.name, port.kind, named)
         function = imported(self.graph, inputs).function
         if function is None:
-            raise TileError.of("TIL605", f"{self.path.name} computes nothing: its results are constants")
+            raise TileError.of("TIL605", "the model computes nothing: its results are constants")
         return function
 
     def __call__(self, *arrays: Any, **named: Any) -> Any:
@@ -184,7 +185,7 @@ class Model:
             for port in self.inputs
         }
         made = imported(self.graph, inputs)
-        return _Prepared(made, None if made.function is None else tileir.jit(made.function, self._device))
+        return _Prepared(made, None if made.function is None else self.compiler(made.function))
 
     def _tensor(self, port: Port) -> tuple[int | str | None, ...]:
         """Return the dimensions of an input.
@@ -194,23 +195,23 @@ class Model:
 
         """
         if port.dtype is None:
-            raise TileError.of("TIL605", f"{self.path.name}: input {port.name!r} is {port.word}, which tileir has not")
+            raise TileError.of("TIL605", f"input {port.name!r} is {port.word}, which tileir has not")
         if port.dims is None:
             message = f"the model does not say how many axes input {port.name!r} has: call it with arrays"
-            raise TileError.of("TIL605", f"{self.path.name}: {message}")
+            raise TileError.of("TIL605", f"{message}")
         return port.dims
 
 
-def load(path: str | Path, device: str | None = None) -> Model:
+def load(source: str | Path | bytes, device: str | None = None) -> Model:
     """Return the model of a file.
 
     Args:
-        path: The file. Weights that it keeps in others are read from its folder only.
+        source: The file, or its content. Weights that it keeps in other files are read from its folder only.
         device: Where to run; by default what :func:`tileir.jit` chooses.
 
     Raises:
         TileError: TIL901, the file cannot be read; TIL604, it is no model, or weights are not where it says.
 
     """
-    reader = Reader(Path(path))
-    return Model(Path(path), reader.graph(), device)
+    reader = Reader(source if isinstance(source, bytes) else Path(source))
+    return Model(reader.path, reader.graph(), partial(tileir.jit, device=device))

@@ -24,16 +24,17 @@ _DEPTH: Final = 32
 class Reader:
     """Contents of one file: its graphs, with weights in the memory of the file."""
 
-    def __init__(self, path: Path) -> None:
-        """Read a file.
+    def __init__(self, source: Path | bytes) -> None:
+        """Read a file, or the bytes of one.
 
         Raises:
             TileError: TIL901, it cannot be read; TIL604, it is no model.
 
         """
-        self.path = path
+        self.path = source if isinstance(source, Path) else None
+        self.name = "model" if self.path is None else self.path.name
         self._mapped: dict[Path, memoryview] = {}
-        data = self._bytes(path)
+        data = self._bytes(source) if isinstance(source, Path) else memoryview(source)
         try:
             small, self._elements = stripped(data)
             self.model = ModelProto.FromString(small)
@@ -45,7 +46,7 @@ class Reader:
 
     def fault(self, message: str, code: str = "TIL604") -> TileError:
         """Build an error that names the file, to be raised by the caller."""
-        return TileError.of(code, f"{self.path.name} {message}")
+        return TileError.of(code, f"{self.name} {message}")
 
     def graph(self) -> Graph:
         """Return the graph of the model.
@@ -60,7 +61,7 @@ class Reader:
         """Return a node with its attributes as values."""
         attributes = {each.name: self._attribute(each, depth) for each in proto.attribute if not each.ref_attr_name}
         version = self.versions.get(domain_of(proto), 1)
-        return Node(proto, version, attributes, self.path.name)
+        return Node(proto, version, attributes, self.name)
 
     def _graph(self, proto: GraphProto, elements: Mapping[int, memoryview], depth: int) -> Graph:
         if depth > _DEPTH:
@@ -68,11 +69,19 @@ class Reader:
         weights = {each.name: self._tensor(each, elements.get(n)) for n, each in enumerate(proto.initializer)}
         for sparse in proto.sparse_initializer:
             weights[sparse.values.name] = self._sparse(sparse)
+        nodes = []
+        for each in proto.node:
+            node = self.node(each, depth)
+            constant = _constant(node)
+            if constant is None:
+                nodes.append(node)
+            else:
+                weights[node.outputs[0]] = constant
         return Graph(
             proto.name,
             tuple(_port(each) for each in proto.input if each.name not in weights),
             tuple(map(_port, proto.output)),
-            tuple(self.node(each, depth) for each in proto.node),
+            tuple(nodes),
             weights,
         )
 
@@ -146,6 +155,8 @@ class Reader:
         parts = PurePosixPath(location).parts
         if not parts or "\\" in location or location.startswith("/") or ".." in parts or ":" in location:
             raise self.fault(f"{told}, which is no path inside of its folder")
+        if self.path is None:
+            raise self.fault(f"{told}, and has no folder: load its file")
         path = self.path.parent
         for part in parts:
             path = path / part
@@ -179,6 +190,22 @@ class Reader:
                 raise TileError.of("TIL901", f"cannot read {path}: {error}") from None
             self._mapped[path] = memoryview(mapped)
         return self._mapped[path]
+
+
+def _constant(node: Node) -> Array | None:
+    """Return the value of a node that is a constant."""
+    if node.op != "Constant" or node.domain or len(node.attributes) != 1:
+        return None
+    [(name, value)] = node.attributes.items()
+    match name:
+        case "value" | "sparse_value" if isinstance(value, np.ndarray):
+            return value
+        case "value_float" | "value_floats":
+            return np.array(value, np.float32)
+        case "value_int" | "value_ints":
+            return np.array(value, np.int64)
+        case _:
+            return None
 
 
 def _port(proto: ValueInfoProto) -> Port:
