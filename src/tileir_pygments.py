@@ -29,7 +29,10 @@ from pygments.token import (
 if TYPE_CHECKING:
     from pygments.token import _TokenType
 
-_TILE_WORDS: Final = ("function", "default", "no_defract", "constant", "polynomial", "expression", "contraction")
+_TILE_WORDS: Final = (
+    *("function", "default", "no_defract", "constant", "polynomial", "expression", "contraction"),
+    *("import", "as", "from"),
+)
 _TYPED_WORDS: Final = ("scan", "while", "do", "times", "reverse", "final", "history", "output", "combine", "aggregate")
 _STRIPE_WORDS: Final = ("program", "block", "in", "out", "inout", "none", "const", "reduction", "new", "at", "buffer")
 _SEMTREE_WORDS: Final = (
@@ -136,13 +139,16 @@ class PythonTileLexer(PythonLexer):
         yield from _string(program, place, pending)
 
 
+_IS_PROGRAM: Final = re.compile(r"""(?:\s|//[^\n]*|import\b[^;"\n]*"[^"\n]*"\s*;)*function\b""")
+
+
 def _is_string(kind: _TokenType) -> bool:
     return bool(kind[: len(String)] == String)
 
 
 def _string(program: ProgramLexer, place: int, content: str) -> Iterator[tuple[int, _TokenType, str]]:
     """Yield the tokens of the content of a string: those of a program, if it holds one."""
-    if re.match(r"\s*(?://[^\n]*\s*)*function\b", content):
+    if _IS_PROGRAM.match(content):
         yield from ((place + start, kind, value) for start, kind, value in program.get_tokens_unprocessed(content))
     elif content:
         yield place, String, content

@@ -73,6 +73,14 @@ def test_kinds_of_tokens_in_formulas() -> None:
     assert found["photo"] is Name
 
 
+def test_programs_that_import_functions_are_programs() -> None:
+    text = 'import soft as hard from "layers.tile";\nfunction twice(A) -> (B) { (B, C) = hard(A); }'
+    for found in (kinds(ProgramLexer(), text), kinds(PythonTileLexer(), f"f = '''\n// rows\n{text}\n'''\n")):
+        assert {found[word] for word in ("import", "as", "from", "function")} == {Keyword}
+        assert found["twice"] is found["hard"] is Name.Function
+    assert kinds(PythonTileLexer(), "'''import os; function'''\n").get("function") is None
+
+
 def test_programs_inside_of_python_are_highlighted() -> None:
     found = kinds(PythonTileLexer(), f'f = tileir.jit("""\n{PROGRAM}\n""")\nprint("function")\n')
     assert found["exp"] is Name.Function

@@ -135,6 +135,23 @@ def test_arrays_run_and_are_written(command: Command, matmul: Path, tmp_path: Pa
     np.testing.assert_array_equal(np.load(result), a @ b)
 
 
+def test_a_path_names_one_of_several_functions(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "layers.tile"
+    (tmp_path / "more.tile").write_text("function twice(A) -> (B) { B = A + A; }", encoding="utf-8")
+    text = (
+        'import twice from "more.tile"; function four(A) -> (B) { B = twice(twice(A)); } function (A) -> (C) { C = A; }'
+    )
+    path.write_text(text, encoding="utf-8")
+    assert command("check", f"{path}:four")[:2] == (0, f"{path}:four: 2 statements, results B\n")
+    code, out, _ = command("run", "--interpret", f"{path}:four", "A=3")
+    assert (code, out) == (0, "B: i32[]\n12\n")
+    assert command("run", "--interpret", path, "A=3")[1] == "C: i32[]\n3\n"
+    code, out, err = command("run", "--interpret", f"{path}:fore", "A=3")
+    assert (code, out) == (1, "")
+    assert "error[TIL206]: the text has no function 'fore'; did you mean 'four'?" in err
+    assert "TIL901" in command("run", "--interpret", f"{tmp_path / 'none.tile'}:four", "A=3")[2]
+
+
 def test_pictures_and_numbers_run(command: Command, tmp_path: Path) -> None:
     program = tmp_path / "two.tile"
     program.write_text(TWO, encoding="utf-8")

@@ -224,3 +224,15 @@ def test_long_arrays_are_passed() -> None:
     assert tileir.parse(tileir.to_text(bound), arrays=[weights]) == bound
     assert tileir.parse(tileir.to_text(typed), stage="typed", arrays=[weights]) == typed
     assert tileir.parse(tileir.to_text(typed), stage="any", arrays=[weights]) == typed
+
+
+def test_only_texts_of_tile_have_functions_by_name() -> None:
+    typed = tileir.to_text(tileir.compile("function (A) -> (B) { B = A + 1; }", ["f32[2]"]).typed)
+    for text in (typed, tileir.to_json(tileir.parse("function f(A) -> (B) { B = A; }")).decode()):
+        with pytest.raises(tileir.ArgumentError) as caught:
+            tileir.parse(text, stage="any", entry="f")
+        assert caught.value.diagnostics[0].code == "TIL206"
+    for wrong in ({"entry": 3}, {"folder": 3}):
+        with pytest.raises(tileir.ArgumentError) as caught:
+            tileir.parse("function (A) -> (B) { B = A; }", **wrong)  # type: ignore[call-overload]
+        assert caught.value.diagnostics[0].code == "TIL707"

@@ -12,7 +12,7 @@ from lark.exceptions import LarkError
 
 from strategies.effort import examples
 from strategies.tile_text import functions
-from tileir.core.errors import ParseError, VerifyError
+from tileir.core.errors import ParseError, TileError
 from tileir.core.text.lexing import END, Faults
 from tileir.core.text.span import Source
 from tileir.tile.text.lexer import Lexer
@@ -30,7 +30,23 @@ GRAMMAR = Lark(
 )
 WORDS = (
     *"( ) [ ] { } -> : ; , = == != + * < <= > >= << >> & | ^ ~ ? - / ' @ . ! %".split(),  # noqa: SIM905
-    *("function", "polynomial", "default", "no_defract", "A", "#a", "N", "i", "$N", "exp", "2", "1.5", "2i", "1e3"),
+    *(
+        "function",
+        "polynomial",
+        "default",
+        "no_defract",
+        "A",
+        "#a",
+        "N",
+        "i",
+        "$N",
+        "f",
+        "exp",
+        "2",
+        "1.5",
+        "2i",
+        "1e3",
+    ),
 )
 
 
@@ -47,7 +63,7 @@ def accepted(text: str) -> bool:
         parse(text)
     except ParseError:
         return False
-    except VerifyError:
+    except TileError:
         return True
     return True
 

@@ -43,6 +43,8 @@ _NAMES: Final = {
     "TIL226": "a description of a function of formulas that breaks a rule",
     "TIL227": "a formula that one text format cannot hold",
     "TIL228": "an edit after which a step would read something else than it did",
+    "TIL229": "a function that calls itself",
+    "TIL230": "an import of what is not there",
     "TIL231": "an input that no result depends on",
     "TIL232": "a statement that no result depends on",
     "TIL233": "an index that cancels out of a polynomial",

@@ -42,6 +42,15 @@ class Diagnostic:
         """The text that the carets of :meth:`render` underline; empty without a span."""
         return "" if self.span is None else self.span.text
 
+    @property
+    def trail(self) -> tuple[str, ...]:
+        """Notes on the calls that lead to the place, where it stands in a function that was called."""
+        calls = () if self.span is None else self.span.callers
+        return tuple(
+            f"called at {call.source.name}:{call.line}:{call.column}: {' '.join(call.text.split()):.80}"
+            for call in calls
+        )
+
     def render(self) -> str:
         """Return the message with its place, the source excerpt and the notes."""
         span = None if self.span is None or not self.span.is_known else self.span
@@ -50,7 +59,7 @@ class Diagnostic:
         lines = [f"{place}{self.severity}[{self.code}]: {self.message}"]
         if span is not None and named is None:
             lines.append(span.excerpt())
-        lines.extend(f"note: {note}" for note in self.notes)
+        lines.extend(f"note: {note}" for note in (*self.notes, *self.trail))
         return "\n".join(lines)
 
 

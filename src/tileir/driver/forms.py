@@ -150,6 +150,8 @@ def parse(
     *,
     stage: Literal["tile"] = ...,
     arrays: Iterable[ArrayValue | Array] = ...,
+    entry: str | None = ...,
+    folder: str | Path | None = ...,
 ) -> TileFunction: ...
 @overload
 def parse(
@@ -157,7 +159,13 @@ def parse(
 ) -> TypedFunction: ...
 @overload
 def parse(
-    text: str | bytes | Path, name: str = ..., *, stage: Literal["any"], arrays: Iterable[ArrayValue | Array] = ...
+    text: str | bytes | Path,
+    name: str = ...,
+    *,
+    stage: Literal["any"],
+    arrays: Iterable[ArrayValue | Array] = ...,
+    entry: str | None = ...,
+    folder: str | Path | None = ...,
 ) -> Program: ...
 @overload
 def parse(text: str | bytes | Path, name: str = ..., *, stage: Literal["stripe"]) -> StripeProgram: ...
@@ -183,37 +191,58 @@ def parse(text: str | bytes | Path, name: str = ..., *, stage: str) -> object: .
 
 @at_the_call
 def parse(
-    text: str | bytes | Path, name: str = "", *, stage: str = "tile", arrays: Iterable[ArrayValue | Array] = ()
+    text: str | bytes | Path,
+    name: str = "",
+    *,
+    stage: str = "tile",
+    arrays: Iterable[ArrayValue | Array] = (),
+    entry: str | None = None,
+    folder: str | Path | None = None,
 ) -> object:
     """Read a text, of a Tile function unless ``stage`` says of what, and verify what it means.
 
     Args:
         text: What :func:`to_text` printed, or somebody wrote: ``function (inputs) -> (outputs) { statements }``.
-            Programs are read from their JSON, too, which may be bytes, or from a bundle. Or the file that has it.
+            Programs are read from their JSON, too, which may be bytes, or from a bundle. Or the file that has it,
+            ``Path("layers.tile:softmax")`` for one of several functions in it.
         name: What to call the text in errors; by default as the file is called.
         stage: ``tile``, ``typed``, ``stripe`` or ``sem`` for a program of that stage, ``any`` for one of the stage that
             the text tells; ``block`` of Stripe, ``kernel`` of the semtree; ``script``, ``pipeline``, ``target`` or
             ``hardware``; or the name of an installed language, such as ``formula``.
         arrays: What a text of Tile or a typed one may name by digests alone, as printed ones name long constants.
+        entry: Which of several functions of a text of Tile is meant, by its name; by default the one without a name, or
+            else the last one.
+        folder: The folder that a text of Tile imports files from; by default that of the file that has it.
 
     Raises:
         ParseError: The text does not follow the grammar; one diagnostic for each fault.
         VerifyError: What it means breaks a rule; one diagnostic for each fault.
         TileError: TIL601 or TIL602, JSON is wrong; TIL603, a bundle is; TIL901, the file cannot be read; TIL702, tileir
-            has no such arrays; TIL541 to TIL547, passes and targets.
+            has no such arrays; TIL230, what is imported is not there; TIL541 to TIL547, passes and targets.
         BackendError: TIL811 or TIL812, the language cannot be loaded.
-        ArgumentError: TIL707, it is no text, or there is no such stage.
+        ArgumentError: TIL707, it is no text, or there is no such stage; TIL206, it has no such function.
     """
     check_kind("name", name, str | Path, "what errors call the text")
     check_kind("stage", stage, str, "the name of a stage")
+    check_kind("entry", entry, str | None, "the name of a function")
+    check_kind("folder", folder, str | Path | None, "the folder from which files are imported")
     arrays = _arrays_of(arrays)
-    name = name or (str(text) if isinstance(text, Path) else "<text>")
+    place = None if folder is None else Path(folder)
+    if isinstance(text, Path):
+        text, named = texts.file_and_entry(text)
+        entry, place, name = entry or named, place or text.parent, name or str(text)
+    name = name or "<text>"
     text = _text_of(text)
     if isinstance(text, bytes):
         return _bundled(text, name, stage)
+    if stage == "any" or stage in texts.STAGES:
+        return texts.parse_stage(text, stage, name, arrays, entry=entry, folder=place)
+    return _other(text, stage, name)
+
+
+def _other(text: str, stage: str, name: str) -> object:
+    """Read a text that is no program: a part of one, what passes are made of, a model, or one of a language."""
     match stage:
-        case "any" | "tile" | "typed" | "stripe" | "sem":
-            return texts.parse_stage(text, stage, name, arrays)
         case "block" | "kernel":
             return _part(text, stage, name)
         case "script":

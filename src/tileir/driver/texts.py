@@ -45,7 +45,8 @@ def parse_any(source: str | bytes | Path, name: str = "<text>") -> Program:
     """Return the program of a text, of JSON, or of a file; a text tells its stage, the ending of a file its front end.
 
     Args:
-        source: A text of some stage, JSON, a bundle, or the path of a file with one of these or of a front end's.
+        source: A text of some stage, JSON, a bundle, or the path of a file with one of these or of a front end's; the
+            path ``file.tile:function`` is one of several functions.
         name: What to call a text in errors.
 
     Raises:
@@ -54,11 +55,13 @@ def parse_any(source: str | bytes | Path, name: str = "<text>") -> Program:
         TileError: TIL601 or TIL602, the JSON is wrong; TIL603, the bundle is; TIL901, the file cannot be read.
         ArgumentError: TIL707, the text is the name of a file.
     """
+    entry, folder = None, None
     if isinstance(source, Path):
         frontend = frontend_of(source)
         if frontend is not None:
             return frontend.load(source)
-        name, source = str(source), read(source)
+        source, entry = file_and_entry(source)
+        name, folder, source = str(source), source.parent, read(source)
     if isinstance(source, bytes) and is_bundle(source):
         from tileir.driver.bundles import read as read_bundle  # most programs come as text
 
@@ -67,10 +70,26 @@ def parse_any(source: str | bytes | Path, name: str = "<text>") -> Program:
     if _FILE.fullmatch(text.strip()):
         message = f"{text.strip()!r:.80} is no program; to read one from that file, pass its pathlib.Path"
         raise ArgumentError.of("TIL707", message)
-    return parse_stage(text, "any", name)
+    return parse_stage(text, "any", name, entry=entry, folder=folder)
 
 
-def parse_stage(text: str, stage: str, name: str = "<text>", arrays: Iterable[ArrayValue | Array] = ()) -> Program:
+def file_and_entry(path: Path) -> tuple[Path, str | None]:
+    """Return the file that a path means, and the function of that which it names behind a colon, if it does."""
+    head, colon, entry = path.name.rpartition(":")
+    if not colon or not entry.isidentifier() or not head or path.exists():
+        return path, None
+    return path.with_name(head), entry
+
+
+def parse_stage(
+    text: str,
+    stage: str,
+    name: str = "<text>",
+    arrays: Iterable[ArrayValue | Array] = (),
+    *,
+    entry: str | None = None,
+    folder: Path | None = None,
+) -> Program:
     """Return the program of a text, or of JSON, and check it.
 
     Args:
@@ -78,18 +97,30 @@ def parse_stage(text: str, stage: str, name: str = "<text>", arrays: Iterable[Ar
         stage: A name of :data:`STAGES`, or ``any`` for the one that the text tells.
         name: What to call the text in errors.
         arrays: What a text of Tile, or a typed one, may name by digests alone.
+        entry: Which function of a text of Tile is meant, by its name.
+        folder: The folder from which a text of Tile imports.
 
     Raises:
         ParseError: The text is wrong, or of another stage.
+        ArgumentError: TIL206, it has no such function.
         VerifyError: The program breaks a rule of its stage.
         TileError: TIL601 or TIL602, the JSON is wrong; TIL702, tileir has no such arrays.
     """
     told = _stage_of(text)
+    if told == "json" and entry is not None:
+        raise _no_entry(entry)
     if told == "json":
         return _from_json(text, tuple(STAGES.values()) if stage == "any" else (STAGES[stage],))
     try:
-        program = _parsed(text, told if stage == "any" else stage, name, arrays)
-        return program if isinstance(program, TileFunction) else checked(program)  # those of Tile are checked already
+        kind = told if stage == "any" else stage
+        if kind == "tile":
+            from tileir.tile.text.parser import parse as parse_tile  # what is built has no text
+
+            return parse_tile(text, name, arrays=arrays, entry=entry, folder=folder)  # which is checked
+        program = _parsed(text, kind, name, arrays)
+        if entry is not None:
+            raise _no_entry(entry)
+        return checked(program)
     except ParseError as error:
         if stage in (told, "any") or told == "tile":  # everything that is no other text is taken for Tile
             raise
@@ -118,14 +149,16 @@ def _parsed(text: str, stage: str, name: str, arrays: Iterable[ArrayValue | Arra
             from tileir.stripe.text.parser import parse as parse_stripe
 
             return parse_stripe(text, name)
-        case "sem":
+        case _:
             from tileir.semtree.text.parser import parse_program
 
             return parse_program(text, name)
-        case _:
-            from tileir.tile.text.parser import parse as parse_tile  # what is built has no text
 
-            return parse_tile(text, name, arrays=arrays)
+
+def _no_entry(entry: str) -> ArgumentError:
+    """Build the error for a function of a text that has no several, to be raised by the caller."""
+    message = f"only texts of Tile have several functions by name, and this is no such text: leave {entry!r:.80} out"
+    return ArgumentError.of("TIL206", message)
 
 
 def read(file: Path) -> str | bytes:

@@ -9,6 +9,7 @@ from typing import Final, assert_never
 from tileir.core import ArrayValue, schema
 from tileir.tile.ir import (
     Assignment,
+    Call,
     Constant,
     Contraction,
     Expr,
@@ -98,6 +99,25 @@ def names_read(statement: Statement) -> Iterator[str]:
             yield statement.default.name
     for _, expression in expressions(statement):
         yield from (node.name for node in walk(expression) if isinstance(node, Name))
+
+
+def asserts(statement: Statement) -> bool:
+    """Return whether a statement is there to fail, not for its value."""
+    calls = (node for _, root in expressions(statement) for node in walk(root) if isinstance(node, Call))
+    return any(call.function == "match" or call.function.startswith(("assert_", "expect_")) for call in calls)
+
+
+def called(function: Function) -> Iterator[Call]:
+    """Yield the calls in a function and in the steps of its loops, of builtins, too."""
+    pending = [function]
+    while pending:
+        current = pending.pop()
+        for statement in current.statements:
+            roots = (root for _, root in expressions(statement))
+            yield from (node for root in roots for node in walk(root) if isinstance(node, Call))
+            if isinstance(statement, Scan | While):
+                pending.extend(statement.functions)
+        yield from (node for root in result_sizes(current) for node in walk(root) if isinstance(node, Call))
 
 
 def dimensions(function: Function) -> Iterator[Name]:

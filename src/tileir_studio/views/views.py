@@ -170,7 +170,7 @@ def faults_of(diagnostics: Iterable[Diagnostic], source: Source | None = None) -
 
 def _fault(diagnostic: Diagnostic, source: Source | None) -> Fault:
     span = diagnostic.span
-    bare = Fault(diagnostic.code, diagnostic.message, diagnostic.notes)
+    bare = Fault(diagnostic.code, diagnostic.message, (*diagnostic.notes, *diagnostic.trail))
     if span is None or (source is not None and span.source.text != source.text):
         return bare
     return attrs.evolve(bare, start=span.start, stop=span.stop, line=span.line, column=span.column)

@@ -28,6 +28,7 @@ _LIBRARY_ROOT = _PACKAGE_ROOT + "ops" + os.sep
 _INNER_ROOTS: Final = (_PACKAGE_ROOT, str(Path(np.__file__).parent) + os.sep)  # NumPy calls tileir for its functions
 _EXCERPT = 160  # characters of a line that an excerpt shows
 _MOST_CODE = 512
+_MOST_CALLERS = 8
 _KNOWN_CODE: Final[dict[int, tuple[weakref.ref[CodeType], tuple[_Position, ...]]]] = {}
 
 
@@ -60,6 +61,7 @@ class Span:
         start: Offset of the first one.
         stop: Offset behind the last one.
         by_library: Whether an operation of :mod:`tileir.ops` made what stands here, where the user called it.
+        caller: The call for which it was made, where it stands in a function that was called.
 
     """
 
@@ -67,6 +69,7 @@ class Span:
     start: int
     stop: int
     by_library: bool = attrs.field(default=False, repr=False)
+    caller: Span | None = attrs.field(default=None, repr=False)
 
     @property
     def text(self) -> str:
@@ -104,7 +107,27 @@ class Span:
 
     def to(self, other: Span) -> Span:
         """Return the span from the start of this one to the stop of ``other``."""
-        return Span(self.source, self.start, max(self.stop, other.stop))
+        return Span(self.source, self.start, max(self.stop, other.stop), caller=self.caller)
+
+    @property
+    def callers(self) -> tuple[Span, ...]:
+        """The calls for which it was made, the innermost one first."""
+        found: list[Span] = []
+        span = self.caller
+        while span is not None:
+            found.append(span)
+            span = span.caller
+        return tuple(found)
+
+    def called_from(self, call: Span) -> Span:
+        """Return this place in a function that is called at another one, as the innermost few calls are remembered."""
+        callers = self.callers
+        if len(callers) >= _MOST_CALLERS:
+            return self
+        outer = call
+        for each in reversed(callers):
+            outer = attrs.evolve(each, caller=outer)
+        return attrs.evolve(self, caller=outer)
 
     def excerpt(self) -> str:
         """Return the line of the first character with carets below the spanned part; a long line is cut.
@@ -151,6 +174,25 @@ class _Held(threading.local):
 _HELD: Final = _Held()
 
 
+class _Called(threading.local):
+    """The call of the Python function whose body this thread runs, where it is called by one that is traced."""
+
+    span: Span | None = None
+
+
+_CALLED: Final = _Called()
+
+
+@contextmanager
+def called_at(span: Span | None) -> Iterator[None]:
+    """Have what :func:`call_site` returns inside name the call of the function that it stands in."""
+    before, _CALLED.span = _CALLED.span, span
+    try:
+        yield
+    finally:
+        _CALLED.span = before
+
+
 def hold_call_site() -> Span | None:
     """Have :func:`call_site` return the present one until it is released, and return what was held before.
 
@@ -165,6 +207,16 @@ def hold_call_site() -> Span | None:
 def release_call_site(before: Span | None) -> None:
     """Let :func:`call_site` look again, or return what was held before."""
     _HELD.span = before
+
+
+@contextmanager
+def held_at(span: Span | None) -> Iterator[None]:
+    """Have :func:`call_site` return a place of a text inside, whatever calls it."""
+    before, _HELD.span = _HELD.span, span or _HELD.span
+    try:
+        yield
+    finally:
+        _HELD.span = before
 
 
 def call_site() -> Span | None:
@@ -191,7 +243,8 @@ def call_site() -> Span | None:
     number = place[0] or frame.f_lineno
     text = "".join(linecache.getline(path, line) for line in range(number, (place[1] or number) + 1)).rstrip("\n")
     if text:
-        return _expression(path, number, text, place[1:], by_library)
+        span = _expression(path, number, text, place[1:], by_library)
+        return span if _CALLED.span is None else span.called_from(_CALLED.span)
     return Span(Source("", path), 0, 0, by_library) if by_library else None
 
 

@@ -17,13 +17,17 @@ import numpy as np
 
 from tileir.core import ArgumentError, ArrayValue, DType, Target, TileError, attrs, nearest
 from tileir.core.process.tracebacks import shortened
+from tileir.core.text.span import call_site, called_at
 from tileir.driver.calls.arguments import is_number, split
 from tileir.driver.jit import Jit
 from tileir.driver.targets import TargetChoice
 from tileir.driver.tracing.trace import Parameter, Size, Traced, bound, calling, named_call, traced
 from tileir.driver.tracing.trees import LEAF, Structure, flattened, is_flat, paths, rebuilt
 from tileir.runtime import Context, DeviceInfo, Options
+from tileir.tile import ir
+from tileir.tile.building.inlining import Inlining
 from tileir.tile.building.recording import Recorded
+from tileir.tile.building.tensors import constant_of, recorder_of
 from tileir.tile.ir import Function
 from tileir.typed.ir import TensorType
 
@@ -104,7 +108,9 @@ class PythonFunction(Generic[P, R_co]):
     def _called(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         call = self._taken_apart(args, kwargs)
         if any(isinstance(leaf, Recorded) for leaf in call.leaves):
-            return self.python(*args, **kwargs)
+            tensors = self._as_declared(call)
+            with called_at(call_site()):
+                return calling(call.structures, call.statics)(self.python, tensors)
         made, jit = self._jit(call)
         results = jit(*call.leaves)
         if not kwargs and len(args) == len(call.leaves) and not self.static and is_flat(made.results):
@@ -113,6 +119,29 @@ class PythonFunction(Generic[P, R_co]):
             return results
         leaves = results if len(made.function.outputs) > 1 else (results,)
         return rebuilt(made.results, iter(leaves))
+
+    def _as_declared(self, call: _Call) -> list[Any]:
+        """Return tensors that are checked to be as they are declared: sizes of one name are equal in all of them."""
+        names = self._named(call)
+        if not any(name in self.declared for name in names):
+            return call.leaves
+        recorder = recorder_of(tuple(call.leaves))
+        inlining = Inlining(recorder)
+        found = []
+        for name, leaf in zip(names, call.leaves, strict=True):
+            declared = self.declared.get(name)
+            tensor = constant_of(recorder, leaf) if isinstance(leaf, np.ndarray) else leaf
+            if declared is not None:
+                dims = tuple(_dimension(size, axis) for axis, size in enumerate(declared.sizes))
+                dtype = declared.dtype if isinstance(declared.dtype, DType) else None
+                inlining.bind(ir.Input(name, dims, dtype), tensor)
+                tensor = inlining.tensor(name)
+            found.append(tensor)
+        return found
+
+    def _named(self, call: _Call) -> list[str]:
+        """Return the name of the argument that each leaf is in."""
+        return [name for name, structure in call.structures.items() for _ in range(_count(structure))]
 
     def _taken_apart(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Call:
         values = bound(self.python, args, kwargs)
@@ -132,9 +161,9 @@ class PythonFunction(Generic[P, R_co]):
         return found
 
     def _parameters(self, call: _Call) -> tuple[Parameter, ...]:
-        named = [name for name, structure in call.structures.items() for _ in range(_count(structure))]
         return tuple(
-            _parameter(name, leaf, self.declared.get(name)) for name, leaf in zip(named, call.leaves, strict=True)
+            _parameter(name, leaf, self.declared.get(name))
+            for name, leaf in zip(self._named(call), call.leaves, strict=True)
         )
 
     def _traced(self, call: _Call, parameters: tuple[Parameter, ...], shapes: list[tuple[int, ...]] | None) -> Traced:
@@ -211,6 +240,11 @@ def _is_hashable(value: object) -> bool:
     except TypeError:
         return False
     return True
+
+
+def _dimension(size: Size, axis: int) -> ir.Size:
+    """Return a declared size as one of an input; one that nobody named may be any."""
+    return ir.IntLiteral(size) if isinstance(size, int) else ir.Name(size or f"\n{axis}")
 
 
 def _count(structure: Structure) -> int:

@@ -99,6 +99,12 @@ def traced(
     try:
         with tracing(recorder):
             result = call(python, list(tensors))
+    except RecursionError:
+        message = (
+            f"{trace.name}() was traced until Python's stack was full: a function that calls itself has to stop by a"
+            " value of Python; for loops that tensors end there is tileir.while_loop, for others tileir.scan"
+        )
+        raise mistake("TIL229", message) from None
     finally:
         INSIDE.operation = inside
     leaves: list[Any] = []

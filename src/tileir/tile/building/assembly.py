@@ -128,13 +128,13 @@ def _renamed(reference: str, replacements: Mapping[str, Expr]) -> str:
 
 
 def _live(recorder: Recorder, outputs: Sequence[str]) -> list[Step]:
-    """Return the steps that an output needs, directly or not, and those that the user named or marked."""
+    """Return the steps that an output needs, directly or not, and those that are named or marked, or that assert."""
     return needed(
         recorder.steps.values(),
         outputs,
         attrgetter("reference"),
         lambda step: (*_value_reads(step), *_other_reads(step)),
-        lambda step: step.name is not None or bool(step.attributes),
+        lambda step: step.name is not None or bool(step.attributes) or step.reference in recorder.kept,
     )
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 
-from tileir.core import DType, at_the_call, attrs, call_site
+from tileir.core import DType, Span, at_the_call, attrs, call_site
+from tileir.core.text.span import held_at
 from tileir.tile.building.assembly import substitute, with_operands
 from tileir.tile.building.indices import Dim, simplified
 from tileir.tile.building.recording import Recorder, mistake
@@ -28,6 +29,10 @@ from tileir.tile.ir import (
     Statement,
     While,
 )
+from tileir.tile.node import Node
+from tileir.tile.traversal import asserts
+
+T = TypeVar("T")
 
 
 @attrs.frozen
@@ -48,7 +53,7 @@ _NOTHING: Final[Mapping[str, Expansion]] = MappingProxyType({})
 
 
 def inline(
-    function: Function, *operands: Operand, expansions: Mapping[str, Expansion] = _NOTHING
+    function: Function, *operands: Operand, expansions: Mapping[str, Expansion] = _NOTHING, name: str = "the function"
 ) -> tuple[Tensor, ...]:
     """Compute a function of some operands, as part of the function that is being built.
 
@@ -56,6 +61,7 @@ def inline(
         function: A function; its dimensions become those of the operands.
         operands: What it is called with: tensors, or numbers and dimensions for inputs of rank 0.
         expansions: What stands for calls of words that Tile does not know, each a statement of its own.
+        name: What errors call the function.
 
     Returns:
         Its outputs.
@@ -66,17 +72,36 @@ def inline(
 
     """
     if len(operands) != len(function.inputs):
-        message = f"the function has {len(function.inputs)} inputs, but is called with {len(operands)} operands"
+        message = f"{name} has {len(function.inputs)} inputs, but is called with {len(operands)} operands"
         raise mistake("TIL705", message)
-    call = _Inlining(recorder_of(operands), expansions)
+    call = Inlining(recorder_of(operands), expansions)
     for operand, parameter in zip(operands, function.inputs, strict=True):
-        call.bind(parameter, operand)
+        with at_its_place(parameter.span):
+            call.bind(parameter, operand)
     for statement in function.statements:
-        with ExitStack() as marks:
-            for attribute in statement.attributes:
-                marks.enter_context(call.recorder.attributed(attribute))
-            call.names[statement.name] = call.recorded(statement)
+        with at_its_place(statement.span):
+            call.take(statement)
     return tuple(call.result(output) for output in function.outputs)
+
+
+def at_its_place(span: Span | None) -> AbstractContextManager[None]:
+    """Return a context for what stands in a function that was called: it keeps its place, which names the call."""
+    return nullcontext() if span is None or span.caller is None else held_at(span)
+
+
+def called_from(node: T, call: Span | None) -> T:
+    """Return a node whose places, and those of what is in it, are of a function that was called at another one."""
+    moved: object = node
+    if call is None:
+        return node
+    if isinstance(node, Span):
+        moved = node.called_from(call)
+    elif isinstance(node, tuple):
+        moved = tuple([called_from(each, call) for each in node])
+    elif isinstance(node, Node):
+        values = ((field.name, getattr(node, field.name)) for field in attrs.fields(type(node)))  # type: ignore[arg-type]
+        moved = attrs.evolve(node, **{name: called_from(value, call) for name, value in values})  # type: ignore[misc]
+    return moved  # type: ignore[return-value]  # of the same type
 
 
 @at_the_call
@@ -88,16 +113,17 @@ def called(function: Function, operands: tuple[Operand, ...]) -> Tensor | tuple[
             "to run it on arrays, call tileir.jit(function)"
         )
         raise mistake("TIL215", message)
-    results = inline(function, *operands)
+    moved = called_from(function, call_site())
+    results = inline(attrs.evolve(moved, inputs=function.inputs), *operands)  # operands are wrong at the caller's line
     return results[0] if len(results) == 1 else results
 
 
 @attrs.define(eq=False, repr=False)
-class _Inlining:
+class Inlining:
     """One call: what stands for each name of the function."""
 
     recorder: Recorder
-    expansions: Mapping[str, Expansion]
+    expansions: Mapping[str, Expansion] = _NOTHING
     names: dict[str, Expr] = attrs.field(factory=dict, init=False)
     sizes: dict[str, Expr] = attrs.field(factory=dict, init=False)  # as operands say them, by dimension
 
@@ -132,6 +158,7 @@ class _Inlining:
         return self.checked(Call("expect_sizes", (value, *sizes), span=call_site()))
 
     def checked(self, call: Call) -> Expr:
+        """Return what reads the result of a call that checks."""
         return Name(self.recorder.record(call), span=call_site())
 
     def result(self, output: Output) -> Tensor:
@@ -154,13 +181,25 @@ class _Inlining:
                 size = Dim(known, self.recorder).call("match", size)
             elif dim.name in self.names:
                 continue
-            self.names[dim.name] = self.plain(size)
+            value = self.names[dim.name] = self.plain(size)
+            if known != size.expr and isinstance(value, Name):
+                self.recorder.kept.add(value.name)  # also where nothing reads the size
 
     def plain(self, size: Dim) -> Expr:
         """Return a size as index polynomials may hold it: arithmetic becomes a statement."""
         if size.value is not None or isinstance(size.expr, Name):
             return size.expr
         return Name(self.recorder.record(size.expr), span=call_site())
+
+    def take(self, statement: Statement) -> Expr:
+        """Record a statement with its attributes, and keep and return what reads its result."""
+        with ExitStack() as marks:
+            for attribute in statement.attributes:
+                marks.enter_context(self.recorder.attributed(attribute))
+            value = self.names[statement.name] = self.recorded(statement)
+        if isinstance(value, Name) and asserts(statement):
+            self.recorder.kept.add(value.name)
+        return value
 
     def recorded(self, statement: Statement) -> Expr:
         """Record a statement, and return what reads its result."""
@@ -184,6 +223,7 @@ class _Inlining:
         return Name(reference, span=call_site())
 
     def expanded(self, call: Call) -> Tensor:
+        """Return what an expansion makes of the operands of a call."""
         expansion = self.expansions[call.function]
         operands: list[Tensor | Dim] = []
         for place, operand in enumerate(call.arguments):
@@ -196,6 +236,7 @@ class _Inlining:
         return expansion.make(operands)
 
     def contraction(self, statement: Contraction) -> Contraction:
+        """Return a contraction of what stands for its names."""
         return attrs.evolve(
             statement,
             name="",
@@ -218,9 +259,11 @@ class _Inlining:
         )
 
     def loop(self, statement: Scan | While) -> Scan | While:
+        """Return a loop that passes what stands for its operands."""
         return with_operands(attrs.evolve(statement, name="", attributes=()), self.name, self.names)
 
     def all(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """Return expressions in terms of the caller."""
         return tuple(substitute(expr, self.names) for expr in exprs)
 
     def simple(self, sizes: tuple[Expr, ...]) -> tuple[Expr, ...]:
@@ -228,6 +271,7 @@ class _Inlining:
         return tuple(simplified(self.recorder, size).expr for size in self.all(sizes))
 
     def name(self, operand: Name) -> Name:
+        """Return what stands for an operand that has to be a tensor."""
         return Name(self.tensor(operand.name).reference, span=operand.span)
 
     def tensor(self, name: str) -> Tensor:

@@ -128,6 +128,7 @@ class Recorder:
     constants: dict[ArrayValue, str] = attrs.field(factory=dict, init=False)  # references of arrays
     outside: dict[str, Expr] = attrs.field(factory=dict, init=False)  # dimensions, as sizes around a step
     captured: dict[str, str] = attrs.field(factory=dict, init=False)  # inputs, by the references around a step
+    kept: set[str] = attrs.field(factory=set, init=False)  # references of what is there to fail, not for its value
     finished: bool = attrs.field(default=False, init=False)
     _attributes: list[Attribute] = attrs.field(factory=list, init=False)
     _count: int = attrs.field(default=0, init=False)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
-from typing import assert_never
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final, assert_never
 
 from tileir.core import Span, attrs
 from tileir.tile.functions import builtin
@@ -53,16 +54,21 @@ class Definition:
     span: Span | None
 
 
+NO_CALLEES: Final[Mapping[str, Function | None]] = MappingProxyType({})
+"""No function to call but the builtins."""
+
+
 @attrs.frozen
 class Scope:
-    """The first definition of each name, in program order."""
+    """The first definition of each name, in program order, and the functions beside it that it may call."""
 
     definitions: dict[str, Definition]
+    callees: Mapping[str, Function | None] = NO_CALLEES
 
     @classmethod
-    def of(cls, function: Function) -> Scope:
+    def of(cls, function: Function, callees: Mapping[str, Function | None] = NO_CALLEES) -> Scope:
         """Collect the definitions of a function, which may break any rule but that of depth."""
-        scope = cls({})
+        scope = cls({}, callees)
         for parameter in function.inputs:
             rank = None if parameter.dims is None else len(parameter.dims)
             kind = Kind.TENSOR if rank else Kind.SCALAR
@@ -92,7 +98,9 @@ class Scope:
                     found = Kind.SCALAR
             elif isinstance(node, Call):
                 function = builtin(node.function)
-                if function is None or not function.folds:
+                if node.function in self.callees:
+                    found = Kind.SCALAR  # which is for the function to say
+                elif function is None or not function.folds:
                     return Kind.TENSOR
         return found
 
@@ -103,7 +111,7 @@ class Scope:
                 yield node
             elif isinstance(node, Call):
                 function = builtin(node.function)
-                if function is not None and not function.folds:
+                if node.function in self.callees or (function is not None and not function.folds):
                     yield node
 
     def rank(self, expr: Expr) -> int | None:

@@ -12,7 +12,6 @@ from tileir.tile.ir import (
     Attribute,
     Binary,
     BinaryOperator,
-    Call,
     Constant,
     Contraction,
     Expr,
@@ -26,7 +25,18 @@ from tileir.tile.ir import (
     Unary,
     While,
 )
-from tileir.tile.traversal import Role, children, expressions, index_names, named, names_read, result_sizes, walk
+from tileir.tile.traversal import (
+    Role,
+    asserts,
+    children,
+    expressions,
+    index_names,
+    named,
+    names_read,
+    result_sizes,
+    walk,
+)
+from tileir.tile.tuples import parts
 
 ATTRIBUTES: Final = frozenset({"allow", "finite", "pid", "ties"})
 """Attributes that mean something."""
@@ -59,11 +69,16 @@ def _found(function: Function, kept: AbstractSet[str]) -> Iterator[Diagnostic]:
     """Yield the warnings about a function and the steps in it; nobody can leave out the inputs ``kept``."""
     needed = _needed(function)
     yield from _unused_inputs(function.inputs, function.statements, needed, kept)
-    for statement in function.statements:
+    taken: set[str] = set()  # parts of tuples, not all of which have to be read
+    for position, statement in enumerate(function.statements):
         silenced = allowed(statement.attributes)
-        if not needed.intersection(_defined(statement)) and "TIL232" not in silenced:
-            message = f"no result depends on {statement.name!r}; remove it, or make it an output"
+        members = [part.name for part in parts(function.statements, position)]
+        told = "TIL232" in silenced or statement.name in taken
+        if not told and not needed.intersection(_defined(statement)):
+            names = ", ".join(map(repr, members or [statement.name]))
+            message = f"no result depends on {names}; remove it, or make it an output"
             yield Diagnostic("TIL232", message, statement.name_span or statement.span)
+        taken.update(members)
         yield from _unknown_attributes(statement)
         if isinstance(statement, Contraction) and "TIL233" not in silenced:
             yield from _cancelled(statement)
@@ -91,17 +106,11 @@ def _needed(function: Function) -> set[str]:
     needed = {output.name for output in function.outputs}
     needed.update(node.name for root in result_sizes(function) for node in walk(root) if isinstance(node, Name))
     for statement in reversed(function.statements):
-        if _asserts(statement):
+        if asserts(statement):
             needed.add(statement.name)
         if needed.intersection(_defined(statement)):
             needed.update(names_read(statement))
     return needed
-
-
-def _asserts(statement: Statement) -> bool:
-    """Return whether a statement is there to fail, not for its value."""
-    calls = (node for _, root in expressions(statement) for node in walk(root) if isinstance(node, Call))
-    return any(call.function == "match" or call.function.startswith(("assert_", "expect_")) for call in calls)
 
 
 def _defined(statement: Statement) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Set as AbstractSet
+from collections.abc import Callable, Iterator, Mapping, Set as AbstractSet
 from itertools import chain, islice
 from typing import Final
 
@@ -12,16 +12,29 @@ from tileir.core.text.advice import meant, own_form
 from tileir.tile.checks.nodes import Nodes, check_depth, collect
 from tileir.tile.checks.polynomial_rules import check_affine
 from tileir.tile.checks.scan_rules import check_constant_arrays, check_scan, check_while, count_of
-from tileir.tile.checks.scope import Kind, Scope
+from tileir.tile.checks.scope import NO_CALLEES, Kind, Scope
 from tileir.tile.functions import advice, builtin
-from tileir.tile.ir import Access, Call, Contraction, FloatLiteral, Function, IndexName, IntLiteral, Name, Scan, While
+from tileir.tile.ir import (
+    Access,
+    Assignment,
+    Call,
+    Contraction,
+    FloatLiteral,
+    Function,
+    IndexName,
+    IntLiteral,
+    Name,
+    Scan,
+    While,
+)
 from tileir.tile.text.grammar import MAX_INTEGER, MAX_NAME, MAX_SCANS, is_index_name, is_tensor_name
 from tileir.tile.traversal import Role, dimensions, expressions, index_names, named
+from tileir.tile.tuples import parts
 
 
 @attrs.frozen
 class Checked:
-    """A function with what every check asks of it.
+    """A function with what every check asks of it; its scope has the functions that it may call.
 
     Attributes:
         function: The function.
@@ -46,31 +59,52 @@ def verify(function: Function) -> None:
         VerifyError: One diagnostic for each fault, in the order of the text.
 
     """
-    faults = list(islice(faults_beside(function), MAX_FAULTS))
-    if faults:
-        faults.sort(key=lambda fault: -1 if fault.span is None else fault.span.start)
-        raise VerifyError(faults)
+    refuse(faults_beside(function))
 
 
-def faults_beside(function: Function, unread: AbstractSet[str] = frozenset()) -> Iterator[Diagnostic]:
-    """Yield what is wrong with a function beside statements that could not be read, which may define ``unread``."""
-    return _faults(function, frozenset(), 0, unread)
+def refuse(faults: Iterator[Diagnostic]) -> None:
+    """Raise what is wrong, if anything is.
+
+    Raises:
+        VerifyError: One diagnostic for each fault, in the order of the text.
+
+    """
+    found = list(islice(faults, MAX_FAULTS))
+    if found:
+        found.sort(key=lambda fault: -1 if fault.span is None else fault.span.start)
+        raise VerifyError(found)
 
 
-def _faults(function: Function, around: AbstractSet[str], scans: int, unread: AbstractSet[str]) -> Iterator[Diagnostic]:
+def faults_beside(
+    function: Function, unread: AbstractSet[str] = frozenset(), callees: Mapping[str, Function | None] = NO_CALLEES
+) -> Iterator[Diagnostic]:
+    """Yield what is wrong with a function beside statements that could not be read, which may define ``unread``.
+
+    ``callees`` are functions that it may call beside the builtins; None stands for one that could not be read.
+    """
+    return _faults(function, frozenset(), 0, unread, callees)
+
+
+def _faults(
+    function: Function,
+    around: AbstractSet[str],
+    scans: int,
+    unread: AbstractSet[str],
+    callees: Mapping[str, Function | None],
+) -> Iterator[Diagnostic]:
     """Yield what is wrong with a function inside so many scans, and with the steps of its own."""
     nodes = collect(function)
     too_deep = list(islice(check_depth(nodes), MAX_FAULTS))
     if too_deep:  # the other checks may recurse
         yield from too_deep
         return
-    checked = Checked(function, Scope.of(function), nodes, around, unread)
+    checked = Checked(function, Scope.of(function, callees), nodes, around, unread)
     yield from chain.from_iterable(check(checked) for check in CHECKS)
     names = around | checked.scope.definitions.keys()
     for statement in function.statements:
         if isinstance(statement, Scan | While) and scans < MAX_SCANS:
             for inner in statement.functions:
-                yield from _faults(inner, names, scans + 1, unread)
+                yield from _faults(inner, names, scans + 1, unread, callees)
         elif isinstance(statement, Scan | While):
             yield Diagnostic("TIL103", f"scans stand inside one another at most {MAX_SCANS} deep", statement.span)
 
@@ -207,6 +241,8 @@ def check_constants(checked: Checked) -> Iterator[Diagnostic]:
     for place, call in checked.nodes.calls:
         function = builtin(call.function)
         if function is None:
+            if place is not Role.VALUE and call.function in checked.scope.callees:
+                yield _not_constant(call, where)
             continue
         if place is Role.CONSTANT and not function.folds:
             yield _not_constant(call, where)
@@ -221,12 +257,37 @@ def check_calls(checked: Checked) -> Iterator[Diagnostic]:
     for _, call in checked.nodes.calls:
         name, count = call.function, len(call.arguments)
         function = builtin(name)
-        if function is None:
-            yield Diagnostic("TIL206", f"there is no function {name!r}", call.span, advice(name))
+        if name in checked.scope.callees:
+            yield from _call_of(name, checked.scope.callees[name], call)
+        elif function is None and name not in checked.unread:
+            yield Diagnostic("TIL206", f"there is no function {name!r}", call.span, _meant(name, checked.scope.callees))
+        elif function is None:
+            continue
         elif not function.takes(count):
             form = own_form(name)
             notes = () if form is None else (form,)
             yield Diagnostic("TIL207", f"{name!r} takes {function.arity}, not {count}", call.span, notes)
+
+
+def _call_of(name: str, callee: Function | None, call: Call) -> Iterator[Diagnostic]:
+    """Check that a function of the text, or one that it imports, gets as many arguments as it has inputs."""
+    if callee is not None and len(call.arguments) != len(callee.inputs):
+        takes = count_of(len(callee.inputs), "argument", "arguments")
+        message = f"{name!r} takes {takes}, not {len(call.arguments)}"
+        yield Diagnostic("TIL207", message, call.span, _defined_at(callee.span))
+
+
+def check_tuples(checked: Checked) -> Iterator[Diagnostic]:
+    """Check that as many names are given to the results of a function as it has."""
+    statements = checked.function.statements
+    for position, statement in enumerate(statements):
+        value = statement.value if isinstance(statement, Assignment) else None
+        callee = checked.scope.callees.get(value.function) if isinstance(value, Call) else None
+        taken = parts(statements, position) if callee is not None else ()
+        if callee is not None and isinstance(value, Call) and taken and len(taken) != len(callee.outputs):
+            results = count_of(len(callee.outputs), "result", "results")
+            message = f"{value.function!r} has {results}, but {len(taken)} names are given to them"
+            yield Diagnostic("TIL207", message, statement.name_span, _defined_at(callee.span))
 
 
 def check_index_places(checked: Checked) -> Iterator[Diagnostic]:
@@ -315,6 +376,7 @@ CHECKS: Final[tuple[Callable[[Checked], Iterator[Diagnostic]], ...]] = (
     check_scans_and_constants,
     check_constants,
     check_calls,
+    check_tuples,
     check_index_places,
     check_polynomials,
     check_index_counts,
@@ -366,6 +428,12 @@ def _contractions(function: Function) -> Iterator[Contraction]:
 def _similar(name: str, scope: Scope) -> tuple[str, ...]:
     found = meant(name, scope.definitions) if len(scope.definitions) <= _MOST_COMPARED else None
     return () if found is None else (f"did you mean {found!r}?",)
+
+
+def _meant(name: str, callees: Mapping[str, Function | None]) -> tuple[str, ...]:
+    """Return notes about a name that no function has."""
+    found = meant(name, callees) if callees else None
+    return advice(name) if found is None else (f"did you mean {found!r}?",)
 
 
 def _defined_at(span: Span | None) -> tuple[str, ...]:

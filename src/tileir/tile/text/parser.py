@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from tileir.core import ArrayValue, Diagnostic, DType, Span, at_the_call, attrs, collection_paused, dtype_meant, meant
 from tileir.core.text.lexing import END, AbandonError, More, Token, everything, source_of
-from tileir.tile.checks.verifier import faults_beside, verify
+from tileir.tile.checks.verifier import faults_beside
 from tileir.tile.ir import (
     Assignment,
     Attribute,
@@ -26,46 +27,78 @@ from tileir.tile.ir import (
 from tileir.tile.text.constant_parser import DTYPES, ConstantParser
 from tileir.tile.text.contraction_parser import TENSOR, ContractionParser
 from tileir.tile.text.expression_parser import ExpressionParser
-from tileir.tile.text.grammar import MAX_SCANS
+from tileir.tile.text.file import Definition, File, Import
+from tileir.tile.text.grammar import MAX_SCANS, is_index_name
+from tileir.tile.text.imports import Folder, imported
 from tileir.tile.text.lexer import INDEX, NAME, Cursor
+from tileir.tile.text.linking import program_of
+from tileir.tile.tuples import part_of, tuple_name
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tileir.core.array_value import Array
+    from tileir.tile.text.linking import Unit
 
 T = TypeVar("T")
 
 
 @at_the_call
-def parse(text: str, name: str = "<text>", *, arrays: Iterable[ArrayValue | Array] = ()) -> Function:
+def parse(
+    text: str,
+    name: str = "<text>",
+    *,
+    arrays: Iterable[ArrayValue | Array] = (),
+    entry: str | None = None,
+    folder: Path | None = None,
+) -> Function:
     """Read ``function (inputs) -> (outputs) { statements }`` and verify it; ``name`` stands in errors.
+
+    A text may have several functions, ``function word(inputs) -> (outputs) { … }``, which call each other. What it
+    means is one of them, in which the others stand where they were called.
 
     Args:
         text: The program.
         name: What to call the text in errors.
         arrays: What the text may name by digests alone, as printed programs name their long constants.
+        entry: The name of the function that the program is; by default the one without a name, or else the last one.
+        folder: The folder that the text is in, for files that it imports.
 
     Raises:
         ParseError: The text does not follow the grammar; one diagnostic for each fault, and for each rule that is
             broken by what could be read.
-        VerifyError: The program breaks a rule; one diagnostic for each fault.
-        TileError: TIL702, tileir has no such arrays.
+        VerifyError: The program breaks a rule; one diagnostic for each fault. TIL229, a function calls itself.
+        ArgumentError: TIL206, there is no function called ``entry``.
+        TileError: TIL702, tileir has no such arrays; TIL230, what is imported is not there; a call does not fit its
+            function.
 
     """
     values = (array if isinstance(array, ArrayValue) else ArrayValue.of(array) for array in arrays)
     known = {value.digest: value for value in values}
+    with collection_paused():
+        file = _file(text, name, known)
+        scope: dict[str, Unit] = {}
+        if file.imports:
+            place = None if folder is None else Folder.at(folder)
+            scope = dict(imported(file, place, partial(_file, arrays=known)))
+        return program_of(file, scope, entry)
+
+
+def _file(text: str, name: str, arrays: Mapping[str, ArrayValue]) -> File:
+    """Read the functions of a text."""
     unread = Unread()
 
-    def beside(function: Function, known: Sequence[Span]) -> Iterable[Diagnostic]:
+    def beside(file: File, known: Sequence[Span]) -> Iterator[Diagnostic]:
         """Check the rules; a statement with a fault of its text has been told of."""
-        spans = list(_spans(function))
-        told = {_innermost(spans, place) for place in known}
-        faults = faults_beside(function, unread.names)
-        return (f for f in faults if f.span is None or (_innermost(spans, f.span) or f.span) not in told)
+        callees: dict[str, Function | None] = dict.fromkeys(each.name for each in file.imports)
+        callees.update((each.name, each.function) for each in file.definitions if each.name is not None)
+        for definition in file.definitions:
+            spans = list(_spans(definition.function))
+            told = {_innermost(spans, place) for place in known}
+            faults = faults_beside(definition.function, unread.names, callees)
+            yield from (f for f in faults if f.span is None or (_innermost(spans, f.span) or f.span) not in told)
 
-    with collection_paused():
-        function = _read(text, name, _Parser.function, known, unread, beside)
-        verify(function)
-        return function
+    return _read(text, name, _Parser.file, arrays, unread, beside)
 
 
 def _spans(function: Function) -> Iterator[Span]:
@@ -180,30 +213,95 @@ class _Parser:
         return self.contractions.read(name, (), name.start)
 
     def function(self) -> Function:
-        """Read a whole function."""
+        """Read a whole function, which has no name."""
+        return self._function(self._unnamed)
+
+    def file(self) -> File:
+        """Read functions, which may have names, and what is imported for them."""
+        cursor = self.cursor
+        imports: list[Import] = []
+        while cursor.at_word("import"):
+            start = cursor.token.start
+            try:
+                imports.extend(self._import())
+            except AbandonError:
+                cursor.recover()
+                self.unread.add(cursor.source.text[start : cursor.token.start])
+            cursor.skip(";")
+        definitions = [self._definition()]
+        while cursor.at("function"):
+            definitions.append(self._definition())
+        if cursor.at_word("import"):
+            raise cursor.unexpected("the end of the text", "imports stand in front of all functions")
+        return File(tuple(definitions), tuple(imports))
+
+    def _import(self) -> list[Import]:
+        """Read ``import function as name, … from "path"``."""
+        cursor = self.cursor
+        cursor.advance()
+        form = 'as in import softmax, layer as dense from "layers.tile";'
+        words = cursor.list(partial(self._imported, form))
+        if not cursor.skip_word("from"):
+            raise cursor.unexpected(f"',' or 'from', {form}")
+        if not cursor.at(NAME) or not cursor.here.text.startswith('"'):
+            raise cursor.unexpected(f"the path of a file between quotes, {form}")
+        path = cursor.advance()
+        if not cursor.at(";"):
+            raise cursor.unexpected("';'")
+        where = cursor.span_of(path)
+        return [Import(word.text, name.text, path.text, cursor.span_of(word), where) for word, name in words]
+
+    def _imported(self, form: str) -> tuple[Token, Token]:
+        word = self._word(f"the name of a function, {form}")
+        return word, self._word("the name of it here") if self.cursor.skip_word("as") else word
+
+    def _definition(self) -> Definition:
+        found: list[Token] = []
+
+        def named() -> None:
+            if self.cursor.at(NAME) or self.cursor.at(INDEX):
+                found.append(self._word("the name of a function"))
+
+        function = self._function(named)
+        if not found:
+            return Definition(None, function, function.span)
+        return Definition(found[0].text, function, self.cursor.span_of(found[0]))
+
+    def _word(self, what: str) -> Token:
+        """Read a word that may stand in front of the arguments of a call."""
+        cursor = self.cursor
+        quoted = cursor.here.text.startswith('"')
+        if quoted or not (cursor.at(NAME) or cursor.at(INDEX)) or not is_index_name(cursor.token.text):
+            raise cursor.unexpected(what, "one has letters, digits and _, and begins with no digit")
+        return cursor.advance()
+
+    def _unnamed(self) -> None:
+        if self.cursor.at(NAME) or self.cursor.at(INDEX):
+            raise self.cursor.unexpected("'('", "this function has no name; write function (A) -> (B) { … }")
+
+    def _function(self, name: Callable[[], None]) -> Function:
+        """Read a whole function, whose name, if it may have one, is read by ``name``."""
         cursor = self.cursor
         start = cursor.token.start
         inputs: tuple[Input, ...] = ()
         outputs: tuple[Output, ...] = ()
         try:
-            inputs, outputs = self._header()
+            inputs, outputs = self._header(name)
         except AbandonError:
             cursor.recover_header()
             self.unread.add(cursor.source.text[start : cursor.token.start])
         statements = self._statements()
-        if not self.scans and cursor.at("function"):
-            raise cursor.unexpected("the end of the text", "a text is one program; give each a text of its own")
         return Function(inputs, outputs, statements, span=cursor.span_from(start))
 
     def _statements(self) -> tuple[Statement, ...]:
         """Read ``{ statements }``; where one is faulty, those after it are read all the same."""
         cursor = self.cursor
         cursor.expect("{")
-        statements = []
+        statements: list[Statement] = []
         while not cursor.at("}") and not cursor.at(END):
             start = cursor.token.start
             try:
-                statements.append(self._statement())
+                statements.extend(self._statement())
             except AbandonError:
                 cursor.recover()
                 self.unread.add(cursor.source.text[start : cursor.token.start])
@@ -219,13 +317,12 @@ class _Parser:
             if self.scans or not self.cursor.at(END):
                 raise
 
-    def _header(self) -> tuple[tuple[Input, ...], tuple[Output, ...]]:
+    def _header(self, name: Callable[[], None]) -> tuple[tuple[Input, ...], tuple[Output, ...]]:
         cursor = self.cursor
         if cursor.at(INDEX) and meant(cursor.token.text, ("function",)):
             raise cursor.unexpected("'function (inputs) -> (outputs) { statements }'", "did you mean function?")
         cursor.expect("function", "'function (inputs) -> (outputs) { statements }'")
-        if cursor.at(NAME) or cursor.at(INDEX):
-            raise cursor.unexpected("'('", "programs have no names; write function (A) -> (B) { … }")
+        name()
         inputs = cursor.enclosed(self._input)
         cursor.expect("->")
         cursor.expect("(")
@@ -260,7 +357,8 @@ class _Parser:
         cursor.advance()
         return DTYPES[word]
 
-    def _statement(self) -> Statement:
+    def _statement(self) -> Sequence[Statement]:
+        """Read a statement, which may be several: one for each part of what it computes."""
         cursor = self.cursor
         start = cursor.token.start
         attributes = []
@@ -270,7 +368,9 @@ class _Parser:
         if cursor.at_word("constant"):
             statement = self.constants.read(tuple(attributes), start)
             self._end_of_statement()
-            return statement
+            return (statement,)
+        if cursor.at("("):
+            return self._in_parts(tuple(attributes), start)
         name = cursor.expect(NAME, TENSOR)
         if cursor.at("["):
             statement = self.contractions.read(name, tuple(attributes), start)
@@ -279,7 +379,25 @@ class _Parser:
         else:
             raise cursor.unexpected("'=' or '['", *self.contractions.augmented())
         self._end_of_statement()
-        return statement
+        return (statement,)
+
+    def _in_parts(self, attributes: tuple[Attribute, ...], start: int) -> Sequence[Statement]:
+        """Read ``(name, name…) = value;``: a tuple, which is called after its first part, and its parts."""
+        cursor = self.cursor
+        cursor.advance()
+        names = cursor.list(lambda: cursor.expect(NAME, TENSOR))
+        if len(names) == 1:
+            raise cursor.unexpected("','", "a single result goes without parentheses")
+        cursor.expect(")", "',' or ')'")
+        cursor.expect("=")
+        whole = names[0]._replace(text=tuple_name(names[0].text), stop=names[-1].stop)
+        statement = self._assigned(whole, attributes, start)
+        self._end_of_statement()
+        spans = [cursor.span_of(name) for name in names]
+        return statement, *(
+            Assignment(name.text, part_of(whole.text, place, span), span=span, name_span=span)
+            for place, (name, span) in enumerate(zip(names, spans, strict=True))
+        )
 
     def _assigned(self, name: Token, attributes: tuple[Attribute, ...], start: int) -> Assignment | Scan | While:
         """Read what stands behind ``=``."""
@@ -365,7 +483,7 @@ class _Parser:
         cursor = self.cursor
         if cursor.skip(";"):
             return
-        begins = cursor.at(NAME) or cursor.at("[") or cursor.at_word("constant")
+        begins = cursor.at(NAME) or cursor.at("[") or cursor.at("(") or cursor.at_word("constant")
         if not cursor.at("}") and not (cursor.on_new_line and begins):
             raise cursor.unexpected("';'")
         cursor.report("a statement ends with ';', which is missing after this", cursor.last)

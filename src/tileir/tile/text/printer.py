@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, assert_never
 
 import numpy as np
@@ -51,6 +51,7 @@ from tileir.tile.text.grammar import (
     spell_tensor,
     spell_word,
 )
+from tileir.tile.tuples import parts
 
 _COLUMNS: Final = 96
 _DIGITS: Final = 17
@@ -126,9 +127,12 @@ def _function(function: Function, before: str = "") -> str:
         _list(writer, ") -> (", outputs)
         writer.line(") {")
     with writer.indented():
-        for statement in function.statements:
-            for line in statement_text(statement).splitlines():
+        position = 0
+        while position < len(function.statements):
+            statement, taken = function.statements[position], parts(function.statements, position)
+            for line in _statement(statement, taken).splitlines():
                 writer.line(line)
+            position += 1 + len(taken)
     writer.line("}")
     return writer.text().rstrip("\n")
 
@@ -156,16 +160,23 @@ def node_text(node: Node) -> str:
 
 def statement_text(statement: Statement) -> str:
     """Return one statement with its attributes and its ``;``."""
+    return _statement(statement)
+
+
+def _statement(statement: Statement, taken: Sequence[Statement] = ()) -> str:
+    """Return a statement, or the tuple that it makes with those that take this apart."""
     attributes = "".join(f"{_attribute(attribute)} " for attribute in statement.attributes)
+    names = ", ".join(spell_tensor(part.name) for part in taken)
+    target = f"({names})" if taken else spell_tensor(statement.name)
     match statement:
-        case Assignment(name=name, value=value):
-            return f"{attributes}{spell_tensor(name)} = {expression_text(value)};"
+        case Assignment(value=value):
+            return f"{attributes}{target} = {expression_text(value)};"
         case Contraction():
             return f"{attributes}{_contraction(statement)};"
         case Scan():
-            return f"{attributes}{_scan(statement)};"
+            return f"{attributes}{_scan(statement, target)};"
         case While():
-            return f"{attributes}{_while(statement)};"
+            return f"{attributes}{_while(statement, target)};"
         case Constant(name=name, value=value, dims=dims):
             return f"{attributes}constant {_declared(name, dims)} = {value_text(value)};"
         case _:
@@ -247,18 +258,18 @@ def _constraint(constraint: Constraint) -> str:
     return f"{expression_text(constraint.polynomial)} < {expression_text(constraint.bound)}"
 
 
-def _scan(statement: Scan) -> str:
+def _scan(statement: Scan, target: str) -> str:
     parts = [_expressions(names) for names in (statement.carries, statement.sequences, statement.constants)]
     operands = "; ".join(parts).rstrip("; ")
     count = "" if statement.count is None else f"{expression_text(statement.count)} times "
     direction = "reverse " if statement.reverse else ""
-    heading = f"{spell_tensor(statement.name)} = scan({operands}) {count}{direction}"
+    heading = f"{target} = scan({operands}) {count}{direction}"
     return _function(statement.step, heading)
 
 
-def _while(statement: While) -> str:
+def _while(statement: While, target: str) -> str:
     operands = "; ".join(map(_expressions, (statement.carries, statement.constants))).rstrip("; ")
-    condition = _function(statement.condition, f"{spell_tensor(statement.name)} = while({operands}) ")
+    condition = _function(statement.condition, f"{target} = while({operands}) ")
     return _function(statement.step, f"{condition} do ")
 
 
