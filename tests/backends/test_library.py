@@ -16,7 +16,7 @@ def test_a_library_names_its_functions_and_knows_their_scratch_memory() -> None:
     library = compiler().build([KERNEL, KERNEL])
     assert len(set(library.symbols)) == 2
     assert all(f"define void @{symbol}(" in library.texts[0] for symbol in library.symbols)
-    assert library.scratch_bytes == (128, 128)
+    assert [each.scratch_bytes for each in library.needs] == [128, 128]
 
 
 def test_code_is_listed_as_llvm_and_assembly() -> None:

@@ -24,7 +24,7 @@ from tileir.semtree.text.parser import parse_kernel
 from tileir_llvm.compiler import LARGE_OPERATIONS, SMALL_OPERATIONS
 from tileir_llvm.run import sharing, team
 from tileir_llvm.run.executor import LLVMExecutor
-from tileir_llvm.run.library import SECONDS
+from tileir_llvm.run.library import NEEDS
 from tileir_llvm.run.pool import ThreadPool
 from tileir_llvm.run.sharing import (
     ALWAYS_SECONDS,
@@ -276,7 +276,7 @@ def test_kernels_that_are_long_by_their_operations_are_not_estimated(monkeypatch
     monkeypatch.setattr(prediction, "seconds_alone", noted)
     long, middle = LARGE_OPERATIONS - 1, SMALL_OPERATIONS
     library = compiler().build([attrs.evolve(COUNTING, operations=each) for each in (long, middle)])
-    assert library.seconds == (ALWAYS_SECONDS, 1e-5)
+    assert tuple(each.seconds for each in library.needs) == (ALWAYS_SECONDS, 1e-5)
     assert asked == [middle]
 
 
@@ -338,11 +338,11 @@ def test_native_calls_are_for_what_is_better_alone(monkeypatch: pytest.MonkeyPat
 
 def test_libraries_keep_what_kernels_take() -> None:
     library = compiler().build([attrs.evolve(COUNTING, operations=each) for each in (1, 10**6, LARGE_OPERATIONS)])
-    assert library.seconds[0] == 0
-    assert 0 < library.seconds[1] < library.seconds[2]
+    assert library.needs[0].seconds == 0
+    assert 0 < library.needs[1].seconds < library.needs[2].seconds
     parts = dict(library.save())
-    assert compiler().load(library.kernels, parts).seconds == library.seconds
-    for broken in (b"[1, 2", b"5", b'["a"]', b"[[]]", b"\xff", b"[1.0]"):
+    assert compiler().load(library.kernels, parts).needs == library.needs
+    for broken in (b"[1, 2", b"5", b'["a"]', b"[[]]", b"\xff", b"[1.0]", b"[[1.0, 0]]"):
         part = {name: data for name, data in parts.items() if name in ("llvm", "object")}
         with pytest.raises(BackendError, match="TIL806"):
-            compiler().load(library.kernels, sealed({**part, SECONDS: broken}))
+            compiler().load(library.kernels, sealed({**part, NEEDS: broken}))

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import copy
 import logging
+import pickle
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -91,6 +93,23 @@ def test_the_second_context_compiles_nothing(
             np.testing.assert_array_equal(one, other)
     for stage in ("tile", "typed", "stripe", "scheduled"):
         assert getattr(second, stage) == getattr(first, stage)
+
+
+def test_calls_of_what_comes_from_the_cache_decode_no_body_of_a_kernel(
+    disk: DiskCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = _compile(disk)
+    a, b = np.random.default_rng(1).random((7, 5), np.float32), np.random.default_rng(2).random((5, 9), np.float32)
+    with monkeypatch.context() as patched:
+        patched.setattr("tileir.semtree.node.from_json", _forbid)
+        second = _compile(disk)
+        for one, other in zip(second(a, b), first(a, b), strict=True):
+            np.testing.assert_array_equal(one, other)
+    kernels = pickle.loads(pickle.dumps(second.sem.kernels))
+    assert kernels == copy.deepcopy(second.sem.kernels) == second.sem.kernels == first.sem.kernels
+    assert [hash(kernel) for kernel in second.sem.kernels] == [hash(kernel) for kernel in first.sem.kernels]
+    with pytest.raises(AttributeError, match="no attribute 'bodies'"):
+        _ = second.sem.kernels[0].bodies  # type: ignore[attr-defined]
 
 
 def test_remarks_are_the_same_for_what_comes_from_the_cache(disk: DiskCache) -> None:

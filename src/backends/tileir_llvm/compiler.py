@@ -16,7 +16,7 @@ from tileir.core.updates import WIDEST_UPDATE
 from tileir.runtime.checks import checked_parts
 from tileir.runtime.interface import DeviceInfo, Options
 from tileir.semtree.ir import KernelFunction
-from tileir_llvm.run.library import SECONDS, LLVMLibrary, part_names
+from tileir_llvm.run.library import NEEDS, LLVMLibrary, Needs, part_names
 from tileir_llvm.run.modules import assembly
 from tileir_llvm.run.parallel_modules import object_codes
 from tileir_llvm.run.sharing import ALWAYS_SECONDS
@@ -75,18 +75,18 @@ class LLVMCompiler:
 
         """
         texts: list[str] = []
-        seconds: list[float] = []
+        needs: list[Needs] = []
 
         def written() -> Iterator[str]:
             for text in self._modules(kernels):
                 texts.append(text)
                 yield text
-            seconds.extend(map(self._seconds, kernels))  # by a thread that has nothing left to compile
+            needs.extend(map(self._needs, kernels))  # by a thread that has nothing left to compile
 
         available = self.device.target.threads
         threads = min(self.options.threads or available, available, max(1, len(kernels)))
         codes = object_codes(written(), self.device.features, threads, quick=self.options.quick)
-        return LLVMLibrary(tuple(kernels), tuple(texts), codes, tuple(seconds), self._assembly)
+        return LLVMLibrary(tuple(kernels), tuple(texts), codes, tuple(needs), self._assembly)
 
     def _modules(self, kernels: Sequence[KernelFunction]) -> Iterator[str]:
         """Write modules one after the other, those first that take LLVM longest."""
@@ -137,18 +137,26 @@ class LLVMCompiler:
 
         """
         parts = checked_parts(parts)
-        texts: list[str] = []
+        texts: list[bytes] = []
         codes: list[bytes] = []
         try:
-            seconds = tuple(float(each) for _, each in zip(kernels, json.loads(parts[SECONDS]), strict=True))
+            rows = zip(kernels, json.loads(parts[NEEDS]), strict=True)
+            needs = tuple(Needs(float(seconds), int(scratch)) for _, (seconds, scratch) in rows)
             while not texts or part_names(len(texts))[0] in parts:
                 text, code = part_names(len(texts))
-                texts.append(parts[text].decode())
-                codes.append(bytes(parts[code]))
+                texts.append(parts[text])
+                codes.append(parts[code])
         except (KeyError, ValueError, TypeError) as error:
             message = f"the saved parts {sorted(parts)} are not those of an LLVM library; compile again"
             raise BackendError.of("TIL806", message) from error
-        return LLVMLibrary(tuple(kernels), tuple(texts), tuple(codes), seconds, self._assembly)
+        return LLVMLibrary(tuple(kernels), tuple(texts), tuple(codes), needs, self._assembly)
+
+    def _needs(self, kernel: KernelFunction) -> Needs:
+        from tileir.semtree.transform.layout import layout  # who loads code does without
+        from tileir.semtree.transform.threads import one_thread
+
+        scratch = layout(one_thread(kernel, updates=WIDEST_UPDATE)).scratch_bytes
+        return Needs(self._seconds(kernel), scratch)
 
     def _seconds(self, kernel: KernelFunction) -> float:
         """Return what a kernel takes on one thread: estimated, where it may be worth sharing, and that is no matter."""

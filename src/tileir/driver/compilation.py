@@ -172,13 +172,14 @@ def compiled(request: Request, disk: DiskCache | None) -> Compilation:
         if parts is not None:
             try:
                 return _restored(request, parts)
-            except (TileError, KeyError) as error:
+            except (TileError, KeyError, ValueError) as error:
                 disk.drop(PROGRAM, key, f"it cannot be decoded: {error}")
     stages = request.stages()
     arguments = _arguments(request, stages.graph)
     kernels = None if disk is None else _encoded(stages.sem.kernels)
     if disk is not None and key is not None and kernels is not None and not stages.skipped:
-        frame = to_json(_without_arrays(attrs.evolve(stages.sem, kernels=()), request.program))
+        signatures = tuple(attrs.evolve(kernel, body=()) for kernel in stages.sem.kernels)
+        frame = to_json(_without_arrays(attrs.evolve(stages.sem, kernels=signatures), request.program))
         about = {"device": request.target.name, "kernels": _named(stages.sem.kernels)}
         parts = {"frame": frame, "kernels": kernels}
         disk.put(PROGRAM, key, parts if arguments is None else {**parts, "arguments": to_json(arguments)}, about)
@@ -186,12 +187,11 @@ def compiled(request: Request, disk: DiskCache | None) -> Compilation:
 
 
 def _restored(request: Request, parts: Mapping[str, bytes]) -> Compilation:
-    documents = parts["kernels"].splitlines()
+    """Return what is in an entry; bodies of kernels are decoded when somebody looks at them."""
     with collection_paused():
-        decoded = {document: from_json(document, KernelFunction) for document in dict.fromkeys(documents)}
-        frame = from_json(parts["frame"], Program)
-    frame = _with_arrays(frame, request.program)
-    program = attrs.evolve(frame, kernels=tuple(decoded[document] for document in documents))
+        frame = _with_arrays(from_json(parts["frame"], Program), request.program)
+    documents = zip(frame.kernels, parts["kernels"].splitlines(), strict=True)
+    program = attrs.evolve(frame, kernels=tuple(kernel.with_body_of(document) for kernel, document in documents))
     arguments = from_json(parts["arguments"], TypedFunction) if "arguments" in parts else None
     return Compilation(request, program, arguments, parts["kernels"])
 

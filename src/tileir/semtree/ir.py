@@ -52,7 +52,7 @@ from tileir.semtree.messages import (
     BulkWait as BulkWait,
     Channel as Channel,
 )
-from tileir.semtree.node import Node, Whole
+from tileir.semtree.node import Node, Undecoded, Whole
 from tileir.semtree.updates import Update as Update
 from tileir.semtree.works import (
     Branch as Branch,
@@ -366,7 +366,7 @@ Stmt: TypeAlias = Declare | DeclareArray | Assign | For | If | WarpRole | Barrie
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class KernelFunction(Whole):
+class KernelFunction(Undecoded):
     """A kernel over a launch grid.
 
     ``grid`` and ``group`` have one to three extents, axis 0 first; ``group`` is (1,) where threads are not used. The

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
+from tileir.core.json.codec import from_json
+from tileir.core.nodes import attrs
 from tileir.core.nodes.rules import Rule
 from tileir.core.text.shown import Shown, ShownWhole
 
@@ -34,3 +36,30 @@ class Whole(Node, ShownWhole):
     """A program, or a large part of one."""
 
     __slots__ = ()
+
+
+class Undecoded(Whole):
+    """A kernel, whose body may be JSON until somebody looks at it.
+
+    Launches of compiled code need no bodies, and to decode those of a network takes longer than all else that loads it.
+    """
+
+    __slots__ = ("_document",)
+    _document: bytes
+
+    def with_body_of(self, document: bytes) -> Self:
+        """Return a kernel with the body that the JSON of one has, which is not checked before it is decoded."""
+        kernel = attrs.evolve(self)  # type: ignore[misc]  # what is derived from this is a node
+        object.__setattr__(kernel, "_document", document)
+        object.__delattr__(kernel, "body")
+        return kernel
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Decode the body; all other attributes are there."""
+            if name != "body":
+                raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+            body = from_json(self._document, type(self)).body
+            object.__setattr__(self, "body", body)
+            return body

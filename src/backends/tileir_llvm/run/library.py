@@ -3,56 +3,69 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Final
 
 from tileir.core import BackendError, attrs
-from tileir.core.updates import WIDEST_UPDATE
 from tileir.runtime.checks import sealed
 from tileir.semtree.ir import KernelFunction
-from tileir.semtree.transform.layout import layout
-from tileir.semtree.transform.threads import one_thread
 from tileir_llvm.emit.spelling import symbol
 
-SECONDS: Final = "seconds"
-"""The name of the part that has the estimated seconds of all kernels, as JSON."""
+NEEDS: Final = "needs"
+"""The name of the part that has what all kernels need, as JSON."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen
+class Needs:
+    """Needs of one kernel on one thread, which its code does not tell.
+
+    Attributes:
+        seconds: The time that it takes, as estimated.
+        scratch_bytes: Its scratch memory.
+
+    """
+
+    seconds: float
+    scratch_bytes: int
+
+
+@attrs.frozen(eq=False, slots=False)
 class LLVMLibrary:
     """Kernels, the modules of LLVM IR text that they became, and the object code that LLVM made of each.
 
     Attributes:
         kernels: What was compiled.
-        texts: LLVM IR before optimisation.
         codes: Relocatable object code for the processor that the compiler was made for.
-        seconds: What each kernel takes on one thread, as estimated.
+        needs: Needs of each kernel.
         symbols: Name of each kernel's function.
-        scratch_bytes: Scratch memory that each kernel needs for one thread.
 
     """
 
     kernels: tuple[KernelFunction, ...]
-    texts: tuple[str, ...] = attrs.field(repr=False)
+    _written: tuple[str | bytes, ...] = attrs.field(repr=False)
     codes: tuple[bytes, ...] = attrs.field(repr=False)
-    seconds: tuple[float, ...]
+    needs: tuple[Needs, ...]
     _assemble: Callable[[str], str] = attrs.field(repr=False)
     symbols: tuple[str, ...] = attrs.field(init=False)
-    scratch_bytes: tuple[int, ...] = attrs.field(init=False)
 
     @symbols.default
     def _name_symbols(self) -> tuple[str, ...]:
         return tuple(symbol(number, kernel) for number, kernel in enumerate(self.kernels))
 
-    @scratch_bytes.default
-    def _measure_scratch(self) -> tuple[int, ...]:
-        return tuple(layout(one_thread(kernel, updates=WIDEST_UPDATE)).scratch_bytes for kernel in self.kernels)
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """LLVM IR before optimisation, for people: what was loaded is compressed until somebody looks."""
+        return tuple(each if isinstance(each, str) else zlib.decompress(each).decode() for each in self._written)
 
     def save(self) -> Mapping[str, bytes]:
-        """Return the parts ``llvm`` and ``object``, ``llvm1`` and ``object1`` and so on, ``seconds``, their digest."""
-        parts: dict[str, bytes] = {SECONDS: json.dumps(self.seconds).encode()}
-        for number, (text, code) in enumerate(zip(self.texts, self.codes, strict=True)):
-            parts |= zip(part_names(number), (text.encode(), code), strict=True)
+        """Return the parts ``llvm`` and ``object``, ``llvm1``, ``object1`` and so on, ``needs``, and their digest."""
+        needs = [[each.seconds, each.scratch_bytes] for each in self.needs]
+        parts: dict[str, bytes] = {NEEDS: json.dumps(needs).encode()}
+        for number, (text, code) in enumerate(zip(self._written, self.codes, strict=True)):
+            packed = zlib.compress(text.encode(), 1) if isinstance(text, str) else text
+            parts |= zip(part_names(number), (packed, code), strict=True)
         return sealed(parts)
 
     def listing(self, form: str) -> str:
