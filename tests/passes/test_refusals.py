@@ -62,6 +62,7 @@ def told(program: Program, *steps: Pass) -> tuple[Program, list[Remark]]:
     return after, [remark for remark in kept.all() if remark.position == len(steps) - 1]
 
 
+KNOWN = "K = index(A, 0) * 1.0; E[i, j : M, N] = +(K[i, k] * K[j, k]); O = A + E;"
 STEPS = "S = scan(A; ; ) 3 times function (H[I, J]) -> (G, Y) { G = H * 2; Y = H + 1; }; O = element(S, 1);"
 
 
@@ -84,6 +85,7 @@ STEPS = "S = scan(A; ; ) 3 times function (H[I, J]) -> (G, Y) { G = H * 2; Y = H
             (Accumulate(), Fuse(a_reqs=("contraction",))),
         ),
         ("TR691", STEPS, (Fuse(a_reqs=("other",)),)),
+        ("TR696", KNOWN, (Accumulate(), Fuse(a_reqs=("contraction",)))),
         ("TR003", BOTH, (Fuse(a_reqs=("other",)),)),
         ("TR003", BOTH, (Fuse(exclude=("kernel",)),)),
         ("TR628", SUM, (Scan(),)),

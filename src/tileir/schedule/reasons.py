@@ -203,6 +203,7 @@ _ALGORITHMS: Final = {
     "TR693": Reason("the table is larger than what groups keep of it, or has too few updates for each element"),
     "TR694": _beside("all threads merge into the table at the same time already"),
     "TR695": Reason("no tensor has the places of updates, or these or the columns of rows lie in another order"),
+    "TR696": _beside("loops that depend on constants alone run once, and are not joined with what runs at each call"),
 }
 
 _SCRIPTS: Final = {

@@ -8,6 +8,7 @@ from typing import assert_never
 
 from tileir.core import DType, attrs, grouped
 from tileir.runtime.plans.plan import Plan
+from tileir.semtree.analysis.constant_works import constant_works
 from tileir.semtree.ir import Branch, BufferRole, Launch, Loop, ParamAccess, Program, Work
 from tileir.semtree.launches import launches as launches_of
 from tileir.stripe import works as stripe
@@ -23,7 +24,8 @@ class Dispatched:
         statements: The operations that it computes, as text.
         reads: The buffers that it reads.
         writes: Those that it writes.
-        runs: How often one run of the program launches it; a loop on a condition counts as one turn.
+        runs: How often one run of the program launches it; a loop on a condition counts as one turn. What depends on
+            constants alone is launched once, before the first run, and counts 0.
         conditions: What decides whether it runs, from outside in: "while go", "if odd" or "unless odd".
 
     """
@@ -96,9 +98,10 @@ def dispatch_of(scheduled: StripeProgram, plan: Plan) -> Dispatch:
     program = plan.program
     launches: list[Dispatched] = []
     uses: list[tuple[str, ...]] = []
-    for (launch, runs, conditions), (name, statements) in zip(
-        _with_runs(program.works), _kernels(scheduled, program), strict=True
-    ):
+    once = constant_works(program)
+    numbered = enumerate(program.works)
+    in_order = (found for number, work in numbered for found in _with_runs((work,), int(number not in once)))
+    for (launch, runs, conditions), (name, statements) in zip(in_order, _kernels(scheduled, program), strict=True):
         pairs = list(zip(program.kernels[launch.kernel].params, launch.arguments, strict=True))
         reads = tuple(name for param, name in pairs if param.access is not ParamAccess.WRITE)
         writes = tuple(name for param, name in pairs if param.access is not ParamAccess.READ)

@@ -106,7 +106,8 @@ class Fuse:
             return left(program, NOT_MEANT)
         options = attrs.evolve(self, a_reqs=_but_kernel(self.a_reqs), b_reqs=_but_kernel(self.b_reqs))
         kept = {*program.inputs, *program.outputs, *(buffer.name for buffer in program.buffers)}
-        scan = FusionScan(options, program.main, frozenset(kept))
+        constants = frozenset(buffer.name for buffer in program.buffers)
+        scan = FusionScan(options, program.main, frozenset(kept), constants)
         statements = scan.statements()
         for number, block, why in scan.outcomes() if listener() is not None else ():
             remark(called_block(block), why, number=number)

@@ -48,6 +48,7 @@ class FusionGroup:
         users: Numbers of the kernels that depend directly on members.
         touched: How many members touch each tensor.
         shared: How many of these tensors kernels outside the group touch too.
+        is_known: Whether it depends on constants alone.
         written: The tensors that are written.
         layouts: The addresses at which elements are written; None for views that are no single elements.
         read: The tensors whose content from before the group is read.
@@ -65,6 +66,7 @@ class FusionGroup:
     users: set[int] = attrs.field(factory=set)
     touched: Counter[str] = attrs.field(factory=Counter)
     shared: int = 0
+    is_known: bool = False
     written: set[str] = attrs.field(init=False)
     read: set[str] = attrs.field(init=False)
     layouts: set[Affine | None] = attrs.field(init=False)

@@ -58,12 +58,14 @@ class FusionScan:
         options: What to join.
         parent: The block whose statements are looked at.
         kept: Its tensors that are needed whatever its statements do.
+        constants: Those of them that are constants of the program.
 
     """
 
     options: Fuse
     parent: Block
     kept: frozenset[str]
+    constants: frozenset[str] = frozenset()
     _roots: Mapping[str, str] = attrs.field(init=False)
     _order: DependenceScan = attrs.field(init=False)
     _groups: dict[int, FusionGroup] = attrs.field(factory=dict, init=False)
@@ -77,6 +79,7 @@ class FusionScan:
     _touching: dict[str, list[int]] = attrs.field(factory=dict, init=False)
     _bytes: dict[str, int] = attrs.field(factory=dict, init=False)
     _passing: set[str] = attrs.field(factory=set, init=False)
+    _known: set[str] = attrs.field(init=False)
     _visited: int = attrs.field(default=0, init=False)
     _joining: set[int] = attrs.field(factory=set, init=False)
     _refused: dict[int, list[Refused]] = attrs.field(factory=dict, init=False)
@@ -84,6 +87,7 @@ class FusionScan:
     def __attrs_post_init__(self) -> None:
         self._roots = {r.name: r.source or r.name for r in self.parent.refinements}
         self._order = DependenceScan(self._roots)
+        self._known = set(self.constants)
         self._temporary = frozenset(self._roots.values()) - self.kept
         self._given = frozenset(self._roots[r.name] for r in self.parent.refinements if r.direction.reads)
         for number, statement in enumerate(self.parent.statements):
@@ -128,6 +132,7 @@ class FusionScan:
         """Add a block, and join it with earlier ones where that is legal and pays."""
         group = FusionGroup.of(number, block, self._roots)
         group.needs = needs
+        group.is_known = self._is_known(group)
         group.shared = sum(self._is_shared(tensor, 1) for tensor in group.touched)
         self._groups[number] = group
         producers = {self._find(need) for need in needs}
@@ -142,6 +147,15 @@ class FusionScan:
         if self.options.siblings:
             self._join_sibling(number)
         self._readers.update(dict.fromkeys(group.read, number))
+
+    def _is_known(self, group: FusionGroup) -> bool:
+        """Return whether a kernel depends on constants alone, so that it may run once, before the program does."""
+        known = group.read - group.written <= self._known and group.written <= self._temporary
+        if known:
+            self._known |= group.written
+        else:
+            self._known -= group.written
+        return known
 
     def _join_sibling(self, number: int) -> None:
         group = self._groups[self._find(number)]
@@ -262,6 +276,7 @@ class FusionScan:
         return not local or longest <= most or own <= local
 
     def _absorbed(self, base: FusionGroup, added: FusionGroup, *, before: bool) -> FusionGroup:
+        base.is_known = base.is_known and added.is_known
         base.shared = self._shared(base, added)
         base.absorb(added, before=before, tags=self.options.fused_set, fresh=self._fresh(base, added))
         return base
@@ -273,6 +288,8 @@ class FusionScan:
             return refused("TR682")
         if ADVANCE in first.block.tags or ADVANCE in second.block.tags:  # lowering has a thread of another kernel count
             return refused("TR691")
+        if first.is_known is not second.is_known and (first if first.is_known else second).reductions:
+            return refused("TR696")
         excluded = any(tag in group.block.tags for tag in options.exclude for group in (first, second))
         if excluded or not (selected(first.block, options.a_reqs) and selected(second.block, options.b_reqs)):
             return NOT_MEANT

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -15,10 +14,8 @@ from tileir.core.nodes import attrs
 from tileir.runtime.arrays import Array, Format, fit_as_they_are, formats_of
 from tileir.runtime.events import Failure, PendingEvent, all_ended, ends_of
 from tileir.runtime.interface import (
-    Buffer as Memory,
     Condition,
     Event,
-    Executor,
     Kernel,
     Library,
     PartingExecutor,
@@ -27,6 +24,7 @@ from tileir.runtime.interface import (
 from tileir.runtime.offers import decides
 from tileir.runtime.plans.dependencies import GRAPH_LAUNCHES, ancestors, chain, dependencies, merged_accesses
 from tileir.runtime.plans.placement import Placement, place
+from tileir.runtime.plans.preparation import Preparation, memory_of_constant
 from tileir.runtime.plans.queued import QueuedRuns
 from tileir.runtime.plans.resources import Resources, Spare
 from tileir.runtime.plans.running import RunningEvent
@@ -43,9 +41,9 @@ from tileir.runtime.plans.workspace import (
     Step,
     SteppingWorkspace,
     Workspace,
-    copied,
 )
 from tileir.runtime.results import ROOMS
+from tileir.semtree.analysis.constant_works import constant_works, without_constant_works
 from tileir.semtree.ir import Branch, Buffer, BufferRole, Launch, Loop, ParamAccess, Program, Work
 from tileir.semtree.launches import has_conditions, launches, used_buffers
 
@@ -60,7 +58,7 @@ class MemoryUse:
     Attributes:
         inputs: Arrays that it reads.
         outputs: Arrays that it writes.
-        constants: What the executable keeps, however often it is called.
+        constants: What the executable keeps, however often it is called, with what is computed from constants alone.
         temporaries: What its temporaries would take if each had memory of its own.
         peak: What they take.
 
@@ -77,8 +75,11 @@ class MemoryUse:
 class Plan:
     """Launches with their memory. Several threads may run one plan at a time: each gets temporaries of its own.
 
+    What depends on constants alone is computed by the first run, and kept.
+
     Attributes:
         program: What is run.
+        running: What is left of it to each run.
         inputs: Its inputs, in the order in which :meth:`run` takes them.
         outputs: Its outputs, likewise.
         after: What each launch waits for where launches may overlap.
@@ -90,6 +91,7 @@ class Plan:
     """
 
     program: Program
+    running: Program
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
     after: tuple[tuple[int, ...], ...] = attrs.field(repr=False)
@@ -117,7 +119,7 @@ class Plan:
 
     @_is_short.default
     def _takes_little_time(self) -> bool:
-        program = self.program
+        program = self.running
         if not all(isinstance(work, Launch) for work in program.works):
             return False
         costs = [program.kernels[launch.kernel].operations for launch in launches(program.works)]
@@ -145,19 +147,23 @@ class Plan:
             BackendError: the device cannot load them.
 
         """
-        concurrent = resources.asynchronous and resources.parts and len(program.works) <= GRAPH_LAUNCHES
-        after = dependencies(program) if concurrent else chain(len(program.works))
+        once = constant_works(program)
+        running = without_constant_works(program, once) if once else program
+        concurrent = resources.asynchronous and resources.parts and len(running.works) <= GRAPH_LAUNCHES
+        after = dependencies(running) if concurrent else chain(len(running.works))
         placement = place(
-            program, after if concurrent else None, parts=resources.parts, alignment=_part_alignment(program, resources)
+            running, after if concurrent else None, parts=resources.parts, alignment=_part_alignment(running, resources)
         )
+        first = tuple(work for number, work in enumerate(program.works) if number in once)
         return cls(
             program,
+            running,
             _called(_with_role(program, BufferRole.INPUT), inputs),
             _called(_with_role(program, BufferRole.OUTPUT), outputs),
             after,
             placement,
             resources,
-            _layout(program, library, resources, after, placement),
+            _layout(program, running, first, library, resources, after, placement),
         )
 
     @property
@@ -173,7 +179,7 @@ class Plan:
     @property
     def memory(self) -> MemoryUse:
         """Memory that one run takes."""
-        constants = _nbytes(_with_role(self.program, BufferRole.CONSTANT))
+        constants = _nbytes(_with_role(self.running, BufferRole.CONSTANT))
         return MemoryUse(_nbytes(self.inputs), _nbytes(self.outputs), constants, self.temporary_bytes, self.peak_bytes)
 
     def accepts(self, values: Sequence[object]) -> TypeGuard[Sequence[Array]]:
@@ -314,8 +320,15 @@ def _fail(event: PendingEvent, failure: Failure, _held: Submission) -> None:
 
 
 def _layout(
-    program: Program, library: Library, resources: Resources, after: tuple[tuple[int, ...], ...], placement: Placement
+    whole: Program,
+    program: Program,
+    first: tuple[Work, ...],
+    library: Library,
+    resources: Resources,
+    after: tuple[tuple[int, ...], ...],
+    placement: Placement,
 ) -> Layout:
+    """Return the layout of what is left of a whole program beside its first works, which depend on constants alone."""
     executor = resources.executor
     numbers = {buffer.name: number for number, buffer in enumerate(program.buffers)}
     kernels = [executor.prepare(library, index) for index in range(len(program.kernels))]
@@ -324,10 +337,13 @@ def _layout(
         _step(work, kernels, numbers, after[number], tuple(numbers[name] for name in reads[number]))
         for number, work in enumerate(program.works)
     )
+    known = {buffer.name for buffer in _with_role(whole, BufferRole.CONSTANT)}
     alignments = _alignments(program)
     slots = {name: Slot(number, alignments.get(name, 1)) for name, number in numbers.items()}
     followed = {earlier for direct in after for earlier in direct}
     constants = _with_role(program, BufferRole.CONSTANT)
+    wanted = {buffer.name: numbers[buffer.name] for buffer in constants if buffer.name not in known}
+    prepared = Preparation.of(executor, whole, first, lambda work, own: _step(work, kernels, own), wanted)
     return Layout(
         executor,
         steps,
@@ -335,7 +351,8 @@ def _layout(
         tuple(slots[buffer.name] for buffer in _with_role(program, BufferRole.INPUT)),
         tuple(slots[buffer.name] for buffer in _with_role(program, BufferRole.OUTPUT)),
         len(program.buffers),
-        {numbers[buffer.name]: _constant(executor, buffer) for buffer in constants},
+        {numbers[buffer.name]: memory_of_constant(executor, buffer) for buffer in constants if buffer.name in known},
+        prepared if first else None,
         placement.sizes,
         {numbers[name]: found for name, found in placement.places.items()},
         tuple(number for number in range(len(steps)) if number not in followed),
@@ -422,15 +439,3 @@ def _alignments(program: Program) -> Mapping[str, int]:
             if name in names and param.alignment > param.dtype.itemsize:
                 needed[name] = max(needed.get(name, 1), param.alignment)
     return needed
-
-
-def _constant(executor: Executor[Any], buffer: Buffer) -> Memory:
-    """Return memory with a constant: pages of its own stay where they are, if the device reads them in place."""
-    content = _content(buffer)
-    memory: Memory | None = executor.wrap(content) if isinstance(buffer.data, memoryview) else None
-    return copied(executor, content) if memory is None else memory
-
-
-def _content(buffer: Buffer) -> Array:
-    array: Array = np.frombuffer(buffer.data, buffer.dtype.numpy)
-    return array if sys.byteorder == "little" else array.byteswap()

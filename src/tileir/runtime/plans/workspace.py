@@ -111,6 +111,13 @@ class Slot:
     alignment: int
 
 
+class Prepared(Protocol):
+    """Memory that holds what was computed before the first run."""
+
+    def memory(self) -> Mapping[int, Memory]:
+        """Return it by number of the buffer; the first to ask waits until it is computed."""
+
+
 @attrs.frozen(eq=False)
 class Layout:
     """Layout that all workspaces of a plan have in common.
@@ -123,6 +130,7 @@ class Layout:
         outputs: Where the outputs enter.
         buffers: How many buffers the program has.
         constants: Memory of the constants, by number.
+        prepared: What makes further ones of these; None where there are none.
         sizes: Bytes of the blocks that hold the temporaries.
         places: Place of each temporary, by number.
         ends: Numbers of the launches that no other one follows.
@@ -137,6 +145,7 @@ class Layout:
     outputs: tuple[Slot, ...]
     buffers: int
     constants: Mapping[int, Memory]
+    prepared: Prepared | None
     sizes: tuple[int, ...]
     places: Mapping[int, Offset]
     ends: tuple[int, ...]
@@ -153,7 +162,8 @@ class Layout:
         memory: list[Memory | None] = [None] * self.buffers
         for number, place in self.places.items():
             memory[number] = _part(self.executor, blocks[place.block], place)
-        for number, constant in self.constants.items():
+        made = {} if self.prepared is None else self.prepared.memory()
+        for number, constant in (*self.constants.items(), *made.items()):
             memory[number] = constant
         return memory
 

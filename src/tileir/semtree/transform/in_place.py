@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from tileir.core import NameScope, attrs
+from tileir.semtree.analysis.constant_works import constant_works, made_by
 from tileir.semtree.analysis.element_order import ElementOrder
 from tileir.semtree.ir import BufferRole, KernelFunction, Launch, ParamAccess, Program, Work
 from tileir.semtree.launches import launches, used_buffers, with_buffers, with_launches
@@ -52,8 +53,11 @@ def reuse_in_place(program: Program) -> Program:
 def _dying_and_born(program: Program) -> list[list[Pair]]:
     """Return, for each launch, the parameters that are read and written of which one could replace the other.
 
-    What a loop or a branch uses is in use throughout it, so there is nothing to return for its launches.
+    What a loop or a branch uses is in use throughout it, so there is nothing to return for its launches. What is made
+    once, before the first run, stays for all that run each time.
     """
+    once = constant_works(program)
+    kept = made_by(program, once)
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     for number, work in enumerate(program.works):
@@ -71,7 +75,7 @@ def _dying_and_born(program: Program) -> list[list[Pair]]:
             for at, (param, name) in enumerate(
                 zip(program.kernels[launch.kernel].params, launch.arguments, strict=True)
             )
-            if name in temporaries and launch.arguments.count(name) == 1
+            if name in temporaries and (name not in kept or number in once) and launch.arguments.count(name) == 1
         ]
         dying = [use for use in uses if use[1].access is ParamAccess.READ and last[use[2]] == number]
         born = [use for use in uses if use[1].access is ParamAccess.WRITE and first[use[2]] == number]
