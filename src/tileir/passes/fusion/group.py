@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from tileir.core import NameScope, attrs
 from tileir.passes.analysis.accesses import address, is_element, views_in_one_place
@@ -34,6 +34,9 @@ Element: TypeAlias = tuple[str, "Affine"]
 _Seen: TypeAlias = "Element | tuple[str, tuple[Affine, ...], tuple[int, ...]]"
 
 _LONGEST_NAME = 80
+
+JOINT: Final = "+"
+"""Mark between the names of kernels that run as one."""
 
 
 @attrs.define(eq=False)
@@ -230,7 +233,8 @@ class FusionGroup:
 
     def _described(self, other: Block, *, before: bool, tags: Iterable[str]) -> Block:
         first, second = (other, self.block) if before else (self.block, other)
-        name = f"{first.name}+{second.name}" if first.name and second.name else first.name or second.name
+        parts = (*first.name.split(JOINT), *second.name.split(JOINT))
+        name = JOINT.join(dict.fromkeys(filter(None, parts)))  # those of one node of a model share its name
         return attrs.evolve(
             self.block,
             name=name if len(name) <= _LONGEST_NAME else first.name,
