@@ -124,3 +124,29 @@ def test_kernels_that_are_scheduled_have_modules_of_their_own(body: str, schedul
 def test_fast_mathematics_leaves_instructions_to_llvm() -> None:
     fast = LLVMCompiler(compiler().device, Options(fast_math=True))
     assert not fast.build([parse_kernel(f"{HEADER} {{ {BY_HAND} }}")]).listing("llvm").startswith(SCHEDULED)
+
+
+BORDER = """for (i64 b = 0; b < 2; b += 1) {{
+    private f32 S[4] align(64);
+    for (i64 r = 0; r < 4; r += 1) unroll {{ S[r] = 0.0; }}
+    for (i64 c = 0; c < 8; c += 1) {{
+      for (i64 r = 0; r < 4; r += 1) {kind} {{ {target} = fma(A[c], A[c + r * 8 + b * 32], S[r]); }}
+    }}
+    for (i64 r = 0; r < 4; r += 1) unroll {{ O[r + b * 4] = S[r]; }}
+  }}"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "scheduled"),
+    [("unroll", "S[r]", True), ("unroll", "O[r * 16 + c]", False), ("", "S[r]", False), ("vector", "S[r]", False)],
+    ids=["to registers", "to memory", "not unrolled", "to be vectorised"],
+)
+def test_sums_in_registers_are_not_left_to_the_vectoriser(kind: str, target: str, *, scheduled: bool) -> None:
+    kernel = parse_kernel(f"{HEADER} {{ {BORDER.format(kind=kind, target=target)} }}")
+    (text,) = compiler().build([kernel]).texts
+    assert text.startswith(SCHEDULED) == scheduled
+    a = np.random.default_rng(0).standard_normal(64).astype(np.float32)
+    launch(kernel, [found := np.zeros(64, np.float32), a])
+    if target == "S[r]":
+        exact = [a[:8].astype(np.float64) @ a[r * 8 + b * 32 :][:8] for b in range(2) for r in range(4)]
+        np.testing.assert_allclose(found[:8], exact, rtol=1e-5, atol=1e-6)
