@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, cast
 
@@ -17,6 +17,7 @@ from tileir.driver.calls.arguments import (
     device_meant,
     events_of,
     memory_checked,
+    ordered_by,
     passed_values,
 )
 from tileir.driver.calls.pending import PendingCall, R_co
@@ -135,8 +136,8 @@ class Executable(Generic[R_co]):
         return input_names(self._compilation.request.program)
 
     @cached_property
-    def _keys(self) -> frozenset[str]:
-        return frozenset(self.inputs)
+    def _in_order(self) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
+        return ordered_by(self.inputs)
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -160,8 +161,11 @@ class Executable(Generic[R_co]):
         Raises:
             ArgumentError: A value does not fit, or there is not enough memory; nothing was written.
         """
-        if named and not arrays and named.keys() == self._keys:
-            arrays, named = tuple([named[name] for name in self.inputs]), {}
+        if named and not arrays and len(named) == len(self.inputs):
+            try:  # noqa: SIM105  a context would take as long as the rest of a short call
+                arrays, named = self._in_order(named), {}
+            except KeyError:
+                pass  # what is wrong with the names is told below
         try:
             fast: R_co | None = None if named or self.usual is None else self.usual.call(arrays, out)
             if fast is not None:

@@ -19,6 +19,7 @@ from tileir.driver.calls.arguments import (
     events_of,
     is_number,
     memory_checked,
+    ordered_by,
     passed_values,
     split,
     tensor_type,
@@ -94,7 +95,7 @@ class Jit(Generic[R_co]):
     target: Target | TargetChoice | None
     _context: Context
     _names: tuple[str, ...]
-    _keys: frozenset[str] = attrs.field(init=False, repr=False)
+    _in_order: Callable[[Mapping[str, Any]], tuple[Any, ...]] = attrs.field(init=False, repr=False)
     _sizing: frozenset[str] = attrs.field(init=False, repr=False)
     _latest: list[_Latest] = attrs.field(factory=list, init=False, repr=False)
     _latest_there: list[_Latest] = attrs.field(factory=list, init=False, repr=False)
@@ -113,9 +114,9 @@ class Jit(Generic[R_co]):
         """Return what notebooks show: the program."""
         return self.function._repr_html_()
 
-    @_keys.default
-    def _names_as_keys(self) -> frozenset[str]:
-        return frozenset(self._names)
+    @_in_order.default
+    def _values_in_order(self) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
+        return ordered_by(self._names)
 
     @_sizing.default
     def _inputs_of_sizes(self) -> frozenset[str]:
@@ -123,8 +124,11 @@ class Jit(Generic[R_co]):
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> R_co:
         """Run on arrays; see :meth:`tileir.Executable.__call__`."""
-        if named and not arrays and named.keys() == self._keys:
-            arrays, named = tuple([named[name] for name in self._names]), {}
+        if named and not arrays and len(named) == len(self._names):
+            try:  # noqa: SIM105  a context would take as long as the rest of a short call
+                arrays, named = self._in_order(named), {}
+            except KeyError:
+                pass  # what is wrong with the names is told below
         if not named and self._latest:
             results: R_co | None = self._latest[0].call(arrays, out, self._context, self.options)
             if results is not None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import itemgetter
 from types import UnionType
-from typing import Final, TypeGuard
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 
@@ -54,6 +55,11 @@ def bind(names: Sequence[str], positional: Sequence[object], named: Mapping[str,
     if faults:
         raise ArgumentError(Diagnostic("TIL705", fault) for fault in faults)
     return [values[name] for name in names]
+
+
+def ordered_by(names: Sequence[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
+    """Return a function that gives the values of these names in order, a KeyError where one is missing."""
+    return itemgetter(*names) if len(names) > 1 else lambda values: tuple([values[name] for name in names])
 
 
 def split(arguments: object, what: str = "inputs") -> tuple[tuple[object, ...], Mapping[str, object]]:
