@@ -61,8 +61,15 @@ def test_feeds_are_checked(file: Path) -> None:
         model()
     with pytest.raises(tileir.ArgumentError, match=r"TIL701.*float64 was passed"):
         model(np.zeros((1, 3, 4)))
-    with pytest.raises(tileir.TileError, match="node '/head/product'"):
+    with pytest.raises(tileir.ArgumentError, match=r"TIL701.*has sizes \(1, 3, 5\) here"):
         model(np.zeros((1, 3, 5), np.float32))
+
+
+def test_sizes_that_do_not_go_together_are_those_of_a_node(tmp_path: Path) -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="/head/product")]
+    model = tileir_onnx.load(saved(tmp_path / "m.onnx", nodes, {"w": W}))
+    with pytest.raises(tileir.TileError, match=r"m\.onnx: node '/head/product' \(MatMul\)"):
+        model(np.zeros((1, 3, 4), np.float32))
 
 
 def test_all_unknown_operators_are_told(tmp_path: Path) -> None:

@@ -9,8 +9,26 @@ from attrs import frozen
 
 from tileir import Function
 from tileir_onnx.model import Model, load
+from tileir_onnx.session import (
+    InferenceSession,
+    IOBinding,
+    OrtValue,
+    RunOptions,
+    SessionOptions,
+    get_available_providers,
+)
 
-__all__ = ["FRONTEND", "Model", "load"]
+__all__ = [
+    "FRONTEND",
+    "IOBinding",
+    "InferenceSession",
+    "Model",
+    "OrtValue",
+    "RunOptions",
+    "SessionOptions",
+    "get_available_providers",
+    "load",
+]
 
 
 @frozen

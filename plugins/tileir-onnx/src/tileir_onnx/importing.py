@@ -61,9 +61,7 @@ def imported(graph: Graph, inputs: Mapping[str, Port | Array]) -> Imported:
             input must be known; or the sizes of a node do not go together.
 
     """
-    unsupported = list(_unsupported(graph))
-    if unsupported:
-        raise TileError(unsupported[:_MESSAGES])
+    check(graph)
     builder = FunctionBuilder()
     values: dict[str, Value] = {}
     for name, given in inputs.items():
@@ -78,6 +76,18 @@ def imported(graph: Graph, inputs: Mapping[str, Port | Array]) -> Imported:
     if not tensors:
         return Imported(None, free, known)
     return Imported(builder.build(**{_result(name, free): each for name, each in tensors.items()}), free, known)
+
+
+def check(graph: Graph) -> None:
+    """Check that there is a row for each node, whatever the sizes are.
+
+    Raises:
+        TileError: TIL605, there is none; one diagnostic for each node.
+
+    """
+    unsupported = list(_unsupported(graph))
+    if unsupported:
+        raise TileError(unsupported[:_MESSAGES])
 
 
 def _input(builder: FunctionBuilder, port: Port) -> Tensor:

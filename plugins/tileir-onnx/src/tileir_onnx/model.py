@@ -12,15 +12,48 @@ from typing import Any, Final
 
 import numpy as np
 from attrs import define, field, frozen
+from onnx import ModelProto
 
 import tileir
-from tileir import ArgumentError, Diagnostic, Function, TileError
+from tileir import ArgumentError, Diagnostic, Function, Options, TileError
+from tileir_onnx.feeds import checked
 from tileir_onnx.graph import Array, Graph, Port
-from tileir_onnx.importing import Imported, NeededError, imported
+from tileir_onnx.importing import Imported, NeededError, check, imported
+from tileir_onnx.pruning import pruned
 from tileir_onnx.reading import Reader
 
 _KEPT: Final = 32
 """Signatures of a model that are kept compiled."""
+
+
+@frozen
+class About:
+    """Words about a model.
+
+    Attributes:
+        producer_name: The tool that wrote it.
+        domain: The organisation that it belongs to, as in ``org.onnx``.
+        description: A text about it.
+        graph_description: A text about its graph.
+        version: Its version.
+        properties: What else its maker wrote, by name.
+
+    """
+
+    producer_name: str
+    domain: str
+    description: str
+    graph_description: str
+    version: int
+    properties: Mapping[str, str]
+
+    @classmethod
+    def of(cls, model: ModelProto) -> About:
+        """Return the words that a model has."""
+        properties = {each.key: each.value for each in model.metadata_props}
+        words = model.producer_name, model.domain, model.doc_string, model.graph.doc_string
+        producer, domain, description, of_graph = map(str, words)
+        return cls(producer, domain, description, of_graph, int(model.model_version), MappingProxyType(properties))
 
 
 @frozen(eq=False)
@@ -38,13 +71,19 @@ class Model:
     Attributes:
         path: Its file; None for one that was made of bytes.
         graph: The graph that was read.
+        about: Who made it, in words.
         compiler: Makes a function of arrays out of a function of Tile; :func:`tileir.jit` by default.
+        device: Where it runs; None for what the arrays of a call or the context choose.
+        sizes: The values of dimensions that it names.
 
     """
 
     path: Path | None
     graph: Graph = field(repr=False)
+    about: About = field(repr=False)
     compiler: Callable[[Function], Callable[..., Any]] = field(default=tileir.jit, repr=False)
+    device: str | None = None
+    sizes: Mapping[str, int] = field(factory=dict)
     _prepared: OrderedDict[Hashable, _Prepared] = field(factory=OrderedDict, init=False, repr=False)
     _by_value: set[str] = field(factory=set, init=False, repr=False)
     _lock: threading.RLock = field(factory=threading.RLock, init=False, repr=False)
@@ -88,7 +127,7 @@ class Model:
             TileError: As :attr:`function`; TIL707, there is no such dimension or input.
 
         """
-        sizes, values = dict(sizes or {}), dict(values or {})
+        sizes, values = {**self.sizes, **(sizes or {})}, dict(values or {})
         known = {dim for port in self.inputs for dim in port.dims or () if isinstance(dim, str)}
         faults = [f"the model has no dimension {name!r}" for name in sizes.keys() - known]
         faults += [f"the model has no input {name!r}" for name in values.keys() - {port.name for port in self.inputs}]
@@ -128,50 +167,53 @@ class Model:
         results = self.run({**given, **named})
         return results[0] if len(results) == 1 else results
 
-    def run(self, feeds: Mapping[str, Any]) -> tuple[Array, ...]:
-        """Return all results for inputs by name, in order; errors as those of a call."""
-        arrays = self._checked(feeds)
-        prepared = self._for(arrays)
+    def check(self) -> None:
+        """Check that tileir has all operators of the model.
+
+        Raises:
+            TileError: TIL605, it has not; one diagnostic for each node.
+
+        """
+        check(self.graph)
+
+    def run(self, feeds: Mapping[str, Any], outputs: tuple[str, ...] | None = None) -> tuple[Any, ...]:
+        """Return results for inputs by name; errors as those of a call.
+
+        Args:
+            feeds: Arrays by the names of inputs.
+            outputs: The names of results that are wanted, which come in the order of the model; None for all.
+
+        """
+        arrays = checked(self.inputs, feeds, self.sizes)
+        prepared = self._for(arrays, outputs)
         found = prepared.run(*(arrays[name] for name in prepared.imported.inputs)) if prepared.run else ()
         results = iter(found if isinstance(found, tuple) else (found,))
         known = prepared.imported.known
-        return tuple(known[port.name] if port.name in known else next(results) for port in self.outputs)
+        names = [port.name for port in self.outputs if outputs is None or port.name in outputs]
+        return tuple(known[name] if name in known else next(results) for name in names)
 
-    def _checked(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        faults, arrays = [], {}
-        known = [port.name for port in self.inputs]
-        faults += [Diagnostic("TIL705", f"the model has no input {name!r}") for name in feeds if name not in known]
-        for port in self.inputs:
-            if port.name not in feeds:
-                faults.append(Diagnostic("TIL705", f"input {port.name!r} ({port.word}) is missing"))
-                continue
-            array = feeds[port.name]
-            arrays[port.name] = array = array if hasattr(array, "__dlpack__") else np.asarray(array, port.dtype)
-            if isinstance(array, np.ndarray) and array.dtype != port.dtype:
-                message = f"input {port.name!r} is {port.word} in the model, and {array.dtype} was passed: convert it"
-                faults.append(Diagnostic("TIL701", message))
-            elif port.dims is not None and array.ndim != len(port.dims):
-                message = f"input {port.name!r} is {port.word} in the model, and has {array.ndim} axes: {array.shape}"
-                faults.append(Diagnostic("TIL701", message))
-        if faults:
-            raise ArgumentError(faults)
-        return arrays
+    def prepared(self, feeds: Mapping[str, Any]) -> tuple[Function | None, dict[str, Any]]:
+        """Return the function that a call with these inputs runs, None where all results are known, and its inputs."""
+        arrays = checked(self.inputs, feeds, self.sizes)
+        made = self._for(arrays, None).imported
+        return made.function, {name: arrays[name] for name in made.inputs}
 
-    def _for(self, arrays: Mapping[str, Any]) -> _Prepared:
+    def _for(self, arrays: Mapping[str, Any], outputs: tuple[str, ...] | None) -> _Prepared:
         """Return the model compiled for arrays."""
         while True:
             with self._lock:
                 by_value = frozenset(self._by_value)
             values = {name: np.asarray(each) for name, each in arrays.items() if name in by_value}
-            key = tuple(
+            shapes = (
                 (*each.shape, values[name].tobytes() if name in values else None) for name, each in arrays.items()
             )
+            key = (outputs, *shapes)
             with self._lock:
                 if key in self._prepared:
                     self._prepared.move_to_end(key)
                     return self._prepared[key]
                 try:
-                    self._prepared[key] = self._prepare(arrays, values)
+                    self._prepared[key] = self._prepare(arrays, values, outputs)
                 except NeededError as error:
                     self._by_value.update(error.names)
                     continue
@@ -179,12 +221,14 @@ class Model:
                     self._prepared.popitem(last=False)
                 return self._prepared[key]
 
-    def _prepare(self, arrays: Mapping[str, Any], values: Mapping[str, Array]) -> _Prepared:
+    def _prepare(
+        self, arrays: Mapping[str, Any], values: Mapping[str, Array], outputs: tuple[str, ...] | None
+    ) -> _Prepared:
         inputs: dict[str, Port | Array] = {
             port.name: values.get(port.name, Port(port.name, port.kind, tuple(map(int, arrays[port.name].shape))))
             for port in self.inputs
         }
-        made = imported(self.graph, inputs)
+        made = imported(self.graph if outputs is None else pruned(self.graph, outputs), inputs)
         return _Prepared(made, None if made.function is None else self.compiler(made.function))
 
     def _tensor(self, port: Port) -> tuple[int | str | None, ...]:
@@ -202,16 +246,25 @@ class Model:
         return port.dims
 
 
-def load(source: str | Path | bytes, device: str | None = None) -> Model:
+def load(
+    source: str | Path | bytes,
+    device: str | None = None,
+    options: Options | None = None,
+    *,
+    sizes: Mapping[str, int] | None = None,
+) -> Model:
     """Return the model of a file.
 
     Args:
         source: The file, or its content. Weights that it keeps in other files are read from its folder only.
         device: Where to run; by default what :func:`tileir.jit` chooses.
+        options: How to compile; by default those of the context.
+        sizes: The values of dimensions that the model names; calls must have them.
 
     Raises:
         TileError: TIL901, the file cannot be read; TIL604, it is no model, or weights are not where it says.
 
     """
     reader = Reader(source if isinstance(source, bytes) else Path(source))
-    return Model(reader.path, reader.graph(), partial(tileir.jit, device=device))
+    compiler = partial(tileir.jit, device=device, options=options)
+    return Model(reader.path, reader.graph(), About.of(reader.model), compiler, device, dict(sizes or {}))

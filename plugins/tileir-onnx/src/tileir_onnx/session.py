@@ -1,0 +1,450 @@
+"""Sessions with the names of onnxruntime's, so that a script changes one import.
+
+>>> import tileir_onnx as onnxruntime
+>>> session = onnxruntime.InferenceSession("model.onnx")
+>>> logits, = session.run(None, {"image": image})
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from time import perf_counter_ns
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+from attrs import define, field, frozen
+from onnx import TensorProto
+
+import tileir
+from tileir import ArgumentError, BackendError, Diagnostic
+from tileir_onnx.graph import DTYPES, Array, Port
+from tileir_onnx.model import Model, load
+from tileir_onnx.profile import Profile
+
+PROVIDERS: Final[Mapping[str, str]] = MappingProxyType(
+    {"CUDAExecutionProvider": "cuda", "OpenCLExecutionProvider": "opencl", "CPUExecutionProvider": "llvm"}
+)
+"""Back ends of tileir by the names that onnxruntime has for where a model runs."""
+
+
+def get_available_providers() -> list[str]:
+    """Return the providers whose back ends have a device here."""
+    here = {device.id.partition(".")[0] for device in tileir.devices()}
+    return [name for name, backend in PROVIDERS.items() if backend in here]
+
+
+@define
+class SessionOptions:
+    """Options of a session. Those of onnxruntime that change nothing here are taken, and have no effect.
+
+    Attributes:
+        intra_op_num_threads: Threads of a call; 0 for all that the process may use.
+        enable_profiling: Whether :meth:`InferenceSession.end_profiling` writes what calls took.
+        profile_file_prefix: How the name of that file begins.
+
+    """
+
+    intra_op_num_threads: int = 0
+    inter_op_num_threads: int = 0
+    enable_profiling: bool = False
+    profile_file_prefix: str = "tileir_profile_"
+    graph_optimization_level: Any = None
+    execution_mode: Any = None
+    enable_mem_pattern: bool = True
+    enable_cpu_mem_arena: bool = True
+    enable_mem_reuse: bool = True
+    log_severity_level: int = 2
+    log_verbosity_level: int = 0
+    logid: str = ""
+    optimized_model_filepath: str = ""
+    use_deterministic_compute: bool = True
+    _sizes: dict[str, int] = field(factory=dict, init=False)
+    _entries: dict[str, str] = field(factory=dict, init=False)
+
+    def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
+        """Give a dimension that the model names its size: calls with another one are errors."""
+        self._sizes[name] = size
+
+    def add_session_config_entry(self, key: str, value: str) -> None:
+        """Keep an entry, which has no effect."""
+        self._entries[key] = value
+
+    def get_session_config_entry(self, key: str) -> str:
+        """Return an entry that was added.
+
+        Raises:
+            ArgumentError: TIL707, it was not.
+
+        """
+        if key not in self._entries:
+            raise ArgumentError.of("TIL707", f"there is no entry {key!r:.80}")
+        return self._entries[key]
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """Sizes of dimensions by their names."""
+        return self._sizes
+
+
+@define
+class RunOptions:
+    """Options of a call, none of which has an effect."""
+
+    log_severity_level: int = 2
+    log_verbosity_level: int = 0
+    logid: str = ""
+    terminate: bool = False
+    only_execute_path_to_fetches: bool = False
+
+
+@frozen
+class NodeArg:
+    """An input or output of a model.
+
+    Attributes:
+        name: Its name.
+        type: Its type, as in ``tensor(float)``.
+        shape: A number for each axis, or its name, or None for an unknown size.
+
+    """
+
+    name: str
+    type: str
+    shape: list[int | str | None]
+
+    @classmethod
+    def of(cls, port: Port) -> NodeArg:
+        """Return the description of a port."""
+        kind = port.kind if isinstance(port.kind, str) else f"tensor({_word(port.kind)})"
+        return cls(port.name, kind, list(port.dims or ()))
+
+
+@frozen
+class ModelMetadata:
+    """Words about a model: who made it, and which version it is."""
+
+    producer_name: str
+    graph_name: str
+    domain: str
+    description: str
+    graph_description: str
+    version: int
+    custom_metadata_map: dict[str, str]
+
+
+@define(eq=False)
+class OrtValue:
+    """An array on the host or on a device."""
+
+    _held: Any
+
+    @classmethod
+    def ortvalue_from_numpy(cls, array: Array, device_type: str = "cpu", device_id: int = 0) -> OrtValue:
+        """Return the value of an array, copied to a device unless that is the host."""
+        return cls(array if device_type == "cpu" else tileir.to_device(array, f"{device_type}.{device_id}"))
+
+    @classmethod
+    def from_dlpack(cls, array: Any) -> OrtValue:
+        """Return the value of an array of another library, whose memory it shares."""
+        return cls(np.from_dlpack(array) if array.__dlpack_device__()[0] == 1 else array)
+
+    def numpy(self) -> Array:
+        """Return its elements on the host."""
+        return np.asarray(self._held)
+
+    def shape(self) -> list[int]:
+        """Return its sizes."""
+        return list(self._held.shape)
+
+    def data_type(self) -> str:
+        """Return its type, as in ``tensor(float)``."""
+        return f"tensor({_word(_number(np.dtype(self._held.dtype)))})"
+
+    def element_type(self) -> int:
+        """Return its number in ``onnx.TensorProto.DataType``."""
+        return _number(np.dtype(self._held.dtype))
+
+    def device_name(self) -> str:
+        """Return the kind of device that has it: ``cpu``, ``cuda``, ``opencl``."""
+        return "cpu" if isinstance(self._held, np.ndarray) else str(self._held.home.device.id).partition(".")[0]
+
+    @property
+    def array(self) -> Any:
+        """The array itself, of NumPy or of a device."""
+        return self._held
+
+
+@define(eq=False)
+class InferenceSession:
+    """A model that is ready to run. Calls are safe from several threads.
+
+    Args:
+        path_or_bytes: The file of a model, or its bytes.
+        sess_options: Options.
+        providers: Where to run, the first that there is: names of :data:`PROVIDERS`, or pairs of one and its options,
+            of which ``device_id`` has a meaning.
+        provider_options: Options for each of the providers.
+
+    Raises:
+        TileError: TIL901, the file cannot be read; TIL604, it is no model; TIL605, it asks for what tileir does not
+            have, with all nodes that do.
+        BackendError: TIL801, no provider has a device.
+
+    """
+
+    _path_or_bytes: str | bytes | os.PathLike[str]
+    _options: SessionOptions | None = field(default=None, alias="sess_options")
+    _providers: Sequence[Any] | None = field(default=None, alias="providers")
+    _provider_options: Sequence[Mapping[str, Any]] | None = field(default=None, alias="provider_options")
+    _model: Model = field(init=False)
+    _provider: str = field(init=False)
+    _profile: Profile | None = field(init=False, default=None)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Read the model, and choose a device."""
+        options = self._options or SessionOptions()
+        self._provider, device = _chosen(self._providers, self._provider_options)
+        given = self._path_or_bytes
+        begin = perf_counter_ns()
+        threads = options.intra_op_num_threads or None
+        compiling = None if threads is None else tileir.Options(threads=threads)
+        self._model = load(given if isinstance(given, bytes) else Path(given), device, compiling, sizes=options.sizes)
+        self._model.check()
+        if options.enable_profiling:
+            self._profile = Profile(options.profile_file_prefix)
+            self._profile.add("model_loading", "Session", begin, perf_counter_ns())
+
+    def run(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None
+    ) -> list[Any]:
+        """Return outputs for inputs.
+
+        Args:
+            output_names: The outputs that are wanted, in the order of the results; None or none: all.
+            input_feed: An array for each input by its name.
+            run_options: Taken, and of no effect.
+
+        Raises:
+            ArgumentError: TIL705, an input is missing, or there is no such input or output; TIL701, an array does not
+                fit its input, which the message names.
+
+        """
+        del run_options
+        names = [port.name for port in self._model.outputs]
+        wanted = list(output_names or names)
+        unknown = [name for name in wanted if name not in names]
+        if unknown:
+            raise ArgumentError(Diagnostic("TIL705", f"the model has no output {name!r}") for name in unknown)
+        begin = perf_counter_ns()
+        results = self._model.run(_arrays(input_feed), None if set(wanted) == set(names) else tuple(wanted))
+        if self._profile is not None:
+            with self._lock:
+                self._profile.add("model_run", "Session", begin, perf_counter_ns())
+                self._profile.note(self._model, input_feed)
+        order = [name for name in names if name in wanted]
+        return [results[order.index(name)] for name in wanted]
+
+    def run_with_ort_values(
+        self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, OrtValue], run_options: Any = None
+    ) -> list[OrtValue]:
+        """Return outputs as values, as :meth:`run` does."""
+        feeds = {name: each.array for name, each in input_dict_ort_values.items()}
+        return [OrtValue(each) for each in self.run(output_names, feeds, run_options)]
+
+    def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
+        """Run on what was bound, and keep the results there."""
+        iobinding.results = dict(
+            zip(iobinding.names, self.run(iobinding.names, iobinding.inputs, run_options), strict=True)
+        )
+        iobinding.deliver()
+
+    def io_binding(self) -> IOBinding:
+        """Return a binding of arrays to the inputs and outputs."""
+        return IOBinding(self)
+
+    def get_inputs(self) -> list[NodeArg]:
+        """Return the inputs."""
+        return list(map(NodeArg.of, self._model.inputs))
+
+    def get_outputs(self) -> list[NodeArg]:
+        """Return the outputs."""
+        return list(map(NodeArg.of, self._model.outputs))
+
+    def get_modelmeta(self) -> ModelMetadata:
+        """Return words about the model."""
+        told = self._model.about
+        return ModelMetadata(
+            told.producer_name,
+            self._model.graph.name,
+            told.domain,
+            told.description,
+            told.graph_description,
+            told.version,
+            dict(told.properties),
+        )
+
+    def get_providers(self) -> list[str]:
+        """Return the provider that runs the model."""
+        return [self._provider]
+
+    def get_session_options(self) -> SessionOptions:
+        """Return the options."""
+        return self._options or SessionOptions()
+
+    def end_profiling(self) -> str:
+        """Write what calls took, and how long each of their kernels runs, as a trace that Chrome and Perfetto show.
+
+        Kernels are run once more for that, one after the other.
+
+        Returns:
+            The name of the file; empty where profiling was not asked for.
+
+        """
+        return "" if self._profile is None else self._profile.write()
+
+
+@define(eq=False)
+class IOBinding:
+    """Arrays for the inputs and outputs of a session, on the host or on a device."""
+
+    _session: InferenceSession
+    inputs: dict[str, Any] = field(factory=dict, init=False)
+    names: list[str] = field(factory=list, init=False)
+    results: dict[str, Any] = field(factory=dict, init=False)
+    _targets: dict[str, Any] = field(factory=dict, init=False)
+
+    def bind_cpu_input(self, name: str, arr_on_cpu: Array) -> None:
+        """Bind an array of NumPy to an input."""
+        self.inputs[name] = arr_on_cpu
+
+    def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
+        """Bind a value to an input."""
+        self.inputs[name] = ortvalue.array
+
+    def bind_input(
+        self, name: str, device_type: str, device_id: int, element_type: Any, shape: Sequence[int], buffer_ptr: int
+    ) -> None:
+        """Bind memory by its address to an input."""
+        del device_id
+        self.inputs[name] = _at(device_type, element_type, shape, buffer_ptr)
+
+    def bind_output(
+        self,
+        name: str,
+        device_type: str = "cpu",
+        device_id: int = 0,
+        element_type: Any = None,
+        shape: Sequence[int] | None = None,
+        buffer_ptr: int | None = None,
+    ) -> None:
+        """Ask for an output: on the host or a device, or in memory by its address."""
+        self._want(name)
+        if buffer_ptr is not None and shape is not None:
+            self._targets[name] = _at(device_type, element_type, shape, buffer_ptr)
+        else:
+            self._targets[name] = None if device_type == "cpu" else f"{device_type}.{device_id}"
+
+    def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
+        """Ask for an output in the memory of a value."""
+        self._want(name)
+        self._targets[name] = ortvalue.array
+
+    def deliver(self) -> None:
+        """Bring results to where they were asked for."""
+        for name, target in self._targets.items():
+            found = self.results[name]
+            if isinstance(target, str):
+                self.results[name] = found if hasattr(found, "home") else tileir.to_device(found, target)
+            elif target is None:
+                self.results[name] = np.asarray(found)
+            else:
+                np.copyto(np.asarray(target), np.asarray(found))
+                self.results[name] = target
+
+    def get_outputs(self) -> list[OrtValue]:
+        """Return the results as values."""
+        return [OrtValue(self.results[name]) for name in self.names]
+
+    def copy_outputs_to_cpu(self) -> list[Array]:
+        """Return the results as arrays of NumPy."""
+        return [np.asarray(self.results[name]) for name in self.names]
+
+    def synchronize_inputs(self) -> None:
+        """Do nothing: a call waits for what it reads."""
+
+    def synchronize_outputs(self) -> None:
+        """Do nothing: a call returns when its results are there."""
+
+    def clear_binding_inputs(self) -> None:
+        """Forget the inputs."""
+        self.inputs.clear()
+
+    def clear_binding_outputs(self) -> None:
+        """Forget the outputs."""
+        self.names.clear()
+        self._targets.clear()
+        self.results.clear()
+
+    def _want(self, name: str) -> None:
+        if name not in self.names:
+            self.names.append(name)
+
+
+def _chosen(providers: Sequence[Any] | None, options: Sequence[Mapping[str, Any]] | None) -> tuple[str, str | None]:
+    """Return the first provider that there is, and its device.
+
+    Raises:
+        ArgumentError: TIL707, there is no provider of that name.
+        BackendError: TIL801, none has a device.
+
+    """
+    if not providers:
+        return "CPUExecutionProvider", None
+    devices = {device.id for device in tileir.devices()}
+    for position, given in enumerate(providers):
+        name, told = given if isinstance(given, tuple) else (given, options[position] if options else {})
+        if name not in PROVIDERS:
+            raise ArgumentError.of("TIL707", f"there is no provider {name!r:.80}: {', '.join(PROVIDERS)}")
+        device = f"{PROVIDERS[name]}.{told.get('device_id', 0)}"
+        if device in devices:
+            return name, device
+    raise BackendError.of("TIL801", f"no device for {', '.join(map(str, providers))}; `tileir devices` lists them")
+
+
+def _arrays(feeds: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: each.array if isinstance(each, OrtValue) else each for name, each in feeds.items()}
+
+
+def _number(dtype: np.dtype[Any]) -> int:
+    return next(number for number, each in DTYPES.items() if each == dtype)
+
+
+def _word(kind: int) -> str:
+    return str(TensorProto.DataType.Name(kind)).lower()
+
+
+def _at(device_type: str, element_type: Any, shape: Sequence[int], address: int) -> Any:
+    """Return an array over memory by its address."""
+    dtype = DTYPES[element_type] if isinstance(element_type, int) else np.dtype(element_type)
+    if device_type != "cpu":
+        return _Card(dtype, tuple(shape), address)
+    return np.asarray(_Memory(dtype, tuple(shape), address))
+
+
+class _Memory:
+    """Memory of the host that somebody else owns."""
+
+    def __init__(self, dtype: np.dtype[Any], shape: tuple[int, ...], address: int) -> None:
+        self.__array_interface__ = {"version": 3, "typestr": dtype.str, "shape": shape, "data": (address, False)}
+
+
+class _Card:
+    """Memory of a card that somebody else owns."""
+
+    def __init__(self, dtype: np.dtype[Any], shape: tuple[int, ...], address: int) -> None:
+        self.__cuda_array_interface__ = {"version": 3, "typestr": dtype.str, "shape": shape, "data": (address, False)}
