@@ -133,6 +133,7 @@ from tileir.ops.arrays.sorting import argsort, kth_value, median, quantile, rank
 from tileir.ops.images.detection import iou, nms
 from tileir.ops.images.image import crop, depth_to_space, reorg_yolo, space_to_depth
 from tileir.ops.images.interpolation import interpolate, upsample
+from tileir.ops.images.resizing import resize
 from tileir.ops.images.sampling import affine_grid, grid_sample
 from tileir.ops.networks.activations import (
     celu,
@@ -313,14 +314,15 @@ __all__ = [
     "norm", "normal", "not_equal", "one_hot", "ones", "ones_like", "outer", "pad", "permutation", "permute",
     "poisson_nll_loss", "polynomial_decay", "pow", "prelu", "prod", "quantile", "quantize_linear", "rad2deg", "randint",
     "random_state", "ranks", "reciprocal", "relu", "relu6", "remainder", "reorg_yolo", "repeat", "requantize_linear",
-    "reshape", "rms_norm", "rmsprop", "rnn", "rnn_cell", "roll", "rot90", "rotary_embedding", "round", "rsqrt",
-    "scale_gradient", "scaled_dot_product_attention", "scatter", "scatter_along_axis", "scatter_nd", "searchsorted",
-    "select", "selu", "separable_conv", "sgd", "shuffle", "sigmoid", "sign", "silu", "sin", "sinc", "sinh", "slice",
-    "smooth_l1_loss", "soft_margin_loss", "soft_shrink", "softmax", "softplus", "softsign", "sort", "space_to_depth",
-    "split", "split_state", "sqrt", "square", "squeeze", "stack", "std", "step_decay", "sum", "sum_pool", "swapaxes",
-    "take", "take_along_axis", "tan", "tanh", "tanh_shrink", "tensordot", "threshold", "tile", "top_k", "trace",
-    "transpose", "tril", "triplet_margin_loss", "triu", "trunc", "truncated_normal", "uniform", "unsqueeze", "unstack",
-    "upsample", "var", "variance", "weight_standardisation", "where", "xlogy", "zeros", "zeros_like",
+    "reshape", "resize", "rms_norm", "rmsprop", "rnn", "rnn_cell", "roll", "rot90", "rotary_embedding", "round",
+    "rsqrt", "scale_gradient", "scaled_dot_product_attention", "scatter", "scatter_along_axis", "scatter_nd",
+    "searchsorted", "select", "selu", "separable_conv", "sgd", "shuffle", "sigmoid", "sign", "silu", "sin", "sinc",
+    "sinh", "slice", "smooth_l1_loss", "soft_margin_loss", "soft_shrink", "softmax", "softplus", "softsign", "sort",
+    "space_to_depth", "split", "split_state", "sqrt", "square", "squeeze", "stack", "std", "step_decay", "sum",
+    "sum_pool", "swapaxes", "take", "take_along_axis", "tan", "tanh", "tanh_shrink", "tensordot", "threshold", "tile",
+    "top_k", "trace", "transpose", "tril", "triplet_margin_loss", "triu", "trunc", "truncated_normal", "uniform",
+    "unsqueeze", "unstack", "upsample", "var", "variance", "weight_standardisation", "where", "xlogy", "zeros",
+    "zeros_like",
 ]  # fmt: skip
 
 # The border of the library: whoever calls an operation by its public name gets its arguments checked.

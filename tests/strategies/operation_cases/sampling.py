@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from fuzz.wide.images import cubic_neighbours
 from strategies.operations import Case, sample
 from tileir import ops
 
@@ -41,13 +42,15 @@ def _neighbours(g: float, size: int, mode: str, padding: str, align: bool) -> li
         p = min(max(p, 0.0), size - 1.0)
     if mode == "nearest":
         return [(round(p), 1.0)]
+    if mode == "cubic":
+        return cubic_neighbours(np.longdouble(g), size, mode, padding, align)
     low_one = int(np.floor(p))
     return [(low_one, 1 - (p - low_one)), (low_one + 1, p - low_one)]
 
 
 def _case(mode: str, padding: str, align: bool) -> Case:
     def torch(module: Any, x: Any, grid: Any) -> Any:
-        name = {"linear": "bilinear"}.get(mode, mode)
+        name = {"linear": "bilinear", "cubic": "bicubic"}.get(mode, mode)
         return module.nn.functional.grid_sample(x, grid, name, padding, align)
 
     return Case(
@@ -69,6 +72,7 @@ CASES: Final = (
     _case("linear", "reflection", True),
     _case("nearest", "zeros", False),
     _case("nearest", "reflection", True),
+    *(_case("cubic", padding, align) for padding in ("zeros", "border", "reflection") for align in (False, True)),
     Case(
         "line",
         ops.grid_sample,

@@ -75,16 +75,19 @@ def _sampled(draw: Draw) -> Arguments:
     batch = draw.integer(1, 2)
     x = draw.tensor((batch, draw.integer(1, 2), *(draw.integer(1, 5) for _ in range(rank))))
     grid = draw.tensor((batch, *(draw.integer(1, 3) for _ in range(rank)), rank), "normal")
-    options = {"mode": draw.pick(("linear", "nearest")), "padding": draw.pick(("zeros", "border", "reflection"))}
+    options = {
+        "mode": draw.pick(("linear", "nearest", "cubic")),
+        "padding": draw.pick(("zeros", "border", "reflection")),
+    }
     return [x, grid], {**options, "align_corners": draw.flag()}
 
 
 def _grid_sampled(x: Array, grid: Array, mode: str, padding: str, align_corners: bool) -> Array:
     result = np.zeros((*x.shape[:2], *grid.shape[1:-1]), np.longdouble)
     for place in np.ndindex(grid.shape[:-1]):
+        near = cubic_neighbours if mode == "cubic" else _neighbours
         parts = [
-            _neighbours(g, size, mode, padding, align_corners)
-            for g, size in zip(grid[place][::-1], x.shape[2:], strict=True)
+            near(g, size, mode, padding, align_corners) for g, size in zip(grid[place][::-1], x.shape[2:], strict=True)
         ]
         for corner in itertools.product(*parts):
             element = tuple(p for p, _ in corner)
@@ -109,6 +112,18 @@ def _neighbours(g: Any, size: int, mode: str, padding: str, align: bool) -> list
         return [(round(float(p)), np.longdouble(1))]
     first = math.floor(p)
     return [(first, 1 - (p - first)), (first + 1, p - first)]
+
+
+def cubic_neighbours(g: Any, size: int, _: str, padding: str, align: bool) -> list[tuple[int, Any]]:
+    """Return the places of four elements around a coordinate, and their weights."""
+    p = (g + 1) / 2 * (size - 1) if align else ((g + 1) * size - 1) / 2
+    first = math.floor(p)
+    found = []
+    for tap in range(first - 1, first + 3):
+        center = np.longdouble(2 * tap) / max(size - 1, 1) - 1 if align else np.longdouble(2 * tap + 1) / size - 1
+        place = tap if padding == "zeros" else round(float(_neighbours(center, size, "nearest", padding, align)[0][0]))
+        found.append((place, _weight(Fraction(float(p - tap)), "cubic", -0.75)))
+    return found
 
 
 def _affine(draw: Draw) -> Arguments:

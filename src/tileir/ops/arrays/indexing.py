@@ -162,7 +162,7 @@ def interpolated_take(
         return take(x, whole, place, batch_dims=batch, mode=mode, fill=fill)
 
     if interpolation == "nearest":
-        return tap(_nearest(positions, nearest))
+        return tap(nearest_of(positions, nearest))
     given, x, positions = (x, positions, fill), call("widen", x), call("widen", positions)
     sizes = dims_of(positions)
     behind = rank_of(x) - place - 1
@@ -170,9 +170,7 @@ def interpolated_take(
     part = tf.reshape(positions - low, *sizes[:batch], *[1] * (place - batch), *sizes[batch:], *[1] * behind)
     if interpolation == "linear":
         return promoted(tap(low) * (1 - part) + tap(low + 1) * part, *given)
-    far = [_far(part + 1, coefficient), _far(2 - part, coefficient)]
-    near = [_near(part, coefficient), _near(1 - part, coefficient)]
-    weights = (far[0], near[0], near[1], far[1])
+    weights = cubic_weights(part, coefficient)
     result = tap(low - 1) * weights[0]
     for offset, weight in enumerate(weights[1:]):
         result = result + tap(low + offset) * weight
@@ -213,7 +211,8 @@ def _filled(taken: Tensor, indices: Tensor, size: Dim, fill: Operand, behind: in
     return tf.where(inside, taken, tf.as_like(fill, taken))
 
 
-def _nearest(positions: Tensor, rule: str) -> Tensor:
+def nearest_of(positions: Tensor, rule: str) -> Tensor:
+    """Return the whole positions that are nearest by one of the rules :data:`NEAREST`, as floats."""
     match rule:
         case "round_prefer_floor":
             return tf.ceil(positions - 0.5)
@@ -225,6 +224,18 @@ def _nearest(positions: Tensor, rule: str) -> Tensor:
             return tf.ceil(positions)
         case _:
             return tf.trunc(positions)
+
+
+def cubic_weights(part: Tensor, coefficient: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the weights of four neighbours of a place that lies this part behind the second one."""
+    near, far = (_near(part, coefficient), _near(1 - part, coefficient)), _far(2 - part, coefficient)
+    return _far(part + 1, coefficient), *near, far
+
+
+def cubic_weight(distance: Tensor, coefficient: float) -> Tensor:
+    """Return the weight of a neighbour at any distance, which is 0 from 2 on."""
+    behind = tf.where(distance < 2, _far(distance, coefficient), 0)
+    return tf.where(distance <= 1, _near(distance, coefficient), behind)
 
 
 def _near(t: Tensor, c: float) -> Tensor:

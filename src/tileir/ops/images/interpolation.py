@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Final
 
 from tileir.core.nodes import attrs
-from tileir.ops.arrays.indexing import take
+from tileir.ops.arrays.indexing import cubic_weights, take
 from tileir.ops.shared.foundation import (
     Aggregation,
     Dim,
@@ -82,7 +82,7 @@ def interpolate(
             new = sizes_per_axis(x, size, form.space, "size")[number]
             step = (old, new)
         else:
-            ratio = _scales(scale, form.space)[number]
+            ratio = ratios_of(scale, form.space)[number]
             new = old * ratio.numerator // ratio.denominator
             step = (dim_like(x, ratio.denominator), dim_like(x, ratio.numerator))
             if mode == "linear" and 1 < ratio < 2:  # which alone may leave a size as it is
@@ -145,7 +145,7 @@ def _along(x: Tensor, axis: int, size: Dim, places: _Places, mode: str, coeffici
         return take(x, places.split(o, shift=False)[0], axis)
     first, rest, divisor = places.split(o)
     t = _fraction(x, rest, divisor)
-    offsets, weights = ((0, 1), (1.0 - t, t)) if mode == "linear" else ((-1, 0, 1, 2), _cubic(t, coefficient))
+    offsets, weights = ((0, 1), (1.0 - t, t)) if mode == "linear" else ((-1, 0, 1, 2), cubic_weights(t, coefficient))
     behind = rank_of(x) - axis - 1
     result = None
     for offset, weight in zip(offsets, weights, strict=True):
@@ -161,19 +161,13 @@ def _fraction(x: Tensor, rest: Tensor, divisor: Dim) -> Tensor:
     return call("as_like", wide / divisor, x)
 
 
-def _cubic(t: Tensor, c: float) -> tuple[Tensor, ...]:
-    """Return the weights of four neighbours, of which the second lies t before the place."""
+def ratios_of(scale: float | Sequence[float] | None, axes: int) -> tuple[Fraction, ...]:
+    """Return scales as the nearest fractions of not too large numbers.
 
-    def near(d: Tensor) -> Tensor:
-        return ((c + 2) * d - (c + 3)) * d * d + 1.0
+    Raises:
+        TileError: TIL217, there is not a finite one above 0 for each axis.
 
-    def far(d: Tensor) -> Tensor:
-        return ((c * d - 5 * c) * d + 8 * c) * d - 4 * c
-
-    return far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)
-
-
-def _scales(scale: float | Sequence[float] | None, axes: int) -> tuple[Fraction, ...]:
+    """
     values = (scale,) * axes if isinstance(scale, int | float) else tuple(scale or ())
     if len(values) != axes or not all(0 < value < math.inf for value in values):
         raise mistaken(f"scale is a finite number above 0, or {axes} of them; it was {scale!r}")

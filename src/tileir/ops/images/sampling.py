@@ -8,11 +8,13 @@ Source: Jaderberg et al., "Spatial transformer networks", 2015; PyTorch's ``grid
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 from collections.abc import Sequence
 from typing import Final
 
-from tileir.ops.arrays.indexing import gather_nd
+from tileir.ops.arrays.indexing import cubic_weights, gather_nd
 from tileir.ops.arrays.joining import stack
 from tileir.ops.arrays.shaping import moveaxis
 from tileir.ops.arrays.slicing import select
@@ -36,19 +38,26 @@ from tileir.ops.shared.foundation import (
 from tileir.ops.shared.positions import coordinates_of
 from tileir.tile import builder_functions as tf
 
-MODES: Final = ("linear", "nearest")
+MODES: Final = ("linear", "nearest", "cubic")
 PADDINGS: Final = ("zeros", "border", "reflection")
 
 
 def grid_sample(
-    x: Tensor, grid: Tensor, *, mode: str = "linear", padding: str = "zeros", align_corners: bool = False
+    x: Tensor,
+    grid: Tensor,
+    *,
+    mode: str = "linear",
+    padding: str = "zeros",
+    align_corners: bool = False,
+    coefficient: float = -0.75,
 ) -> Tensor:
     """Return the pixels of images at the points of grids: ``O[n, c, o] = X[n, c, position(grid[n, o])]``.
 
     A coordinate g of an axis of size S is the position ``(g + 1) / 2 * (S - 1)`` with ``align_corners``, else
     ``((g + 1) * S - 1) / 2``. "linear" weights the neighbours of a position, 2 on each axis, by their distances, and
-    "nearest" takes one, of two the even one. Outside of an image there are zeros, or its "border" goes on, or it is
-    mirrored ("reflection"). Linear sampling has gradients for the grid, too.
+    "nearest" takes one, of two the even one. "cubic" weights 4 on each axis, as :func:`tileir.ops.interpolate` does
+    with its ``coefficient``. Outside of an image there are zeros, or its "border" goes on, or it is mirrored
+    ("reflection"). Linear and cubic sampling have gradients for the grid, too.
 
     Shapes: as told above; the result is [N, C, O…]. Dtype: the promoted one; integers give f32.
 
@@ -66,30 +75,25 @@ def grid_sample(
         )
     sizes = dims_of(x)[2:]
     coordinates = coordinates_of(wide(grid), space, space)[::-1]
-    places = [
-        _within(_position(g, size, align_corners), size, padding, align_corners)
-        for g, size in zip(coordinates, sizes, strict=True)
-    ]
     pixels = moveaxis(x, 1, -1)
 
     def at(wholes: Sequence[Tensor]) -> Tensor:
         points = stack([cast_to(whole, "i32") for whole in wholes], -1)
         return gather_nd(pixels, points, depth=space, batch_dims=1, mode="fill")
 
-    if mode == "nearest":
-        return moveaxis(narrowed(at([tf.round(place) for place in places]), x, grid), -1, 1)
-    lows = [tf.floor(place) for place in places]
+    neighbours = [
+        _neighbours(_position(g, size, align_corners), size, mode, padding, align_corners, coefficient)
+        for g, size in zip(coordinates, sizes, strict=True)
+    ]
     result = None
-    for corner in itertools.product((0, 1), repeat=space):
-        weight = None
-        for side, place, low in zip(corner, places, lows, strict=True):
-            part = place - low if side else 1 - (place - low)
-            weight = part if weight is None else weight * part
-        assert weight is not None  # there is a spatial axis
-        taken = at([low + side for side, low in zip(corner, lows, strict=True)])
-        term = taken * tf.reshape(weight, *dims_of(weight), 1)
-        result = term if result is None else result + term
-    assert result is not None  # there are two corners or more
+    for corner in itertools.product(*neighbours):
+        taken = at([place for place, _ in corner])
+        weights = [part for _, part in corner if part is not None]
+        if weights:
+            weight = functools.reduce(operator.mul, weights)
+            taken = taken * tf.reshape(weight, *dims_of(weight), 1)
+        result = taken if result is None else result + taken
+    assert result is not None  # there is a corner or more
     return moveaxis(narrowed(result, x, grid), -1, 1)
 
 
@@ -119,6 +123,22 @@ def affine_grid(matrix: Tensor, sizes: Sequence[Size], *, align_corners: bool = 
         )
         result = result + tf.reshape(place, size, *[1] * (space - axis)) * columns[space - 1 - axis]
     return narrowed(result, matrix)
+
+
+def _neighbours(
+    place: Tensor, size: Dim, mode: str, padding: str, align_corners: bool, coefficient: float
+) -> list[tuple[Tensor, Tensor | None]]:
+    """Return the places of the elements around a position on an axis, and their weights; None is 1."""
+    if mode == "cubic":
+        place = tf.where(place < -3, -3, tf.where(place > size + 2, size + 2, place))
+        low = tf.floor(place)
+        taps = (_within(low + offset, size, padding, align_corners) for offset in (-1, 0, 1, 2))
+        return list(zip(taps, cubic_weights(place - low, coefficient), strict=True))
+    place = _within(place, size, padding, align_corners)
+    if mode == "nearest":
+        return [(tf.round(place), None)]
+    low = tf.floor(place)
+    return [(low, 1 - (place - low)), (low + 1, place - low)]
 
 
 def _position(coordinate: Tensor, size: Dim, align_corners: bool) -> Tensor:
