@@ -41,6 +41,25 @@ OTHER: Any = "another kind of value"
             "queries, keys and values",
         ),
         (lambda x, m: ops.multi_head_attention(x, x, x, (m, m, m, x), 2), "TIL305", "weights have two axes"),
+        (
+            lambda x, _: ops.scaled_dot_product_attention(x, x, x, window=(-1, 0)),
+            "TIL217",
+            "a window is two numbers from 0 on, or None, before and behind a query; it was (-1, 0)",
+        ),
+        (lambda x, _: ops.scaled_dot_product_attention(x, x, x, softcap=-1.0), "TIL217", "softcap is 0 or above"),
+        (
+            lambda x, _: ops.scaled_dot_product_attention(x, x, x, lengths=x),
+            "TIL305",
+            "offsets and lengths have one axis, not 3",
+        ),
+        (lambda x, _: ops.attention(x, x, x), "TIL217", "tensors of three axes need heads and key_heads"),
+        (lambda _, m: ops.attention(m, m, m), "TIL305", "queries have three or four axes, not 2"),
+        (lambda x, _: ops.attention(x, x, x, past_key=x), "TIL217", "a past has keys and values, and no lengths"),
+        (
+            lambda x, _: ops.attention(x, x, x, heads=1, key_heads=1, scores="raw"),
+            "TIL217",
+            "scores is one of 'products', 'capped', 'masked', 'weights', not 'raw'",
+        ),
         (lambda x, _: ops.rotary_embedding(x, pairs="both"), "TIL217", "pairs is one of 'halves', 'neighbours'"),
         (lambda x, _: ops.rotary_embedding(x, base=-1), "TIL217", "base is a finite number above 0; it was -1"),
         (

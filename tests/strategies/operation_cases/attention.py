@@ -230,4 +230,67 @@ _ROTARY: Final = (
     ),
 )
 
-CASES: Final = (*_SOFTMAX, *_ATTENTION, *_PROJECTED, *_ROTARY)
+_CACHED: Final = {**_SHARED, "PK": sample(2, 2, 3, 5, seed=4), "PV": sample(2, 2, 3, 3, seed=5)}
+_PLACES: Final = np.arange(9) - np.arange(3)[:, None] - 3
+
+
+def _with_cache(q: Array, k: Array, v: Array, past_key: Array, past_value: Array) -> tuple[Array, ...]:
+    keys, values = np.concatenate([past_key, k], 2), np.concatenate([past_value, v], 2)
+    return attended(q, keys, values, seen=_PLACES <= 0), keys, values
+
+
+def _by_head(x: Array, heads: int) -> Array:
+    return x.reshape(*x.shape[:2], heads, -1).swapaxes(1, 2)
+
+
+_CACHES: Final = (
+    Case(
+        "attention_with_a_past",
+        lambda q, k, v, pk, pv: ops.attention(q, k, v, past_key=pk, past_value=pv, causal=True),
+        _CACHED,
+        _with_cache,
+    ),
+    Case(
+        "attention_in_a_window",
+        lambda q, k, v: ops.scaled_dot_product_attention(q, k, v, window=(1, None), offset=3, softcap=0.7),
+        _SHARED,
+        lambda q, k, v: (
+            softmax(
+                np.where(
+                    np.arange(6) - np.arange(3)[:, None] - 3 >= -1,
+                    np.tanh(q @ np.repeat(k, 2, 1).swapaxes(2, 3) / 5**0.5 / 0.7) * 0.7,
+                    -np.inf,
+                )
+            )
+            @ np.repeat(v, 2, 1)
+        ),
+    ),
+    Case(
+        "attention_of_lengths",
+        lambda q, k, v, n: ops.attention(q, k, v, lengths=n, causal=True, scores="weights"),
+        {**_SHARED, "N": np.array([6, 2])},
+        lambda q, k, v, n: (
+            attended(q, k, v, seen=_last(n)),
+            k,
+            v,
+            attended(q, k, np.broadcast_to(np.eye(6), (2, 2, 6, 6)), seen=_last(n)),
+        ),
+    ),
+    Case(
+        "attention_of_rows",
+        lambda q, k, v: ops.attention(q, k, v, heads=4, key_heads=2)[0],
+        {"Q": sample(2, 3, 20), "K": sample(2, 6, 10, seed=1), "V": sample(2, 6, 6, seed=2)},
+        lambda q, k, v: attended(_by_head(q, 4), _by_head(k, 2), _by_head(v, 2)).swapaxes(1, 2).reshape(2, 3, 12),
+    ),
+)
+
+
+def _last(lengths: Array) -> Array:
+    """Return which of 6 keys 3 queries see that are the last ones of so many."""
+    ends = lengths[:, None, None, None]
+    place = np.arange(6)
+    result: Array = (place < ends) & (place <= np.arange(3)[:, None] + ends - 3)
+    return result
+
+
+CASES: Final = (*_CACHES, *_SOFTMAX, *_ATTENTION, *_PROJECTED, *_ROTARY)

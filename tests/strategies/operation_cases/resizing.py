@@ -17,7 +17,7 @@ def _case(name: str, *sizes: Any, torch: Any = None, **options: Any) -> Case:
     def build(x: Any) -> Any:
         return ops.resize(x, *sizes, **options)
 
-    def numpy(x: Array) -> Array:
+    def numpy(x: Array) -> Any:
         return resized(x, *sizes, **options)
 
     return Case(name, build, _X, numpy, torch)

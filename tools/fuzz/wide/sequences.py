@@ -39,17 +39,83 @@ def _heads(draw: Draw) -> Arguments:
     options: dict[str, Any] = {"causal": draw.integer(0, 2) == 2, "scale": draw.pick((None, 0.5))}
     if draw.flag() and count < 99:
         options["mask"] = draw.tensor((queries, count), "zeros", "bool")
+    if draw.integer(0, 2) == 2:
+        options["window"] = {"tuple": [draw.pick((None, 0, 2)), draw.pick((None, 1))]}
+        options["softcap"] = draw.pick((0.0, 2.0))
+        options["offset"] = draw.integer(0, 3)
+        if batch:
+            options["lengths"] = draw.tensor(batch, "count", "i32", below=count + 1)
     return arguments, options
 
 
-def _attended(q: Array, k: Array, v: Array, causal: bool, scale: float | None, mask: Array | None = None) -> Array:
+def _cached(draw: Draw) -> Arguments:
+    batch, keys, share, queries, count, past, depth, width = draw.full(8, 8)
+    sizes = ((keys * share, queries, depth), (keys, count, depth), (keys, count, width))
+    arguments = [draw.tensor((batch, *size), "normal") for size in sizes]
+    options: dict[str, Any] = {
+        "past_key": draw.tensor((batch, keys, past, depth), "normal"),
+        "past_value": draw.tensor((batch, keys, past, width), "normal"),
+        "causal": draw.flag(),
+        "scores": draw.pick(("products", "capped", "weights")),
+        "softcap": 1.5,
+    }
+    if draw.flag():
+        options["mask"] = draw.tensor((queries, draw.integer(1, past + count)), "zeros", "bool")
+    return arguments, options
+
+
+def _with_cache(
+    q: Array,
+    k: Array,
+    v: Array,
+    past_key: Array,
+    past_value: Array,
+    causal: bool,
+    scores: str,
+    softcap: float,
+    **mask: Any,
+) -> tuple[Array, ...]:
+    keys, values = np.concatenate([past_key, k], 2), np.concatenate([past_value, v], 2)
+    if mask:
+        missing = keys.shape[2] - mask["mask"].shape[-1]
+        mask["mask"] = np.pad(mask["mask"], ((0, 0), (0, missing)))
+    share = q.shape[1] // keys.shape[1]
+    products = (q @ np.swapaxes(np.repeat(keys, share, 1), 2, 3)) / np.sqrt(np.longdouble(q.shape[-1]))
+    result = _attended(q, keys, values, causal, None, softcap=softcap, offset=past_key.shape[2], **mask)
+    capped = np.tanh(products / softcap) * softcap
+    ones = np.broadcast_to(np.eye(keys.shape[2], dtype=q.dtype), (*keys.shape[:3], keys.shape[2]))
+    weights = _attended(q, keys, ones, causal, None, softcap=softcap, offset=past_key.shape[2], **mask)
+    return result, keys, values, {"products": products, "capped": capped, "weights": weights}[scores]
+
+
+def _cache_terms(q: Array, k: Array, v: Array, *_: Any, **options: Any) -> Array:
+    size = np.max(abs(q)) * max(np.max(abs(k)), np.max(abs(options["past_key"]))) * q.shape[-1]
+    return np.asarray(4 * max(np.max(abs(v)), np.max(abs(options["past_value"])), 1) * (1 + size))
+
+
+def _attended(
+    q: Array,
+    k: Array,
+    v: Array,
+    causal: bool,
+    scale: float | None,
+    mask: Array | None = None,
+    window: tuple[int | None, int | None] = (None, None),
+    softcap: float = 0.0,
+    offset: int = 0,
+    lengths: Array | None = None,
+) -> Array:
     share = q.shape[-3] // k.shape[-3]
     k, v = np.repeat(k, share, -3), np.repeat(v, share, -3)
     factor = 1 / np.sqrt(np.longdouble(q.shape[-1])) if scale is None else scale
     scores = (q @ np.swapaxes(k, -1, -2)) * factor
+    scores = np.tanh(scores / softcap) * softcap if softcap else scores
     seen = np.ones(scores.shape[-2:], bool) if mask is None else mask
-    if causal:
-        seen = seen & np.tri(*seen.shape).astype(bool)
+    ahead = np.arange(scores.shape[-1]) - np.arange(scores.shape[-2])[:, None] - offset
+    before, behind = (bound if bound is not None else 10**6 for bound in window)
+    seen = seen & (ahead <= (0 if causal else 10**6)) & (-before <= ahead) & (ahead <= behind)
+    if lengths is not None:
+        seen = seen & (np.arange(scores.shape[-1]) < lengths.reshape(-1, *[1] * (scores.ndim - 1)))
     scores = np.where(seen, scores, -np.inf)
     most = scores.max(-1, keepdims=True)
     powers = np.exp(scores - np.where(np.isfinite(most), most, 0))
@@ -254,6 +320,7 @@ ROWS_SEQUENCES: Final = (
     Row(
         "scaled_dot_product_attention", _heads, _attended, flavours=(*CALM, "normal"), terms=_attention_terms, units=64
     ),
+    Row("attention", _cached, _with_cache, flavours=CALM, terms=_cache_terms, units=64),
     Row("multi_head_attention", _projected, _many, _FULL, flavours=CALM, terms=_many_terms, units=64, shared=True),
     Row("rotary_embedding", _rotary, _turned, flavours=CALM, terms=_turned_terms),
     Row("rnn_cell", _cell(1, 1), _once(rnn, 1), _FULL, **_NETWORK),

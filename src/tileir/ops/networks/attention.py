@@ -12,11 +12,15 @@ from typing import Final
 
 from tileir.core.nodes import attrs
 from tileir.ops.arithmetic import reductions
+from tileir.ops.arrays.joining import concatenate
+from tileir.ops.arrays.padding import pad
+from tileir.ops.arrays.shaping import swapaxes
 from tileir.ops.shared.foundation import (
     Aggregation,
     Axes,
     Dim,
     Operand,
+    Size,
     Tensor,
     aggregate,
     axes_of,
@@ -67,7 +71,11 @@ def scaled_dot_product_attention(
     mask: Tensor | None = None,
     bias: Tensor | None = None,
     causal: bool = False,
+    window: tuple[int | None, int | None] | None = None,
+    offset: Tensor | Size | None = None,
+    lengths: Tensor | None = None,
     scale: Operand | None = None,
+    softcap: float = 0.0,
 ) -> Tensor:
     """Return attention: ``softmax(scale * Q K^T + bias) V``, where the softmax is over the keys that a query sees.
 
@@ -77,35 +85,195 @@ def scaled_dot_product_attention(
 
     ``mask`` and ``bias`` broadcast with [..., H, S, T]: a query sees the keys where a ``mask`` of bool or integers is
     not 0, and a mask of floats is added to the scores, as PyTorch's. So is ``bias``, which may be minus infinity. With
-    ``causal``, query s sees keys 0 to s. ``scale`` is by default ``1 / sqrt(D)``. A query that sees no key gives zeros,
-    and has zero gradients. Values are finite, or results do not matter: whether those come in that a query does not see
-    is open.
+    ``causal``, query s sees keys 0 to s. ``window`` shows as many keys before and behind s, with None all of them.
+    There, s counts from ``offset``, a size or an integer for each element of the first axis. Keys from ``lengths`` on,
+    an integer for each element of the first axis, are not seen. ``scale`` is by default ``1 / sqrt(D)``. ``softcap``
+    above 0 makes scores x ``softcap * tanh(x / softcap)`` before all that. A query that sees no key gives zeros, and
+    has zero gradients. Values are finite, or results do not matter: whether those come in that a query does not see is
+    open.
 
-    Sources: Vaswani et al., "Attention is all you need", 2017; Ainslie et al., "GQA", 2023.
+    Sources: Vaswani et al., "Attention is all you need", 2017; Ainslie et al., "GQA", 2023; ONNX' ``Attention``.
 
     Raises:
-        TileError: TIL305, a rank is not as said; when it is compiled, TIL312 where sizes do not agree.
+        TileError: TIL305, a rank is not as said; TIL217, a window is no pair of numbers from 0 on; when it is compiled,
+            TIL312 where sizes do not agree.
 
     """
     heads = _heads_of(query, key, value)
     for name, option in (("mask", mask), ("bias", bias), ("scale", scale)):
         if option is not None and rank_of(option) > rank_of(query):
             raise mistake("TIL305", f"{name} broadcasts with the scores, which have {rank_of(query)} axes")
-    masked = causal or mask is not None
+    seen = _Seen(causal, _window(window), offset, lengths)
+    return _attended(heads, seen, mask, bias, scale, softcap)[0]
+
+
+SCORES: Final = ("products", "capped", "masked", "weights")
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    past_key: Tensor | None = None,
+    past_value: Tensor | None = None,
+    mask: Tensor | None = None,
+    causal: bool = False,
+    window: tuple[int | None, int | None] | None = None,
+    lengths: Tensor | None = None,
+    scale: Operand | None = None,
+    softcap: float = 0.0,
+    heads: int | None = None,
+    key_heads: int | None = None,
+    scores: str | None = None,
+) -> tuple[Tensor, ...]:
+    """Return attention with a cache: the result of :func:`scaled_dot_product_attention`, and all keys and values.
+
+    Shapes: as told there, with four axes, [B, H, S, D]; or three, [B, S, H * D], with the numbers of ``heads`` and
+    ``key_heads``. Keys and values come behind ``past_key`` and ``past_value``, [B, K, P, D], and queries count from P
+    on; where ``lengths`` tells how many keys of each example there are, its queries are the last of them. A ``mask``
+    may have fewer keys than there are: the others are not seen.
+
+    ``scores`` asks for a fourth result, [B, H, S, T]: the "products" times their scale, these "capped", with what is
+    "masked" minus infinity, or the "weights". All is in the dtype of ``query``.
+
+    Raises:
+        TileError: TIL305, a rank is not as said; TIL217, the past has a key but no value, or a length as well, or
+            numbers of heads are missing or not as said.
+
+    Source: ONNX' ``Attention``.
+    """
+    if (past_key is None) != (past_value is None) or (past_key is not None and lengths is not None):
+        raise mistaken("a past has keys and values, and no lengths")
+    flat = rank_of(query) == _FLAT
+    if flat:
+        if heads is None or key_heads is None or not is_integer(heads, 1) or not is_integer(key_heads, 1):
+            raise mistaken("tensors of three axes need heads and key_heads, integers from 1 on")
+        query, key, value = _by_head(query, heads), _by_head(key, key_heads), _by_head(value, key_heads)
+    elif rank_of(query) != _FLAT + 1:
+        raise mistake("TIL305", f"queries have three or four axes, not {rank_of(query)}")
+    offset: Tensor | Size | None = None
+    if past_key is not None and past_value is not None:
+        offset = dims_of(past_key)[2]
+        key, value = concatenate([past_key, key], 2), concatenate([past_value, value], 2)
+    elif lengths is not None:
+        offset = lengths - dims_of(query)[2]
+    seen = _Seen(causal, _window(window), offset, lengths, None if mask is None else dims_of(mask)[-1])
+    if mask is not None:
+        missing = (dims_of(key)[2] - dims_of(mask)[-1]).max(0)
+        mask = pad(mask, [*[(0, 0)] * (rank_of(mask) - 1), (0, missing)])
+    result, stages = _attended(_heads_of(query, key, value), seen, mask, None, scale, softcap)
+    if flat:
+        batch, own, rows, size = dims_of(result)
+        result = call("reshape", swapaxes(result, 1, 2), batch, rows, own * size)
+    if scores is None:
+        return result, key, value
+    found = stages[chosen(scores, SCORES, "scores")]
+    return result, key, value, narrowed(call("reshape", found, *dims_of(query)[:3], dims_of(key)[2]), query)
+
+
+_FLAT: Final = 3
+
+
+def _by_head(x: Tensor, heads: int) -> Tensor:
+    """Return [B, S, H * D] as [B, H, S, D]."""
+    if rank_of(x) != _FLAT:
+        raise mistake("TIL305", f"queries, keys and values have as many axes, {_FLAT}, not {rank_of(x)}")
+    batch, rows, features = dims_of(x)
+    return swapaxes(call("reshape", x, batch, rows, heads, features / heads), 1, 2)
+
+
+@attrs.frozen(repr=False)
+class _Seen:
+    """Which keys queries see by their places alone.
+
+    Attributes:
+        causal: Whether those behind a query are hidden.
+        window: How many before and behind it are seen.
+        offset: The place of the first query, or that of each example.
+        lengths: How many keys each example has.
+        masked: How many keys a mask tells of.
+
+    """
+
+    causal: bool
+    window: tuple[int | None, int | None]
+    offset: Tensor | Size | None = None
+    lengths: Tensor | None = None
+    masked: Size | None = None
+
+    @property
+    def some(self) -> bool:
+        """Tell whether any are hidden."""
+        return self.causal or self.window != (None, None) or self.lengths is not None or self.masked is not None
+
+    @property
+    def may_be_none(self) -> bool:
+        """Tell whether a query may see no key."""
+        return self.window != (None, None) or self.lengths is not None or self.offset is not None
+
+    def hidden(self, scores: Tensor) -> Tensor:
+        """Return scores with minus infinity where a key is not seen."""
+        last = rank_of(scores) - 1
+        place, query = call("index", scores, last), call("index", scores, last - 1)
+        if self.offset is not None:
+            query = query + (_by_example(self.offset, scores) if isinstance(self.offset, Tensor) else self.offset)
+        before, behind = self.window
+        tests = []
+        if self.causal:
+            tests.append(place <= query)
+        if before is not None:
+            tests.append(query - place <= before)
+        if behind is not None:
+            tests.append(place - query <= behind)
+        if self.lengths is not None:
+            tests.append(place < _by_example(self.lengths, scores))
+        if self.masked is not None:
+            tests.append(place < self.masked)
+        for test in tests:
+            scores = call("cond", test, scores, _NOTHING)
+        return scores
+
+
+def _by_example(numbers: Tensor, scores: Tensor) -> Tensor:
+    """Return integers for each element of the first axis so that they broadcast with scores."""
+    if rank_of(numbers) != 1:
+        raise mistake("TIL305", f"offsets and lengths have one axis, not {rank_of(numbers)}")
+    return call("reshape", numbers, *dims_of(numbers), *[1] * (rank_of(scores) - 1))
+
+
+def _window(window: tuple[int | None, int | None] | None) -> tuple[int | None, int | None]:
+    bounds = (None, None) if window is None else tuple(window)
+    if len(bounds) != 2 or not all(bound is None or is_integer(bound, 0) for bound in bounds):
+        raise mistaken(f"a window is two numbers from 0 on, or None, before and behind a query; it was {window!r}")
+    return bounds[0], bounds[1]
+
+
+def _attended(
+    heads: _Heads, seen: _Seen, mask: Tensor | None, bias: Tensor | None, scale: Operand | None, softcap: float
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return attention, and its scores at each stage, with an axis of its own for heads that share keys."""
+    query, key, value = heads.query, heads.key, heads.value
+    if not softcap >= 0:
+        raise mistaken(f"softcap is 0 or above; it was {softcap!r}")
+    masked = seen.some or mask is not None
     scores = heads.scores(masked=masked)
-    scores = scores * (1.0 / call("sqrt", real(dims_of(query)[-1])) if scale is None else scale)
+    products = scores = scores * (1.0 / call("sqrt", real(dims_of(query)[-1])) if scale is None else scale)
+    if softcap:
+        scores = call("tanh", scores / softcap) * softcap
+    capped = scores
     if bias is not None:
         scores = scores + heads.divided(bias)
-    if causal:
-        last = rank_of(scores) - 1
-        scores = call("cond", call("index", scores, last) <= call("index", scores, last - 1), scores, _NOTHING)
-    if mask is None and bias is None:
+    if seen.some:
+        scores = seen.hidden(scores)
+    if mask is not None:
+        scores = _masked(scores, heads.divided(mask))
+    if mask is None and bias is None and not seen.may_be_none:
         weights = _softmax(scores, (rank_of(scores) - 1,))
     else:
-        if mask is not None:
-            scores = _masked(scores, heads.divided(mask))
         weights = _softmax_or_zeros(scores)
-    return heads.weighted(weights, (query, key, value, bias, scale), masked=masked)
+    stages = dict(zip(SCORES, (products, capped, scores, weights), strict=True))
+    return heads.weighted(weights, (query, key, value, bias, scale), masked=masked), stages
 
 
 def _masked(scores: Tensor, mask: Tensor) -> Tensor:
