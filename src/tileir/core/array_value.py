@@ -28,6 +28,9 @@ Content: TypeAlias = bytes | memoryview
 _PAGES: Final = 1 << 20
 """Least bytes of a constant in pages of its own."""
 
+_HASHED: Final = 64
+"""Bytes that hashes look at all over an array, beside sixteen times as many at its beginning."""
+
 _ALIGNMENT: Final = 64
 """Alignment of constants, in bytes, that devices read in place."""
 
@@ -36,17 +39,19 @@ def _shape(sizes: Iterable[int]) -> tuple[int, ...]:
     return tuple(map(index, sizes))
 
 
-@attrs.frozen(cache_hash=True, slots=False)
+@attrs.frozen(slots=False)
 class ArrayValue:
     """An array that never changes.
 
     Two are equal where dtype, shape and all bits of the elements are, so that -0.0 is not 0.0 and a NaN is itself.
+    Hashes look at some bytes only: weights need not be read to find a function among others.
 
     Attributes:
         dtype: The element type.
         shape: One size for each axis; () for a scalar.
         data: The elements in row-major order, little-endian; those of bool are 0 or 1. A view must be read-only, of
             memory that nobody changes.
+        mapped: The file that they are mapped from, where that is known, as an array of all that is mapped.
 
     Raises:
         TileError: TIL702, a size is negative, or ``data`` are not the bytes of such an array.
@@ -56,6 +61,7 @@ class ArrayValue:
     dtype: DType
     shape: tuple[int, ...] = attrs.field(converter=_shape)
     data: Content = attrs.field(repr=False)
+    mapped: np.memmap[Any, Any] | None = attrs.field(default=None, eq=False, repr=False, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         """Check that the bytes are those of the array."""
@@ -89,8 +95,11 @@ class ArrayValue:
             native = native.byteswap()
         if native.nbytes < _PAGES:
             return cls(dtype, array.shape, native.tobytes())
-        constant = None if dtype.is_bool else _constant(native)
-        return cls(dtype, array.shape, _pages(native) if constant is None else constant)
+        owner = None if dtype.is_bool else _owner(native)
+        constant = None if owner is None else _part(native, owner)
+        if owner is None or constant is None:
+            return cls(dtype, array.shape, _pages(native))
+        return cls(dtype, array.shape, constant, mapped=owner if isinstance(owner, np.memmap) else None)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return what pickles and copies are made of: an array, since views of memory have none."""
@@ -107,6 +116,15 @@ class ArrayValue:
     def elements(self) -> int:
         """Number of elements."""
         return prod(self.shape)
+
+    def __hash__(self) -> int:
+        """Return the same for equal arrays."""
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        step = max(1, len(self.data) // _HASHED)
+        return hash((self.dtype, self.shape, bytes(self.data[: 16 * _HASHED]), bytes(self.data[::step])))
 
     def numpy(self) -> Array:
         """Return a read-only array that shares the bytes."""
@@ -133,16 +151,21 @@ def _anonymous(nbytes: int) -> mmap.mmap:
     return memory
 
 
-def _constant(array: Array) -> memoryview | None:
+def _owner(array: Array) -> Array | None:
+    """Return the array behind an array and all of which it is a view, if none can be written; else None."""
+    while not array.flags.writeable:
+        if not isinstance(array.base, np.ndarray):
+            return array
+        array = array.base
+    return None
+
+
+def _part(array: Array, owner: Array) -> memoryview | None:
     """Return the memory of an array, if its elements lie in order in memory that nobody can write; else None."""
-    owner: object = array
-    while isinstance(owner, np.ndarray):
-        if owner.flags.writeable:
-            return None
-        owner = owner.base
-    if not array.flags.c_contiguous or not isinstance(owner, bytes | mmap.mmap):
+    memory: object = owner.base
+    if not array.flags.c_contiguous or not isinstance(memory, bytes | mmap.mmap):
         return None
-    whole = memoryview(owner).cast("B")
+    whole = memoryview(memory).cast("B")
     begin = array.ctypes.data - np.frombuffer(whole, np.uint8).ctypes.data
     inside = whole.readonly and 0 <= begin <= len(whole) - array.nbytes and array.ctypes.data % _ALIGNMENT == 0
     return whole[begin : begin + array.nbytes] if inside else None

@@ -12,6 +12,9 @@ from tileir.driver.programs import Program
 from tileir.driver.targets import TargetChoice, scheduling_target
 from tileir.driver.tuning.winners import tuned
 from tileir.runtime import Context, DeviceInfo, Options
+from tileir.runtime.caches.file_digests import recall_digests
+from tileir.tile.ir import Function
+from tileir.tile.traversal import arrays
 from tileir.typed import ir as typed
 
 if TYPE_CHECKING:
@@ -54,6 +57,8 @@ def requested(
     choice: Target | TargetChoice | None,
 ) -> Request:
     """Return all that decides which kernels a program becomes."""
+    if context.disk_cache is not None and isinstance(program, Function) and not wanted.quick:
+        recall_digests(arrays(program), context.disk_cache)
     device_target = chosen.target.with_approximations() if wanted.fast_math else chosen.target
     target = scheduling_target(None, device_target, wanted.threads)
     scheduling = None if choice is None else scheduling_target(choice, device_target, wanted.threads)
