@@ -37,18 +37,23 @@ def results_of(found: Any) -> tuple[Array, ...]:
 
 
 def sensitivity(
-    oracle: Callable[[Sequence[Array]], Sequence[Array]], inputs: Sequence[Array], *, trials: int = 2
+    oracle: Callable[[Sequence[Array]], Sequence[Array]],
+    inputs: Sequence[Array],
+    *,
+    trials: int = 2,
+    step: float = _STEP,
 ) -> list[Array]:
     """Return how much results change, relative to a relative change of the inputs by random signs.
 
-    A difference of two elements does not change where their signs are equal, as half of the trials let them be.
+    A difference of two elements does not change where their signs are equal, as half of the trials let them be; and the
+    quotient of a difference by itself changes no more by a large step than by a small one.
     """
     generator = np.random.default_rng(1)
     usual = oracle(inputs)
     most = [np.zeros(result.shape, np.longdouble) for result in usual]
     for _ in range(trials):
         moved = [
-            array * (1 + _STEP * generator.choice((-1, 1), array.shape)) if array.dtype == np.longdouble else array
+            array * (1 + step * generator.choice((-1, 1), array.shape)) if array.dtype == np.longdouble else array
             for array in inputs
         ]
         for place, (one, other) in enumerate(zip(oracle(moved), usual, strict=True)):
@@ -57,7 +62,7 @@ def sensitivity(
                 finite = np.isfinite(one) & np.isfinite(other)
                 change = np.where(finite, one, 0) - np.where(finite, other, 0)
                 most[place] = np.maximum(most[place], np.abs(change))
-    return [each / np.longdouble(_STEP / 2) for each in most]
+    return [each / np.longdouble(step / 2) for each in most]
 
 
 def overflowing(dtype: DType, largest: Array) -> Array:
@@ -69,6 +74,11 @@ def least_normal(dtype: DType) -> Any:
     """Return the least normal number of what a dtype is computed in."""
     made = _computed_in(dtype).format
     return np.ldexp(np.longdouble(made.smallest_subnormal), made.fraction_bits)
+
+
+def rounding(dtype: DType) -> float:
+    """Return about how much a number of what a dtype is computed in changes where it is rounded, relative to it."""
+    return float(2.0 ** (1 - _computed_in(dtype).format.precision))
 
 
 def _computed_in(dtype: DType) -> DType:
