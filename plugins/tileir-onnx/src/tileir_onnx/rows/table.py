@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Function: TypeAlias = Callable[..., Any]
 
-FAMILIES: Final = ("elementwise", "shapes", "products", "windows")
+FAMILIES: Final = ("elementwise", "shapes", "products", "windows", "normalisation")
 """Modules of rows, which are loaded with the first model."""
 
 _LAST: Final = 1 << 30

@@ -3,11 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from math import prod
+from operator import add
+from typing import Any, TypeAlias
 
 from tileir import ops
-from tileir.tile.builder import Tensor
+from tileir.tile.builder import Dim, Tensor
+from tileir_onnx.graph import Array
 from tileir_onnx.importing import Call
 from tileir_onnx.rows.table import row
+
+Numbers: TypeAlias = "Sequence[int] | None"
+
+
+def _padding(auto_pad: str, pads: Numbers, axes: int) -> list[tuple[int, int]] | str:
+    """Return the padding of each axis, before and behind, or the rule that it follows from."""
+    if auto_pad != "NOTSET":
+        return auto_pad.lower()
+    return [(0, 0)] * axes if pads is None else list(zip(pads[:axes], pads[axes:], strict=True))
+
+
+def _known(call: Call, size: Any) -> int:
+    """Return a size as an integer; raise TIL605 where it is open."""
+    if isinstance(size, Dim):
+        raise call.fault("sizes follow from those of its input, which must be known: call the model with arrays")
+    return int(size)
 
 
 @row("Conv")
@@ -18,22 +39,172 @@ def conv(
     bias: Tensor | None = None,
     *,
     auto_pad: str = "NOTSET",
-    dilations: Sequence[int] | None = None,
+    dilations: Numbers = None,
     group: int = 1,
-    kernel_shape: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
+    kernel_shape: Numbers = None,
+    pads: Numbers = None,
+    strides: Numbers = None,
 ) -> Tensor:
-    axes = x.rank - 2
-    padding = _padding(call, auto_pad, pads, axes)
+    padding = _padding(auto_pad, pads, x.rank - 2)
     return ops.conv(x, w, bias, stride=strides or 1, padding=padding, dilation=dilations or 1, groups=group)
 
 
-def _padding(call: Call, auto_pad: str, pads: Sequence[int] | None, axes: int) -> list[tuple[int, int]] | str:
-    """Return the padding of each axis, before and behind."""
-    if auto_pad == "VALID" or (auto_pad == "NOTSET" and pads is None):
-        return [(0, 0)] * axes
-    if auto_pad != "NOTSET":
-        raise call.fault(f"auto_pad={auto_pad!r} is not served yet")
-    assert pads is not None
-    return list(zip(pads[:axes], pads[axes:], strict=True))
+@row("ConvTranspose")
+def conv_transpose(
+    call: Call,
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Numbers = None,
+    group: int = 1,
+    kernel_shape: Numbers = None,
+    output_padding: Numbers = None,
+    output_shape: Numbers = None,
+    pads: Numbers = None,
+    strides: Numbers = None,
+) -> Tensor:
+    space = x.rank - 2
+    more: Sequence[int] = output_padding or [0] * space
+    options: dict[str, Any] = {"output_padding": more}
+    padding = _padding(auto_pad, pads, space)
+    if output_shape is not None:
+        wanted = output_shape[-space:]
+        padding = _padding_to(call, x, w, wanted, auto_pad, more, strides or [1] * space, dilations or [1] * space)
+        options = {"output_size": wanted}
+    return ops.conv_transpose(
+        x, w, bias, stride=strides or 1, padding=padding, dilation=dilations or 1, groups=group, **options
+    )
+
+
+def _padding_to(
+    call: Call,
+    x: Tensor,
+    w: Tensor,
+    wanted: Sequence[int],
+    auto_pad: str,
+    more: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+) -> list[tuple[int, int]]:
+    """Return the padding with which a transposed convolution has the wanted sizes."""
+    pads = []
+    for axis, size in enumerate(wanted):
+        count, taps = _known(call, x.shape[axis + 2]), _known(call, w.shape[axis + 2])
+        total = max(strides[axis] * (count - 1) + more[axis] + (taps - 1) * dilations[axis] + 1 - size, 0)
+        before = total // 2 if auto_pad == "SAME_UPPER" else total - total // 2
+        pads.append((before, total - before))
+    return pads
+
+
+@row("MaxPool")
+def max_pool(
+    call: Call,
+    x: Tensor,
+    *,
+    kernel_shape: Sequence[int],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: Numbers = None,
+    pads: Numbers = None,
+    storage_order: int = 0,
+    strides: Numbers = None,
+) -> tuple[Tensor, ...]:
+    window = _window(x, auto_pad, ceil_mode, dilations, pads, strides)
+    if len(call.outputs) == 1:
+        return (ops.max_pool(x, kernel_shape, **window),)
+    y, places = ops.max_pool(x, kernel_shape, return_indices=True, **window)
+    places = ops.cast(places, "i64")
+    batch, channels, *sizes = x.shape
+    if storage_order:  # from the numbers of a matrix row by row to those column by column
+        coordinates = [places // prod(sizes[axis + 1 :]) % sizes[axis] for axis in range(len(sizes))]
+        places = reduce(add, (each * prod(sizes[:axis]) for axis, each in enumerate(coordinates)))
+    images = ops.reshape(ops.arange(x, batch * channels), batch, channels, *[1] * len(sizes))
+    return y, places + ops.cast(images, "i64") * prod(sizes)
+
+
+@row("MaxUnpool", known=("output_shape",))
+def max_unpool(
+    call: Call,
+    x: Tensor,
+    indices: Tensor,
+    output_shape: Array | None = None,
+    *,
+    kernel_shape: Sequence[int],
+    pads: Numbers = None,
+    strides: Numbers = None,
+) -> Tensor:
+    space = x.rank - 2
+    steps, padding = strides or [1] * space, _padding("NOTSET", pads, space)
+    sizes = [
+        (x.shape[axis + 2] - 1) * steps[axis] + kernel_shape[axis] - sum(map(int, padding[axis]))
+        for axis in range(space)
+    ]
+    places = indices % prod(sizes)  # within an image
+    y = ops.max_unpool(x, places, kernel_shape, stride=steps, padding=padding)
+    if output_shape is None:
+        return y
+    wider = [(0, _known(call, size) - _known(call, own)) for size, own in zip(output_shape[2:], sizes, strict=True)]
+    return ops.pad(y, [(0, 0), (0, 0), *wider])
+
+
+@row("AveragePool")
+def average_pool(
+    call: Call,
+    x: Tensor,
+    *,
+    kernel_shape: Sequence[int],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    count_include_pad: int = 0,
+    dilations: Numbers = None,
+    pads: Numbers = None,
+    strides: Numbers = None,
+) -> Tensor:
+    window = _window(x, auto_pad, ceil_mode, dilations, pads, strides)
+    return ops.average_pool(x, kernel_shape, count_include_pad=bool(count_include_pad), **window)
+
+
+@row("LpPool")
+def lp_pool(
+    call: Call,
+    x: Tensor,
+    *,
+    kernel_shape: Sequence[int],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: Numbers = None,
+    p: float = 2,
+    pads: Numbers = None,
+    strides: Numbers = None,
+) -> Tensor:
+    return ops.lp_pool(x, p, kernel_shape, **_window(x, auto_pad, ceil_mode, dilations, pads, strides))
+
+
+def _window(
+    x: Tensor, auto_pad: str, ceil_mode: int, dilations: Numbers, pads: Numbers, strides: Numbers
+) -> dict[str, Any]:
+    """Return how windows of pooling slide."""
+    padding = _padding(auto_pad, pads, x.rank - 2)
+    return {
+        "stride": strides or 1,
+        "padding": padding,
+        "dilation": dilations or 1,
+        "ceil_mode": bool(ceil_mode) and auto_pad == "NOTSET",
+    }
+
+
+@row("GlobalAveragePool")
+def global_average_pool(call: Call, x: Tensor) -> Tensor:
+    return ops.global_average_pool(x)
+
+
+@row("GlobalMaxPool")
+def global_max_pool(call: Call, x: Tensor) -> Tensor:
+    return ops.global_max_pool(x)
+
+
+@row("GlobalLpPool")
+def global_lp_pool(call: Call, x: Tensor, *, p: float = 2) -> Tensor:
+    return ops.norm(x, tuple(range(2, x.rank)), order=p, keepdims=True)
