@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -66,4 +67,17 @@ def test_scripts_are_searched_and_printed(command: Command, monkeypatch: pytest.
     code, out, _ = command(*TYPES, "--top", "2", "--device", "llvm", "--scripts", "--seed", "3")
     assert code == 0
     assert out.count("script{steps=(") >= 2
+    assert "(the usual pipeline)" in out
+
+
+@pytest.mark.parametrize("search", [(), ("--scripts", "--seed", "3")])
+def test_programs_with_names_in_quotes_are_tuned(
+    command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, search: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(drawn_scripts, "FIRST_DRAWN", 6)
+    names = {"A": '"gpu_0/a"', "B": '"my b"', "C": '"c*/"'}
+    text = re.sub(r"\b[ABC]\b", lambda found: names[found[0]], MATMUL)
+    (tmp_path / "matmul.tile").write_text(text, encoding="utf-8")
+    code, out, _ = command("gpu_0/a=f32[40,40]", "my b=f32[40,48]", "--top", "2", "--device", "llvm", *search)
+    assert code == 0
     assert "(the usual pipeline)" in out

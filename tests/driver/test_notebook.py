@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 from xml.etree import ElementTree
 
 import attrs
@@ -79,6 +80,22 @@ def test_an_executable_shows_device_types_program_and_kernels() -> None:
         *(kernel.name for kernel in executable.sem.kernels),
     ):
         assert part in text
+
+
+def test_a_function_of_python_shows_its_signature_and_programs() -> None:
+    def scaled(x, s=2.0):  # type: ignore[no-untyped-def]
+        return x * s
+
+    def shown(function: Any) -> str:
+        return read(re.sub("<details>.*?</details>", "", function._repr_html_(), flags=re.DOTALL)).text
+
+    compiled = tileir.jit(scaled)
+    assert shown(compiled) == "scaled(x, s=2.0)"
+    assert repr(compiled) == "<tileir function scaled(x, s=2.0)>"
+    compiled(np.ones((2, 3), np.float32))
+    assert shown(compiled).startswith("scaled(x, s=2.0)function (X: f32[N, M]) -> (Y)")
+    assert "function (X: f32[N, 3]) -> (Y)" in shown(tileir.function(x="f32[N, 3]")(scaled))
+    assert shown(tileir.function(s="f32")(scaled)) == "scaled(x, s=2.0)"
 
 
 def test_an_explanation_shows_its_kernels() -> None:

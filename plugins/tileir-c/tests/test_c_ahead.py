@@ -97,6 +97,20 @@ def test_names_that_c_has_taken(tmp_path: Path) -> None:
         np.testing.assert_array_equal(results[name], expected)
 
 
+def test_names_in_quotes_become_identifiers(tmp_path: Path) -> None:
+    source = (
+        'function ("a/b"[N], "a b"[N], "a_b"[N], "int"[N], "*/"[N]) -> ("x*/y", "x /y") '
+        '{ "x*/y" = "a/b" + "a b" * 2 + "a_b" * 3; "x /y" = "int" * "*/"; }'
+    )
+    inputs = {name: np.arange(3, dtype=np.float32) + at for at, name in enumerate(("a/b", "a b", "a_b", "int", "*/"))}
+    program = made(source, inputs)
+    given = {buffer.name: array for buffer, array in zip(program.interface.inputs, inputs.values(), strict=True)}
+    assert len(set(program.interface.parameters.values())) == 7
+    results = run(program, given, tmp_path)
+    for found, expected in zip(results.values(), tileir.evaluate(source, inputs), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize("name", ["read", "exp", "main", "sinf", "tile_x", "3d", "double", "npy_fail", "a-b", "été"])
 def test_functions_that_others_have_taken(name: str, tmp_path: Path) -> None:
     names = ("EOF", "MEMORY", "SIG_DFL", "FLT_MAX")

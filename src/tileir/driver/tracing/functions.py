@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -17,6 +18,7 @@ import numpy as np
 
 from tileir.core import ArgumentError, ArrayValue, DType, Target, TileError, attrs, nearest
 from tileir.core.process.tracebacks import shortened
+from tileir.core.text.markup import preformatted
 from tileir.core.text.span import call_site, called_at
 from tileir.driver.calls.arguments import is_number, split
 from tileir.driver.jit import Jit
@@ -34,6 +36,7 @@ from tileir.typed.ir import TensorType
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 
+_MOST_SHOWN: Final = 4  # programs of one function in a notebook
 _MOST_FUNCTIONS: Final = 256  # whose traces are kept for equal ones
 _TRACES: Final[OrderedDict[Hashable, dict[Hashable, list[Traced]]]] = OrderedDict()
 _LOCK: Final = threading.RLock()
@@ -77,7 +80,22 @@ class PythonFunction(Generic[P, R_co]):
         functools.update_wrapper(self, self.python)
 
     def __repr__(self) -> str:
-        return f"<tileir function {getattr(self.python, '__qualname__', self.python)!s}>"
+        return f"<tileir function {self._signature()}>"
+
+    def _signature(self) -> str:
+        """Return the Python function as it is called."""
+        name = getattr(self.python, "__name__", str(self.python))
+        with contextlib.suppress(TypeError, ValueError):
+            return f"{name}{inspect.signature(self.python)}"
+        return name
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: how it is called, and its programs as far as they are known."""
+        traces = [each.function for entries in (self._traces or {}).values() for each in entries]
+        if not traces and self.declared:
+            with contextlib.suppress(ArgumentError):  # some arguments are not declared
+                traces = [self.trace()]
+        return preformatted(self._signature()) + "".join(program._repr_html_() for program in traces[-_MOST_SHOWN:])
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
