@@ -71,6 +71,11 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "np.array_equal of other ranks": (lambda x: (np.array_equal(x * 0, x[0] * 0), np.array_equal(x, x)), (X,)),
     "np.isin a list": (lambda i: np.isin(i, [2, -7]), (K,)),
     "signs of zeros": (lambda x: (np.signbit(x), np.signbit(np.copysign(0.0, x)), np.signbit(np.cbrt(x))), (SIGNED,)),
+    "neighbours of floats": (
+        lambda x: (np.nextafter(x, np.inf), np.nextafter(x, -1), np.nextafter(0, x), np.spacing(x)), (SIGNED[:4],)
+    ),
+    "neighbours of f64": (lambda x: (np.nextafter(x, 0) - x) / np.spacing(x), (SIGNED[2:4].astype("f8"),)),
+    "bits of floats": (lambda x: x.view("i4") >> 23, (X,)),
     "sums of narrow integers": (lambda i: (i.sum(), np.cumsum(i), np.trace(i.reshape(10, 30)), i[:4].prod()), (I1,)),
     "sums of narrow numbers": (lambda i: (i.sum(), np.cumsum(i), np.trace(i.reshape(10, 30)), i[:4].prod()), (U1,)),
     "dtypes of others": (lambda i, k: i.astype((k.astype("i8")).dtype) // 2, (X[0], K)),

@@ -154,6 +154,27 @@ def copysign(x: Operand, y: Operand) -> Tensor:
     return ops.where(signbit(y), -magnitude, magnitude)
 
 
+@named("nextafter")
+def nextafter(x: Operand, y: Operand) -> Tensor:
+    """Return the float behind ``x`` in the direction of ``y``, which has no derivative."""
+    both = floating(call("add", x, y))
+    start, end = (call("as_like", each, both) for each in (x, y))
+    kind = known_dtype(start)
+    if kind is None:
+        raise mistaken("nextafter needs floats whose dtype is known; declare those of inputs")
+    bits = ops.bit_cast(start, f"i{kind.bits}")
+    moved = ops.bit_cast(ops.where(ops.equal(end > start, start > 0), bits + 1, bits - 1), kind)
+    least = ops.bit_cast(ops.ones_like(bits), kind)
+    away = ops.where(ops.equal(start, 0.0), ops.where(end > 0, least, -least), moved)
+    return ops.where(ops.equal(start, end), end, ops.where(ops.isnan(start) | ops.isnan(end), start + end, away))
+
+
+@named("view", tensors=1)
+def view(x: Tensor, dtype: Any) -> Tensor:
+    """Return the bits of elements as numbers of another dtype of as many bits."""
+    return ops.bit_cast(x, element_type(dtype))
+
+
 @named("sign")
 def sign(x: Tensor) -> Tensor:
     """Return -1, 0 or 1, or NaN."""
@@ -263,6 +284,7 @@ entered(
         "positive conjugate conj real copy ascontiguousarray": _same,
         "asarray array": lambda x, dtype=None, **_: x if dtype is None else cast_to(x, element_type(dtype)),
         "rad2deg degrees": ops.rad2deg,
+        "spacing": lambda x: nextafter(x, ops.copysign(float("inf"), x)) - x,
         "reciprocal": ops.reciprocal,
         "remainder mod": ops.remainder,
         "rint": ops.round,
@@ -295,8 +317,6 @@ def _like(x: Tensor, value: Operand, dtype: Any) -> Tensor:
 
 REFUSED.update(
     {
-        "nextafter": "there is no operation for it; add a small number times x",
-        "spacing": "there is no operation for it",
         "frexp": "there is no operation for it; divide by exp2(floor(log2(abs(x))))",
         "ldexp": "write x * numpy.exp2(n)",
         "nonzero": "the size of its result depends on values; use where(mask, x, 0) or count_nonzero",

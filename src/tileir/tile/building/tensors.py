@@ -137,7 +137,7 @@ class Tensor(Placed):
     clip, conj, copy, cumprod, cumsum, diagonal = (_Method() for _ in range(6))
     dot, flatten, max, mean, min, prod, ptp = (_Method() for _ in range(7))
     ravel, repeat, reshape, round, squeeze, std = (_Method() for _ in range(6))
-    sum, swapaxes, take, trace, transpose, var = (_Method() for _ in range(6))
+    sum, swapaxes, take, trace, transpose, var, view = (_Method() for _ in range(7))
 
     @property
     def at(self) -> Any:
