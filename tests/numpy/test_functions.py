@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tileir
+from strategies.opencl_device import device
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -149,6 +150,31 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "np.pad with widths": (lambda x: np.pad(x, ((1, 0), (0, 2)), constant_values=7), (X,)),
     "np.pad reflect": (lambda x: np.pad(x, ((1, 1), (2, 2)), mode="reflect"), (X,)),
     "np.pad edge": (lambda x: np.pad(x, 2, mode="edge"), (X,)),
+    "windows": (
+        lambda x: (
+            np.lib.stride_tricks.sliding_window_view(x, (2, 3)),
+            np.lib.stride_tricks.sliding_window_view(x, 2, axis=-1).max(-1),
+        ),
+        (X,),
+    ),
+    "np.block": (lambda x, y: np.block([[x, x], [y, y]]), (X, Y)),
+    "np.choose": (lambda i: np.choose(i % 2, [i, -i]), (K,)),
+    "np.array_split": (lambda x: np.array_split(x, 3, axis=1), (X,)),
+    "order of Fortran": (lambda x: (x.ravel("F"), x.reshape(2, 6, order="F")), (X,)),
+    "np.cov of two": (np.cov, (X, X * X)),
+    "np.cov of columns": (lambda x: np.cov(x, rowvar=False), (X,)),
+    "np.gradient of both": (lambda x: np.gradient(x, 0.5, 2.0), (X,)),
+    "np.quantile at an array": (lambda x: np.quantile(x, np.array([0.1, 0.6])), (X,)),
+    "np.repeat of each": (lambda x: np.repeat(x, [2, 0, 1], axis=0), (X,)),
+    "np.std where": (lambda x: (np.std(x, where=x > 0), np.var(x, axis=1, where=x > -4, ddof=1)), (X,)),
+    "np.nanstd": (lambda x: np.nanstd(np.where(x > 2, np.nan, x), axis=1), (X,)),
+    "np.nanargmax": (lambda x: np.nanargmax(np.where(x > 2, np.nan, x), axis=1), (X,)),
+    "np.nancumsum": (lambda x: np.nancumsum(np.where(x > 2, np.nan, x)), (X,)),
+    "np.triu of a vector": (np.triu, (Y,)),
+    "shapes as arrays": (
+        lambda x: (x.reshape(np.array([2, 6])), np.tile(x, np.array([1, 2])), np.roll(x, np.int64(1))),
+        (X,),
+    ),
     "np.meshgrid": (lambda y, v: np.meshgrid(y, v), (Y, V)),
     "np.append": (lambda y: np.append(y, y), (Y,)),
     "np.take": (lambda x, j: np.take(x, j, axis=1), (X, J)),
@@ -221,10 +247,18 @@ def test_functions_give_what_numpy_gives(name: str) -> None:
     agree(tileir.evaluate(function, arrays), function(*arrays))
 
 
-@pytest.mark.parametrize("name", list(CASES)[::6])
+@pytest.mark.sampled(50)
+@pytest.mark.parametrize("name", CASES)
 def test_functions_run_compiled(name: str) -> None:
     function, arrays = CASES[name]
     agree(tileir.jit(function)(*arrays), function(*arrays))
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("name", CASES)
+def test_functions_run_on_opencl(name: str) -> None:
+    function, arrays = CASES[name]
+    agree(tileir.jit(function, device())(*arrays), function(*arrays))
 
 
 @pytest.mark.parametrize(

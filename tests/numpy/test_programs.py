@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tileir
+from strategies.opencl_device import device
 
 X = np.linspace(-2.0, 3.0, 20, dtype="f4").reshape(4, 5)
 Y = np.cos(np.arange(20, dtype="f4")).reshape(4, 5)
@@ -268,7 +269,15 @@ def test_programs_agree_with_numpy(expression: str) -> None:
     agree(tileir.evaluate(function, arrays), function(*arrays))
 
 
-@pytest.mark.parametrize("expression", EXPRESSIONS[::4])
+@pytest.mark.sampled(50)
+@pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_compiled_programs_agree_with_numpy(expression: str) -> None:
     function, arrays = program(expression)
     agree(tileir.jit(function)(*arrays), function(*arrays))
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_programs_agree_with_numpy_on_opencl(expression: str) -> None:
+    function, arrays = program(expression)
+    agree(tileir.jit(function, device())(*arrays), function(*arrays))

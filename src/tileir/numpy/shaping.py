@@ -290,6 +290,21 @@ def correlate(a: Tensor, v: Tensor, mode: str = "valid") -> Tensor:
     return aggregate(Aggregation.SUM, padded[i + k] * v[k], [i], [count])
 
 
+@named("sliding_window_view", tensors=1)
+def sliding_window_view(x: Tensor, window_shape: Any, axis: Any = None) -> Tensor:
+    """Return windows that begin at each position, along new last axes."""
+    sizes = list(window_shape) if isinstance(window_shape, list | tuple) else [window_shape]
+    places = range(x.rank) if axis is None else [axis] if isinstance(axis, int) else axis
+    starts = [index_of(x, f"i{place}") for place in range(x.rank)]
+    steps = [index_of(x, f"w{number}") for number in range(len(sizes))]
+    keys: list[Any] = list(starts)
+    counts = list(x.dims)
+    for place, size, step in zip(places, sizes, steps, strict=True):
+        at = axis_within(x.rank, place)
+        keys[at], counts[at] = keys[at] + step, counts[at] - size + 1
+    return aggregate(Aggregation.ASSIGN, x[tuple(keys)], [*starts, *steps], [*counts, *sizes])
+
+
 def _is_longer(x: Tensor, y: Tensor) -> bool:
     """Return whether a vector is the longer one, as far as that is known while the function is built."""
     long, short = (value_for_arrays(each.recorder, each.dims[0].expr) for each in (x, y))

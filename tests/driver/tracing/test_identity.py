@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import types
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +51,41 @@ def test_globals_count_as_they_are_when_a_function_is_compiled(function: Any, mo
     np.testing.assert_array_equal(tileir.jit(function)(X), function(X))
     monkeypatch.setitem(globals(), "FACTOR", 5.0)
     np.testing.assert_array_equal(tileir.jit(function)(X), function(X))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda f: tileir.gradient(lambda x: f(x).sum()),
+        lambda f: tileir.gradient(functools.partial(lambda g, x: g(x).sum(), f)),
+        lambda f: tileir.vmap(f),
+        lambda f: lambda x: tuple(tileir.jvp(f, [x], [x]))[1],
+        lambda f: functools.wraps(f)(lambda x: f(x)),
+    ],
+)
+def test_globals_of_functions_count_where_others_are_made_of_these(changed: Any) -> None:
+    module: dict[str, Any] = {"FACTOR": 2.0}
+    exec("def f(x):\n    return x * FACTOR", module)
+    first: Any = changed(module["f"])(X)
+    module["FACTOR"] = 6.0
+    np.testing.assert_array_equal(changed(module["f"])(X), 3 * first)
+
+
+def test_attributes_of_modules_and_classes_count_as_they_are_when_a_function_is_compiled() -> None:
+    class Settings:
+        factor = 2.0
+
+    module = types.ModuleType("settings")
+    vars(module).update(factor=2.0, Settings=Settings)
+    for place, f in (
+        (Settings, lambda x: x * Settings.factor),
+        (module, lambda x: x * module.factor),
+        (module, lambda x: x * module.Settings.factor),
+    ):
+        np.testing.assert_array_equal(tileir.jit(f)(X), X * 2)
+        vars(module)["factor"] = Settings.factor = 3.0
+        np.testing.assert_array_equal(tileir.jit(f)(X), X * 3, err_msg=str(place))
+        vars(module)["factor"] = Settings.factor = 2.0
 
 
 def test_attributes_count_as_they_are_when_a_method_is_compiled() -> None:

@@ -66,13 +66,13 @@ def shortened(error: TileError) -> TileError:
     """Return the error without the frames of its traceback, if all are tileir's, or Python's own between these."""
     traceback = error.__traceback__
     while traceback is not None:
-        if not _is_inside(traceback.tb_frame.f_code.co_filename):
+        if not is_inside(traceback.tb_frame.f_code.co_filename):
             return error
         traceback = traceback.tb_next
     return error.with_traceback(None)
 
 
-def _is_inside(file: str) -> bool:
+def is_inside(file: str) -> bool:
     """Return whether a file is tileir's, or of Python's own library: properties that keep values are, say."""
     return file.startswith(_ROOTS) or (file.startswith(_LIBRARY) and "-packages" not in file)
 

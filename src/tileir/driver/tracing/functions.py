@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
 import numpy as np
 
 from tileir.core import ArgumentError, ArrayValue, DType, Target, TileError, attrs, nearest
-from tileir.core.process.tracebacks import shortened
+from tileir.core.process.tracebacks import is_inside, shortened
 from tileir.core.text.markup import preformatted
 from tileir.core.text.span import call_site, called_at
 from tileir.driver.calls.arguments import is_number, split
@@ -385,7 +385,19 @@ def _kind(value: Any) -> Hashable:
 
 
 _CONSTANT: Final = (type, types.ModuleType, types.BuiltinFunctionType, np.ufunc, type(np.sum))
-"""Classes of what equals itself alone, and does not change what a function means."""
+"""Classes of what equals itself alone; attributes of classes and modules count where functions read them."""
+
+
+def _is_of_a_library(value: Any) -> bool:
+    """Return whether a function, class or module is Python's, or of a package that is installed: it does not change."""
+    if isinstance(value, types.FunctionType):
+        file = value.__code__.co_filename
+    else:
+        name = value.__name__ if isinstance(value, types.ModuleType) else value.__module__
+        if name in sys.builtin_module_names:
+            return True
+        file = getattr(sys.modules.get(name), "__file__", None) or ""
+    return is_inside(file) or "-packages" in file
 
 
 def _identity(value: Any, seen: dict[int, tuple[int, Any]] | None = None) -> Hashable:
@@ -413,7 +425,7 @@ def _identity(value: Any, seen: dict[int, tuple[int, Any]] | None = None) -> Has
     if isinstance(value, PythonFunction):
         kind, parts = (PythonFunction, value.static), (value.python,)
     elif isinstance(value, types.FunctionType):
-        kind, parts = (value.__code__, id(value.__globals__)), _read_by(value, seen)
+        kind, parts = (value.__code__, id(value.__globals__)), _read_by(value)
     elif isinstance(value, types.MethodType):
         kind, parts = types.MethodType, (value.__func__, value.__self__)
     elif isinstance(value, functools.partial):
@@ -427,15 +439,23 @@ def _identity(value: Any, seen: dict[int, tuple[int, Any]] | None = None) -> Has
     return kind, tuple([_identity(part, seen) for part in parts])
 
 
-def _read_by(function: types.FunctionType, seen: Mapping[int, tuple[int, Any]]) -> list[Any]:
-    """Return what a function closes over, its defaults, and globals, if these are those of the first function seen."""
+def _read_by(function: types.FunctionType) -> list[Any]:
+    """Return what a function closes over, its defaults, and globals, and what it may read of modules and classes there.
+
+    Of functions of libraries, which do not change, globals are left out.
+    """
     cells = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
     defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items()]
-    first = next(each for _, each in seen.values() if isinstance(each, types.FunctionType))
-    if first.__globals__ is not function.__globals__:
+    if _is_of_a_library(function):
         return [*cells, *defaults]
-    named = [name for name in _names_of(function.__code__) if name in function.__globals__]
-    return [*cells, *defaults, *(function.__globals__[name] for name in named)]
+    names = dict.fromkeys(_names_of(function.__code__))
+    read = [*cells, *defaults, *(function.__globals__[name] for name in names if name in function.__globals__)]
+    places: set[int] = set()
+    for value in read:  # which grows by attributes, and by those of these
+        if isinstance(value, type | types.ModuleType) and id(value) not in places and not _is_of_a_library(value):
+            places.add(id(value))
+            read.extend(vars(value)[name] for name in names if name in vars(value))
+    return read
 
 
 def _names_of(code: types.CodeType) -> Iterator[str]:
