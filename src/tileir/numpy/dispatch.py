@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -311,7 +312,24 @@ def function(called: Any, args: tuple[object, ...], kwargs: Mapping[str, object]
     name = called.__name__
     if module in ("linalg", "fft"):
         name = f"{module}.{name}"
-    return _found(name)(*args, **kwargs)
+    given, options = list(args), dict(kwargs)
+    for word in _placed_words(called, name)[len(given) :] if options else ():
+        if word not in options:
+            break
+        given.append(options.pop(word))
+    return _found(name)(*given, **options)
+
+
+@functools.cache
+def _placed_words(called: Any, name: str) -> tuple[str, ...]:
+    """Return the parameters of NumPy's function in order, with "" for those that the function here has by name, too."""
+    theirs = list(inspect.signature(called).parameters)
+    ours = inspect.signature(inspect.unwrap(_found(name))).parameters.values()
+    named = {each.name for each in ours if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)}
+    listed = {*theirs[:1], *(each.name for each in ours if each.kind is each.VAR_POSITIONAL)}
+    if any(each.kind is each.VAR_KEYWORD for each in ours):
+        named |= {*theirs} - listed
+    return tuple("" if word in named else word for word in theirs)
 
 
 def _found(name: str) -> Body:

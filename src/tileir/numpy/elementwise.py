@@ -228,6 +228,19 @@ def _same(x: Tensor, *_: object, **__: object) -> Tensor:
     return x
 
 
+def _like(x: Tensor, value: Operand, dtype: Any, shape: Any = None) -> Tensor:
+    typed = x if dtype is None else cast_to(x, element_type(dtype))
+    if shape is None:
+        return ops.full_like(typed, value)
+    sizes = shape if isinstance(shape, list | tuple) else [shape]
+    return ops.broadcast_to(call("as_like", value, typed), sizes)
+
+
+def _close(a: Operand, b: Operand, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+    near = ops.isclose(a, b, rtol=rtol, atol=atol)
+    return near | (ops.not_equal(a, a) & ops.not_equal(b, b)) if equal_nan else near
+
+
 _ALSO: Final[Mapping[str, str]] = MappingProxyType(
     {
         "invert": "bitwise_not bitwise_invert",
@@ -295,12 +308,12 @@ entered(
         "square": ops.square,
         "tan": ops.tan,
         "tanh": ops.tanh,
-        "zeros_like": lambda x, dtype=None, **_: _like(x, 0, dtype),
-        "empty_like": lambda x, dtype=None, **_: _like(x, 0, dtype),
-        "ones_like": lambda x, dtype=None, **_: _like(x, 1, dtype),
-        "full_like": lambda x, fill_value, dtype=None, **_: _like(x, fill_value, dtype),
-        "isclose": lambda a, b, rtol=1e-5, atol=1e-8: ops.isclose(a, b, rtol=rtol, atol=atol),
-        "allclose": lambda a, b, rtol=1e-5, atol=1e-8: ops.all(ops.isclose(a, b, rtol=rtol, atol=atol)),
+        "zeros_like": lambda x, dtype=None, *, shape=None, **_: _like(x, 0, dtype, shape),
+        "empty_like": lambda x, dtype=None, *, shape=None, **_: _like(x, 0, dtype, shape),
+        "ones_like": lambda x, dtype=None, *, shape=None, **_: _like(x, 1, dtype, shape),
+        "full_like": lambda x, fill_value, dtype=None, *, shape=None, **_: _like(x, fill_value, dtype, shape),
+        "isclose": _close,
+        "allclose": lambda *given, **options: ops.all(_close(*given, **options)),
         "array_equal": lambda a, b: ops.all(ops.equal(a, b)) if a.ndim == b.ndim else False,
         "array_equiv": lambda a, b: ops.all(ops.equal(a, b)),
         "iscomplexobj iscomplex": lambda _: False,
@@ -309,10 +322,6 @@ entered(
         "size": lambda x, axis=None: x.size if axis is None else x.shape[axis],
     }
 )
-
-
-def _like(x: Tensor, value: Operand, dtype: Any) -> Tensor:
-    return ops.full_like(x if dtype is None else cast_to(x, element_type(dtype)), value)
 
 
 REFUSED.update(
