@@ -44,7 +44,7 @@ def _grows(node: Node, arguments: Sequence[Array | None]) -> bool:
     return node.op in ("EyeLike", "Range")
 
 
-def _evaluated(node: Node, arguments: Sequence[Array | None]) -> tuple[Array, ...] | None:
+def _evaluated(node: Node, arguments: Sequence[Array | None]) -> tuple[Array | None, ...] | None:
     names = [name for name in node.inputs if name]
     feeds = {name: each for name, each in zip(node.inputs, arguments, strict=True) if name}
     wanted = [name for name in node.outputs if name]
@@ -60,7 +60,10 @@ def _evaluated(node: Node, arguments: Sequence[Array | None]) -> tuple[Array, ..
             results = iter(ReferenceEvaluator(model).run(None, feeds))
     except Exception:  # the reference raises whatever it likes for what it does not have, which is left to the row
         return None
-    return tuple(np.asarray(next(results)) if name else None for name in node.outputs)  # type: ignore[misc]
+    found = tuple(next(results) if name else None for name in node.outputs)
+    if any(isinstance(each, list) for each in found):  # a sequence
+        return None
+    return tuple(None if each is None else np.asarray(each) for each in found)
 
 
 def integers(sizes: Iterable[Any], shape: tuple[int, ...] | None = None) -> Array:

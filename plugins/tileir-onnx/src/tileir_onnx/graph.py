@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -15,7 +15,7 @@ from onnx import TensorProto
 from tileir import Source, Span
 
 if TYPE_CHECKING:
-    from onnx import NodeProto, OperatorSetIdProto
+    from onnx import FunctionProto, NodeProto, OperatorSetIdProto
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -75,6 +75,18 @@ class Port:
         return str(TensorProto.DataType.Name(self.kind)).lower() + dims
 
 
+class Library(Protocol):
+    """What reads functions as graphs."""
+
+    def function(self, node: Node) -> FunctionProto | None:
+        """Return the function of the model that a node calls."""
+        ...
+
+    def body(self, node: Node, function: FunctionProto) -> Graph:
+        """Return the nodes of a function with the attributes of a node that calls it."""
+        ...
+
+
 @frozen(eq=False, slots=False)
 class Node:
     """A node of a graph.
@@ -84,6 +96,7 @@ class Node:
         version: The version of the operators of its domain that the model asks for.
         attributes: Values by name: numbers, texts, arrays, graphs, and tuples of these.
         file: The name of the model's file, for errors.
+        library: What reads the functions that nodes of the model call.
 
     """
 
@@ -91,6 +104,7 @@ class Node:
     version: int
     attributes: Mapping[str, Any]
     file: str = ""
+    library: Library | None = field(default=None, repr=False)
 
     @property
     def op(self) -> str:
@@ -111,6 +125,12 @@ class Node:
     def outputs(self) -> tuple[str, ...]:
         """Names of the outputs, empty for one that nobody wants."""
         return tuple(self.proto.output)
+
+    @property
+    def graphs(self) -> tuple[Graph, ...]:
+        """Graphs that are attributes."""
+        values = (each if isinstance(each, tuple) else (each,) for each in self.attributes.values())
+        return tuple(each for several in values for each in several if isinstance(each, Graph))
 
     @property
     def place(self) -> str:
@@ -134,6 +154,7 @@ class Graph:
         outputs: Its results.
         nodes: The nodes.
         weights: Constants by name, which no node makes.
+        defaults: Weights that may be passed as well.
 
     """
 
@@ -142,3 +163,4 @@ class Graph:
     outputs: tuple[Port, ...]
     nodes: tuple[Node, ...]
     weights: Mapping[str, Array] = field(repr=False)
+    defaults: tuple[Port, ...] = ()

@@ -3,28 +3,64 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, MutableMapping, Sequence
+from math import prod
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 from attrs import define, evolve, field, frozen
-from onnx import TensorProto
+from onnx import TensorProto, TypeProto, helper
 
 from tileir import Diagnostic, DType, Function, FunctionBuilder, TileError, ops
 from tileir.tile.builder import Dim, Tensor
 from tileir_onnx.folding import folded
-from tileir_onnx.functions import expanded
+from tileir_onnx.functions import Key, depends_on_types, expanded, key_of
 from tileir_onnx.graph import DTYPES, Array, Graph, Node, Port
 from tileir_onnx.rows.table import Row, row_of
 
 Value: TypeAlias = Any
-"""The meaning of a name of a graph: a tensor; an array where it is known, with a Dim for each size that is a symbol; a
-tuple of these for a sequence; None for an input that was left out."""
+"""The meaning of a name of a graph: a tensor; an array where it is known, with a Dim for each size that is a symbol;
+Items for a sequence; Sized where only running tells how many elements there are; None for an input that is left out."""
+
+Given: TypeAlias = "Port | Array | tuple[Given, ...] | None"
 
 Sizes: TypeAlias = "tuple[Dim | int, ...]"
 
 _MESSAGES: Final = 20
 """Faults of one model that are told."""
+_SMALL: Final = 64
+"""Elements up to which an input may be known by its value."""
+
+
+@frozen(eq=False)
+class Sized:
+    """A tensor some of whose elements count, so many as only running tells.
+
+    Attributes:
+        tensor: The tensor, as large as it may become.
+        count: A scalar: how many elements count along an axis, those at its begin.
+        axis: The axis.
+
+    """
+
+    tensor: Tensor
+    count: Tensor
+    axis: int = 0
+
+
+class Items(tuple[Any, ...]):
+    """A sequence, whose length is known."""
+
+    __slots__ = ()
+
+
+class MissingError(Exception):
+    """The step of a loop reads an array that it was not given."""
+
+    def __init__(self, array: Array) -> None:
+        """Keep the array."""
+        super().__init__()
+        self.array = array
 
 
 class NeededError(TileError):
@@ -40,21 +76,36 @@ class Imported:
     Attributes:
         function: The function; None where all results are known.
         inputs: The inputs of the graph that it has, in order.
-        known: Results that are known when compiling, by their names.
+        results: Results of the graph in order: arrays where they are known, else what the function's are part of.
 
     """
 
     function: Function | None
     inputs: tuple[str, ...]
-    known: Mapping[str, Array]
+    results: tuple[Value, ...]
+
+    def results_of(self, found: Iterator[Any]) -> Iterator[Any]:
+        """Yield results of the graph for those of the function."""
+        for value in self.results:
+            yield _result_of(value, found)
 
 
-def imported(graph: Graph, inputs: Mapping[str, Port | Array]) -> Imported:
+def _result_of(value: Value, found: Iterator[Any]) -> Any:
+    if isinstance(value, Tensor):
+        return next(found)
+    if isinstance(value, Sized):
+        array, count = next(found), int(next(found))
+        return array[(slice(None),) * value.axis + (slice(count),)]
+    return [_result_of(each, found) for each in value] if isinstance(value, tuple) else value
+
+
+def imported(graph: Graph, inputs: Mapping[str, Given]) -> Imported:
     """Return the function of a graph.
 
     Args:
         graph: The graph.
-        inputs: For each input its type, in which a name is a size that is not known yet, or the value that it has.
+        inputs: For each input its type, in which a name is a size that is not known yet, or the value that it has; for
+            a sequence one of these for each element; None for nothing.
 
     Raises:
         TileError: TIL605, the model asks for what there is not; one diagnostic for each node; TIL606, the value of an
@@ -63,31 +114,44 @@ def imported(graph: Graph, inputs: Mapping[str, Port | Array]) -> Imported:
     """
     check(graph)
     builder = FunctionBuilder()
-    values: dict[str, Value] = {}
-    for name, given in inputs.items():
-        values[name] = given if isinstance(given, np.ndarray) else _input(builder, given)
-    free = tuple(name for name, each in inputs.items() if isinstance(each, Port))
-    importer = Importer(builder, ChainMap(values), free)
-    results = importer.run(graph)
-    tensors = {port.name: each for port, each in zip(graph.outputs, results, strict=True) if isinstance(each, Tensor)}
-    known = {port.name: each for port, each in zip(graph.outputs, results, strict=True) if not isinstance(each, Tensor)}
-    for name in [name for name, each in known.items() if each.dtype == object]:
-        tensors[name] = importer.tensor(known.pop(name))
-    if not tensors:
-        return Imported(None, free, known)
-    return Imported(builder.build(**{_result(name, free): each for name, each in tensors.items()}), free, known)
+    free = {port.name: port for each in inputs.values() for port in ports_of(each)}
+    given = {name: _value(builder, each) for name, each in inputs.items()}
+    importer = Importer(builder, {}, free)
+    for name, value in given.items():
+        importer.comes_from(name, value)
+    results: dict[str, Value] = {}
+    for port, value in zip(graph.outputs, importer.run(graph, given), strict=True):
+        results[port.name] = (
+            importer.tensor(value) if isinstance(value, np.ndarray) and value.dtype == object else value
+        )
+    tensors: dict[str, Tensor] = {}
+    for name, value in results.items():
+        for number, tensor in enumerate(parts(value)):
+            tensors[_result(f"{name}.{number}" if number else name, free)] = tensor
+    function = builder.build(**tensors) if tensors else None
+    return Imported(function, tuple(free), tuple(results.values()))
 
 
-def check(graph: Graph) -> None:
-    """Check that there is a row for each node, whatever the sizes are.
+def parts(value: Value) -> tuple[Tensor, ...]:
+    """Return the tensors that a value consists of."""
+    if isinstance(value, Tensor):
+        return (value,)
+    if isinstance(value, Sized):
+        return value.tensor, value.count
+    return tuple(part for each in value for part in parts(each)) if isinstance(value, tuple) else ()
 
-    Raises:
-        TileError: TIL605, there is none; one diagnostic for each node.
 
-    """
-    unsupported = list(_unsupported(graph))
-    if unsupported:
-        raise TileError(unsupported[:_MESSAGES])
+def ports_of(given: Given) -> tuple[Port, ...]:
+    """Return the inputs of the function that an input of the graph is."""
+    if isinstance(given, Port):
+        return (given,)
+    return tuple(port for each in given for port in ports_of(each)) if isinstance(given, tuple) else ()
+
+
+def _value(builder: FunctionBuilder, given: Given) -> Value:
+    if isinstance(given, Port):
+        return _input(builder, given)
+    return Items(_value(builder, each) for each in given) if isinstance(given, tuple) else given
 
 
 def _input(builder: FunctionBuilder, port: Port) -> Tensor:
@@ -97,32 +161,49 @@ def _input(builder: FunctionBuilder, port: Port) -> Tensor:
     return builder.input(port.name, *dims, dtype=dtype) if dims else builder.scalar(port.name, dtype)
 
 
-def _result(name: str, inputs: Sequence[str]) -> str:
+def _result(name: str, inputs: Collection[str]) -> str:
     """Return the name of a result in the function; an input that is handed through has the graph's."""
     return f"{name}'" if name in inputs else name
 
 
-def _unsupported(graph: Graph) -> Iterator[Diagnostic]:
-    """Yield a diagnostic for each node that no row serves, in graphs within it as well."""
+def check(graph: Graph) -> None:
+    """Check that there is a row for each node, whatever the sizes are; in graphs within it and in functions as well.
+
+    Raises:
+        TileError: TIL605, there is none; one diagnostic for each node.
+
+    """
+    unsupported = list(_unsupported(graph, set()))
+    if unsupported:
+        raise TileError(unsupported[:_MESSAGES])
+
+
+def _unsupported(graph: Graph, functions: set[Key]) -> Iterator[Diagnostic]:
     for node in graph.nodes:
-        for value in node.attributes.values():
-            for inner in value if isinstance(value, tuple) else (value,):
-                if isinstance(inner, Graph):
-                    yield from _unsupported(inner)
-        row = row_of(node)
-        if row is None:
-            body = expanded(node)
-            if body is None:
-                domain = f"{node.domain}." if node.domain else ""
-                message = f"tileir has no operator {domain}{node.op} of version {node.version}"
+        for inner in node.graphs:
+            yield from _unsupported(inner, functions)
+        row = None if _is_called(node) else row_of(node)
+        if row is not None:
+            unknown = sorted(node.attributes.keys() - row.attributes)
+            if unknown:
+                message = f"tileir's {node.op} of version {node.version} has no attribute {', '.join(unknown)}"
                 yield Diagnostic("TIL605", message, node.span)
-            else:
-                yield from _unsupported(body.graph)
-            continue
-        unknown = sorted(node.attributes.keys() - row.attributes)
-        if unknown:
-            message = f"tileir's {node.op} of version {node.version} has no attribute {', '.join(unknown)}"
-            yield Diagnostic("TIL605", message, node.span)
+        elif key_of(node.proto) not in functions:
+            body = expanded(node)
+            if body is not None:
+                functions.add(key_of(node.proto))
+                yield from _unsupported(body, functions)
+            elif not depends_on_types(node):
+                yield Diagnostic("TIL605", _no_operator(node), node.span)
+
+
+def _is_called(node: Node) -> bool:
+    return node.library is not None and node.library.function(node) is not None
+
+
+def _no_operator(node: Node) -> str:
+    domain = f"{node.domain}." if node.domain else ""
+    return f"tileir has no operator {domain}{node.op} of version {node.version}"
 
 
 @define(eq=False)
@@ -138,56 +219,107 @@ class Importer:
 
     builder: FunctionBuilder
     values: MutableMapping[str, Value]
-    free: tuple[str, ...]
-    _makers: dict[str, Node] = field(factory=dict)
-    _constants: dict[int, tuple[Array, Tensor]] = field(factory=dict)
+    free: Mapping[str, Port]
+    _origins: dict[Tensor, frozenset[str]] = field(factory=dict)
+    _constants: dict[Hashable, tuple[Array, Tensor]] = field(factory=dict)
+    _is_closed: bool = False
 
-    def run(self, graph: Graph, inputs: Sequence[Value] = ()) -> tuple[Value, ...]:
+    def comes_from(self, name: str, value: Value) -> None:
+        """Note an input of the model, whose value may be needed."""
+        if isinstance(value, Tensor):
+            self._origins[value] = frozenset({name})
+
+    def run(self, graph: Graph, inputs: Mapping[str, Value]) -> tuple[Value, ...]:
         """Return the results of a graph.
 
         Args:
             graph: The graph.
-            inputs: Values of its inputs, in order; those that have values already are left out.
+            inputs: Values of its inputs.
 
         """
         self.values.update(graph.weights)
-        self.values.update(zip((port.name for port in graph.inputs), inputs, strict=False))
+        self.values.update(inputs)
         for node in graph.nodes:
             results = self._node(node)
             self.values.update((name, each) for name, each in zip(node.outputs, results, strict=False) if name)
-            self._makers.update((name, node) for name in node.outputs if name)
-        return tuple(self.values[port.name] for port in graph.outputs)
+        return tuple(self._made(graph, port.name) for port in graph.outputs)
+
+    def _made(self, graph: Graph, name: str) -> Value:
+        if name not in self.values:
+            raise TileError.of("TIL604", f"nothing makes {name!r}, a result of graph {graph.name!r}")
+        return self.values[name]
 
     def inner(self, graph: Graph, inputs: Sequence[Value] = ()) -> tuple[Value, ...]:
         """Return the results of a graph within this one, which sees the names around it."""
-        return self._scope(ChainMap({}, self.values)).run(graph, inputs)
+        scope = evolve(
+            self,
+            values=ChainMap({}, self.values),
+            origins=self._origins,
+            constants=self._constants,
+            is_closed=self._is_closed,
+        )
+        return scope.run(graph, dict(zip((port.name for port in graph.inputs), inputs, strict=True)))
 
-    def _scope(self, values: MutableMapping[str, Value]) -> Importer:
-        return evolve(self, values=values, makers=self._makers, constants=self._constants)
+    def step(self, values: Mapping[str, Value], constants: Sequence[tuple[Array, Tensor]]) -> Importer:
+        """Return an importer for the step of a loop, which sees nothing but what it is given.
+
+        Args:
+            values: What names stand for in the step.
+            constants: Arrays, and the tensors that they are in the step.
+
+        """
+        known = {_key(array): (array, tensor) for array, tensor in constants}
+        return evolve(self, values=dict(values), free={}, origins={}, constants=known, is_closed=True)
 
     def _node(self, node: Node) -> tuple[Value, ...]:
         arguments = [self._read(node, name) for name in node.inputs]
         with self.builder.at(node.place):
+            if _is_called(node):
+                return self._expanded(node, arguments)
             if (known := folded(node, arguments)) is not None:
                 return known
             row = row_of(node)
-            if row is None:
-                return self._expanded(node, arguments)
-            try:
-                results = row.function(Call(self, node), *self._arguments(node, row, arguments), **node.attributes)
-            except (TypeError, ValueError, IndexError, NotImplementedError) as error:
-                if isinstance(error, TileError):
-                    raise
-                raise TileError.of("TIL605", f"{node.op} cannot be imported: {error}", node.span) from error
-        return results if isinstance(results, tuple) else (results,)
+            results = self._expanded(node, arguments) if row is None else self._of_row(node, row, arguments)
+        origins: frozenset[str] = frozenset().union(
+            *(self._origins.get(part, frozenset()) for each in arguments for part in parts(each))
+        )
+        for each in results:
+            for part in parts(each):
+                self._origins.setdefault(part, origins)
+        return results
+
+    def _of_row(self, node: Node, row: Row, arguments: Sequence[Value]) -> tuple[Value, ...]:
+        try:
+            results = row.function(Call(self, node), *self._arguments(node, row, arguments), **node.attributes)
+        except (TypeError, ValueError, IndexError, NotImplementedError) as error:
+            if isinstance(error, TileError):
+                raise
+            raise TileError.of("TIL605", f"{node.op} cannot be imported: {error}", node.span) from error
+        return results if isinstance(results, tuple) and not isinstance(results, Items) else (results,)
 
     def _expanded(self, node: Node, arguments: Sequence[Value]) -> tuple[Value, ...]:
         """Return the results of a node that is a function of others."""
-        body = expanded(node)
+        body = expanded(node, [self._type(each) for each in arguments])
         if body is None:
-            raise TileError.of("TIL605", f"tileir has no operator {node.op}", node.span)
-        given = (*arguments, *(None for _ in range(len(body.graph.inputs) - len(arguments))))
-        return self._scope({}).run(body.graph, given)
+            raise TileError.of("TIL605", _no_operator(node), node.span)
+        check(body)
+        if len(arguments) > len(body.inputs):
+            raise TileError.of("TIL604", f"it has {len(arguments)} inputs, and {len(body.inputs)} are known", node.span)
+        given = dict.fromkeys((port.name for port in body.inputs), None)
+        given.update(zip(given, arguments, strict=False))
+        scope = evolve(self, values={}, origins=self._origins, constants=self._constants, is_closed=self._is_closed)
+        return scope.run(body, given)
+
+    def _type(self, value: Value) -> TypeProto | None:
+        """Return the type of a value as ONNX has it."""
+        if isinstance(value, Tensor):
+            sizes = [size if isinstance(size, int) else None for size in value.shape]
+            return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(value.dtype.numpy), sizes)
+        if isinstance(value, np.ndarray):
+            kind = np.dtype(np.int64) if value.dtype == object else value.dtype
+            return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(kind), value.shape)
+        element = self._type(value[0]) if isinstance(value, tuple) and value else None
+        return None if element is None else helper.make_sequence_type_proto(element)
 
     def _read(self, node: Node, name: str) -> Value:
         if not name:
@@ -200,7 +332,7 @@ class Importer:
         if len(values) < row.needed or (len(values) > len(row.inputs) and not row.variadic):
             raise TileError.of("TIL605", f"{node.op} has {len(values)} inputs here", node.span)
         for position, value in enumerate(values):
-            if value is None or isinstance(value, tuple):
+            if value is None or isinstance(value, tuple) or row.raw:
                 yield value
             elif row.parameter(position) in row.known:
                 yield self.known(node, position, value)
@@ -208,17 +340,30 @@ class Importer:
                 yield self.tensor(value)
 
     def tensor(self, value: Value) -> Tensor:
-        """Return a value as a tensor; an array becomes a constant, once."""
+        """Return a value as a tensor; an array becomes a constant, once.
+
+        Raises:
+            TileError: TIL605, it is a sequence, or only running tells how many elements it has.
+            MissingError: It is an array that the step of a loop was not given.
+
+        """
         if isinstance(value, Tensor):
             return value
-        key = id(value)
+        if isinstance(value, Sized):
+            message = "how many elements it has is known only when the model has run: it can be a result, and no more"
+            raise TileError.of("TIL605", message)
+        if not isinstance(value, np.ndarray):
+            raise TileError.of("TIL605", "it is a sequence or nothing, and no tensor")
+        if value.dtype == object:
+            return self._of_sizes(value)
+        key = _key(value)
         if key not in self._constants:  # the array is kept, so that nothing else gets its id
-            self._constants[key] = (value, self._constant(value))
+            if self._is_closed:
+                raise MissingError(value)
+            self._constants[key] = (value, self.builder.constant(value))
         return self._constants[key][1]
 
-    def _constant(self, array: Array) -> Tensor:
-        if array.dtype != object:
-            return self.builder.constant(array)
+    def _of_sizes(self, array: Array) -> Tensor:
         elements = [ops.cast(each, "i64") for each in array.flat]
         if not array.ndim:
             return elements[0]
@@ -234,7 +379,7 @@ class Importer:
         if isinstance(value, np.ndarray):
             return value
         name = node.inputs[position]
-        needed = tuple(dict.fromkeys(self._origins(name)))
+        needed = self.needed(value)
         if not needed:
             message = f"{name!r} decides about sizes, and is computed from more than what tileir computes beforehand"
             raise TileError.of("TIL605", message, node.span)
@@ -245,18 +390,17 @@ class Importer:
         error.names = needed
         raise error
 
-    def _origins(self, name: str) -> Iterator[str]:
-        """Yield the inputs of the model that a value is computed from."""
-        seen, waiting = set(), [name]
-        while waiting:
-            each = waiting.pop()
-            if each in seen:
-                continue
-            seen.add(each)
-            if each in self._makers:
-                waiting.extend(filter(None, self._makers[each].inputs))
-            elif each in self.free:
-                yield each
+    def needed(self, value: Value) -> tuple[str, ...]:
+        """Return the inputs of the model whose values tell that of a tensor; none where one of them is large."""
+        names = frozenset[str]().union(*(self._origins.get(part, frozenset()) for part in parts(value)))
+        sizes = (self.free[name].dims or () for name in names)
+        small = all(prod(size for size in dims if isinstance(size, int)) <= _SMALL for dims in sizes)
+        return tuple(name for name in self.free if name in names) if small else ()
+
+
+def _key(array: Array) -> Hashable:
+    """Return what tells a constant from others: small ones by their elements."""
+    return (array.dtype.str, array.shape, array.tobytes()) if array.nbytes <= _SMALL * 8 else id(array)
 
 
 @frozen(eq=False)
@@ -289,6 +433,17 @@ class Call:
     def inner(self, graph: Graph, *inputs: Value) -> tuple[Value, ...]:
         """Return the results of a graph that is an attribute."""
         return self.importer.inner(graph, inputs)
+
+    def value(self, position: int, value: Value) -> Array | None:
+        """Return a value as an array; None where only running tells it.
+
+        Raises:
+            NeededError: TIL606, it follows from the values of small inputs of the model.
+
+        """
+        if isinstance(value, np.ndarray) or self.importer.needed(value):
+            return self.importer.known(self.node, position, value)
+        return None
 
     def dtype(self, number: int) -> DType:
         """Return the element type of a number of ``onnx.TensorProto.DataType``.

@@ -16,9 +16,10 @@ from onnx import ModelProto
 
 import tileir
 from tileir import ArgumentError, Diagnostic, Function, Options, TileError
-from tileir_onnx.feeds import checked
+from tileir.tile.builder import Tensor
+from tileir_onnx.feeds import checked, described, key_of, pairs
 from tileir_onnx.graph import Array, Graph, Port
-from tileir_onnx.importing import Imported, NeededError, check, imported
+from tileir_onnx.importing import Given, Imported, NeededError, check, imported
 from tileir_onnx.pruning import pruned
 from tileir_onnx.reading import Reader
 
@@ -62,6 +63,7 @@ class _Prepared:
 
     imported: Imported
     run: Any
+    is_plain: bool
 
 
 @define(eq=False)
@@ -85,6 +87,7 @@ class Model:
     device: str | None = None
     sizes: Mapping[str, int] = field(factory=dict)
     _prepared: OrderedDict[Hashable, _Prepared] = field(factory=OrderedDict, init=False, repr=False)
+    _plain: OrderedDict[tuple[Any, ...], _Prepared] = field(factory=OrderedDict, init=False, repr=False)
     _by_value: set[str] = field(factory=set, init=False, repr=False)
     _lock: threading.RLock = field(factory=threading.RLock, init=False, repr=False)
 
@@ -133,7 +136,7 @@ class Model:
         faults += [f"the model has no input {name!r}" for name in values.keys() - {port.name for port in self.inputs}]
         if faults:
             raise ArgumentError(Diagnostic("TIL707", fault) for fault in faults)
-        inputs: dict[str, Port | Array] = {}
+        inputs: dict[str, Given] = {}
         for port in self.inputs:
             if port.name in values:
                 inputs[port.name] = np.asarray(values[port.name])
@@ -180,56 +183,86 @@ class Model:
         """Return results for inputs by name; errors as those of a call.
 
         Args:
-            feeds: Arrays by the names of inputs.
+            feeds: Arrays by the names of inputs; lists of arrays for sequences; None for an optional one that is empty.
+                Weights that the model names among its inputs may be passed as well.
             outputs: The names of results that are wanted, which come in the order of the model; None for all.
 
         """
-        arrays = checked(self.inputs, feeds, self.sizes)
-        prepared = self._for(arrays, outputs)
-        found = prepared.run(*(arrays[name] for name in prepared.imported.inputs)) if prepared.run else ()
-        results = iter(found if isinstance(found, tuple) else (found,))
-        known = prepared.imported.known
-        names = [port.name for port in self.outputs if outputs is None or port.name in outputs]
-        return tuple(known[name] if name in known else next(results) for name in names)
+        prepared, arrays = (self._found(feeds) if outputs is None else None) or self._for(feeds, outputs)
+        found = prepared.run(*arrays) if prepared.run is not None else ()
+        results = found if isinstance(found, tuple) else (found,)
+        return results if prepared.is_plain else tuple(prepared.imported.results_of(iter(results)))
 
     def prepared(self, feeds: Mapping[str, Any]) -> tuple[Function | None, dict[str, Any]]:
         """Return the function that a call with these inputs runs, None where all results are known, and its inputs."""
-        arrays = checked(self.inputs, feeds, self.sizes)
-        made = self._for(arrays, None).imported
-        return made.function, {name: arrays[name] for name in made.inputs}
+        prepared, arrays = self._for(feeds, None)
+        made = prepared.imported
+        return made.function, dict(zip(made.inputs, arrays, strict=True))
 
-    def _for(self, arrays: Mapping[str, Any], outputs: tuple[str, ...] | None) -> _Prepared:
-        """Return the model compiled for arrays."""
+    def _found(self, feeds: Mapping[str, Any]) -> tuple[_Prepared, list[Any]] | None:
+        """Return the model compiled for feeds, if it is there already, and they are arrays as it declares them."""
+        arrays: list[Any] = []
+        key: list[Any] = []
+        for name, dtype in self._types:
+            array = feeds.get(name)
+            if type(array) is not np.ndarray or array.dtype is not dtype:
+                return None
+            arrays.append(array)
+            key.append(array.shape)
+        shapes = tuple(key)
+        prepared = self._plain.get(shapes)
+        if prepared is None or len(feeds) != len(arrays):
+            return None
+        try:
+            self._plain.move_to_end(shapes)
+        except KeyError:  # another thread has dropped it meanwhile
+            return None
+        return prepared, arrays
+
+    def _for(self, feeds: Mapping[str, Any], outputs: tuple[str, ...] | None) -> tuple[_Prepared, list[Any]]:
+        """Return the model compiled for feeds, and what it is to be called with."""
+        given = checked(self.inputs, feeds, self.sizes, self.graph.defaults)
+        with self._lock:
+            prepared = self._compiled(given, outputs)
+        arrays = {name: array for port, each in given.items() for name, array in pairs(port, each)}
+        return prepared, [arrays[name] for name in prepared.imported.inputs]
+
+    def _compiled(self, given: Mapping[str, Any], outputs: tuple[str, ...] | None) -> _Prepared:
         while True:
-            with self._lock:
-                by_value = frozenset(self._by_value)
-            values = {name: np.asarray(each) for name, each in arrays.items() if name in by_value}
-            shapes = (
-                (*each.shape, values[name].tobytes() if name in values else None) for name, each in arrays.items()
-            )
-            key = (outputs, *shapes)
-            with self._lock:
-                if key in self._prepared:
-                    self._prepared.move_to_end(key)
-                    return self._prepared[key]
+            told = {name: described(self._ports[name], each, self._by_value) for name, each in given.items()}
+            key = (outputs, tuple((name, key_of(each)) for name, each in told.items()))
+            if key not in self._prepared:
                 try:
-                    self._prepared[key] = self._prepare(arrays, values, outputs)
+                    self._prepared[key] = self._prepare(told, outputs)
                 except NeededError as error:
                     self._by_value.update(error.names)
+                    self._plain.clear()
                     continue
-                while len(self._prepared) > _KEPT:
-                    self._prepared.popitem(last=False)
-                return self._prepared[key]
+            prepared = self._prepared[key]
+            self._prepared.move_to_end(key)
+            if (
+                outputs is None
+                and len(given) == len(self.inputs)
+                and all(isinstance(each, Port) for each in told.values())
+            ):
+                self._plain[tuple(tuple(each.shape) for each in given.values())] = prepared
+            for kept in (self._prepared, self._plain):
+                while len(kept) > _KEPT:
+                    kept.popitem(last=False)
+            return prepared
 
-    def _prepare(
-        self, arrays: Mapping[str, Any], values: Mapping[str, Array], outputs: tuple[str, ...] | None
-    ) -> _Prepared:
-        inputs: dict[str, Port | Array] = {
-            port.name: values.get(port.name, Port(port.name, port.kind, tuple(map(int, arrays[port.name].shape))))
-            for port in self.inputs
-        }
-        made = imported(self.graph if outputs is None else pruned(self.graph, outputs), inputs)
-        return _Prepared(made, None if made.function is None else self.compiler(made.function))
+    def _prepare(self, told: Mapping[str, Given], outputs: tuple[str, ...] | None) -> _Prepared:
+        made = imported(self.graph if outputs is None else pruned(self.graph, outputs), told)
+        is_plain = all(isinstance(each, Tensor) for each in made.results)
+        return _Prepared(made, None if made.function is None else self.compiler(made.function), is_plain)
+
+    @cached_property
+    def _ports(self) -> Mapping[str, Port]:
+        return {port.name: port for port in (*self.inputs, *self.graph.defaults)}
+
+    @cached_property
+    def _types(self) -> tuple[tuple[str, Any], ...]:
+        return tuple((port.name, port.dtype) for port in self.inputs)
 
     def _tensor(self, port: Port) -> tuple[int | str | None, ...]:
         """Return the dimensions of an input.

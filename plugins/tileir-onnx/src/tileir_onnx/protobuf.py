@@ -1,64 +1,101 @@
 """Weights in the bytes of a model's file, found without parsing them, so that they are never copied or decoded.
 
-Messages of Protocol Buffers are fields one after the other: a number and a kind, then a value. Of these only the way
-from the model to the raw elements of its initializers is followed (``ModelProto.graph.initializer.raw_data``).
+Messages of Protocol Buffers are fields one after the other: a number and a kind, then a value. Only the ways to raw
+elements of tensors are followed: initializers, constants that are nodes, and attributes, in graphs within graphs and in
+functions as well. Such a tensor is made to say that its elements are elsewhere, under a name that no file has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from types import MappingProxyType
 from typing import Final
 
-_GRAPH: Final = 7
-_INITIALIZER: Final = 5
-_RAW_DATA: Final = 9
 _VARINT, _EIGHT, _LENGTH, _FOUR = 0, 1, 2, 5
 _LONG: Final = 4096
 """Bytes from which on elements stay where they are."""
+_DEPTH: Final = 100
+"""Messages within messages, as Protocol Buffers allow them."""
+_RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION = 9, 13, 14
+_LOCATION: Final = b"location"
+
+MARK: Final = "\0"
+"""What the location of elements in the model's own file begins with; a number follows."""
 
 
-def stripped(data: memoryview) -> tuple[bytes, dict[int, memoryview]]:
-    """Return a model without the elements of its large initializers, and these by the position of the initializer.
+class _Message(Enum):
+    MODEL = "model"
+    GRAPH = "graph"
+    FUNCTION = "function"
+    NODE = "node"
+    ATTRIBUTE = "attribute"
+    SPARSE = "sparse tensor"
+    TENSOR = "tensor"
+
+
+_WITHIN: Final[Mapping[_Message, Mapping[int, _Message]]] = MappingProxyType(
+    {
+        _Message.MODEL: {7: _Message.GRAPH, 25: _Message.FUNCTION},
+        _Message.GRAPH: {1: _Message.NODE, 5: _Message.TENSOR, 15: _Message.SPARSE},
+        _Message.FUNCTION: {7: _Message.NODE, 11: _Message.ATTRIBUTE},
+        _Message.NODE: {5: _Message.ATTRIBUTE},
+        _Message.ATTRIBUTE: {
+            5: _Message.TENSOR,
+            6: _Message.GRAPH,
+            10: _Message.TENSOR,
+            11: _Message.GRAPH,
+            22: _Message.SPARSE,
+            23: _Message.SPARSE,
+        },
+        _Message.SPARSE: {1: _Message.TENSOR, 2: _Message.TENSOR},
+    }
+)
+"""Fields that lead to tensors, by their numbers."""
+
+
+def stripped(data: memoryview) -> tuple[bytes, list[memoryview]]:
+    """Return a model without the elements of its large tensors, and these; the tensors say which are theirs.
 
     Args:
         data: The bytes of a ``ModelProto``.
 
     Raises:
-        ValueError: They end within a field, or have a field of an unknown kind.
+        ValueError: They end within a field, have a field of an unknown kind, or messages that are too deep.
 
     """
-    found: dict[int, memoryview] = {}
-    model: list[bytes | memoryview] = []
-    position = 0
+    found: list[memoryview] = []
+    return b"".join(_kept(data, _Message.MODEL, found, 0)), found
+
+
+def _kept(data: memoryview, message: _Message, found: list[memoryview], depth: int) -> Iterator[bytes | memoryview]:
+    """Yield the bytes of a message that are kept."""
+    if depth > _DEPTH:
+        raise ValueError(f"messages are more than {_DEPTH} deep")
+    if message is _Message.TENSOR:
+        yield from _without_elements(data, found)
+        return
+    within = _WITHIN[message]
     for number, whole, content in _fields(data):
-        if number != _GRAPH or content is None:
-            model.append(whole)
-            continue
-        graph: list[bytes | memoryview] = []
-        for inner, part, tensor in _fields(content):
-            if inner != _INITIALIZER or tensor is None:
-                graph.append(part)
-                continue
-            kept, elements = _without_elements(tensor)
-            if elements is None:
-                graph.append(part)
-            else:
-                found[position] = elements
-                graph.append(_field(_INITIALIZER, kept))
-            position += 1
-        model.append(_field(_GRAPH, b"".join(graph)))
-    return b"".join(model), found
+        inner = within.get(number)
+        if inner is None or content is None or len(content) < _LONG:
+            yield whole
+        else:
+            yield _field(number, b"".join(_kept(content, inner, found, depth + 1)))
 
 
-def _without_elements(tensor: memoryview) -> tuple[bytes, memoryview | None]:
-    kept: list[memoryview] = []
+def _without_elements(tensor: memoryview, found: list[memoryview]) -> Iterator[bytes | memoryview]:
     elements = None
     for number, whole, content in _fields(tensor):
         if number == _RAW_DATA and content is not None and len(content) >= _LONG:
             elements = content
         else:
-            kept.append(whole)
-    return b"".join(kept), elements
+            yield whole
+    if elements is not None:
+        place = f"{MARK}{len(found)}".encode()
+        found.append(elements)
+        yield _field(_EXTERNAL_DATA, _field(1, _LOCATION) + _field(2, place))
+        yield _number(_DATA_LOCATION << 3 | _VARINT) + b"\1"
 
 
 def _fields(data: memoryview) -> Iterator[tuple[int, memoryview, memoryview | None]]:

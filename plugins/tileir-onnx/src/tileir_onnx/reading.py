@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import prod
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -11,12 +11,25 @@ from typing import Any, Final
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, numpy_helper
+from onnx import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    OperatorSetIdProto,
+    TensorProto,
+    ValueInfoProto,
+    numpy_helper,
+)
 
 from tileir import TileError
+from tileir_onnx.functions import attributes_of, called, check_calls, key_of
 from tileir_onnx.graph import DTYPES, Array, Graph, Node, Port, domain_of
-from tileir_onnx.protobuf import stripped
+from tileir_onnx.protobuf import MARK, stripped
 
+_NEWEST: Final = 28
+"""The last version of ONNX's operators that rows know."""
 _DEPTH: Final = 32
 """Graphs within graphs."""
 
@@ -42,7 +55,11 @@ class Reader:
             raise self.fault(f"is no ONNX model: {error}") from None
         if not self.model.HasField("graph"):
             raise self.fault("is no ONNX model: it has no graph")
-        self.versions = {domain_of(each): each.version for each in self.model.opset_import}
+        self._functions = {(domain_of(each), each.name, each.overload): each for each in self.model.functions}
+        try:
+            check_calls(self.model.graph, self._functions)
+        except ValueError as error:
+            raise self.fault(str(error)) from None
 
     def fault(self, message: str, code: str = "TIL604") -> TileError:
         """Build an error that names the file, to be raised by the caller."""
@@ -55,42 +72,72 @@ class Reader:
             TileError: TIL604, weights are not where they are said to be, or do not fit their sizes.
 
         """
-        return self._graph(self.model.graph, self._elements, 0)
+        return self._graph(self.model.graph, self._versions(self.model.opset_import), 0)
 
-    def node(self, proto: NodeProto, depth: int = 0) -> Node:
-        """Return a node with its attributes as values."""
-        attributes = {each.name: self._attribute(each, depth) for each in proto.attribute if not each.ref_attr_name}
-        version = self.versions.get(domain_of(proto), 1)
-        return Node(proto, version, attributes, self.name)
+    def function(self, node: Node) -> FunctionProto | None:
+        """Return the function of the model that a node calls."""
+        return self._functions.get(key_of(node.proto)) if self._functions else None
 
-    def _graph(self, proto: GraphProto, elements: Mapping[int, memoryview], depth: int) -> Graph:
+    def body(self, node: Node, function: FunctionProto) -> Graph:
+        """Return the nodes of a function with the attributes of a node that calls it.
+
+        Raises:
+            TileError: As :meth:`graph`.
+
+        """
+        attributes = attributes_of(node, function)
+        protos = [called(each, attributes) for each in function.node]
+        nodes, weights = self._nodes(protos, self._versions(function.opset_import), 0)
+        inputs, outputs = (tuple(Port(name, 0, None) for name in names) for names in (function.input, function.output))
+        return Graph(function.name, inputs, outputs, nodes, weights)
+
+    def _versions(self, imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
+        versions = {domain_of(each): each.version for each in imports}
+        if versions.get("", 1) > _NEWEST:
+            message = f"asks for version {versions['']} of ONNX's operators, and tileir knows those up to {_NEWEST}"
+            raise self.fault(message, "TIL605")
+        return versions
+
+    def _graph(self, proto: GraphProto, versions: Mapping[str, int], depth: int) -> Graph:
         if depth > _DEPTH:
             raise self.fault(f"has graphs within graphs, more than {_DEPTH} deep")
-        weights = {each.name: self._tensor(each, elements.get(n)) for n, each in enumerate(proto.initializer)}
+        weights = {each.name: self._tensor(each) for each in proto.initializer}
         for sparse in proto.sparse_initializer:
             weights[sparse.values.name] = self._sparse(sparse)
-        nodes = []
-        for each in proto.node:
-            node = self.node(each, depth)
+        ports = tuple(map(_port, proto.input))
+        inputs = tuple(port for port in ports if port.name not in weights)
+        nodes, constants = self._nodes(proto.node, versions, depth)
+        taken = {*weights, *(port.name for port in inputs)}
+        names = (name for node in proto.node for name in node.output if name)
+        for name in names:
+            if name in taken:
+                raise self.fault(f"gives the name {name!r} twice in graph {proto.name!r}")
+            taken.add(name)
+        defaults = tuple(port for port in ports if port.name in weights)
+        outputs = tuple(map(_port, proto.output))
+        return Graph(proto.name, inputs, outputs, nodes, weights | constants, defaults)
+
+    def _nodes(
+        self, protos: Iterable[NodeProto], versions: Mapping[str, int], depth: int
+    ) -> tuple[tuple[Node, ...], dict[str, Array]]:
+        """Return nodes, and the values of those that are constants."""
+        nodes, constants = [], {}
+        for each in protos:
+            attributes = {given.name: self._attribute(given, versions, depth) for given in each.attribute}
+            node = Node(each, versions.get(domain_of(each), 1), attributes, self.name, self)
             constant = _constant(node)
             if constant is None:
                 nodes.append(node)
             else:
-                weights[node.outputs[0]] = constant
-        return Graph(
-            proto.name,
-            tuple(_port(each) for each in proto.input if each.name not in weights),
-            tuple(map(_port, proto.output)),
-            tuple(nodes),
-            weights,
-        )
+                constants[node.outputs[0]] = constant
+        return tuple(nodes), constants
 
-    def _attribute(self, proto: AttributeProto, depth: int) -> Any:
+    def _attribute(self, proto: AttributeProto, versions: Mapping[str, int], depth: int) -> Any:
         match proto.type:
             case AttributeProto.GRAPH:
-                return self._graph(proto.g, {}, depth + 1)
+                return self._graph(proto.g, versions, depth + 1)
             case AttributeProto.GRAPHS:
-                return tuple(self._graph(each, {}, depth + 1) for each in proto.graphs)
+                return tuple(self._graph(each, versions, depth + 1) for each in proto.graphs)
             case AttributeProto.TENSOR:
                 return self._tensor(proto.t)
             case AttributeProto.TENSORS:
@@ -107,7 +154,7 @@ class Reader:
                 value = onnx.helper.get_attribute_value(proto)
                 return tuple(value) if isinstance(value, list) or hasattr(value, "__len__") else value
 
-    def _tensor(self, proto: TensorProto, elements: memoryview | None = None) -> Array:
+    def _tensor(self, proto: TensorProto) -> Array:
         """Return the array of a tensor, in the memory of a file where its elements are many.
 
         Raises:
@@ -118,8 +165,7 @@ class Reader:
         if any(size < 0 for size in shape):
             raise self.fault(f"has a weight {proto.name!r} with a negative size: {list(shape)}")
         dtype = DTYPES.get(proto.data_type)
-        if proto.data_location == TensorProto.EXTERNAL:
-            elements = self._external(proto)
+        elements = self._external(proto) if proto.data_location == TensorProto.EXTERNAL else None
         if dtype is None or elements is None:
             return self._small(proto)
         if len(elements) != prod(shape) * dtype.itemsize:
@@ -152,6 +198,9 @@ class Reader:
         entries = {each.key: each.value for each in proto.external_data}
         location = entries.get("location", "")
         told = f"keeps weight {proto.name!r} in {location!r:.200}"
+        place = location.removeprefix(MARK)
+        if place != location and place.isdecimal() and int(place) < len(self._elements):
+            return self._elements[int(place)]
         parts = PurePosixPath(location).parts
         if not parts or "\\" in location or location.startswith("/") or ".." in parts or ":" in location:
             raise self.fault(f"{told}, which is no path inside of its folder")

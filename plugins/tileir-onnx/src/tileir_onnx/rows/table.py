@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Function: TypeAlias = Callable[..., Any]
 
-FAMILIES: Final = ("elementwise", "shapes", "products", "windows", "normalisation")
+FAMILIES: Final = ("control", "elementwise", "normalisation", "products", "shapes", "windows")
 """Modules of rows, which are loaded with the first model."""
 
 _LAST: Final = 1 << 30
@@ -33,6 +33,7 @@ class Row:
         function: Called with a :class:`~tileir_onnx.importing.Call`, one argument for each input, and attributes as
             keywords; returns the output, or a tuple of all.
         known: Parameters whose inputs it takes as arrays, since they must be known when compiling.
+        raw: Whether it takes inputs as they are: tensors, arrays where they are known, sequences.
 
     """
 
@@ -42,6 +43,7 @@ class Row:
     until: int
     function: Function
     known: Collection[str]
+    raw: bool = False
     inputs: tuple[str, ...] = field(init=False)
     variadic: str = field(init=False)
     attributes: frozenset[str] = field(init=False)
@@ -79,7 +81,7 @@ _ROWS: Final[dict[tuple[str, str], list[Row]]] = {}
 
 
 def row(
-    *names: str, domain: str = "", since: int = 1, until: int = _LAST, known: Collection[str] = ()
+    *names: str, domain: str = "", since: int = 1, until: int = _LAST, known: Collection[str] = (), raw: bool = False
 ) -> Callable[[Function], Function]:
     """Enter a function as the row of operators.
 
@@ -90,12 +92,13 @@ def row(
         until: The version that it serves no more.
         known: Parameters whose inputs must be known when compiling; they come as arrays of NumPy, with a
             :class:`tileir.tile.builder.Dim` for a size that is a symbol.
+        raw: Whether it takes all inputs as they are: tensors, arrays where they are known, sequences.
 
     """
 
     def enter(function: Function) -> Function:
         for name in names:
-            _ROWS.setdefault((domain, name), []).append(Row(name, domain, since, until, function, known))
+            _ROWS.setdefault((domain, name), []).append(Row(name, domain, since, until, function, known, raw))
         return function
 
     return enter
