@@ -120,6 +120,7 @@ def test_stages_import_stages_at_the_top() -> None:
         ("src/tileir/tile/building/indices.py", "tileir.tile.building.captures"),
         ("src/tileir/tile/ir.py", "tileir.tile.checks.unused"),
         ("src/tileir/tile/ir.py", "tileir.tile.dataflow"),
+        ("src/tileir/tile/ir.py", "tileir.tile.results"),
         ("src/tileir/tile/node.py", "tileir.tile.building.inlining"),
         ("src/tileir/tile/node.py", "tileir.tile.text.printer"),
         ("src/tileir/typed/inference/builtins.py", "tileir.typed.derivatives.builtins"),

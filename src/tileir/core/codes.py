@@ -149,7 +149,7 @@ _RUNNING: Final = {
     "TIL707": "an argument of the wrong kind",
     "TIL708": "not enough memory",
     "TIL709": "an update that a step cannot make",
-    "TIL710": "a derivative of or by something that the function does not have",
+    "TIL710": "an output or input that the function does not have, of derivatives or chosen results",
     "TIL711": "an input that cannot be bound",
     "TIL712": "a program of a stage that is not taken here",
     "TIL713": "types that a program does not have",

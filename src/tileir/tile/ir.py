@@ -312,6 +312,19 @@ class Function(ShownProgram, Whole):
 
         return warnings_for_all_shapes(self)
 
+    def returning(self, *names: str) -> Function:
+        """Return the function that has these outputs alone, in this order, and the statements that they need.
+
+        It has all inputs. What was there to fail for the sake of other outputs is gone with them.
+
+        Raises:
+            ArgumentError: TIL710, a name is that of no output, or given twice, or there is none.
+
+        """
+        from tileir.tile.results import returning  # it imports this module
+
+        return returning(self, names)
+
     def graph(self) -> nx.DiGraph[str]:
         """Return a frozen networkx graph of inputs and statements, linked to the statements that read them.
 

@@ -67,14 +67,14 @@ def allowed(attributes: Iterable[Attribute]) -> frozenset[str]:
 
 def _found(function: Function, kept: AbstractSet[str]) -> Iterator[Diagnostic]:
     """Yield the warnings about a function and the steps in it; nobody can leave out the inputs ``kept``."""
-    needed = _needed(function)
+    needed = needed_names(function)
     yield from _unused_inputs(function.inputs, function.statements, needed, kept)
     taken: set[str] = set()  # parts of tuples, not all of which have to be read
     for position, statement in enumerate(function.statements):
         silenced = allowed(statement.attributes)
         members = [part.name for part in parts(function.statements, position)]
         told = "TIL232" in silenced or statement.name in taken
-        if not told and not needed.intersection(_defined(statement)):
+        if not told and not needed.intersection(defined(statement)):
             names = ", ".join(map(repr, members or [statement.name]))
             message = f"no result depends on {names}; remove it, or make it an output"
             yield Diagnostic("TIL232", message, statement.name_span or statement.span)
@@ -101,19 +101,20 @@ def _unknown_attributes(statement: Statement) -> Iterator[Diagnostic]:
                 yield Diagnostic("TIL234", f"nothing reads {word!r} here; {hint}", attribute.span)
 
 
-def _needed(function: Function) -> set[str]:
-    """Return the names on which some output depends."""
+def needed_names(function: Function, *, asserting: bool = True) -> set[str]:
+    """Return the names on which some output depends or, if they count as well, something that is there to fail."""
     needed = {output.name for output in function.outputs}
     needed.update(node.name for root in result_sizes(function) for node in walk(root) if isinstance(node, Name))
     for statement in reversed(function.statements):
-        if asserts(statement):
+        if asserting and asserts(statement):
             needed.add(statement.name)
-        if needed.intersection(_defined(statement)):
+        if needed.intersection(defined(statement)):
             needed.update(names_read(statement))
     return needed
 
 
-def _defined(statement: Statement) -> Iterator[str]:
+def defined(statement: Statement) -> Iterator[str]:
+    """Yield the names that a statement introduces: its tensor, and the dimensions of a constant."""
     yield statement.name
     if isinstance(statement, Constant):
         yield from (dim.name for dim in named(statement))
@@ -126,7 +127,7 @@ def _unused_inputs(
     inputs = tuple(inputs)
     read = [each for each in inputs if each.name in needed]
     sized = {dim.name for each in read for dim in named(each)}
-    sized.update(name for each in statements if isinstance(each, Constant) for name in _defined(each))
+    sized.update(name for each in statements if isinstance(each, Constant) for name in defined(each))
     for each in inputs:
         sizes = {dim.name for dim in named(each)} & needed
         if each.name in needed or each.name in kept or sizes - sized:
