@@ -97,10 +97,10 @@ from tileir.ops.arithmetic.reductions import (
     var,
     variance,
 )
-from tileir.ops.arrays.indexing import embedding, gather_nd, interpolated_take, take, take_along_axis
+from tileir.ops.arrays.indexing import embedding, gather_nd, interpolated_take, reverse_sequence, take, take_along_axis
 from tileir.ops.arrays.joining import concatenate, split, stack, unstack
-from tileir.ops.arrays.padding import image_patches, pad
-from tileir.ops.arrays.scattering import scatter, scatter_along_axis, scatter_nd
+from tileir.ops.arrays.padding import fold, image_patches, pad
+from tileir.ops.arrays.scattering import scatter, scatter_along_axis, scatter_nd, update_cache
 from tileir.ops.arrays.selection import (
     arange,
     bucketize,
@@ -133,6 +133,7 @@ from tileir.ops.arrays.sorting import argsort, kth_value, median, quantile, rank
 from tileir.ops.images.detection import iou, nms
 from tileir.ops.images.image import crop, depth_to_space, reorg_yolo, space_to_depth
 from tileir.ops.images.interpolation import interpolate, upsample
+from tileir.ops.images.regions import deform_conv, roi_align
 from tileir.ops.images.resizing import resize
 from tileir.ops.images.sampling import affine_grid, grid_sample
 from tileir.ops.networks.activations import (
@@ -262,9 +263,11 @@ from tileir.ops.networks.schedules import (
     polynomial_decay,
     step_decay,
 )
+from tileir.ops.networks.sequences import causal_conv, linear_attention
 from tileir.ops.shared.alignment import ctc_loss
 from tileir.ops.shared.arguments import checked
 from tileir.ops.shared.installed import operation_called
+from tileir.ops.signals.spectra import cosine_window, dft, mel_weight_matrix, stft
 from tileir.tile.builder_functions import (
     abs,
     acos,
@@ -294,36 +297,37 @@ __all__ = [
     "adaptive_max_pool", "affine_grid", "all", "any", "arange", "argmax", "argmin", "argsort", "asin", "asinh", "atan",
     "atan2", "atanh", "attention", "average_pool", "batch_norm", "batch_norm_inference", "bernoulli",
     "binary_crossentropy", "binary_crossentropy_with_logits", "bit_cast", "broadcast_to", "bucketize", "cast",
-    "categorical", "cdist", "ceil", "celu", "clip", "clip_by_global_norm", "clip_by_norm", "clip_by_value",
-    "concatenate", "conv", "conv_integer", "conv_transpose", "conv_weight_gradient", "copysign", "cos", "cosh",
-    "cosine_decay", "cosine_embedding_loss", "cosine_similarity", "count_nonzero", "crop", "cross", "cross_entropy",
-    "ctc_loss", "cummax", "cummin", "cumprod", "cumsum", "deg2rad", "depth_to_space", "depthwise_conv",
-    "dequantize_linear", "diag", "diagonal", "diff", "dot", "dropout", "dynamic_quantize_linear", "einsum", "elu",
-    "embedding", "equal", "erf", "erfc", "exp", "exp2", "expand_dims", "expm1", "exponential", "exponential_decay",
-    "eye", "flatten", "flip", "floor", "floor_divide", "fmod", "frac", "full", "full_like", "gather_nd",
-    "gaussian_nll_loss", "gelu", "gemm", "global_average_pool", "global_max_pool", "glorot_normal", "glorot_uniform",
-    "glu", "greater", "greater_equal", "grid_sample", "group_norm", "gru", "gru_cell", "gumbel", "hard_shrink",
-    "hard_sigmoid", "hard_swish", "hard_tanh", "hardmax", "he_normal", "he_uniform", "heaviside",
-    "hinge_embedding_loss", "hinge_loss", "huber_loss", "hypot", "image_patches", "index", "inner", "instance_norm",
-    "interpolate", "interpolated_take", "inverse_sqrt_decay", "inverse_time_decay", "iou", "is_max", "isclose",
-    "isfinite", "isinf", "isnan", "kl_divergence", "kron", "kth_value", "l1_loss", "l2_normalise", "lamb", "lars",
-    "layer_norm", "leaky_relu", "lerp", "less", "less_equal", "linear", "linear_warmup", "linspace",
-    "local_response_norm", "log", "log1p", "log2", "log10", "log_sigmoid", "log_softmax", "logaddexp", "logcumsumexp",
-    "logical_and", "logical_not", "logical_or", "logical_xor", "logit", "logsumexp", "lp_pool", "lstm", "lstm_cell",
-    "margin_ranking_loss", "masked_fill", "matmul", "matmul_integer", "max", "max_pool", "max_unpool", "maximum",
-    "mean", "mean_variance_norm", "median", "min", "min_pool", "minimum", "mish", "momentum", "moveaxis", "mse_loss",
+    "categorical", "causal_conv", "cdist", "ceil", "celu", "clip", "clip_by_global_norm", "clip_by_norm",
+    "clip_by_value", "concatenate", "conv", "conv_integer", "conv_transpose", "conv_weight_gradient", "copysign", "cos",
+    "cosh", "cosine_decay", "cosine_embedding_loss", "cosine_similarity", "cosine_window", "count_nonzero", "crop",
+    "cross", "cross_entropy", "ctc_loss", "cummax", "cummin", "cumprod", "cumsum", "deform_conv", "deg2rad",
+    "depth_to_space", "depthwise_conv", "dequantize_linear", "dft", "diag", "diagonal", "diff", "dot", "dropout",
+    "dynamic_quantize_linear", "einsum", "elu", "embedding", "equal", "erf", "erfc", "exp", "exp2", "expand_dims",
+    "expm1", "exponential", "exponential_decay", "eye", "flatten", "flip", "floor", "floor_divide", "fmod", "fold",
+    "frac", "full", "full_like", "gather_nd", "gaussian_nll_loss", "gelu", "gemm", "global_average_pool",
+    "global_max_pool", "glorot_normal", "glorot_uniform", "glu", "greater", "greater_equal", "grid_sample",
+    "group_norm", "gru", "gru_cell", "gumbel", "hard_shrink", "hard_sigmoid", "hard_swish", "hard_tanh", "hardmax",
+    "he_normal", "he_uniform", "heaviside", "hinge_embedding_loss", "hinge_loss", "huber_loss", "hypot",
+    "image_patches", "index", "inner", "instance_norm", "interpolate", "interpolated_take", "inverse_sqrt_decay",
+    "inverse_time_decay", "iou", "is_max", "isclose", "isfinite", "isinf", "isnan", "kl_divergence", "kron",
+    "kth_value", "l1_loss", "l2_normalise", "lamb", "lars", "layer_norm", "leaky_relu", "lerp", "less", "less_equal",
+    "linear", "linear_attention", "linear_warmup", "linspace", "local_response_norm", "log", "log1p", "log2", "log10",
+    "log_sigmoid", "log_softmax", "logaddexp", "logcumsumexp", "logical_and", "logical_not", "logical_or",
+    "logical_xor", "logit", "logsumexp", "lp_pool", "lstm", "lstm_cell", "margin_ranking_loss", "masked_fill", "matmul",
+    "matmul_integer", "max", "max_pool", "max_unpool", "maximum", "mean", "mean_variance_norm", "median",
+    "mel_weight_matrix", "min", "min_pool", "minimum", "mish", "momentum", "moveaxis", "mse_loss",
     "multi_head_attention", "nan_to_num", "narrow", "nll_loss", "nms", "norm", "normal", "not_equal", "one_hot", "ones",
     "ones_like", "outer", "pad", "permutation", "permute", "poisson_nll_loss", "polynomial_decay", "pow", "prelu",
     "prod", "quantile", "quantize_linear", "rad2deg", "randint", "random_state", "ranks", "reciprocal", "relu", "relu6",
-    "remainder", "reorg_yolo", "repeat", "requantize_linear", "reshape", "resize", "rms_norm", "rmsprop", "rnn",
-    "rnn_cell", "roll", "rot90", "rotary_embedding", "round", "rsqrt", "scale_gradient", "scaled_dot_product_attention",
-    "scatter", "scatter_along_axis", "scatter_nd", "searchsorted", "select", "selu", "separable_conv", "sgd", "shuffle",
-    "sigmoid", "sign", "silu", "sin", "sinc", "sinh", "slice", "smooth_l1_loss", "soft_margin_loss", "soft_shrink",
-    "softmax", "softplus", "softsign", "sort", "space_to_depth", "split", "split_state", "sqrt", "square", "squeeze",
-    "stack", "std", "step_decay", "sum", "sum_pool", "swapaxes", "take", "take_along_axis", "tan", "tanh",
-    "tanh_shrink", "tensordot", "threshold", "tile", "top_k", "trace", "transpose", "tril", "triplet_margin_loss",
-    "triu", "trunc", "truncated_normal", "uniform", "unsqueeze", "unstack", "upsample", "var", "variance",
-    "weight_standardisation", "where", "xlogy", "zeros", "zeros_like",
+    "remainder", "reorg_yolo", "repeat", "requantize_linear", "reshape", "resize", "reverse_sequence", "rms_norm",
+    "rmsprop", "rnn", "rnn_cell", "roi_align", "roll", "rot90", "rotary_embedding", "round", "rsqrt", "scale_gradient",
+    "scaled_dot_product_attention", "scatter", "scatter_along_axis", "scatter_nd", "searchsorted", "select", "selu",
+    "separable_conv", "sgd", "shuffle", "sigmoid", "sign", "silu", "sin", "sinc", "sinh", "slice", "smooth_l1_loss",
+    "soft_margin_loss", "soft_shrink", "softmax", "softplus", "softsign", "sort", "space_to_depth", "split",
+    "split_state", "sqrt", "square", "squeeze", "stack", "std", "step_decay", "stft", "sum", "sum_pool", "swapaxes",
+    "take", "take_along_axis", "tan", "tanh", "tanh_shrink", "tensordot", "threshold", "tile", "top_k", "trace",
+    "transpose", "tril", "triplet_margin_loss", "triu", "trunc", "truncated_normal", "uniform", "unsqueeze", "unstack",
+    "update_cache", "upsample", "var", "variance", "weight_standardisation", "where", "xlogy", "zeros", "zeros_like",
 ]  # fmt: skip
 
 # The border of the library: whoever calls an operation by its public name gets its arguments checked.

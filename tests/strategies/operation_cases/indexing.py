@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from fuzz.wide.indexing import reversed_sequences
 from strategies.operations import Array, Case, integers, sample
 from tileir import ops
 
@@ -53,6 +54,12 @@ def _keys(offset: int, part: Array) -> Array:
 _P: Final = np.array([-0.7, 0.3, 1.6, 2.9, 4.2])
 
 CASES: Final = (
+    Case(
+        "reverse_sequence",
+        lambda x, n: ops.reverse_sequence(x, n, batch_axis=2, time_axis=0),
+        {"X": sample(4, 3, 2), "N": np.array([3, 0])},
+        lambda x, n: reversed_sequences(x, n, 2, 0),
+    ),
     Case("take", ops.take, {"X": _X, "I": _I}, lambda x, i: x[i], lambda _, x, i: x[i.long()]),
     Case(
         "take_axis",

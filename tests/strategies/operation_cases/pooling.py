@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from fuzz.wide.windows import folded
 from strategies.operations import Case, integers, sample
 from tileir import ops
 
@@ -270,6 +271,13 @@ _INDEXED: Final = (
 )
 
 _OTHERS: Final = (
+    Case(
+        "fold",
+        lambda x: ops.fold(x, (5, 6), (2, 3), stride=(2, 1), padding=(1, 0), dilation=(1, 2)),
+        {"X": sample(2, 12, 6)},
+        lambda x: folded(x, (5, 6), (2, 3), (2, 1), (1, 0), (1, 2)),
+        lambda t, x: t.nn.functional.fold(x, (5, 6), (2, 3), (1, 2), (1, 0), (2, 1)),
+    ),
     Case(
         "average_dilated",
         lambda x: ops.average_pool(x, (3, 2), stride=1, padding=1, dilation=(2, 3), count_include_pad=False),

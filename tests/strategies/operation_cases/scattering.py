@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from fuzz.wide.indexing import cached
 from strategies.operations import Array, Case, integers, sample
 from tileir import ops
 
@@ -47,6 +48,15 @@ def _reduced(reduce: str, _: Any, x: Any, i: Any, u: Any) -> Any:
 
 
 CASES: Final = (
+    *(
+        Case(
+            f"cache_{name}",
+            lambda x, u, p, circular=circular: ops.update_cache(x, u, p, axis=1, circular=circular),
+            {"X": sample(2, 4, 3), "U": sample(2, 2, 3, seed=1), "P": np.array([1, 3])},
+            lambda x, u, p, circular=circular: cached(x, u, p, axis=1, circular=circular),
+        )
+        for name, circular in (("circular", True), ("of_some_capacity", False))
+    ),
     *(
         Case(
             f"scatter_{mode}",

@@ -214,7 +214,48 @@ _CHANGED: Final[dict[str, Any]] = {
     "flavours": ("normal", "ties", "zeros"),
     "shared": True,
 }
+
+
+def _turned(draw: Draw) -> Arguments:
+    shape = draw.full(2, 3)
+    batch = draw.axis(shape)
+    time = draw.pick([axis for axis in range(len(shape)) if axis != batch % len(shape)])
+    lengths = draw.tensor((shape[batch],), "count", draw.pick(("i32", "i64")), below=shape[time] + 1)
+    return [draw.tensor(shape), lengths], {"batch_axis": batch, "time_axis": time}
+
+
+def reversed_sequences(x: Array, lengths: Array, batch_axis: int = 0, time_axis: int = 1) -> Array:
+    """Return the first elements of each example turned around."""
+    rows = np.moveaxis(x, (batch_axis, time_axis), (0, 1)).copy()
+    for row, length in zip(rows, lengths, strict=True):
+        row[:length] = row[:length][::-1].copy()
+    return np.moveaxis(rows, (0, 1), (batch_axis, time_axis))
+
+
+def _cache(draw: Draw) -> Arguments:
+    shape = draw.full(2, 4)
+    axis = draw.integer(1, len(shape) - 1)
+    new = tuple(draw.integer(1, size) if place == axis else size for place, size in enumerate(shape))
+    arguments = [draw.tensor(shape), draw.tensor(new)]
+    if draw.flag():
+        arguments.append(draw.tensor((shape[0],), "count", "i32", below=shape[axis] + 1))
+    return arguments, {"axis": axis - draw.pick((0, len(shape))), "circular": draw.flag()}
+
+
+def cached(cache: Array, update: Array, positions: Array | None = None, *, axis: int, circular: bool = False) -> Array:
+    """Return a cache with what is new from a position of each example on."""
+    result = np.moveaxis(cache, axis, 1).copy()
+    for number, new in enumerate(np.moveaxis(update, axis, 1)):
+        for step, value in enumerate(new):
+            place = step if positions is None else int(positions[number]) + step
+            if circular or place < result.shape[1]:
+                result[number, place % result.shape[1]] = value
+    return np.moveaxis(result, 1, axis)
+
+
 ROWS_INDEXING: Final = (
+    Row("reverse_sequence", _turned, reversed_sequences, ALL, exact=True, shared=True),
+    Row("update_cache", _cache, cached, ALL, exact=True, shared=True),
     Row("take", _take, _taken, ALL, exact=True),
     Row("take_along_axis", _take_along, _taken_along, ALL, exact=True, shared=True),
     Row("gather_nd", _gather_nd, _gathered, ALL, exact=True),

@@ -17,16 +17,18 @@ from fuzz.wide.pairs import ROWS_PAIRS
 from fuzz.wide.pointwise import ROWS_POINTWISE
 from fuzz.wide.quantised import ROWS_QUANTISED
 from fuzz.wide.reductions import ROWS_ALONG
+from fuzz.wide.regions import ROWS_REGIONS
 from fuzz.wide.resizing import ROWS_RESIZING
 from fuzz.wide.row import Row
 from fuzz.wide.sequences import ROWS_SEQUENCES
+from fuzz.wide.signals import ROWS_SIGNALS
 from fuzz.wide.training import ROWS_TRAINING
 from fuzz.wide.windows import ROWS_WINDOWS
 
 _FAMILIES: Final = (
     ROWS_POINTWISE, ROWS_PAIRS, ROWS_ALONG, ROWS_CREATION, ROWS_MOVES, ROWS_INDEXING, ROWS_LINEAR, ROWS_NORMALISATION,
     ROWS_LOSSES, ROWS_TRAINING, ROWS_WINDOWS, ROWS_IMAGES, ROWS_SEQUENCES, ROWS_CHANCE,
-    ROWS_QUANTISED, ROWS_RESIZING,
+    ROWS_QUANTISED, ROWS_RESIZING, ROWS_SIGNALS, ROWS_REGIONS,
 )  # fmt: skip
 
 ROWS: Final[Mapping[str, Row]] = {row.name: row for family in _FAMILIES for row in family}

@@ -201,6 +201,36 @@ def _unpooled(x: Array, places: Array, kernel: Sequence[int], stride: Sequence[i
     return rows.reshape(*x.shape[:2], *sizes)
 
 
+def _columns(draw: Draw) -> Arguments:
+    rank = draw.integer(1, 2)
+    kernel, options = [draw.integer(1, 3) for _ in range(rank)], _slides(draw, rank)
+    sizes = _sizes(draw, kernel, options)
+    slides = zip(sizes, kernel, options["padding"], options["dilation"], options["stride"], strict=True)
+    counts = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, p, d, s in slides]
+    depth = draw.integer(1, 2) * math.prod(kernel)
+    return [draw.tensor((draw.integer(1, 2), depth, math.prod(counts))), list(sizes), kernel], options
+
+
+def folded(
+    x: Array,
+    sizes: Sequence[int],
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> Array:
+    """Return windows put back where they come from, added up."""
+    slides = list(zip(sizes, kernel, padding, dilation, stride, strict=True))
+    counts = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, p, d, s in slides]
+    result = np.zeros((len(x), x.shape[1] // math.prod(kernel), *sizes), x.dtype)
+    columns = x.reshape(*result.shape[:2], *kernel, *counts)
+    for taps, place in itertools.product(np.ndindex(*kernel), np.ndindex(*counts)):
+        at = [o * s + k * d - p for o, k, (_, _, p, d, s) in zip(place, taps, slides, strict=True)]
+        if all(0 <= i < n for i, n in zip(at, sizes, strict=True)):
+            result[(slice(None), slice(None), *at)] += columns[(slice(None), slice(None), *taps, *place)]
+    return result
+
+
 _SUM: Final = pooled(lambda part, _: part.sum())
 _AVERAGE: Final = pooled(lambda part, count: real(part).sum() / np.longdouble(count))
 
@@ -256,6 +286,7 @@ ROWS_WINDOWS: Final = (
         flavours=CALM,
     ),
     Row("max_pool", _pool(), pooled(lambda part, _: part.max()), (*FLOATS, "i8", "i32"), exact=True, tied=True),
+    Row("fold", _columns, folded, FLOATS, terms=lambda x, *_, **__: np.asarray(np.abs(x).sum())),
     Row("max_unpool", _unpool, _unpooled, (*FLOATS, "i8", "i32"), exact=True),
     Row("min_pool", _pool(), pooled(lambda part, _: part.min()), (*FLOATS, "i8", "i32"), exact=True, tied=True),
     Row(

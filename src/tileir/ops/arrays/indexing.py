@@ -18,6 +18,7 @@ from tileir.ops.shared.foundation import (
     cast_to,
     chosen,
     dims_of,
+    full,
     integer_of,
     mistaken,
     promoted,
@@ -175,6 +176,23 @@ def interpolated_take(
     for offset, weight in enumerate(weights[1:]):
         result = result + tap(low + offset) * weight
     return promoted(result, *given)
+
+
+def reverse_sequence(x: Tensor, lengths: Tensor, *, batch_axis: int = 0, time_axis: int = 1) -> Tensor:
+    """Return ``x`` with the first elements of each example turned around: as many as ``lengths`` says, [B].
+
+    Raises:
+        TileError: TIL314, there is no such axis; TIL217, both are one, or lengths have not one axis.
+
+    Source: TensorFlow's and ONNX' ``ReverseSequence``.
+    """
+    batch, time = axis_of(x, batch_axis), axis_of(x, time_axis)
+    if batch == time or rank_of(lengths) != 1:
+        raise mistaken("examples and times are two axes, and lengths have one")
+    sizes = [size if axis in (batch, time) else 1 for axis, size in enumerate(dims_of(x))]
+    ends = tf.reshape(widened(lengths), *[sizes[axis] if axis == batch else 1 for axis in range(len(sizes))])
+    place = tf.index(full(x, sizes, 0), time)
+    return take_along_axis(x, tf.where(place < ends, ends - 1 - place, place), time)
 
 
 def embedding(table: Tensor, indices: Tensor, *, padding_index: int | None = None) -> Tensor:

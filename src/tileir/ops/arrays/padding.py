@@ -28,6 +28,8 @@ from tileir.ops.shared.foundation import (
     mistaken,
     rank_of,
 )
+from tileir.ops.shared.layouts import Axis, joined, read, written
+from tileir.ops.shared.windows import Padding, PerAxis, per_axis, sizes_per_axis, windows_of
 from tileir.tile.ir import Constraint
 
 Limits: TypeAlias = tuple[Constraint, ...]
@@ -215,6 +217,47 @@ def image_patches(
     for count in sizes:
         merged = merged * count
     return call("reshape", windows, batch, *counts, merged * channels)
+
+
+def fold(
+    x: Tensor,
+    output_size: Sequence[Size],
+    kernel_size: PerAxis,
+    *,
+    stride: PerAxis = 1,
+    padding: Padding = 0,
+    dilation: PerAxis = 1,
+) -> Tensor:
+    """Return images of which ``x`` has windows as columns, which are added up where they overlap.
+
+    Shapes: ``x`` is [N, C * k, o], with k elements of a window of ``kernel_size``, the last axis the innermost, and o
+    windows in their order; the result is [N, C, output_size…]. How many windows there are, and what ``padding`` may be,
+    is told at :func:`tileir.ops.shared.windows.windows_of`. Dtype: that of ``x``.
+
+    Raises:
+        TileError: TIL305, ``x`` has not three axes; TIL217, an option is not as said; TIL312 when compiling, there are
+            not as many windows.
+
+    Source: PyTorch's ``fold``, ONNX' ``Col2Im``.
+    """
+    if rank_of(x) != 3:
+        raise mistake("TIL305", f"windows as columns have three axes, not {rank_of(x)}")
+    sizes = [dim_like(x, size) for size in output_size]
+    kernels = sizes_per_axis(x, per_axis(kernel_size, len(sizes), "kernel_size"), len(sizes), "kernel_size")
+    windows = windows_of(sizes, kernels, stride=stride, padding=padding, dilation=dilation)
+    batch, depth, _ = dims_of(x)
+    channels = depth
+    for kernel in kernels:
+        channels = channels / kernel
+    n, c = Axis((index_of(x, "n"),), (batch,)), Axis((index_of(x, "c"),), (channels,))
+    taps = [Axis((index_of(x, f"k{axis}"),), (kernel,)) for axis, kernel in enumerate(kernels)]
+    places = [Axis((index_of(x, f"o{axis}"),), (window.count,)) for axis, window in enumerate(windows)]
+    columns = read(x, (n, joined(c, *taps), joined(*places))).given(*(o.place < o.size for o in places[:1]))
+    result = [
+        Axis((window.element(o.place, tap.place),), (window.size,))
+        for window, o, tap in zip(windows, places, taps, strict=True)
+    ]
+    return written(Aggregation.SUM, columns, (n, c, *result))
 
 
 def _windows(

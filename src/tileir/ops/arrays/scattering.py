@@ -31,6 +31,7 @@ from tileir.ops.shared.foundation import (
     dims_of,
     full,
     indices_of,
+    mistaken,
     rank_of,
 )
 from tileir.ops.shared.positions import (
@@ -164,6 +165,32 @@ def scatter_nd(
     given = _given(x, updates, [count, *dims[len(parts) :]])
     update = _Update(flat, None if kept is None else tf.reshape(kept, count), given, options)
     return resized(tf.reshape(update.put(rows), *dims), dims_of(x))
+
+
+def update_cache(
+    cache: Tensor, update: Tensor, positions: Tensor | None = None, *, axis: int = -2, circular: bool = False
+) -> Tensor:
+    """Return a cache with what is new along ``axis``, from ``positions`` on, 0 by default: [B], one for each example.
+
+    ``update`` has the sizes of the cache but along ``axis``, where it has no more. What would lie behind the end is
+    left out, or begins at the front again where the cache is ``circular``.
+
+    Raises:
+        TileError: TIL314, there is no such axis; TIL217, it is the first one, or positions have not one axis.
+
+    Source: ONNX' ``TensorScatter``.
+    """
+    place = axis_of(cache, axis)
+    if place == 0 or (positions is not None and rank_of(positions) != 1):
+        raise mistaken("the first axis of a cache are examples, each with a position; it grows along another one")
+    behind = [1] * (rank_of(cache) - place - 1)
+    number = tf.index(full(cache, [dims_of(update)[place], *behind], 0), 0)
+    if positions is not None:
+        number = number + tf.reshape(positions, *dims_of(positions), *[1] * (rank_of(cache) - 1))
+    else:
+        number = tf.reshape(number, *[1] * place, *dims_of(number))
+    bounds = "wrap" if circular else "drop"
+    return scatter_along_axis(cache, number, update, place, mode="set", bounds=bounds, unique=True)
 
 
 @attrs.frozen(repr=False)

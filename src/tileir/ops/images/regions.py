@@ -1,0 +1,190 @@
+"""Regions of images, and windows whose elements lie where tensors say: pixels between pixels, weighted linearly.
+
+Images are [N, C, H, W], places (y, x) in pixels.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Final
+
+from tileir.ops.arithmetic import reductions
+from tileir.ops.arithmetic.einstein import contract
+from tileir.ops.arrays.indexing import gather_nd
+from tileir.ops.arrays.joining import stack
+from tileir.ops.arrays.shaping import moveaxis
+from tileir.ops.arrays.slicing import select
+from tileir.ops.shared.foundation import (
+    Dim,
+    Size,
+    Tensor,
+    broadcast_dims,
+    cast_to,
+    chosen,
+    dim_like,
+    dims_of,
+    expand,
+    full,
+    integer_of,
+    mistake,
+    mistaken,
+    narrowed,
+    promoted,
+    rank_of,
+    real,
+    wide,
+)
+from tileir.ops.shared.windows import Padding, PerAxis, Window, is_integer, windows_of
+from tileir.tile import builder_functions as tf
+
+_RANK: Final = 4
+
+
+def roi_align(
+    x: Tensor,
+    regions: Tensor,
+    images: Tensor,
+    output_size: tuple[Size, Size],
+    *,
+    samples: int,
+    scale: float = 1.0,
+    mode: str = "average",
+    half_pixel: bool = True,
+) -> Tensor:
+    """Return regions of images in one size: the mean, or the maximum, of samples of each of its parts.
+
+    Shapes: ``x`` is [N, C, H, W], ``regions`` [R, 4], their corners (x0, y0, x1, y1), which are multiplied by
+    ``scale``; ``images`` [R], the number of the image of each; the result is [R, C, h, w]. Each of h * w parts has
+    ``samples`` times ``samples`` samples in equal distances, of four pixels each, which "max" compares one by one. With
+    ``half_pixel`` the middle of the first pixel lies at 1/2, without at 0, and regions are one pixel large at least. A
+    sample more than a pixel outside of an image is 0. Dtype: that of ``x``; integers give f32. Regions have no
+    gradient.
+
+    Raises:
+        TileError: TIL305, a rank is another one; TIL217, ``samples`` is below 1, or there is no such mode.
+
+    Source: He et al., "Mask R-CNN", 2017; ONNX' ``RoiAlign``, torchvision's ``roi_align``.
+    """
+    chosen(mode, ("average", "max"), "mode")
+    if integer_of(samples, "samples") < 1:
+        raise mistaken(f"samples are counted from 1 on, not {samples}; how many a region has is known when compiling")
+    if rank_of(x) != _RANK or rank_of(regions) != 2 or rank_of(images) != 1:
+        ranks = [rank_of(each) for each in (x, regions, images)]
+        raise mistake("TIL305", f"images have {_RANK} axes, regions two, and their numbers one; not {ranks}")
+    count = dims_of(regions)[0]
+    bounds = [wide(select(regions, 1, place)) * scale - (0.5 if half_pixel else 0) for place in range(4)]
+    tall, broad = (dim_like(x, size) for size in output_size)
+    lines = (
+        tf.reshape(_samples(bounds[1], bounds[3], tall, samples, half_pixel), count, tall, samples, 1, 1),
+        tf.reshape(_samples(bounds[0], bounds[2], broad, samples, half_pixel), count, 1, 1, broad, samples),
+    )
+    number, shape = tf.reshape(images, count, 1, 1, 1, 1), broadcast_dims(*lines)
+    ends = dims_of(x)[2:]
+    gone = [tf.logical_or(place < -1, place > size) for place, size in zip(lines, ends, strict=True)]
+    outside = tf.logical_or(*gone)
+    places = [tf.min(tf.max(place, 0), size - 1) for place, size in zip(lines, ends, strict=True)]
+    pixels = moveaxis(wide(x), 1, -1)
+    terms = []
+    for corner in _corners(places):
+        points = [expand(cast_to(each, "i32"), shape) for each in (number, *(at for at, _ in corner))]
+        weight = tf.where(outside, 0, corner[0][1] * corner[1][1])
+        taken = gather_nd(pixels, stack(points, -1), depth=3)
+        terms.append(taken * tf.reshape(tf.as_like(weight, taken), *shape, 1))
+    combine = tf.max if mode == "max" else lambda one, other: one + other
+    total = terms[0]
+    for term in terms[1:]:
+        total = combine(total, term)
+    found = reductions.max(total, (2, 4)) if mode == "max" else reductions.mean(total, (2, 4))
+    return narrowed(moveaxis(found, -1, 1), x)
+
+
+def deform_conv(
+    x: Tensor,
+    w: Tensor,
+    offset: Tensor,
+    bias: Tensor | None = None,
+    mask: Tensor | None = None,
+    *,
+    stride: PerAxis = 1,
+    padding: Padding = 0,
+    dilation: PerAxis = 1,
+    groups: int = 1,
+    offset_groups: int = 1,
+) -> Tensor:
+    """Return a convolution whose taps are moved: those of :func:`tileir.ops.conv`, by an offset for each result.
+
+    Shapes: ``x`` is [N, C, H, W], ``w`` [K, C / groups, h, w], ``bias`` [K], the result [N, K, H', W']; ``offset`` is
+    [N, D * h * w * 2, H', W'], for each of D ``offset_groups`` of channels and each tap its distances in y and x;
+    ``mask``, [N, D * h * w, H', W'], multiplies the elements. Between pixels they are weighted linearly, and 0 outside.
+    Dtypes promote.
+
+    Raises:
+        TileError: TIL305, a rank is another one; TIL217, an option is not as said; when it is compiled, TIL310 where
+            sizes do not agree.
+
+    Source: Dai et al., "Deformable convolutional networks", 2017; ONNX' ``DeformConv``, torchvision's
+    ``deform_conv2d``.
+    """
+    if any(rank_of(each) != _RANK for each in (x, w, offset)) or (mask is not None and rank_of(mask) != _RANK):
+        raise mistake("TIL305", f"images, kernels, offsets and masks have {_RANK} axes each")
+    if not is_integer(groups, 1) or not is_integer(offset_groups, 1):
+        raise mistaken("numbers of groups are integers from 1 on")
+    batch, channels, *sizes = dims_of(x)
+    outputs, own, *taps = dims_of(w)
+    windows = windows_of(sizes, taps, stride=stride, padding=padding, dilation=dilation)
+    counts = [window.count for window in windows]
+    form = [batch, dim_like(x, offset_groups), *taps, *counts]
+    places = _moved(windows, tf.reshape(wide(offset), *form[:4], 2, *counts))
+    parts = tf.reshape(wide(x), batch, offset_groups, channels / offset_groups, *sizes)
+    pixels = moveaxis(parts, 2, -1)
+    total = None
+    for corner in _corners(places):
+        points = stack([cast_to(at, "i32") for at, _ in corner], -1)
+        taken = gather_nd(pixels, points, depth=2, batch_dims=2, mode="fill")
+        weight = corner[0][1] * corner[1][1]
+        term = taken * tf.reshape(tf.as_like(weight, taken), *form, 1)
+        total = term if total is None else total + term
+    assert total is not None  # there are four corners
+    if mask is not None:
+        total = total * tf.reshape(wide(mask), *form, 1)
+    inner = channels / groups
+    sampled = tf.reshape(moveaxis(total, -1, 2), batch, groups, inner, *taps, *counts)
+    kernels = tf.reshape(w, groups, outputs / groups, own, *taps)
+    found = contract([(sampled, [*"ngcijyx"]), (wide(kernels), [*"gkcij"])], [*"ngkyx"], set())
+    found = tf.reshape(found, batch, outputs, *counts)
+    if bias is not None:
+        found = found + tf.reshape(bias, outputs, 1, 1)
+    return promoted(found, x, w, *(() if bias is None else (bias,)))
+
+
+def _samples(low: Tensor, high: Tensor, parts: Dim, samples: int, half_pixel: bool) -> Tensor:
+    """Return the places of samples along one axis, [R, parts, samples], between the bounds of each region."""
+    (count,) = dims_of(low)
+    whole = high - low if half_pixel else tf.max(high - low, 1)
+    grid = full(low, [1, parts, samples], 0)
+    part, sample = (tf.as_like(tf.index(grid, axis), low) for axis in (1, 2))
+    step = tf.reshape(whole / real(parts), count, 1, 1)
+    return tf.reshape(low, count, 1, 1) + (part + (sample + 0.5) / samples) * step
+
+
+def _moved(windows: Sequence[Window], offset: Tensor) -> list[Tensor]:
+    """Return where the taps of windows lie on each axis, no further outside than where all is 0."""
+    _, _, *taps, _, tall, broad = dims_of(offset)
+    grid = full(offset, [1, 1, *taps, tall, broad], 0)
+    places = []
+    for axis, window in enumerate(windows):
+        tap, result = tf.index(grid, 2 + axis), tf.index(grid, 4 + axis)
+        base = result * window.stride + tap * window.dilation - window.before
+        place, end = base + select(offset, 4, axis), window.size + 1
+        places.append(tf.where(place < -2, -2, tf.where(place > end, end, place)))
+    return places
+
+
+def _corners(places: Sequence[Tensor]) -> list[tuple[tuple[Tensor, Tensor], ...]]:
+    """Return the pixels around places, one for each axis of each, with their weights along it."""
+    sides = []
+    for place in places:
+        low = tf.floor(place)
+        sides.append(((low, 1 - (place - low)), (low + 1, place - low)))
+    return list(itertools.product(*sides))

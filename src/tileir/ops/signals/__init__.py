@@ -1,0 +1,1 @@
+"""Signals: spectra, windows and filters of time."""
