@@ -106,3 +106,22 @@ def test_positions_keep_axes(name: str, axis: int | None, shape: tuple[int, ...]
     x = sample(*shape)
     found = run(lambda x: getattr(ops, name)(x, axis, keepdims=True), x)
     np.testing.assert_array_equal(found, getattr(np, name)(x, axis, keepdims=True))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "empty"),
+    [
+        (np.float32, -np.inf),
+        (np.float16, -np.inf),
+        (np.int64, int(np.iinfo(np.int64).min)),
+        (np.uint8, 3),
+        (np.bool_, 1),
+    ],
+)
+def test_extrema_of_no_elements_are_what_the_caller_says(dtype: Any, empty: Any) -> None:
+    for extreme, numpy in ((ops.max, np.max), (ops.min, np.min)):
+        nothing = run(lambda x, f=extreme: f(x, 1, keepdims=True, empty=empty), np.zeros((2, 0), dtype))
+        np.testing.assert_array_equal(nothing, np.full((2, 1), empty, dtype))
+        assert nothing.dtype == dtype
+        x = sample(2, 3).astype(dtype)
+        np.testing.assert_array_equal(run(lambda x, f=extreme: f(x, 1, empty=empty), x), numpy(x, 1))

@@ -430,6 +430,12 @@ class Call:
         """Return a value as a tensor."""
         return self.importer.tensor(value)
 
+    def known(self, position: int) -> Array | None:
+        """Return an input where its elements are known; None where they are not."""
+        name = self.node.inputs[position]
+        value = self.importer.values[name] if name else None
+        return value if isinstance(value, np.ndarray) and value.dtype != object else None
+
     def inner(self, graph: Graph, *inputs: Value) -> tuple[Value, ...]:
         """Return the results of a graph that is an attribute."""
         return self.importer.inner(graph, inputs)

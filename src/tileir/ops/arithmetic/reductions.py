@@ -45,14 +45,14 @@ def prod(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
     return _reduced(Aggregation.PROD, x, axes, keepdims, 1)
 
 
-def max(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """Return the greatest element over ``axes``; NaN where one is NaN, and 0 where there are no elements."""
-    return _reduced(Aggregation.MAX, x, axes, keepdims)
+def max(x: Tensor, axes: Axes = None, *, keepdims: bool = False, empty: Operand | None = None) -> Tensor:
+    """Return the greatest element over ``axes``; NaN where one is NaN; of no elements ``empty``, by default 0."""
+    return _reduced(Aggregation.MAX, x, axes, keepdims, None if empty is None else call("as_like", empty, x))
 
 
-def min(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """Return the least element over ``axes``; NaN where one is NaN, and 0 where there are no elements."""
-    return _reduced(Aggregation.MIN, x, axes, keepdims)
+def min(x: Tensor, axes: Axes = None, *, keepdims: bool = False, empty: Operand | None = None) -> Tensor:
+    """Return the least element over ``axes``; NaN where one is NaN; of no elements ``empty``, by default 0."""
+    return _reduced(Aggregation.MIN, x, axes, keepdims, None if empty is None else call("as_like", empty, x))
 
 
 def all(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:

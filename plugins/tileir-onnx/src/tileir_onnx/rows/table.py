@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Collection
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from attrs import field, frozen
 
@@ -14,8 +14,20 @@ if TYPE_CHECKING:
     from tileir_onnx.graph import Node
 
 Function: TypeAlias = Callable[..., Any]
+Serving = TypeVar("Serving", bound=Function)
 
-FAMILIES: Final = ("control", "elementwise", "normalisation", "products", "shapes", "windows")
+FAMILIES: Final = (
+    "activations",
+    "control",
+    "elementwise",
+    "indexing",
+    "normalisation",
+    "products",
+    "quantised",
+    "reductions",
+    "shapes",
+    "windows",
+)
 """Modules of rows, which are loaded with the first model."""
 
 _LAST: Final = 1 << 30
@@ -82,7 +94,7 @@ _ROWS: Final[dict[tuple[str, str], list[Row]]] = {}
 
 def row(
     *names: str, domain: str = "", since: int = 1, until: int = _LAST, known: Collection[str] = (), raw: bool = False
-) -> Callable[[Function], Function]:
+) -> Callable[[Serving], Serving]:
     """Enter a function as the row of operators.
 
     Args:
@@ -96,7 +108,7 @@ def row(
 
     """
 
-    def enter(function: Function) -> Function:
+    def enter(function: Serving) -> Serving:
         for name in names:
             _ROWS.setdefault((domain, name), []).append(Row(name, domain, since, until, function, known, raw))
         return function

@@ -1,0 +1,68 @@
+"""Arguments that many rows take alike: sizes, axes, numbers that may be known, and the broadcasting of old opsets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tileir import DType, ops
+from tileir.tile.builder import Dim, Tensor
+from tileir_onnx.graph import Array
+from tileir_onnx.importing import Call
+
+BELOW_F32 = 32
+"""Bits of floats in which steps of a formula would lose accuracy."""
+
+
+def like(result: Tensor, x: Tensor) -> Tensor:
+    """Return a result in the dtype of an input, which Tile's rules may have widened."""
+    return result if result.dtype == x.dtype else ops.cast(result, x.dtype)
+
+
+def wide(x: Tensor) -> Tensor:
+    """Return a tensor in f32 where its floats have fewer bits, so that formulas of several steps round once."""
+    return ops.cast(x, DType.F32) if x.dtype.is_float and x.dtype.bits < BELOW_F32 else x
+
+
+def sizes(array: Array) -> list[Any]:
+    """Return an array of sizes as integers and dimensions."""
+    return [each if isinstance(each, Dim) else int(each) for each in array.flat]
+
+
+def axes_of(axes: Array | Sequence[int] | int | None) -> list[int] | None:
+    """Return axes, which were an attribute or an input, as integers; None where none were given."""
+    if axes is None:
+        return None
+    return [int(each) for each in np.asarray(axes).reshape(-1)]
+
+
+def number(call: Call, position: int, x: Tensor | None) -> Any:
+    """Return an input of one element as a number where it is known, else as a tensor of rank 0; None without one."""
+    if x is None:
+        return None
+    known = call.known(position)
+    if known is not None and known.size == 1 and known.dtype.kind in "fiub":
+        return known.reshape(()).item()
+    return ops.reshape(x) if x.rank else x
+
+
+def somewhere(call: Call) -> Tensor:
+    """Return any tensor, which tells operations without inputs where they are recorded."""
+    return call.importer.builder.constant(0)
+
+
+def aligned(x: Tensor, y: Tensor, axis: int | None) -> Tensor:
+    """Return ``y`` with its first axis at one of ``x``, as opsets before 7 broadcast."""
+    if axis is None or not y.rank:
+        return y
+    axis += x.rank * (axis < 0)
+    return ops.reshape(y, *y.shape, *[1] * (x.rank - axis - y.rank))
+
+
+def padding_of(auto_pad: str, pads: Sequence[int] | None, axes: int) -> list[tuple[int, int]] | str:
+    """Return the padding of each axis, before and behind, or the rule that it follows from."""
+    if auto_pad != "NOTSET":
+        return auto_pad.lower()
+    return [(0, 0)] * axes if pads is None else list(zip(pads[:axes], pads[axes:], strict=True))
