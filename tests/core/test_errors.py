@@ -58,3 +58,12 @@ def test_errors_belong_to_the_families_that_callers_expect() -> None:
 def test_fail_builds_one_diagnostic() -> None:
     error = fail("TIL101", "message", SPAN, "one", "two")
     assert error.diagnostics == (Diagnostic("TIL101", "message", SPAN, ("one", "two")),)
+
+
+def test_calls_that_lead_to_a_place_are_notes() -> None:
+    source = Source("f(x)\ng(\n  y)", "t.tile")
+    place = Span(source, 0, 4).called_from(Span(source, 5, 12))
+    fault = Diagnostic("TIL201", "nothing is here", place, ("look again",))
+    assert fault.trail == ("called at t.tile:2:1: g( y)",)
+    assert fault.render().splitlines()[-2:] == ["note: look again", "note: called at t.tile:2:1: g( y)"]
+    assert Diagnostic("TIL201", "nothing is here").trail == ()

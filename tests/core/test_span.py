@@ -8,9 +8,10 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import attrs
 from hypothesis import given, strategies as st
 
-from tileir.core.text.span import Source, Span, call_site
+from tileir.core.text.span import Source, Span, call_site, called_at, held_at
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,3 +98,32 @@ def test_call_site_of_code_without_source_is_unknown() -> None:
     scope: dict[str, object] = {"call_site": call_site}
     builtins.exec(compile("span = call_site()", "<nowhere>", "exec"), scope)
     assert scope["span"] is None
+
+
+def test_places_in_functions_remember_the_innermost_calls() -> None:
+    source = Source("f(x)\ng(y)\nh(z)", "t.tile")
+    inner, first, second = Span(source, 0, 4), Span(source, 5, 9), Span(source, 10, 14)
+    called = inner.called_from(first).called_from(second)
+    assert [span.text for span in called.callers] == ["g(y)", "h(z)"]
+    assert (called.text, inner.callers) == ("f(x)", ())
+    assert called.to(Span(source, 2, 9)).callers == called.callers
+    for _ in range(20):
+        called = called.called_from(second)
+    assert len(called.callers) == 8
+    assert called.callers[0] == attrs.evolve(first, caller=called.callers[1])
+
+
+def test_a_place_is_held_and_calls_are_named() -> None:
+    source = Source("f(x)", "t.tile")
+    place = Span(source, 0, 4)
+    with held_at(place):
+        assert call_site() is place
+        with held_at(None):
+            assert call_site() is place
+    with called_at(place):
+        here = call_site()
+    assert here is not None
+    assert here.callers == (place,)
+    after = call_site()
+    assert after is not None
+    assert after.callers == ()

@@ -175,6 +175,16 @@ def test_assertions_of_a_function_are_kept() -> None:
     assert caught.value.diagnostics[0].code == "TIL312"
 
 
+def test_what_is_declared_of_inputs_that_nothing_reads_is_checked() -> None:
+    text = "function f(X, Unread: f32[N, 3]) -> (Y) { Y = X; } function (A, B) -> (C) { C = f(A, B); }"
+    a = np.ones(2)
+    assert evaluate(text, [a, np.ones((2, 3), np.float32)]).tolist() == [1, 1]
+    for wrong in (np.ones((2, 3)), np.ones((2, 4), np.float32)):
+        with pytest.raises(TileError) as caught:
+            evaluate(text, [a, wrong])
+        assert caught.value.diagnostics[0].code == "TIL317"
+
+
 def test_a_function_with_calls_is_differentiated_and_mapped() -> None:
     text = SOFTMAX + "function (A[K], W[K]) -> (L) { P = softmax(A); L[] = +(P[i] * W[i]); }"
     a, w = np.array([0.5, -1.0, 2.0]), np.array([1.0, 2.0, 4.0])
@@ -183,6 +193,28 @@ def test_a_function_with_calls_is_differentiated_and_mapped() -> None:
     rows = np.stack([a, 2 * a])
     mapped = evaluate(vmap(parse(text), [0, None]), [rows, w])
     np.testing.assert_allclose(mapped, [(soft(row) * w).sum() for row in rows])
+
+
+@pytest.mark.parametrize(
+    "derivative",
+    [
+        "D = gradient(Y, X);",
+        "(D, E) = gradient(Y, X, X);",
+        "T = tuple(X, X); D = gradient(Y, element(T, 0));",
+        "One = 1.0; D = vjp(Y, One, X);",
+        "P = X; D = gradient(Y, P);",
+    ],
+)
+def test_derivatives_in_a_function_are_by_its_inputs_alone(derivative: str) -> None:
+    """What else the caller computes from an operand is a constant, as for a function that is called by itself."""
+    text = f"function f(X[N], Z[N]) -> (D) {{ Y[] = +(X[i] * Z[i]); {derivative} }}\n"
+    a = np.array([1.0, 3.0])
+    for call, expected in (("f(A, A)", a), ("f(A, A * A)", a * a), ("f(A * A, A)", a)):
+        np.testing.assert_allclose(evaluate(f"{text} function (A[K]) -> (O) {{ O = {call}; }}", [a]), expected)
+    along = "function f(X[N], Z[N]) -> (D) { Y = X * Z; One = as_like(X * 0 + 1, X); D = jvp(Y, X, One); }"
+    np.testing.assert_allclose(evaluate(f"{along} function (A[K]) -> (O) {{ O = f(A, 2 * A); }}", [a]), 2 * a)
+    outer = f"{text} function (A[K]) -> (G) {{ S = f(A, A * A); L[] = +(S[i]); G = gradient(L, A); }}"
+    np.testing.assert_allclose(evaluate(outer, [a]), 2 * a)
 
 
 @pytest.mark.parametrize(

@@ -133,11 +133,11 @@ def test_calls_check_what_is_declared() -> None:
     assert to_text(f.build(O=inner(x, 2), P=inner(y, 2.5))) == (
         "function (X[M, 3], Y[M, K]) -> (O, P) {\n"
         "  T = expect_f32(X);\n"
-        "  T_0[i : M] = +(T[i, j]);\n"
-        "  O = expect_f32(T_0);\n"
-        "  T_1 = expect_sizes(expect_f32(Y), M, 3);\n"
-        "  T_2[i : M] = +(T_1[i, j]);\n"
-        "  P = expect_f32(T_2);\n"
+        "  C[i : M] = +(T[i, j]);\n"
+        "  O = expect_f32(C);\n"
+        "  T_0 = expect_sizes(expect_f32(Y), M, 3);\n"
+        "  C_0[i : M] = +(T_0[i, j]);\n"
+        "  P = expect_f32(C_0);\n"
         "}\n"
     )
 

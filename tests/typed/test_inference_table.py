@@ -62,6 +62,7 @@ CALLS: Final = {
     "as_uint": ("as_uint(A, 64)",),
     "as_like": ("as_like(A, B)", "as_like(2, E)", "as_like(A, 2)"),
     "quantize": ("quantize(A)",),
+    "size": ("reshape(A, size(A, 1), size(A, -2))", "size(A, 0) + B", "size(A, 2)", "size(2, 0)"),
     "expect_sizes": ("expect_sizes(A, 2, 3)", "expect_sizes(A, 3, 2)", "expect_sizes(2)"),
     "bits_as_i32": ("bits_as_i32(A)", "bits_as_i32(2.5)", "bits_as_i32(as_f16(A))"),
     "widen": ("widen(A)", "widen(as_f16(A))", "widen(2)"),

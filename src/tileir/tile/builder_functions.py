@@ -144,6 +144,11 @@ def shape(x: Tensor) -> Tensor:
     return call("shape", x)
 
 
+def size(x: Tensor, axis: int) -> Tensor:
+    """Return how many elements ``x`` has along an axis: a constant, of which sizes can be made."""
+    return call("size", x, axis)
+
+
 def expect_sizes(x: Operand, *sizes: Dim | int) -> Tensor:
     """Return ``x``, which has these sizes; another shape is an error where shapes are known."""
     return call("expect_sizes", x, *sizes)

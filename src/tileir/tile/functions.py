@@ -66,6 +66,9 @@ SCATTERS: Final[Mapping[str, Aggregation]] = MappingProxyType(
 )
 """What functions that put updates into rows do where several of them meet."""
 
+SIZE: Final = "size"
+"""The function whose result is known when compiling, though its first argument is not."""
+
 SCATTER_LAST: Final = "scatter_last"
 """The function that replaces rows by the last of their updates."""
 
@@ -124,6 +127,7 @@ def _rows() -> tuple[Builtin, ...]:
         _function("builtin_logsoftmax", 1, 3, constants=1),
         _function("index", 2, 3, constants=1),  # (T, axis, reach): the coordinate on that axis, shape of T
         _function("shape", 1),  # the sizes of T as a vector
+        Builtin(SIZE, 2, 2, elementwise=False, constants=1, folds=True),  # (T, axis): how long T is, a constant
         _function("reshape", 1, None, constants=1),  # (T, sizes…); no sizes make rank 0
         _function("argsort", 2, 4, constants=1),  # (T, axis, descending, count): where the elements in order stand
         _function("gather", 2),  # (data, indices)

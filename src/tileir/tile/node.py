@@ -39,7 +39,7 @@ class Whole(Node, ShownWhole):
 
         Raises:
             TileError: TIL215, there is no tensor of a builder among them, but arrays; TIL705, not as many operands as
-                inputs; TIL305, an operand of another rank; TIL209, one of unknown sizes where they are named.
+                inputs; TIL305, an operand of another rank; TIL317, one of another size than is declared.
 
         """
         from tileir.tile.building.inlining import called  # it imports the nodes

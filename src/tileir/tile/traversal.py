@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final, assert_never
 
 from tileir.core import ArrayValue, schema
+from tileir.tile.functions import SIZE
 from tileir.tile.ir import (
     Assignment,
     Call,
@@ -52,6 +53,17 @@ def walk(root: Expr) -> Iterator[Expr]:
         yield node
         if not isinstance(node, LEAVES):
             pending.extend(reversed(children(node)))
+
+
+def walk_known(root: Expr) -> Iterator[Expr]:
+    """Yield what :func:`walk` yields, but for tensors of which only sizes are asked for."""
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        yield node
+        if not isinstance(node, LEAVES):
+            first = int(isinstance(node, Call) and node.function == SIZE)
+            pending.extend(reversed(children(node)[first:]))
 
 
 def walk_with_depth(root: Expr) -> Iterator[tuple[Expr, int]]:
@@ -105,6 +117,40 @@ def asserts(statement: Statement) -> bool:
     """Return whether a statement is there to fail, not for its value."""
     calls = (node for _, root in expressions(statement) for node in walk(root) if isinstance(node, Call))
     return any(call.function == "match" or call.function.startswith(("assert_", "expect_")) for call in calls)
+
+
+_SOURCES: Final = {"gradient": slice(1, None), "vjp": slice(2, None), "jvp": slice(1, 2)}
+"""The arguments by which functions differentiate."""
+
+
+_ALIASES: Final = frozenset(
+    {"ident", "as_like", "widen", "quantize", "reshape", "expect_sizes", "simple_reduce", "element"}
+)
+
+
+def is_alias(function: str) -> bool:
+    """Return whether the result of a function may be its first argument itself: derivatives by one are by the other."""
+    return function in _ALIASES or function.startswith(("as_", "expect_"))
+
+
+def differentiated_by(function: Function) -> set[str]:
+    """Return the names by which a function takes derivatives, and others that these may stand for."""
+    values = {each.name: each.value for each in function.statements if isinstance(each, Assignment)}
+    calls = (node for value in values.values() for node in walk(value) if isinstance(node, Call))
+    pending = [source for call in calls for source in call.arguments[_SOURCES.get(call.function, slice(0))]]
+    found: set[str] = set()
+    while pending:
+        for node in walk(pending.pop()):
+            if isinstance(node, Name) and node.name not in found:
+                found.add(node.name)
+                match values.get(node.name):
+                    case Name() as alias:
+                        pending.append(alias)
+                    case Call("tuple", members):
+                        pending.extend(members)
+                    case Call(word, (first, *_)) if is_alias(word):
+                        pending.append(first)
+    return found
 
 
 def called(function: Function) -> Iterator[Call]:

@@ -150,3 +150,28 @@ def test_lambdas_vmap_gradients_and_scans_call_functions() -> None:
     mapped = tileir.jit(tileir.vmap(lambda row: texts(row) + shifted(row, 1)))
     e = np.exp(ROWS - ROWS.max(1, keepdims=True))
     np.testing.assert_allclose(mapped(ROWS), e / e.sum(1, keepdims=True) + ROWS + 1, rtol=1e-5)
+
+
+def test_gradients_know_no_other_way_to_an_argument() -> None:
+    """What a function closes over is a constant, also where it is the argument itself."""
+    a = np.array([1.0, 3.0])
+
+    def total(x: Any, z: Any) -> Any:
+        return (x * z).sum()
+
+    def closed(x: Any) -> Any:
+        return tileir.value_and_grad(lambda y: total(y, x))(x)[1]
+
+    def passed(x: Any) -> Any:
+        return tileir.value_and_grad(total)(x, x * x)[1]
+
+    def moved(x: Any) -> Any:
+        return tileir.jvp(lambda y: y * x, (x,), (x * 0 + 1,))[1]
+
+    def pulled(x: Any) -> Any:
+        return tileir.vjp(lambda y: (y * x).sum(), (x,), 1.0)[0]
+
+    for function, expected in ((closed, a), (passed, a * a), (moved, a), (pulled, a)):
+        np.testing.assert_allclose(tileir.jit(function)(a), expected)
+    program = tileir.parse("function (X[N], Z[N]) -> (D) { Y[] = +(X[i] * Z[i]); D = gradient(Y, X); }")
+    np.testing.assert_allclose(tileir.jit(lambda x: program(x, x * x))(a), a * a)

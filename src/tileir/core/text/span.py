@@ -9,7 +9,7 @@ import threading
 import weakref
 from bisect import bisect_right
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -177,20 +177,36 @@ _HELD: Final = _Held()
 class _Called(threading.local):
     """The call of the Python function whose body this thread runs, where it is called by one that is traced."""
 
+    inside = False
     span: Span | None = None
 
 
 _CALLED: Final = _Called()
 
 
+def called_at(span: Span | None) -> AbstractContextManager[None]:
+    """Return a context in which what :func:`call_site` returns names the call of the function that it stands in."""
+    return _called(span, inside=True)
+
+
+def called_by_none() -> AbstractContextManager[None]:
+    """Return a context in which a function is run that no other one calls."""
+    return _called(None, inside=False)
+
+
+def is_called() -> bool:
+    """Return whether what runs is a Python function that is called by one that is traced."""
+    return _CALLED.inside
+
+
 @contextmanager
-def called_at(span: Span | None) -> Iterator[None]:
-    """Have what :func:`call_site` returns inside name the call of the function that it stands in."""
-    before, _CALLED.span = _CALLED.span, span
+def _called(span: Span | None, *, inside: bool) -> Iterator[None]:
+    before = _CALLED.span, _CALLED.inside
+    _CALLED.span, _CALLED.inside = span, inside
     try:
         yield
     finally:
-        _CALLED.span = before
+        _CALLED.span, _CALLED.inside = before
 
 
 def hold_call_site() -> Span | None:

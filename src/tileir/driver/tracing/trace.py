@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from tileir.core import ArgumentError, DType, attrs
+from tileir.core.text.span import called_by_none
 from tileir.driver.tracing.trees import Path, Structure, flattened, paths, rebuilt
 from tileir.numpy.dispatch import is_number
 from tileir.tile.builder import FunctionBuilder
@@ -97,7 +98,7 @@ def traced(
     trace = recorder.trace = Trace(getattr(python, "__name__", type(python).__name__), sizes)
     inside, INSIDE.operation = INSIDE.operation, False
     try:
-        with tracing(recorder):
+        with tracing(recorder), called_by_none():
             result = call(python, list(tensors))
     except RecursionError:
         message = (

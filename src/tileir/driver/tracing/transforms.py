@@ -10,6 +10,7 @@ from typing import Any
 
 import tileir.ops as ops
 from tileir.core import ArgumentError, at_the_call
+from tileir.core.text.span import is_called
 from tileir.driver.tracing.control import recorder_around, tensors_of
 from tileir.driver.tracing.functions import PythonFunction
 from tileir.driver.tracing.trees import flattened, rebuilt
@@ -133,8 +134,8 @@ def _gradients(value: Any, sources: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _distinct(x: Tensor) -> Tensor:
-    """Return a tensor that nothing was computed from yet, so that other ways to it are constants."""
-    return x if not x.recorder.steps else call("mul", x, 1)
+    """Return a tensor that nothing else reads, so that other ways to it, as in closures over it, are constants."""
+    return call("mul", x, 1) if x.recorder.steps or is_called() else x
 
 
 def _python(function: Callable[..., Any]) -> Callable[..., Any]:

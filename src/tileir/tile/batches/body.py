@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import assert_never
 
-from tileir.core import Span, attrs
+from tileir.core import Span, attrs, schema
 from tileir.tile.batches.calls import CALLS
 from tileir.tile.batches.layout import Group, Layout, Part, Stream, Value
 from tileir.tile.building.assembly import substitute
 from tileir.tile.building.recording import Recorder
 from tileir.tile.building.tensors import Tensor
-from tileir.tile.functions import builtin
+from tileir.tile.functions import SIZE, builtin
 from tileir.tile.ir import Binary, Call, Conditional, Expr, FloatLiteral, IndexName, IntLiteral, Name, Unary
-from tileir.tile.traversal import walk
-
-_ALIASES = frozenset({"ident", "as_like", "widen", "quantize", "reshape", "expect_sizes", "simple_reduce", "element"})
-"""Functions whose result may be their first argument itself, so that derivatives by one are those by the other."""
+from tileir.tile.traversal import LEAVES, is_alias, walk
 
 
 @attrs.define(eq=False, repr=False)
@@ -131,7 +128,16 @@ class Body:
             TileError: TIL220, it depends on something that differs among examples.
 
         """
-        return substitute(expr, self._known(expr))
+        measured = self._measured(expr)
+        return substitute(measured, self._known(measured))
+
+    def _measured(self, expr: Expr) -> Expr:
+        """Return a constant with the sizes of tensors that it asks for."""
+        if isinstance(expr, LEAVES):
+            return expr
+        if isinstance(expr, Call) and expr.function == SIZE:
+            return self.part(expr).name
+        return schema.with_operands(expr, tuple(map(self._measured, schema.operands(expr))))
 
     def _known(self, expr: Expr) -> Mapping[str, Expr]:
         known: dict[str, Expr] = {}
@@ -152,13 +158,13 @@ class Body:
         pending = [expr]
         while pending:
             match pending.pop():
-                case Call(function=function, arguments=(first, *_)) if self._is_alias(function):
+                case Call(function=function, arguments=(first, *_)) if is_alias(function):
                     pending.append(first)
                 case Name(name=name) if name in self.values and name not in self.plan.forced:
                     definition = self.definitions.get(name)
                     alias = isinstance(definition, Name) or (
                         isinstance(definition, Call)
-                        and (self._is_alias(definition.function) or definition.function == "tuple")
+                        and (is_alias(definition.function) or definition.function == "tuple")
                     )
                     if definition is not None and alias:
                         pending.append(definition)
@@ -175,10 +181,6 @@ class Body:
                     pending += (condition, then, otherwise)
                 case Call(arguments=arguments):
                     pending += arguments
-
-    @staticmethod
-    def _is_alias(function: str) -> bool:
-        return function in _ALIASES or function.startswith(("as_", "expect_"))
 
     def _lifted(self, expr: Expr, leaves: dict[str, Part]) -> Expr:
         """Return an elementwise expression over tensors of the batched function, which ``leaves`` gets."""

@@ -12,7 +12,7 @@ from tileir.tile.batches.layout import Group, Part, Stream, Value
 from tileir.tile.building.indices import Dim
 from tileir.tile.building.scans import scan
 from tileir.tile.building.tensors import Tensor, call as computed
-from tileir.tile.functions import SCATTER_LAST, SCATTERS
+from tileir.tile.functions import SCATTER_LAST, SCATTERS, SIZE
 from tileir.tile.ir import Binary, BinaryOperator, Call, Expr, IndexName, IntLiteral, Name, Unary, UnaryOperator
 
 if TYPE_CHECKING:
@@ -59,6 +59,13 @@ def _shape(body: Body, call: Call) -> Value:
     behind = Binary(BinaryOperator.ADD, place, IntLiteral(1))
     rank = IntLiteral(body.layout.rank(part))
     return body.layout.contracted(Aggregation.ASSIGN, [place], [rank], whole, [behind], None)
+
+
+def _size(body: Body, call: Call) -> Value:
+    part, (axis,) = body.layout.front(body.part(call.arguments[0])), _constants(body, call, 1)
+    if part.axis is not None:
+        axis = _shifted(axis, body.layout.rank(part))
+    return _recorded(body, call, None, part.name, axis)
 
 
 def _reshape(body: Body, call: Call) -> Value:
@@ -331,6 +338,7 @@ CALLS: Final[Mapping[str, Callable[[Body, Call], Value]]] = MappingProxyType(
         "index": _along_axis,
         "argsort": _along_axis,
         "shape": _shape,
+        SIZE: _size,
         "reshape": _reshape,
         "expect_sizes": _reshape,
         "gather": _gather,

@@ -35,7 +35,6 @@ from tileir.tile.ir import (
 from tileir.tile.traversal import walk
 
 _MOST_NODES: Final = 12  # of an expression that is nested into another; longer ones are hard to read
-_STEM: Final = "T"  # of the names of temporaries
 
 
 def assemble(
@@ -65,7 +64,7 @@ def assemble(
         if plain and not isinstance(body, Declared) and sum(1 for _ in walk(body)) <= _MOST_NODES:
             exprs[step.reference] = body
             continue
-        name = recorder.names.fresh(_STEM) if step.name is None else step.name
+        name = recorder.names.fresh(step.stem) if step.name is None else step.name
         exprs[step.reference] = Name(name, span=step.span)
         statements.append(_statement(step, name, body, exprs))
     results = tuple(_output(output, declared.get(output), exprs, span) for output in outputs)

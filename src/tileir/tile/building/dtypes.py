@@ -135,6 +135,8 @@ def _called(recorder: Recorder, call: Call) -> Kind:
             return DType.F32
         case "prng_state":
             return DType.U32
+        case "size":
+            return "integer"
         case "element":
             return _element(recorder, call)
         case _ if name in _FIRST:

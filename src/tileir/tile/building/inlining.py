@@ -12,10 +12,13 @@ from tileir.core.text.span import held_at
 from tileir.tile.building.assembly import substitute, with_operands
 from tileir.tile.building.indices import Dim, simplified
 from tileir.tile.building.recording import Recorder, mistake
-from tileir.tile.building.sizes import sizes_of
+from tileir.tile.building.sizes import Sizes, sizes_of
 from tileir.tile.building.tensors import Operand, Tensor, computed, recorder_of, value_of
+from tileir.tile.functions import SIZE
 from tileir.tile.ir import (
     Assignment,
+    Binary,
+    BinaryOperator,
     Call,
     Constant,
     Contraction,
@@ -30,7 +33,7 @@ from tileir.tile.ir import (
     While,
 )
 from tileir.tile.node import Node
-from tileir.tile.traversal import asserts
+from tileir.tile.traversal import asserts, differentiated_by
 
 T = TypeVar("T")
 
@@ -67,17 +70,21 @@ def inline(
         Its outputs.
 
     Raises:
-        TileError: TIL705, not as many operands as inputs; TIL305, an operand of another rank; TIL209, an operand of
-            unknown sizes for an input that names its dimensions.
+        TileError: TIL705, not as many operands as inputs; TIL305, an operand of another rank; TIL317, one of another
+            size than is declared.
 
     """
     if len(operands) != len(function.inputs):
         message = f"{name} has {len(function.inputs)} inputs, but is called with {len(operands)} operands"
         raise mistake("TIL705", message)
     call = Inlining(recorder_of(operands), expansions)
+    sources = differentiated_by(function)
     for operand, parameter in zip(operands, function.inputs, strict=True):
         with at_its_place(parameter.span):
             call.bind(parameter, operand)
+            call.keep(parameter.name, operand)
+            if parameter.name in sources:
+                call.separate(parameter.name)
     for statement in function.statements:
         with at_its_place(statement.span):
             call.take(statement)
@@ -135,19 +142,41 @@ class Inlining:
         self.names[parameter.name] = value
         if parameter.dims is None:
             return
-        sizes = operand.dims if isinstance(operand, Tensor) else ()
-        if len(sizes) != len(parameter.dims):
-            message = f"{parameter.name} has {len(parameter.dims)} axes, but is given a tensor with {len(sizes)}"
+        rank = len(parameter.dims)
+        known = sizes_of(self.recorder, operand.reference) if isinstance(operand, Tensor) else ()
+        has = self.recorder.ranks.get(operand.reference, rank) if isinstance(operand, Tensor) else 0
+        has = has if known is None else len(known)
+        if has != rank:
+            message = f"{parameter.name} has {rank} axes, but is given a tensor with {has}"
             raise mistake("TIL305", message)
+        sizes = self.measured(value, rank) if known is None else known
         pairs = tuple(zip(parameter.dims, sizes, strict=True))
         for axis, (dim, size) in enumerate(pairs):
             if isinstance(dim, IntLiteral) and size.value not in (None, dim.value):
                 message = f"axis {axis} of {parameter.name!r} is declared as {dim.value}, but is {size.value} here"
                 raise mistake("TIL317", message)
         self.bind_dims((dim, size) for dim, size in pairs if isinstance(dim, Name))
-        if any(isinstance(dim, IntLiteral) and size.value is None for dim, size in pairs):
-            known = tuple(dim if isinstance(dim, IntLiteral) else size.expr for dim, size in pairs)
-            self.names[parameter.name] = self.sized(value, known)
+        if known is None or any(isinstance(dim, IntLiteral) and size.value is None for dim, size in pairs):
+            wanted = tuple(dim if isinstance(dim, IntLiteral) else size.expr for dim, size in pairs)
+            self.names[parameter.name] = self.sized(value, wanted)
+
+    def keep(self, name: str, operand: Operand) -> None:
+        """Check what is declared of a tensor also where nothing reads it."""
+        value = self.names[name]
+        if isinstance(operand, Tensor) and isinstance(value, Name) and value.name != operand.reference:
+            self.recorder.kept.add(value.name)
+
+    def separate(self, name: str) -> None:
+        """Let an input be a value of its own, so that derivatives by it know no other way to its operand."""
+        span = call_site()
+        product = Binary(BinaryOperator.MUL, self.names[name], IntLiteral(1, span=span), span=span)
+        self.names[name] = self.checked(product)
+
+    def measured(self, value: Expr, rank: int) -> Sizes:
+        """Return sizes that nobody declared, as those of a tensor that should have so many axes."""
+        span = call_site()
+        calls = (Call(SIZE, (value, IntLiteral(axis, span=span)), span=span) for axis in range(rank))
+        return tuple(Dim(self.checked(each), self.recorder) for each in calls)
 
     def expected(self, dtype: DType, value: Expr) -> Expr:
         """Return a value whose dtype is checked where types are known."""
@@ -157,9 +186,9 @@ class Inlining:
         """Return a value whose sizes are checked where they are known."""
         return self.checked(Call("expect_sizes", (value, *sizes), span=call_site()))
 
-    def checked(self, call: Call) -> Expr:
-        """Return what reads the result of a call that checks."""
-        return Name(self.recorder.record(call), span=call_site())
+    def checked(self, value: Expr) -> Expr:
+        """Return what reads the result of an expression, as of a call that checks."""
+        return Name(self.recorder.record(value), span=call_site())
 
     def result(self, output: Output) -> Tensor:
         """Return a result, which is as its function declares it."""
@@ -197,8 +226,11 @@ class Inlining:
             for attribute in statement.attributes:
                 marks.enter_context(self.recorder.attributed(attribute))
             value = self.names[statement.name] = self.recorded(statement)
-        if isinstance(value, Name) and asserts(statement):
-            self.recorder.kept.add(value.name)
+        step = self.recorder.steps.get(value.name) if isinstance(value, Name) else None
+        if step is not None and not statement.name.startswith("("):  # as tuples that are taken apart do
+            step.stem = statement.name
+        if step is not None and asserts(statement):
+            self.recorder.kept.add(step.reference)
         return value
 
     def recorded(self, statement: Statement) -> Expr:

@@ -52,13 +52,17 @@ Declared: TypeAlias = Contraction | Scan | While | Constant
 
 @attrs.define(eq=False, repr=False)
 class Step:
-    """One statement. Without a ``name`` it goes by its ``reference``, which no text can spell."""
+    """One statement. Without a ``name`` it goes by its ``reference``, which no text can spell.
+
+    A name that it gets for being written begins with ``stem``.
+    """
 
     reference: str
     body: Expr | Declared
     name: str | None
     attributes: tuple[Attribute, ...]
     span: Span | None
+    stem: str = "T"
 
 
 @attrs.frozen

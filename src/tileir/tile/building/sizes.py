@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from tileir.core.text.span import call_site
 from tileir.tile.building.indices import Dim
 from tileir.tile.building.recording import Recorder
-from tileir.tile.functions import SCATTER_NAMES, builtin
+from tileir.tile.functions import SCATTER_NAMES, SIZE, builtin
 from tileir.tile.ir import Call, Constant, Contraction, Expr, IntLiteral, Name, Scan, While
 from tileir.tile.traversal import children, walk
 
@@ -236,6 +236,7 @@ _ROWS: Final[Mapping[str, Callable[[Recorder, Call], Sizes | None]]] = MappingPr
         "gradient": _derivative,
         "vjp": _derivative,
         "shape": _shape,
+        SIZE: lambda _, __: (),
         "reshape": _given,
         "expect_sizes": _given,
         "simple_reduce": _given,

@@ -27,7 +27,7 @@ from tileir.tile.ir import (
     Unary,
     While,
 )
-from tileir.tile.traversal import Role, expressions, result_sizes, walk
+from tileir.tile.traversal import Role, expressions, result_sizes, walk, walk_known
 
 
 def sizing_inputs(function: Function) -> frozenset[str]:
@@ -43,7 +43,7 @@ def sizing_inputs(function: Function) -> frozenset[str]:
 
 
 def _names(root: Expr) -> Iterator[str]:
-    return (node.name for node in walk(root) if isinstance(node, Name))
+    return (node.name for node in walk_known(root) if isinstance(node, Name))
 
 
 def _in_constant_arguments(root: Expr) -> Iterator[str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tileir.core import Diagnostic, Span, attrs
+from tileir.tile.functions import SIZE
 from tileir.tile.ir import Call, Expr, FloatLiteral, Function, IndexName, IntLiteral, Name
 from tileir.tile.text.grammar import MAX_DEPTH, MAX_NODES
-from tileir.tile.traversal import Role, expressions, result_sizes, walk_with_depth
+from tileir.tile.traversal import Role, expressions, result_sizes, walk, walk_with_depth
 
 
 @attrs.frozen
@@ -37,15 +38,18 @@ def collect(function: Function) -> Nodes:
 
 
 def _collect(nodes: Nodes, position: int, place: Role, root: Expr, span: Span | None) -> None:
+    measured: set[int] = set()  # names of tensors of which only a size is asked for
     for count, (node, depth) in enumerate(walk_with_depth(root)):
         if isinstance(node, Name):
-            nodes.names.append((position, place, node))
+            nodes.names.append((position, Role.VALUE if id(node) in measured else place, node))
         elif isinstance(node, IndexName):
             nodes.indices.append((place, node))
         elif isinstance(node, IntLiteral | FloatLiteral):
             nodes.numbers.append(node)
         elif isinstance(node, Call):
             nodes.calls.append((place, node))
+            if node.function == SIZE:
+                measured.update(id(each) for argument in node.arguments[:1] for each in walk(argument))
         if depth > MAX_DEPTH or count > MAX_NODES:
             nodes.too_deep.append(node.span or span)
             break

@@ -27,7 +27,7 @@ from tileir.tile.ir import (
     Unary,
     While,
 )
-from tileir.tile.traversal import named, walk
+from tileir.tile.traversal import named, walk_known
 
 
 class Kind(enum.Enum):
@@ -89,7 +89,7 @@ class Scope:
     def kind(self, expr: Expr) -> Kind:
         """Return what ``expr`` makes of a name: a constant where all is known when compiling that it reads."""
         found = Kind.CONSTANT
-        for node in walk(expr):
+        for node in walk_known(expr):
             if isinstance(node, Name):
                 definition = self.definitions.get(node.name)
                 if definition is None or definition.kind is Kind.TENSOR:
@@ -106,7 +106,7 @@ class Scope:
 
     def unknown(self, expr: Expr) -> Iterator[Name | Call]:
         """Yield the names and calls below ``expr`` that only running tells; undefined ones are not among them."""
-        for node in walk(expr):
+        for node in walk_known(expr):
             if isinstance(node, Name) and self.is_tensor(node.name):
                 yield node
             elif isinstance(node, Call):
@@ -171,6 +171,8 @@ class Scope:
                 return self.rank(arguments[0])
             case "shape":
                 return 1
+            case "size":
+                return 0
             case "reshape" | "simple_reduce" | "expect_sizes":
                 return len(arguments) - 1
             case _:

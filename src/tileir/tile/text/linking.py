@@ -49,9 +49,9 @@ def program_of(file: File, scope: dict[str, Unit], entry: str | None) -> Functio
     units = units_of(file, scope)
     found = _chosen(file.definitions, units, entry)
     check(file, units)
-    order = _callees_first(units)
     if not found.scope:
         return found.function
+    order = _callees_first(units)
     flat: dict[Unit, Function] = {}
     for unit in order:
         callees = {call.function: flat[callee] for call, callee in unit.calls()}

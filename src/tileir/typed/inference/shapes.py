@@ -22,11 +22,11 @@ from tileir.core import (
 )
 from tileir.core.contraction_types import contraction_types
 from tileir.poly.affine import Affine
-from tileir.tile.functions import SCATTER_LAST, SCATTERS
+from tileir.tile.functions import SCATTER_LAST, SCATTERS, SIZE
 from tileir.typed.dims import known_integer, size
 from tileir.typed.inference.elementwise import scalar, tensor
 from tileir.typed.inference.emission import Emission
-from tileir.typed.inference.values import Group, Operand, Result, Tensor
+from tileir.typed.inference.values import Group, Known, Operand, Result, Tensor
 from tileir.typed.ir import (
     Access,
     Argsort,
@@ -79,6 +79,11 @@ def _shape(emission: Emission, operands: Sequence[Operand], span: Span | None) -
     dims = scalar(operands[0]).shape
     dtype = DType.I32 if all(dim <= DType.I32.maximum for dim in dims) else DType.I64
     return emission.add(ShapeOf(emission.fresh(), dims, dtype, (len(dims),), span=span))
+
+
+def _size(_: Emission, operands: Sequence[Operand], __: Span | None) -> Result:
+    shape = scalar(operands[0]).shape
+    return Known(shape[_axis(operands[1], shape)])
 
 
 def _reshape(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
@@ -271,6 +276,7 @@ SHAPES: Final[Mapping[str, Callable[[Emission, Sequence[Operand], Span | None], 
         "index": _index,
         "argsort": _argsort,
         "shape": _shape,
+        SIZE: _size,
         "reshape": _reshape,
         "expect_sizes": _expect_sizes,
         "gather": _gather,
