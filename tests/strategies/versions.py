@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Final
 
@@ -47,6 +48,7 @@ PYTHON: Final = (
 classes show. They get the marker ``python``, by which the versions beside the one that runs everything choose them."""
 
 
+@functools.cache  # each of forty thousand tests asks
 def depends_on_python(path: Path) -> bool:
     """Return whether the tests of a file, or of some files of a folder, get the marker ``python``."""
     return any(path.is_relative_to(TESTS / each) for each in PYTHON)
