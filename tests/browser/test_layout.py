@@ -11,12 +11,15 @@ from PIL import Image
 
 from browser.designs import opened
 from browser.visits import replace_text, served, visited
+from strategies.effort import spread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from playwright.sync_api import Browser, Page
+
+    Check = Callable[[Page, Sequence[int]], None]
 
 
 WIDTHS: Final = range(320, 2001, 20)
@@ -99,15 +102,20 @@ FIND: Final = """slack => {
 }"""
 
 
-def check_widths(page: Page, widths: Iterable[int] = WIDTHS) -> None:
-    """Find nothing that overlaps or leaves its box, wherever the window ends."""
-    found: dict[str, list[int]] = {}
-    for width in widths:
-        page.set_viewport_size({"width": width, "height": 800})
-        page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
-        for words in page.evaluate(FIND, 2):
-            found.setdefault(words, []).append(width)
-    assert found == {}
+@pytest.fixture
+def check_widths(request: pytest.FixtureRequest) -> Check:
+    """Find nothing that overlaps or leaves its box, wherever the window ends; a plain run looks at a dozen widths."""
+
+    def check(page: Page, widths: Sequence[int]) -> None:
+        found: dict[str, list[int]] = {}
+        for width in widths if request.config.getoption("every_row") else spread(widths, 12):
+            page.set_viewport_size({"width": width, "height": 800})
+            page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+            for words in page.evaluate(FIND, 2):
+                found.setdefault(words, []).append(width)
+        assert found == {}
+
+    return check
 
 
 def photograph(folder: Path, name: str = "photo") -> Path:
@@ -122,14 +130,19 @@ def choose_pixel(page: Page) -> None:
     page.get_by_text(re.compile("^reads ")).wait_for()
 
 
-def test_the_tool_bar_of_a_picture_has_place_at_any_width(browser: Browser, tmp_path: Path) -> None:
+def test_the_tool_bar_of_a_picture_has_place_at_any_width(
+    browser: Browser, tmp_path: Path, check_widths: Check
+) -> None:
     with served(photograph(tmp_path)) as address, opened(browser, address) as page:
         choose_pixel(page)
         check_widths(page, range(1000, 2001, 5))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_long_names_and_several_inputs_have_place(browser: Browser, tmp_path: Path, scheme: str) -> None:
+def test_long_names_and_several_inputs_have_place(
+    browser: Browser, tmp_path: Path, scheme: str, check_widths: Check
+) -> None:
     file = photograph(tmp_path, "a_photograph_of_the_summer_holidays_with_a_rather_long_name")
     with served(file) as address, opened(browser, address, color_scheme=scheme) as page:
         replace_text(page, FORMULA, "Formula")
@@ -160,7 +173,7 @@ def test_steps_that_leave_the_window_are_reached_by_scrolling(browser: Browser, 
         assert first >= left
 
 
-def test_the_explorer_has_place_at_any_width(browser: Browser, tmp_path: Path) -> None:
+def test_the_explorer_has_place_at_any_width(browser: Browser, tmp_path: Path, check_widths: Check) -> None:
     file = tmp_path / "a_program_with_a_rather_long_name_for_its_file.tile"
     file.write_text(PROGRAM, encoding="utf-8")
     with served(file) as address, visited(browser, address) as page:
