@@ -54,7 +54,7 @@ def assembled(text: str, architecture: str, folder: Path) -> str:
     return done.stderr
 
 
-@pytest.mark.sampled(150)
+@pytest.mark.sampled(80)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_programs_of_the_kit(case: Conformance, tmp_path: Path) -> None:
     architecture = list(ARCHITECTURES)[CASES.index(case) % len(ARCHITECTURES)]

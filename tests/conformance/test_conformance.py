@@ -44,6 +44,7 @@ def test_interpreters_of_kernels_and_stripe_agree_with_numpy(case: Conformance) 
         case.check(means.by_kernel_interpreter(compiled, case.inputs))
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("passes", means.PASSES)
 @pytest.mark.parametrize("target", means.TARGETS)
 def test_results_do_not_depend_on_the_schedule(target: str, passes: str) -> None:
@@ -53,6 +54,7 @@ def test_results_do_not_depend_on_the_schedule(target: str, passes: str) -> None
         case.check(means.on_device(compiled, case.inputs))
 
 
+@pytest.mark.sampled(130)
 @each_case
 def test_groups_of_threads_agree_with_numpy(case: Conformance) -> None:
     """Run the kernels that the passes for cards make, whose threads meet, on the host's processor."""

@@ -100,7 +100,7 @@ def test_sums_are_as_accurate_as_numpys(name: str, values: Callable[[tuple[int, 
     assert error(tileir.jit(text)(array), exact) <= allowed
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("values", [constant, uniform])
 @pytest.mark.parametrize("name", MULTIPLIED)
 def test_contractions_are_as_accurate_as_numpys(name: str, values: Callable[[tuple[int, ...]], Array]) -> None:

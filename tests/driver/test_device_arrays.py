@@ -51,6 +51,7 @@ def device(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.mark.sampled(25)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_devices_agree_with_the_definition(context: tileir.Context, device: str, name: str) -> None:
     values = inputs(name)

@@ -191,6 +191,7 @@ def test_loops_are_explained() -> None:
         formula.explain(PHOTO, measure=True)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("device", ["llvm", "opencl"])
 @pytest.mark.parametrize(
     ("shape", "steps"),

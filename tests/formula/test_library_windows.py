@@ -129,6 +129,7 @@ CASES: dict[str, Callable[[Picture, str], Picture]] = {
 }
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("text", CASES)
 def test_windows_are_those_of_scipy(text: str) -> None:
     for channels in (1, 3, 4):

@@ -161,7 +161,7 @@ def test_values(name: str, dtype: str) -> None:
     )
 
 
-@pytest.mark.sampled(100)
+@pytest.mark.sampled(50)
 @pytest.mark.parametrize(("dtype", "what"), [*((dtype, backward) for dtype in DTYPES), ("f16", forward)])
 @pytest.mark.parametrize("name", CURVED)
 def test_slopes(name: str, dtype: str, what: Callable[[Function, Any], Any]) -> None:

@@ -156,6 +156,7 @@ def test_normal_numbers_of_f64_are_those_of_their_uniform_ones() -> None:
     np.testing.assert_allclose(run(lambda s: ops.normal(s, (COUNT,), dtype="f64")), exact, rtol=1e-12)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (1000, 1001), (-3, 5)])
 def test_uniform_numbers_are_below_the_upper_bound(dtype: str, low: int, high: int) -> None:

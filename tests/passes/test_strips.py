@@ -105,6 +105,7 @@ def same(program: Program, step: Strips = ALWAYS) -> Program:
     return after
 
 
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("shape", [(21, 66), (20, 24, 3)])
 @pytest.mark.parametrize(

@@ -36,11 +36,21 @@ def kit(*arguments: str) -> subprocess.CompletedProcess[str]:
     return run("-m", "tileir.testing", *arguments)
 
 
-AREAS = ("contractions", "copies", "dtypes", "errors", "events", "kernels", "libraries", "memory", "options", "works")
+RUNNING: Final = ("copies", "errors", "events", "kernels", "libraries", "memory", "options", "works")
+NUMBERS: Final = ("contractions", "dtypes")
 """What the tests of back ends lack on OpenCL: its drivers take minutes to build what all other areas compute, too."""
 
 
-@pytest.mark.parametrize(("name", "areas"), [("llvm", (*AREAS, "functions", "generated")), ("opencl", AREAS)])
+@pytest.mark.sampled(2)  # how kernels run on either; their numbers, which tests of emitters compare, too, at night
+@pytest.mark.parametrize(
+    ("name", "areas"),
+    [
+        ("llvm", RUNNING),
+        ("llvm", (*NUMBERS, "functions", "generated")),
+        ("opencl", RUNNING),
+        ("opencl", NUMBERS),
+    ],
+)
 def test_our_own_back_ends_pass(name: str, areas: tuple[str, ...]) -> None:
     """Leave out what others run: the named programs on LLVM tests/conformance, all of it on the interpreter tox."""
     done = kit(opencl_device.device().id if name == "opencl" else name, *areas)

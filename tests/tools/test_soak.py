@@ -89,6 +89,7 @@ def locked():
 """Functions that hold a lock, and leave it in different ways."""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("device", ["llvm", "opencl"])
 def test_interrupts_at_chosen_moments_leave_nothing(device: str, operation: str, tmp_path: Path) -> None:
