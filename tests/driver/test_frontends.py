@@ -60,6 +60,7 @@ def test_a_file_is_a_program(file: Path) -> None:
     x = np.arange(4, dtype=np.float32)
     np.testing.assert_array_equal(tileir.jit(file)(x), 3 * x)
     np.testing.assert_array_equal(tileir.evaluate(file, x), 3 * x)
+    assert tileir.parse(file) == tileir.parse(file, stage="any")
     np.testing.assert_array_equal(tileir.jit(tileir.gradient(file))(x), np.full(4, 3, np.float32))
     check_installed(Kind.FRONTEND, "factor")
 

@@ -21,6 +21,7 @@ from tileir.core import (
 )
 from tileir.driver import texts
 from tileir.driver.calls.arguments import check_kind
+from tileir.driver.frontends import frontend_of
 from tileir.semtree.ir import KernelFunction, Program as SemProgram
 from tileir.stripe.ir import Block, Program as StripeProgram
 from tileir.tile.ir import Function as TileFunction
@@ -204,7 +205,7 @@ def parse(
     Args:
         text: What :func:`to_text` printed, or somebody wrote: ``function (inputs) -> (outputs) { statements }``.
             Programs are read from their JSON, too, which may be bytes, or from a bundle. Or the file that has it,
-            ``Path("layers.tile:softmax")`` for one of several functions in it.
+            ``Path("layers.tile:softmax")`` for one of several functions in it, or a file of a front end.
         name: What to call the text in errors; by default as the file is called.
         stage: ``tile``, ``typed``, ``stripe`` or ``sem`` for a program of that stage, ``any`` for one of the stage that
             the text tells; ``block`` of Stripe, ``kernel`` of the semtree; ``script``, ``pipeline``, ``target`` or
@@ -229,6 +230,9 @@ def parse(
     arrays = _arrays_of(arrays)
     place = None if folder is None else Path(folder)
     if isinstance(text, Path):
+        frontend = frontend_of(text) if stage in ("tile", "any") else None
+        if frontend is not None:
+            return frontend.load(text)
         text, named = texts.file_and_entry(text)
         entry, place, name = entry or named, place or text.parent, name or str(text)
     name = name or "<text>"

@@ -59,13 +59,10 @@ def command(
 ) -> None:
     """Write C for FILE: a header, a source, a Makefile, and a program that calls the function on .npy files.
 
-    The inputs need dtype and sizes, as in `A=f32[3,4]`.
+    FILE has a Tile function, or a model where its front end is installed. The inputs need dtype and sizes, as in
+    `A=f32[3,4]`.
     """
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise fail("TIL901", f"cannot read {file}: {error}") from None
-    function = tileir.parse(text, str(file))
+    function = tileir.parse(file)
     made = ahead(
         lower(function, _types(function, values), int(vector_bytes)), name or file.stem, tileir.to_text(function)
     )
