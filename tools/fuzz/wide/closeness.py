@@ -101,6 +101,7 @@ def compare(
     terms: Array | float,
     exact: Array | bool,
     overflows: Array | bool = False,
+    roundings: int = 1,
 ) -> None:
     """Raise an AssertionError for the first element that is not what it should be.
 
@@ -113,6 +114,7 @@ def compare(
         exact: Whether the right result is a number of the dtype, and has to be met.
         overflows: Where sums on the way may overflow: in place of a number infinity is right as well, and NaN in
             place of both.
+        roundings: How many parts of a sum are rounded to f16 or bf16, each of which has one unit in the last place.
 
     """
     dtype = dtype_of(found)
@@ -121,7 +123,7 @@ def compare(
     if dtype.is_float != (wanted.dtype.kind == "f") or dtype.is_bool != (wanted.dtype.kind == "b"):
         raise AssertionError(f"{told} has dtype {dtype.value} in place of {wanted.dtype.name}")
     if dtype.is_float:
-        most = 1.0 if dtype.is_narrow else units
+        most = float(roundings) if dtype.is_narrow else units
         number = wide(found)
         lost = (np.isnan(number) & ~np.isnan(wanted)) | (np.isinf(number) & np.isfinite(wanted))
         wrong = _apart(dtype, number, wanted, most, terms, exact) & ~(overflows & lost)
