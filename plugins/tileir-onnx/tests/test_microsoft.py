@@ -1,0 +1,150 @@
+"""Operators of onnxruntime's own domain beside their formulas in f64."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tileir
+from nodes import Array, check, run as run_node
+
+RNG = np.random.default_rng(0)
+run = partial(run_node, domain="com.microsoft", opset=17)
+X, Y, C = (RNG.normal(size=shape).astype(np.float32) for shape in ((2, 3, 8), (2, 3, 8), (8,)))
+erf = np.vectorize(math.erf)
+
+
+def gelu(x: Array) -> Array:
+    return np.asarray(x * (1 + erf(x / math.sqrt(2))) / 2)
+
+
+def fast(x: Array) -> Array:
+    return np.asarray(x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2)
+
+
+def f32(x: Array) -> Array:
+    return np.asarray(x, np.float64).astype(np.float32)
+
+
+def norm(x: Array, epsilon: float) -> Array:
+    return np.asarray((x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + epsilon))
+
+
+def rms(x: Array, epsilon: float) -> Array:
+    return np.asarray(x / np.sqrt((x * x).mean(-1, keepdims=True) + epsilon))
+
+
+def test_activations() -> None:
+    exact = X.astype(np.float64)
+    check(run("Gelu", X), f32(gelu(exact)))
+    check(run("BiasGelu", X, C), f32(gelu(exact + C)))
+    check(run("FastGelu", X), f32(fast(exact)))
+    check(run("FastGelu", X, C), f32(fast(exact + C)))
+    check(run("QuickGelu", X, alpha=2.0), f32(exact / (1 + np.exp(-2 * exact))))
+
+
+def test_products() -> None:
+    check(run("FusedMatMul", X, Y, transB=1, alpha=0.5), f32(0.5 * X.astype(np.float64) @ Y.swapaxes(1, 2)))
+    check(run("FusedMatMul", X, Y, transA=1), f32(X.astype(np.float64).swapaxes(1, 2) @ Y))
+    with pytest.raises(tileir.TileError, match=r"TIL605.*batches that are transposed"):
+        run("FusedMatMul", X, Y, transBatchA=1)
+
+
+def test_norms_with_skips() -> None:
+    gamma, beta, bias = C, C[::-1].copy(), C * 2
+    total = X.astype(np.float64) + Y + bias
+    found = run("SkipLayerNormalization", X, Y, gamma, beta, bias, outputs=4, epsilon=1e-5)
+    mean = total.mean(-1, keepdims=True)
+    deviation = 1 / np.sqrt(total.var(-1, keepdims=True) + 1e-5)
+    check(found, tuple(map(f32, (norm(total, 1e-5) * gamma + beta, mean, deviation, total))), atol=1e-5)
+    check(
+        run("SkipLayerNormalization", X, Y[:1], gamma),
+        f32(norm(X.astype(np.float64) + Y[:1], 1e-12) * gamma),
+        atol=1e-5,
+    )
+    check(run("SkipSimplifiedLayerNormalization", X, Y, gamma, bias), f32(rms(total, 1e-12) * gamma))
+    check(run("SimplifiedLayerNormalization", X, gamma), f32(rms(X.astype(np.float64), 1e-5) * gamma))
+    check(run_node("SimplifiedLayerNormalization", X, gamma, opset=17), f32(rms(X.astype(np.float64), 1e-5) * gamma))
+
+
+def test_embeddings_are_normalised() -> None:
+    tokens, kinds = np.array([[1, 2, 0], [4, 4, 3]], np.int32), np.array([[0, 1, 1], [0, 0, 1]], np.int32)
+    words, places, segments = (RNG.normal(size=(n, 8)).astype(np.float32) for n in (5, 6, 2))
+    mask = np.array([[1, 1, 0], [1, 1, 1]], np.int32)
+    total = words.astype(np.float64)[tokens] + places[:3] + segments[kinds]
+    found = run("EmbedLayerNormalization", tokens, kinds, words, places, segments, C, C, mask, outputs=2, epsilon=1e-5)
+    check(found, (f32(norm(total, 1e-5) * C + C), np.array([2, 3], np.int32)), atol=1e-5)
+
+
+def test_convolutions_with_activations() -> None:
+    x, w = RNG.normal(size=(1, 2, 5)).astype(np.float32), RNG.normal(size=(3, 2, 1)).astype(np.float32)
+    product = np.einsum("ncx,kc->nkx", x.astype(np.float64), w[:, :, 0])
+    check(run("FusedConv", x, w, activation="Relu"), f32(np.maximum(product, 0)))
+    found = run("FusedConv", x, w, activation="Clip", activation_params=[-0.5, 0.5])
+    check(found, f32(np.clip(product, -0.5, 0.5)))
+    check(
+        run("FusedConv", x, w, None, f32(product), activation="LeakyRelu", activation_params=[0.1]),
+        f32(np.where(product < 0, 0.2, 2) * product),
+    )
+    with pytest.raises(tileir.TileError, match=r"TIL605.*the activation is one of"):
+        run("FusedConv", x, w, activation="Odd")
+
+
+def quantised(x: Array, scale: float, zero: int) -> Array:
+    return np.asarray(np.clip(np.rint(x / scale) + zero, 0, 255), np.uint8)
+
+
+def test_quantised_arithmetic() -> None:
+    x, y = (RNG.integers(0, 255, (2, 3, 4, 4), np.uint8) for _ in range(2))
+    left, right = (x.astype(np.float32) - 3) * 0.5, (y.astype(np.float32) - 128) * 0.25
+    one: list[Array] = [np.array(0.5, np.float32), np.array(3, np.uint8)]
+    two: list[Array] = [np.array(0.25, np.float32), np.array(128, np.uint8)]
+    three: list[Array] = [np.array(2, np.float32), np.array(7, np.uint8)]
+    check(run("QLinearAdd", x, *one, y, *two, *three), quantised(left + right, 2, 7))
+    check(run("QLinearMul", x, *one, y, *two, np.array(64, np.float32), three[1]), quantised(left * right, 64, 7))
+    found = run("QLinearSigmoid", y, *two, np.array(1 / 256, np.float32), np.array(0, np.uint8))
+    assert np.abs(found.astype(int) - quantised(1 / (1 + np.exp(-right.astype(np.float64))), 1 / 256, 0)).max() <= 1
+    check(run("QLinearGlobalAveragePool", x, *one, *three), quantised(left.mean((2, 3), keepdims=True), 2, 7))
+
+
+def test_quantised_products() -> None:
+    y = RNG.integers(-128, 127, (8, 4), np.int8)
+    scale, zero = np.array(0.5, np.float32), np.array(3, np.int8)
+    low, high = X.min(), X.max()
+    step = np.float32((high - low) / np.float32(255))
+    point = np.clip(np.rint(-low / step), 0, 255)
+    integers = np.clip(np.rint(X / step) + point, 0, 255) - point
+    wanted = f32(integers.astype(np.float64) @ (y.astype(np.float64) - 3) * step * 0.5)
+    check(run("DynamicQuantizeMatMul", X, y, scale, zero, C[:4]), f32(wanted + C[:4]), atol=1e-4)
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("points", [False, True])
+def test_weights_of_few_bits(bits: int, points: bool) -> None:
+    inner, outer, block = 40, 6, 16
+    blocks, parts = 3, 8 // bits
+    whole = RNG.integers(0, 1 << bits, (outer, blocks, block)).astype(np.uint8)
+    scales = RNG.uniform(0.5, 1, (outer, blocks)).astype(np.float32)
+    zeros = RNG.integers(0, 1 << bits, (outer, -(-blocks // parts) * parts)).astype(np.uint8)
+    packed = packed_of(whole, bits)
+    more: list[Any] = [packed_of(zeros, bits)] if points else []
+    offset = zeros[:, :blocks, None].astype(np.float64) if points else 1 << (bits - 1)
+    weights = ((whole.astype(np.float64) - offset) * scales[..., None]).reshape(outer, -1)[:, :inner]
+    x = RNG.normal(size=(2, inner)).astype(np.float32)
+    options: dict[str, Any] = {"K": inner, "N": outer, "bits": bits, "block_size": block}
+    check(
+        run("MatMulNBits", x, packed, scales.reshape(-1), *more, **options),
+        f32(x.astype(np.float64) @ weights.T),
+        rtol=1e-4,
+        atol=1e-4,
+    )
+
+
+def packed_of(x: Array, bits: int) -> Array:
+    groups = x.reshape(*x.shape[:-1], -1, 8 // bits)
+    shifts = np.arange(0, 8, bits)
+    return np.asarray((groups.astype(np.int64) << shifts).sum(-1), np.uint8)
