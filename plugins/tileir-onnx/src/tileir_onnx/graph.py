@@ -41,6 +41,17 @@ DTYPES: Final[Mapping[int, np.dtype[Any]]] = MappingProxyType(
 """Element types that tileir has, by their numbers in ONNX."""
 
 
+_LETTERS: Final = 200
+"""Letters of a name that are shown."""
+
+
+def printable(name: str) -> str:
+    """Return a name without letters that cannot be printed, and not longer than can be read."""
+    if name.isprintable() and len(name) <= _LETTERS:
+        return name
+    return "".join(each if each.isprintable() else f"\\{ord(each):x}" for each in name[:_LETTERS])
+
+
 def domain_of(proto: NodeProto | OperatorSetIdProto) -> str:
     """Return a domain of operators; ONNX's own has two names, and is empty here."""
     return "" if proto.domain == "ai.onnx" else str(proto.domain)
@@ -72,7 +83,8 @@ class Port:
         if isinstance(self.kind, str):
             return self.kind
         dims = "" if self.dims is None else f"[{', '.join('?' if dim is None else str(dim) for dim in self.dims)}]"
-        return str(TensorProto.DataType.Name(self.kind)).lower() + dims
+        known = self.kind in TensorProto.DataType.values()
+        return (str(TensorProto.DataType.Name(self.kind)).lower() if known else f"type {self.kind}") + dims
 
 
 class Library(Protocol):
@@ -135,8 +147,9 @@ class Node:
     @property
     def place(self) -> str:
         """Where the node is, for errors."""
-        named = f"node {self.proto.name!r}" if self.proto.name else f"the node of {next(iter(self.outputs), '')!r}"
-        return f"{self.file}: {named} ({self.op})"
+        first = printable(next(iter(self.outputs), ""))
+        named = f"node '{printable(self.proto.name)}'" if self.proto.name else f"the node of '{first}'"
+        return f"{printable(self.file)}: {named} ({printable(self.op)})"
 
     @property
     def span(self) -> Span:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Collection, Hashable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, MutableMapping, Sequence
 from math import prod
 from typing import Any, Final, TypeAlias
 
@@ -15,7 +15,7 @@ from tileir import Diagnostic, DType, Function, FunctionBuilder, TileError, ops
 from tileir.tile.builder import Dim, Tensor
 from tileir_onnx.folding import folded
 from tileir_onnx.functions import Key, depends_on_types, expanded, key_of
-from tileir_onnx.graph import DTYPES, Array, Graph, Node, Port
+from tileir_onnx.graph import DTYPES, Array, Graph, Node, Port, printable
 from tileir_onnx.rows.table import Row, row_of
 
 Value: TypeAlias = Any
@@ -54,7 +54,11 @@ class Items(tuple[Any, ...]):
     __slots__ = ()
 
 
-class MissingError(Exception):
+class StepError(Exception):
+    """A graph cannot be the step of a loop."""
+
+
+class MissingError(StepError):
     """The step of a loop reads an array that it was not given."""
 
     def __init__(self, array: Array) -> None:
@@ -113,23 +117,50 @@ def imported(graph: Graph, inputs: Mapping[str, Given]) -> Imported:
 
     """
     check(graph)
-    builder = FunctionBuilder()
+    builder, names = FunctionBuilder(), Names()
     free = {port.name: port for each in inputs.values() for port in ports_of(each)}
-    given = {name: _value(builder, each) for name, each in inputs.items()}
+    declared = {name: _input(builder, port, names) for name, port in free.items()}
+    given = {name: _value(declared, each) for name, each in inputs.items()}
     importer = Importer(builder, {}, free)
     for name, value in given.items():
         importer.comes_from(name, value)
-    results: dict[str, Value] = {}
-    for port, value in zip(graph.outputs, importer.run(graph, given), strict=True):
-        results[port.name] = (
-            importer.tensor(value) if isinstance(value, np.ndarray) and value.dtype == object else value
-        )
     tensors: dict[str, Tensor] = {}
-    for name, value in results.items():
+    results: list[Value] = []
+    for port, made in zip(graph.outputs, importer.run(graph, given), strict=True):
+        value = importer.tensor(made) if isinstance(made, np.ndarray) and made.dtype == object else made
+        results.append(value)
         for number, tensor in enumerate(parts(value)):
-            tensors[_result(f"{name}.{number}" if number else name, free)] = tensor
-    function = builder.build(**tensors) if tensors else None
-    return Imported(function, tuple(free), tuple(results.values()))
+            tensors[names.result(f"{port.name}.{number}" if number else port.name)] = tensor
+    return Imported(builder.build(**tensors) if tensors else None, tuple(free), tuple(results))
+
+
+@define
+class Names:
+    """Names of inputs, sizes and results of a function: those of the graph, but that all of them differ."""
+
+    _sizes: dict[str, str] = field(factory=dict)
+    _taken: set[str] = field(factory=set)
+
+    def input(self, name: str) -> str:
+        """Return the name of an input."""
+        return self._free(name)
+
+    def size(self, name: str) -> str:
+        """Return the name of a dimension, one for each name of the graph."""
+        if name not in self._sizes:
+            self._sizes[name] = self._free(name)
+        return self._sizes[name]
+
+    def result(self, name: str) -> str:
+        """Return the name of a result."""
+        return self._free(name)
+
+    def _free(self, name: str) -> str:
+        printed = printable(name) or "_"
+        while printed in self._taken:
+            printed += "'"
+        self._taken.add(printed)
+        return printed
 
 
 def parts(value: Value) -> tuple[Tensor, ...]:
@@ -148,22 +179,18 @@ def ports_of(given: Given) -> tuple[Port, ...]:
     return tuple(port for each in given for port in ports_of(each)) if isinstance(given, tuple) else ()
 
 
-def _value(builder: FunctionBuilder, given: Given) -> Value:
+def _value(declared: Mapping[str, Tensor], given: Given) -> Value:
     if isinstance(given, Port):
-        return _input(builder, given)
-    return Items(_value(builder, each) for each in given) if isinstance(given, tuple) else given
+        return declared[given.name]
+    return Items(_value(declared, each) for each in given) if isinstance(given, tuple) else given
 
 
-def _input(builder: FunctionBuilder, port: Port) -> Tensor:
+def _input(builder: FunctionBuilder, port: Port, names: Names) -> Tensor:
     assert port.dtype is not None
-    dims = [f"{port.name}_{axis}" if dim is None else dim for axis, dim in enumerate(port.dims or ())]
-    dtype = DType.of(port.dtype)
-    return builder.input(port.name, *dims, dtype=dtype) if dims else builder.scalar(port.name, dtype)
-
-
-def _result(name: str, inputs: Collection[str]) -> str:
-    """Return the name of a result in the function; an input that is handed through has the graph's."""
-    return f"{name}'" if name in inputs else name
+    name, dtype = names.input(port.name), DType.of(port.dtype)
+    given = (f"{port.name}_{axis}" if dim is None else dim for axis, dim in enumerate(port.dims or ()))
+    dims = [names.size(dim) if isinstance(dim, str) else dim for dim in given]
+    return builder.input(name, *dims, dtype=dtype) if dims else builder.scalar(name, dtype)
 
 
 def check(graph: Graph) -> None:
@@ -291,9 +318,9 @@ class Importer:
     def _of_row(self, node: Node, row: Row, arguments: Sequence[Value]) -> tuple[Value, ...]:
         try:
             results = row.function(Call(self, node), *self._arguments(node, row, arguments), **node.attributes)
-        except (TypeError, ValueError, IndexError, NotImplementedError) as error:
-            if isinstance(error, TileError):
-                raise
+        except (TileError, StepError):
+            raise
+        except Exception as error:  # rows meet whatever attributes and inputs a file has
             raise TileError.of("TIL605", f"{node.op} cannot be imported: {error}", node.span) from error
         return results if isinstance(results, tuple) and not isinstance(results, Items) else (results,)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -30,6 +30,9 @@ from tileir_onnx.protobuf import MARK, stripped
 
 _NEWEST: Final = 28
 """The last version of ONNX's operators that rows know."""
+_VERSIONS: Final = 1 << 16
+"""More than any version of operators of another domain."""
+_TEXTS: Final = ("op_type", "name", "domain", "overload", "input", "output")
 _DEPTH: Final = 32
 """Graphs within graphs."""
 
@@ -55,6 +58,7 @@ class Reader:
             raise self.fault(f"is no ONNX model: {error}") from None
         if not self.model.HasField("graph"):
             raise self.fault("is no ONNX model: it has no graph")
+        self._check_texts(self.model.functions, ("name", "domain", "overload"))
         self._functions = {(domain_of(each), each.name, each.overload): each for each in self.model.functions}
         try:
             check_calls(self.model.graph, self._functions)
@@ -64,6 +68,19 @@ class Reader:
     def fault(self, message: str, code: str = "TIL604") -> TileError:
         """Build an error that names the file, to be raised by the caller."""
         return TileError.of(code, f"{self.name} {message}")
+
+    def _check_texts(self, messages: Iterable[Any], names: Sequence[str]) -> None:
+        """Check that names are texts: they are bytes where they are no UTF-8.
+
+        Raises:
+            TileError: TIL604, one is not.
+
+        """
+        for message in messages:
+            for name in names:
+                value = getattr(message, name)
+                if not isinstance(value, str) and not all(isinstance(each, str) for each in value):
+                    raise self.fault(f"has a name that is no UTF-8: {value!r:.80}")
 
     def graph(self) -> Graph:
         """Return the graph of the model.
@@ -86,13 +103,20 @@ class Reader:
 
         """
         attributes = attributes_of(node, function)
-        protos = [called(each, attributes) for each in function.node]
+        self._check_texts((function,), ("name", "input", "output"))
+        try:
+            protos = [called(each, attributes) for each in function.node]
+        except ValueError as error:
+            raise self.fault(f"has a function {function.name!r} that cannot be read: {error}") from None
         nodes, weights = self._nodes(protos, self._versions(function.opset_import), 0)
         inputs, outputs = (tuple(Port(name, 0, None) for name in names) for names in (function.input, function.output))
         return Graph(function.name, inputs, outputs, nodes, weights)
 
     def _versions(self, imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
         versions = {domain_of(each): each.version for each in imports}
+        for domain, version in versions.items():
+            if not 0 < version < _VERSIONS:
+                raise self.fault(f"asks for version {version} of operators of {domain or 'ONNX'!r}")
         if versions.get("", 1) > _NEWEST:
             message = f"asks for version {versions['']} of ONNX's operators, and tileir knows those up to {_NEWEST}"
             raise self.fault(message, "TIL605")
@@ -101,6 +125,7 @@ class Reader:
     def _graph(self, proto: GraphProto, versions: Mapping[str, int], depth: int) -> Graph:
         if depth > _DEPTH:
             raise self.fault(f"has graphs within graphs, more than {_DEPTH} deep")
+        self._check_texts((*proto.initializer, *proto.input, *proto.output, proto), ("name",))
         weights = {each.name: self._tensor(each) for each in proto.initializer}
         for sparse in proto.sparse_initializer:
             weights[sparse.values.name] = self._sparse(sparse)
@@ -123,10 +148,12 @@ class Reader:
         """Return nodes, and the values of those that are constants."""
         nodes, constants = [], {}
         for each in protos:
+            self._check_texts((each,), _TEXTS)
+            self._check_texts(each.attribute, ("name",))
             attributes = {given.name: self._attribute(given, versions, depth) for given in each.attribute}
             node = Node(each, versions.get(domain_of(each), 1), attributes, self.name, self)
             constant = _constant(node)
-            if constant is None:
+            if constant is None or not node.outputs:
                 nodes.append(node)
             else:
                 constants[node.outputs[0]] = constant
@@ -195,7 +222,7 @@ class Reader:
             TileError: TIL604, the file is not in the folder of the model, or has not as many bytes.
 
         """
-        entries = {each.key: each.value for each in proto.external_data}
+        entries = {str(each.key): str(each.value) for each in proto.external_data}
         location = entries.get("location", "")
         told = f"keeps weight {proto.name!r} in {location!r:.200}"
         place = location.removeprefix(MARK)
@@ -246,15 +273,13 @@ def _constant(node: Node) -> Array | None:
     if node.op != "Constant" or node.domain or len(node.attributes) != 1:
         return None
     [(name, value)] = node.attributes.items()
-    match name:
-        case "value" | "sparse_value" if isinstance(value, np.ndarray):
-            return value
-        case "value_float" | "value_floats":
-            return np.array(value, np.float32)
-        case "value_int" | "value_ints":
-            return np.array(value, np.int64)
-        case _:
-            return None
+    if name in ("value", "sparse_value") and isinstance(value, np.ndarray):
+        return value
+    dtype = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}.get(
+        name
+    )
+    numbers = value if isinstance(value, tuple) else (value,)
+    return np.array(value, dtype) if dtype and all(isinstance(each, int | float) for each in numbers) else None
 
 
 def _port(proto: ValueInfoProto) -> Port:

@@ -12,7 +12,7 @@ from tileir import TileError, ops
 from tileir.tile.builder import Dim, Tensor
 from tileir.tile.builder_functions import scan as loop_over, where, while_loop
 from tileir_onnx.graph import Array, Graph
-from tileir_onnx.importing import Call, Importer, Items, MissingError, Sized, Value, parts
+from tileir_onnx.importing import Call, Importer, Items, MissingError, Sized, StepError, Value, parts
 from tileir_onnx.rows.table import row
 
 _UNROLLED: Final = 64
@@ -21,10 +21,6 @@ _BOUND: Final = 20_000
 """Nodes up to which a loop is unrolled that cannot be one of tileir."""
 
 Body: TypeAlias = Callable[[Importer, tuple[Tensor, ...]], "tuple[Value, ...]"]
-
-
-class _NoLoopError(Exception):
-    """A graph cannot be the step of a loop."""
 
 
 @row("If", raw=True)
@@ -72,7 +68,7 @@ def loop(call: Call, trips: Value, condition: Value, *initial: Value, body: Grap
             if found is not None:
                 return found
         return looped.conditional()
-    except (TileError, _NoLoopError) as error:
+    except (TileError, StepError) as error:
         unrolled = looped.unrolled() if is_short else None
         if unrolled is not None:
             return unrolled
@@ -141,12 +137,12 @@ class _Looped:
             holds, *results = importer.run(self.body, self._names(number, np.array(True), carried))
             unknown = not (isinstance(holds, np.ndarray) and bool(np.all(holds)))
             if unknown:
-                raise _NoLoopError("only running tells how many steps there are")
+                raise StepError("only running tells how many steps there are")
             return (ops.cast(number + 1, "i64"), *results)
 
         try:
             results = _scanned(self.call, self.body, body, self._carries(), (), self.times)
-        except _NoLoopError:
+        except StepError:
             if unknown:
                 return None
             raise
@@ -305,7 +301,7 @@ def _while(
 def _check_carries(before: Sequence[Tensor], after: Sequence[Tensor]) -> None:
     for old, new in zip(before, after, strict=False):
         if old.dtype != new.dtype or _differ(old.shape, new.shape):
-            raise _NoLoopError(f"a value that is carried from step to step is {old} before one, and {new} after it")
+            raise StepError(f"a value that is carried from step to step is {old} before one, and {new} after it")
 
 
 @row("Scan", since=9, raw=True)
@@ -370,7 +366,7 @@ def _scan(call: Call, graph: Graph, carries: Sequence[Tensor], sequences: Sequen
 
     try:
         return _scanned(call, graph, body, carries, sequences, None)
-    except _NoLoopError as error:
+    except StepError as error:
         raise call.fault(str(error)) from None
 
 
