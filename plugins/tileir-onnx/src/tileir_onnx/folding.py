@@ -11,7 +11,7 @@ from onnx import defs, helper
 from onnx.reference import ReferenceEvaluator
 
 from tileir.tile.builder import Dim
-from tileir_onnx.graph import Array, Graph, Node
+from tileir_onnx.graph import DTYPES, Array, Graph, Node
 
 _BYTES: Final = 1 << 20
 """Bytes up to which results are computed when a model is read."""
@@ -34,7 +34,14 @@ def folded(node: Node, arguments: Sequence[Any]) -> tuple[Any, ...] | None:
         return None
     if sum(each.nbytes for each in arguments if each is not None) > _BYTES or _grows(node, arguments):
         return None
-    return _evaluated(node, arguments)
+    function = None if node.domain else _KNOWN.get(node.op)
+    if function is None or any(each is None for each in arguments):
+        return _evaluated(node, arguments)
+    try:
+        with np.errstate(all="ignore"):
+            return (np.asarray(function(node, *arguments)),)
+    except (ValueError, TypeError, IndexError, KeyError):  # what the node says is wrong, which is told below
+        return _evaluated(node, arguments)
 
 
 def _grows(node: Node, arguments: Sequence[Array | None]) -> bool:
@@ -102,6 +109,32 @@ def _squeeze(node: Node, data: Array, axes: Array | None = None) -> Array:
 def _unsqueeze(node: Node, data: Array, axes: Array | None = None) -> Array:
     given = node.attributes["axes"] if axes is None else axes
     return np.expand_dims(data, tuple(map(int, given)))
+
+
+def _constant_of_shape(node: Node, sizes: Array) -> Array:
+    value = node.attributes.get("value", np.zeros(1, np.float32))
+    return np.full(tuple(map(int, sizes)), value[0], value.dtype)
+
+
+def _cast(node: Node, data: Array) -> Array:
+    to = DTYPES[node.attributes["to"]]
+    if data.dtype.kind not in "iub" or to.kind not in "iuf" or to.itemsize < data.dtype.itemsize:
+        raise TypeError("a cast that may change numbers")
+    return data.astype(to)
+
+
+_KNOWN: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
+    {
+        "Cast": _cast,
+        "Concat": lambda node, *parts: np.concatenate(parts, node.attributes["axis"]),
+        "ConstantOfShape": _constant_of_shape,
+        "Gather": _gather,
+        "Identity": lambda _, x: x,
+        "Squeeze": _squeeze,
+        "Unsqueeze": _unsqueeze,
+    }
+)
+"""Nodes on small arrays that models have many of, and on which the reference takes longest."""
 
 
 _SYMBOLIC: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(

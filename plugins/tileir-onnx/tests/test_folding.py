@@ -1,0 +1,61 @@
+"""Nodes that are computed when a model is read, beside ONNX's reference and NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from tileir_onnx.folding import folded
+from tileir_onnx.graph import Node
+
+S = np.array([2, 3, 4])
+CASES: tuple[tuple[str, tuple[Any, ...], dict[str, Any]], ...] = (
+    ("Cast", (S,), {"to": 1}),
+    ("Cast", (S,), {"to": 6}),
+    ("Cast", (S > 2,), {"to": 7}),
+    ("Cast", (np.array([1.7, -1.7], np.float32),), {"to": 7}),
+    ("Concat", (S, S[:0], S), {"axis": 0}),
+    ("Concat", (S[None], S[None]), {"axis": -2}),
+    ("ConstantOfShape", (S,), {}),
+    ("ConstantOfShape", (S[:0],), {}),
+    ("ConstantOfShape", (S,), {"value": numpy_helper.from_array(np.array([7], np.int8))}),
+    ("Gather", (S, np.array(-1)), {}),
+    ("Gather", (np.arange(12).reshape(3, 4), np.array([[2, 0]])), {"axis": 1}),
+    ("Identity", (S,), {}),
+    ("Squeeze", (S[None, :, None],), {}),
+    ("Squeeze", (S[None, :, None], np.array([-1])), {}),
+    ("Unsqueeze", (S, np.array([0, -1])), {}),
+    ("Range", (np.array(1), np.array(3), np.array(1)), {}),
+    ("Add", (S, S), {}),
+    ("Div", (-S, np.array(3)), {}),
+)
+
+
+@pytest.mark.parametrize(("op", "arguments", "attributes"), CASES)
+def test_known_arrays(op: str, arguments: tuple[Any, ...], attributes: dict[str, Any]) -> None:
+    names = [f"x{number}" for number in range(len(arguments))]
+    proto = helper.make_node(op, names, ["y"], **attributes)
+    values = {
+        each.name: numpy_helper.to_array(each.t) if each.HasField("t") else helper.get_attribute_value(each)
+        for each in proto.attribute
+    }
+    found = folded(Node(proto, 21, values), arguments)
+    if op == "Range":  # it is as long as its inputs say, and left to the row
+        assert found is None
+        return
+    ports = [helper.make_tensor_value_info(name, 1, None) for name in [*names, "y"]]
+    graph = helper.make_graph([proto], "g", ports[:-1], ports[-1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+    [wanted] = ReferenceEvaluator(model).run(None, dict(zip(names, arguments, strict=True)))
+    assert found is not None
+    assert found[0].dtype == np.asarray(wanted).dtype
+    np.testing.assert_array_equal(found[0], wanted)
+
+
+def test_large_results_are_left_to_the_row() -> None:
+    node = Node(helper.make_node("ConstantOfShape", ["x"], ["y"]), 21, {})
+    assert folded(node, (np.array([1 << 20, 1 << 20]),)) is None
