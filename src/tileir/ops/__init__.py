@@ -97,6 +97,7 @@ from tileir.ops.arithmetic.reductions import (
     var,
     variance,
 )
+from tileir.ops.arrays.counting import compress, nonzero, unique
 from tileir.ops.arrays.indexing import embedding, gather_nd, interpolated_take, reverse_sequence, take, take_along_axis
 from tileir.ops.arrays.joining import concatenate, split, stack, unstack
 from tileir.ops.arrays.padding import fold, image_patches, pad
@@ -130,7 +131,7 @@ from tileir.ops.arrays.shaping import (
 )
 from tileir.ops.arrays.slicing import diff, flip, narrow, roll, rot90, select, slice
 from tileir.ops.arrays.sorting import argsort, kth_value, median, quantile, ranks, sort, top_k
-from tileir.ops.images.detection import iou, nms
+from tileir.ops.images.detection import iou, nms, non_max_suppression
 from tileir.ops.images.image import crop, depth_to_space, reorg_yolo, space_to_depth
 from tileir.ops.images.interpolation import interpolate, upsample
 from tileir.ops.images.regions import deform_conv, roi_align
@@ -298,16 +299,16 @@ __all__ = [
     "atan2", "atanh", "attention", "average_pool", "batch_norm", "batch_norm_inference", "bernoulli",
     "binary_crossentropy", "binary_crossentropy_with_logits", "bit_cast", "broadcast_to", "bucketize", "cast",
     "categorical", "causal_conv", "cdist", "ceil", "celu", "clip", "clip_by_global_norm", "clip_by_norm",
-    "clip_by_value", "concatenate", "conv", "conv_integer", "conv_transpose", "conv_weight_gradient", "copysign", "cos",
-    "cosh", "cosine_decay", "cosine_embedding_loss", "cosine_similarity", "cosine_window", "count_nonzero", "crop",
-    "cross", "cross_entropy", "ctc_loss", "cummax", "cummin", "cumprod", "cumsum", "deform_conv", "deg2rad",
-    "depth_to_space", "depthwise_conv", "dequantize_linear", "dft", "diag", "diagonal", "diff", "dot", "dropout",
-    "dynamic_quantize_linear", "einsum", "elu", "embedding", "equal", "erf", "erfc", "exp", "exp2", "expand_dims",
-    "expm1", "exponential", "exponential_decay", "eye", "flatten", "flip", "floor", "floor_divide", "fmod", "fold",
-    "frac", "full", "full_like", "gather_nd", "gaussian_nll_loss", "gelu", "gemm", "global_average_pool",
-    "global_max_pool", "glorot_normal", "glorot_uniform", "glu", "greater", "greater_equal", "grid_sample",
-    "group_norm", "gru", "gru_cell", "gumbel", "hard_shrink", "hard_sigmoid", "hard_swish", "hard_tanh", "hardmax",
-    "he_normal", "he_uniform", "heaviside", "hinge_embedding_loss", "hinge_loss", "huber_loss", "hypot",
+    "clip_by_value", "compress", "concatenate", "conv", "conv_integer", "conv_transpose", "conv_weight_gradient",
+    "copysign", "cos", "cosh", "cosine_decay", "cosine_embedding_loss", "cosine_similarity", "cosine_window",
+    "count_nonzero", "crop", "cross", "cross_entropy", "ctc_loss", "cummax", "cummin", "cumprod", "cumsum",
+    "deform_conv", "deg2rad", "depth_to_space", "depthwise_conv", "dequantize_linear", "dft", "diag", "diagonal",
+    "diff", "dot", "dropout", "dynamic_quantize_linear", "einsum", "elu", "embedding", "equal", "erf", "erfc", "exp",
+    "exp2", "expand_dims", "expm1", "exponential", "exponential_decay", "eye", "flatten", "flip", "floor",
+    "floor_divide", "fmod", "fold", "frac", "full", "full_like", "gather_nd", "gaussian_nll_loss", "gelu", "gemm",
+    "global_average_pool", "global_max_pool", "glorot_normal", "glorot_uniform", "glu", "greater", "greater_equal",
+    "grid_sample", "group_norm", "gru", "gru_cell", "gumbel", "hard_shrink", "hard_sigmoid", "hard_swish", "hard_tanh",
+    "hardmax", "he_normal", "he_uniform", "heaviside", "hinge_embedding_loss", "hinge_loss", "huber_loss", "hypot",
     "image_patches", "index", "inner", "instance_norm", "interpolate", "interpolated_take", "inverse_sqrt_decay",
     "inverse_time_decay", "iou", "is_max", "isclose", "isfinite", "isinf", "isnan", "kl_divergence", "kron",
     "kth_value", "l1_loss", "l2_normalise", "lamb", "lars", "layer_norm", "leaky_relu", "lerp", "less", "less_equal",
@@ -316,18 +317,19 @@ __all__ = [
     "logical_xor", "logit", "logsumexp", "lp_pool", "lstm", "lstm_cell", "margin_ranking_loss", "masked_fill", "matmul",
     "matmul_integer", "max", "max_pool", "max_unpool", "maximum", "mean", "mean_variance_norm", "median",
     "mel_weight_matrix", "min", "min_pool", "minimum", "mish", "momentum", "moveaxis", "mse_loss",
-    "multi_head_attention", "nan_to_num", "narrow", "nll_loss", "nms", "norm", "normal", "not_equal", "one_hot", "ones",
-    "ones_like", "outer", "pad", "permutation", "permute", "poisson_nll_loss", "polynomial_decay", "pow", "prelu",
-    "prod", "quantile", "quantize_linear", "rad2deg", "randint", "random_state", "ranks", "reciprocal", "relu", "relu6",
-    "remainder", "reorg_yolo", "repeat", "requantize_linear", "reshape", "resize", "reverse_sequence", "rms_norm",
-    "rmsprop", "rnn", "rnn_cell", "roi_align", "roll", "rot90", "rotary_embedding", "round", "rsqrt", "scale_gradient",
-    "scaled_dot_product_attention", "scatter", "scatter_along_axis", "scatter_nd", "searchsorted", "select", "selu",
-    "separable_conv", "sgd", "shuffle", "sigmoid", "sign", "silu", "sin", "sinc", "sinh", "slice", "smooth_l1_loss",
-    "soft_margin_loss", "soft_shrink", "softmax", "softplus", "softsign", "sort", "space_to_depth", "split",
-    "split_state", "sqrt", "square", "squeeze", "stack", "std", "step_decay", "stft", "sum", "sum_pool", "swapaxes",
-    "take", "take_along_axis", "tan", "tanh", "tanh_shrink", "tensordot", "threshold", "tile", "top_k", "trace",
-    "transpose", "tril", "triplet_margin_loss", "triu", "trunc", "truncated_normal", "uniform", "unsqueeze", "unstack",
-    "update_cache", "upsample", "var", "variance", "weight_standardisation", "where", "xlogy", "zeros", "zeros_like",
+    "multi_head_attention", "nan_to_num", "narrow", "nll_loss", "nms", "non_max_suppression", "nonzero", "norm",
+    "normal", "not_equal", "one_hot", "ones", "ones_like", "outer", "pad", "permutation", "permute", "poisson_nll_loss",
+    "polynomial_decay", "pow", "prelu", "prod", "quantile", "quantize_linear", "rad2deg", "randint", "random_state",
+    "ranks", "reciprocal", "relu", "relu6", "remainder", "reorg_yolo", "repeat", "requantize_linear", "reshape",
+    "resize", "reverse_sequence", "rms_norm", "rmsprop", "rnn", "rnn_cell", "roi_align", "roll", "rot90",
+    "rotary_embedding", "round", "rsqrt", "scale_gradient", "scaled_dot_product_attention", "scatter",
+    "scatter_along_axis", "scatter_nd", "searchsorted", "select", "selu", "separable_conv", "sgd", "shuffle", "sigmoid",
+    "sign", "silu", "sin", "sinc", "sinh", "slice", "smooth_l1_loss", "soft_margin_loss", "soft_shrink", "softmax",
+    "softplus", "softsign", "sort", "space_to_depth", "split", "split_state", "sqrt", "square", "squeeze", "stack",
+    "std", "step_decay", "stft", "sum", "sum_pool", "swapaxes", "take", "take_along_axis", "tan", "tanh", "tanh_shrink",
+    "tensordot", "threshold", "tile", "top_k", "trace", "transpose", "tril", "triplet_margin_loss", "triu", "trunc",
+    "truncated_normal", "uniform", "unique", "unsqueeze", "unstack", "update_cache", "upsample", "var", "variance",
+    "weight_standardisation", "where", "xlogy", "zeros", "zeros_like",
 ]  # fmt: skip
 
 # The border of the library: whoever calls an operation by its public name gets its arguments checked.

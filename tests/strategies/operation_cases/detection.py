@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from fuzz.wide.images import suppressed
 from strategies.operations import Array, Case, sample
 from tileir import ops
 
@@ -38,6 +39,13 @@ _SCORES: Final = np.array([0.5, 0.9, 0.9, 0.1, -0.5, 0.7, 0.3, 0.2])
 _DIMS: Final = {"X": "N D", "S": "N", "Y": "M D"}
 
 CASES: Final = (
+    Case(
+        "boxes_of_classes",
+        lambda b, s: ops.non_max_suppression(b, s, 3, overlap=0.4, least_score=-1.0),
+        {"B": sample(2, 5, 4, low=0, high=3), "S": sample(2, 3, 5, seed=1)},
+        lambda b, s: suppressed(b, s, 3, 0.4, -1.0),
+        wrt=(),
+    ),
     Case("iou", ops.iou, {"X": _BOXES, "Y": _boxes(3, 5)}, _iou, dims=_DIMS),
     Case(
         "iou_of_centres",

@@ -173,6 +173,30 @@ def _kept(boxes: Array, scores: Array, most: int, least_score: float | None) -> 
     return np.array(kept + [-1] * (most - len(kept)), np.int64), np.array(len(kept))
 
 
+def _suppressed(draw: Draw) -> Arguments:
+    batch, classes, count = draw.integer(1, 2), draw.integer(1, 3), draw.integer(1, 6)
+    boxes, scores = draw.tensor((batch, count, 4), "corners"), draw.tensor((batch, classes, count), "ties")
+    options = {"overlap": draw.pick((0.5, 0.0)), "least_score": draw.pick((None, 0))}
+    return [boxes, scores, draw.integer(1, 8)], options
+
+
+def suppressed(
+    boxes: Array, scores: Array, most: int, overlap: float, least_score: float | None = None
+) -> tuple[Array, Array]:
+    """Return which boxes stay in each class of each image."""
+    found = []
+    for image, group in np.ndindex(*scores.shape[:2]):
+        overlaps, kept = iou(boxes[image], boxes[image]), list[int]()
+        for place in np.argsort(-scores[image, group], kind="stable"):
+            enough = least_score is None or scores[image, group, place] > least_score
+            if enough and len(kept) < most and all(overlaps[place, other] <= overlap for other in kept):
+                kept.append(int(place))
+        found += [(image, group, place) for place in kept]
+    bound = scores.shape[0] * scores.shape[1] * min(most, scores.shape[2])
+    rows = np.array(found + [(-1, -1, -1)] * (bound - len(found)), np.int64)
+    return rows.reshape(bound, 3), np.array(len(found))
+
+
 def _most(x: Array, *rest: Any, **_: Any) -> Array:
     grid = rest[0] if rest and isinstance(rest[0], np.ndarray) else np.zeros(1)
     return np.asarray(
@@ -186,5 +210,6 @@ ROWS_IMAGES: Final = (
     Row("grid_sample", _sampled, _grid_sampled, ("f32", "f64"), flavours=CALM[:3], terms=_most, units=32, constant="B"),
     Row("affine_grid", _affine, _affine_points, flavours=CALM, terms=_most),
     Row("iou", _boxes, iou, units=16, constant="*", terms=lambda a, b: 16 + 0 * iou(a, b)),
+    Row("non_max_suppression", _suppressed, suppressed, ("f32", "f64"), constant="*", exact=True, shared=True),
     Row("nms", _nms, _kept, ("f32", "f64"), constant="*", exact=True, shared=True),
 )

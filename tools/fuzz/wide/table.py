@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from fuzz.wide.chance import ROWS_CHANCE
+from fuzz.wide.counting import ROWS_COUNTING
 from fuzz.wide.creation import ROWS_CREATION
 from fuzz.wide.images import ROWS_IMAGES
 from fuzz.wide.indexing import ROWS_INDEXING
@@ -28,7 +29,7 @@ from fuzz.wide.windows import ROWS_WINDOWS
 _FAMILIES: Final = (
     ROWS_POINTWISE, ROWS_PAIRS, ROWS_ALONG, ROWS_CREATION, ROWS_MOVES, ROWS_INDEXING, ROWS_LINEAR, ROWS_NORMALISATION,
     ROWS_LOSSES, ROWS_TRAINING, ROWS_WINDOWS, ROWS_IMAGES, ROWS_SEQUENCES, ROWS_CHANCE,
-    ROWS_QUANTISED, ROWS_RESIZING, ROWS_SIGNALS, ROWS_REGIONS,
+    ROWS_QUANTISED, ROWS_RESIZING, ROWS_SIGNALS, ROWS_REGIONS, ROWS_COUNTING,
 )  # fmt: skip
 
 ROWS: Final[Mapping[str, Row]] = {row.name: row for family in _FAMILIES for row in family}

@@ -5,13 +5,20 @@ from __future__ import annotations
 from typing import Final
 
 from tileir.core.nodes import attrs
+from tileir.ops.arithmetic import reductions
 from tileir.ops.arithmetic.reductions import argmax
-from tileir.ops.arrays.indexing import take
+from tileir.ops.arrays.counting import in_front
+from tileir.ops.arrays.indexing import take, take_along_axis
+from tileir.ops.arrays.joining import stack
+from tileir.ops.arrays.shaping import moveaxis
 from tileir.ops.shared.foundation import (
     Aggregation,
+    Size,
     Tensor,
     aggregate,
+    call,
     chosen,
+    dim_like,
     dims_of,
     full,
     indices_of,
@@ -28,12 +35,13 @@ from tileir.tile import builder_functions as tf
 def iou(a: Tensor, b: Tensor, *, form: str = "corners") -> Tensor:
     """Return the overlap of each box of ``a`` with each of ``b``: the area of both over the area of either.
 
-    Boxes are [N, 4] and [M, 4], the result [N, M]. A box is (x0, y0, x1, y1), in any order of the two corners, or with
-    the form ``"centre"`` its centre and size (x, y, width, height). Boxes without area overlap with nothing.
+    Boxes are [..., N, 4] and [..., M, 4], the result [..., N, M]; leading axes broadcast. A box is (x0, y0, x1, y1), in
+    any order of the two corners, or with the form ``"centre"`` its centre and size (x, y, width, height). Boxes without
+    area overlap with nothing.
 
     Raises:
-        TileError: TIL217, a tensor has not two axes, or there is no such form; TIL312 when compiling, boxes have not
-            four numbers.
+        TileError: TIL217, a tensor has fewer than two axes, or there is no such form; TIL312 when compiling, boxes have
+            not four numbers.
 
     Source: Jaccard's index, as torchvision's ``box_iou``.
     """
@@ -59,13 +67,14 @@ class _Boxes:
     @classmethod
     def of(cls, boxes: Tensor, form: str, axis: int) -> _Boxes:
         """Take boxes apart."""
-        if rank_of(boxes) != _RANK:
-            raise mistaken(f"boxes have {_RANK} axes, not {rank_of(boxes)}")
-        count, numbers = dims_of(boxes)
-        checked = tf.reshape(wide(boxes), count, numbers.call("match", _NUMBERS))
-        (i, _) = indices_of(boxes)
-        parts = [aggregate(Aggregation.ASSIGN, checked[i, place], [i], [count]) for place in range(_NUMBERS)]
-        x, y, z, w = (tf.reshape(part, *((count, 1) if axis == 0 else (1, count))) for part in parts)
+        if rank_of(boxes) < _RANK:
+            raise mistaken(f"boxes have {_RANK} axes or more, not {rank_of(boxes)}")
+        *leading, count, numbers = dims_of(boxes)
+        checked = tf.reshape(wide(boxes), *leading, count, numbers.call("match", _NUMBERS))
+        *own, _ = indices_of(boxes)
+        sizes = [*leading, count]
+        parts = [aggregate(Aggregation.ASSIGN, checked[(*own, place)], own, sizes) for place in range(_NUMBERS)]
+        x, y, z, w = (tf.reshape(part, *leading, *((count, 1) if axis == 0 else (1, count))) for part in parts)
         if form == "centre":
             x, y, z, w = x - z / 2, y - w / 2, x + z / 2, y + w / 2
         left, right, top, bottom = tf.min(x, z), tf.max(x, z), tf.min(y, w), tf.max(y, w)
@@ -120,6 +129,56 @@ def nms(
     return kept, aggregate(Aggregation.SUM, stays[i], [], [])
 
 
+def non_max_suppression(
+    boxes: Tensor,
+    scores: Tensor,
+    most: Size,
+    *,
+    overlap: float | Tensor = 0.0,
+    least_score: float | Tensor | None = None,
+    form: str = "corners",
+) -> tuple[Tensor, Tensor]:
+    """Return which boxes stay in each class of each image, as :func:`nms` finds them, and how many those are.
+
+    Shapes: boxes are [B, N, 4], scores [B, C, N]; the result is [B * C * min(most, N), 3], the numbers of the image,
+    the class and the box, those of one class from the highest score on, with -1 behind all of them. Dtypes: i32; both
+    bounds may be tensors of one element.
+
+    Raises:
+        TileError: As for :func:`nms`; TIL217, boxes or scores have not three axes.
+
+    Source: ONNX' ``NonMaxSuppression``.
+    """
+    if rank_of(boxes) != _BATCHED or rank_of(scores) != _BATCHED:
+        raise mistaken(f"boxes and scores have {_BATCHED} axes each, not {rank_of(boxes)} and {rank_of(scores)}")
+    batch, classes, size = dims_of(scores)
+    bound, lowest = (tf.reshape(each) if isinstance(each, Tensor) else each for each in (overlap, least_score))
+    assert bound is not None  # it has a default
+    drops = tf.where(iou(boxes, boxes, form=form) > bound, 1, 0)
+    alive = full(scores, [batch, classes, size], 1)
+    if lowest is not None:
+        alive = tf.where(scores > lowest, alive, 0)
+
+    def step(alive: Tensor, scores: Tensor, drops: Tensor) -> tuple[Tensor, Tensor]:
+        lives = alive > 0
+        highest = tf.where(lives, scores, reductions.min(scores, 2, keepdims=True))
+        first = tf.logical_and(lives, scores == reductions.max(highest, 2, keepdims=True))
+        best = argmax(tf.where(first, 1, 0), 2, keepdims=True)
+        found = take_along_axis(alive, best, 2) > 0
+        gone = tf.logical_or(take_along_axis(drops, best, 1) > 0, tf.index(alive, 2) == best)
+        kept = tf.reshape(tf.where(found, best, -1), *dims_of(alive)[:2])
+        return tf.where(tf.logical_and(found, gone), 0, alive), kept
+
+    alive, scores, drops = without_gaps(alive, [2]), without_gaps(scores, [2]), without_gaps(drops, [1, 2])
+    steps = dim_like(scores, most).min(size)
+    _, kept = tf.scan(step, [alive], constants=[scores, drops], count=steps)
+    flat = tf.reshape(moveaxis(kept, 0, 2), batch * classes * steps)
+    place, count = in_front(flat >= 0)
+    group = tf.max(place, 0) / steps.max(1)
+    columns = (group / classes.max(1), call("mod", group, classes.max(1)), take(flat, tf.max(place, 0)))
+    return stack([tf.where(place < 0, -1, column) for column in columns], 1), count
+
+
 def _best(alive: Tensor, scores: Tensor) -> Tensor:
     """Return the position of the highest score of those that are alive; any if there are none."""
     (i,) = indices_of(scores)
@@ -129,4 +188,5 @@ def _best(alive: Tensor, scores: Tensor) -> Tensor:
 
 
 _RANK: Final = 2
+_BATCHED: Final = 3
 _NUMBERS: Final = 4
