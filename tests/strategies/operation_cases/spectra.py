@@ -84,11 +84,11 @@ CASES: Final = (
     *(
         Case(
             name,
-            lambda x, name=name: ops.cosine_window(x, 7, name, periodic=False, dtype="f64"),
+            lambda x, name=name: ops.cosine_window(x, 7, name, periodic=False),
             {"X": sample(1)},
             lambda _, name=name: {"hann": np.hanning, "hamming": np.hamming, "blackman": np.blackman}[name](7),
             wrt=(),
-            dtypes=("f64",),
+            dtypes=("f32",),
         )
         for name in ("hann", "hamming", "blackman")
     ),
