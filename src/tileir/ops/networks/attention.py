@@ -149,7 +149,7 @@ def attention(
     if flat:
         if heads is None or key_heads is None or not is_integer(heads, 1) or not is_integer(key_heads, 1):
             raise mistaken("tensors of three axes need heads and key_heads, integers from 1 on")
-        query, key, value = _by_head(query, heads), _by_head(key, key_heads), _by_head(value, key_heads)
+        query, key, value = by_head(query, heads), by_head(key, key_heads), by_head(value, key_heads)
     elif rank_of(query) != _FLAT + 1:
         raise mistake("TIL305", f"queries have three or four axes, not {rank_of(query)}")
     offset: Tensor | Size | None = None
@@ -175,10 +175,10 @@ def attention(
 _FLAT: Final = 3
 
 
-def _by_head(x: Tensor, heads: int) -> Tensor:
+def by_head(x: Tensor, heads: int) -> Tensor:
     """Return [B, S, H * D] as [B, H, S, D]."""
     if rank_of(x) != _FLAT:
-        raise mistake("TIL305", f"queries, keys and values have as many axes, {_FLAT}, not {rank_of(x)}")
+        raise mistake("TIL305", f"where numbers of heads are given tensors have {_FLAT} axes, not {rank_of(x)}")
     batch, rows, features = dims_of(x)
     return swapaxes(call("reshape", x, batch, rows, heads, features / heads), 1, 2)
 

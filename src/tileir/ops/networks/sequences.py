@@ -12,11 +12,11 @@ from tileir.ops.arrays.joining import concatenate
 from tileir.ops.arrays.shaping import moveaxis, swapaxes
 from tileir.ops.arrays.slicing import narrow
 from tileir.ops.networks.activations import silu
+from tileir.ops.networks.attention import by_head
 from tileir.ops.shared.foundation import (
     Aggregation,
     Tensor,
     aggregate,
-    call,
     chosen,
     dims_of,
     full,
@@ -105,8 +105,8 @@ def linear_attention(
     if heads is not None and key_heads is not None:
         if not is_integer(heads, 1) or not is_integer(key_heads, 1):
             raise mistaken("the numbers of heads are integers from 1 on")
-        parts = [_by_head(x, count) for x, count in zip(parts, (heads, key_heads, key_heads), strict=True)]
-        decay = None if decay is None else _by_head(decay, key_heads)
+        parts = [by_head(x, count) for x, count in zip(parts, (heads, key_heads, key_heads), strict=True)]
+        decay = None if decay is None else by_head(decay, key_heads)
         beta = None if beta is None else moveaxis(tf.reshape(beta, *dims_of(beta), 1), 2, 1)
     if any(rank_of(part) != _RANK + 1 for part in parts):
         raise mistake("TIL305", f"without numbers of heads tensors have four axes, not {[*map(rank_of, parts)]}")
@@ -140,14 +140,6 @@ def _written(state: Tensor, q: Tensor, k: Tensor, v: Tensor, beta: Tensor | None
     e = index_of(q, "e")
     sizes = [*dims_of(q)[:-1], dims_of(v)[-1]]
     return now, aggregate(Aggregation.SUM, q[n, h, g, d] * now[n, h, d, e], [n, h, g, e], sizes)
-
-
-def _by_head(x: Tensor, heads: int) -> Tensor:
-    """Return [B, T, H * D] as [B, H, T, D]."""
-    if rank_of(x) != _RANK:
-        raise mistake("TIL305", f"with numbers of heads tensors have three axes, not {rank_of(x)}")
-    batch, time, features = dims_of(x)
-    return swapaxes(call("reshape", x, batch, time, heads, features / heads), 1, 2)
 
 
 def _column(x: Tensor) -> Tensor:
