@@ -195,3 +195,34 @@ def test_pools_over_whole_images(op: str) -> None:
             "GlobalLpPool": np.sqrt((wide * wide).sum(axes, keepdims=True)),
         }
         check(op, [x], wanted=[wanted[op].astype(np.float32)])
+
+
+def test_windows_put_together() -> None:
+    x = floats(2, 3 * 6, 20)
+    attributes = {"strides": [1, 1], "pads": [0, 0, 0, 0]}
+    check("Col2Im", [x, np.array([6, 6]), np.array([2, 3])], attributes, constants=(1, 2))
+    columns = floats(1, 4, 6 * 4)
+    attributes = {"strides": [2, 2], "dilations": [2, 1], "pads": [1, 0, 1, 1]}
+    check("Col2Im", [columns, np.array([11, 8]), np.array([2, 2])], attributes, constants=(1, 2))
+
+
+def test_convolutions_whose_taps_move() -> None:
+    x, w, bias = floats(2, 4, 5, 6), floats(6, 2, 2, 3), floats(6)
+    offset, mask = floats(2, 2 * 2 * 6, 4, 4), floats(2, 2 * 6, 4, 4)
+    check("DeformConv", [x, w, offset, bias, mask], {"group": 2, "offset_group": 2}, tolerance=1e-4)
+    check("DeformConv", [floats(1, 1, 4, 4), floats(1, 1, 2, 2), floats(1, 8, 5, 5)], {"pads": [1, 1, 1, 1]},
+          tolerance=1e-4)  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["avg", "max"])
+@pytest.mark.parametrize("coordinates", ["half_pixel", "output_half_pixel"])
+def test_regions(mode: str, coordinates: str) -> None:
+    x = np.abs(floats(2, 3, 8, 9))
+    rois = np.array([[0, 0, 5, 6], [1.5, 2, 7.2, 7.9], [3, 1, 3.2, 1.1]], np.float32)
+    attributes = {"output_height": 3, "output_width": 2, "sampling_ratio": 2, "spatial_scale": 0.9, "mode": mode}
+    arrays = [x, rois, np.array([0, 1, 1])]
+    check("RoiAlign", arrays, {**attributes, "coordinate_transformation_mode": coordinates}, opened=False)
+    if coordinates == "output_half_pixel":
+        new = model_of("RoiAlign", arrays, {**attributes, "coordinate_transformation_mode": coordinates})
+        old = model_of("RoiAlign", arrays, attributes, version=10)
+        np.testing.assert_array_equal(run(new, arrays)[0], run(old, arrays)[0])

@@ -9,6 +9,7 @@ from tileir import ops
 from tileir.tile.builder import Tensor
 from tileir_onnx.graph import Array
 from tileir_onnx.importing import Call
+from tileir_onnx.rows.arguments import like
 from tileir_onnx.rows.table import row
 
 _LEAST: Final = 1e-38
@@ -60,10 +61,10 @@ def batch_norm_14(
 ) -> tuple[Tensor, ...]:
     if not training_mode:
         y = ops.batch_norm_inference(x, mean, variance, scale, bias, epsilon=epsilon)
-        return (ops.cast(y, x.dtype),)
+        return (like(y, x),)
     y, *batch = ops.batch_norm(x, scale, bias, epsilon=epsilon)
     running = (old * momentum + new * (1 - momentum) for old, new in zip((mean, variance), batch, strict=True))
-    return (ops.cast(y, x.dtype), *(ops.cast(each, mean.dtype) for each in running))
+    return (like(y, x), *(ops.cast(each, mean.dtype) for each in running))
 
 
 @row("InstanceNormalization")
@@ -119,10 +120,10 @@ def layer_norm(
         y = ops.layer_norm(x, axes=axes, epsilon=epsilon) * scale
         y = y if bias is None else y + bias
     if len(call.outputs) == 1:
-        return (ops.cast(y, x.dtype),)
+        return (like(y, x),)
     stashed = ops.cast(x, call.dtype(stash_type))
     deviation = ops.sqrt(ops.variance(stashed, axes, keepdims=True) + epsilon)
-    return ops.cast(y, x.dtype), ops.mean(stashed, axes, keepdims=True), ops.reciprocal(deviation)
+    return like(y, x), ops.mean(stashed, axes, keepdims=True), ops.reciprocal(deviation)
 
 
 @row("RMSNormalization")

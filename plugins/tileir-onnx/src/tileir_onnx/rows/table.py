@@ -18,16 +18,22 @@ Serving = TypeVar("Serving", bound=Function)
 
 FAMILIES: Final = (
     "activations",
+    "attention",
     "control",
     "elementwise",
+    "images",
     "indexing",
+    "losses",
     "microsoft",
     "normalisation",
+    "optimisers",
     "products",
     "quantised",
     "random",
+    "recurrent",
     "reductions",
     "shapes",
+    "signals",
     "windows",
 )
 """Modules of rows, which are loaded with the first model."""

@@ -12,16 +12,10 @@ from tileir import ops
 from tileir.tile.builder import Dim, Tensor
 from tileir_onnx.graph import Array
 from tileir_onnx.importing import Call
+from tileir_onnx.rows.arguments import padding_of, sizes as sizes_of
 from tileir_onnx.rows.table import row
 
 Numbers: TypeAlias = "Sequence[int] | None"
-
-
-def _padding(auto_pad: str, pads: Numbers, axes: int) -> list[tuple[int, int]] | str:
-    """Return the padding of each axis, before and behind, or the rule that it follows from."""
-    if auto_pad != "NOTSET":
-        return auto_pad.lower()
-    return [(0, 0)] * axes if pads is None else list(zip(pads[:axes], pads[axes:], strict=True))
 
 
 def _known(call: Call, size: Any) -> int:
@@ -45,7 +39,7 @@ def conv(
     pads: Numbers = None,
     strides: Numbers = None,
 ) -> Tensor:
-    padding = _padding(auto_pad, pads, x.rank - 2)
+    padding = padding_of(auto_pad, pads, x.rank - 2)
     return ops.conv(x, w, bias, stride=strides or 1, padding=padding, dilation=dilations or 1, groups=group)
 
 
@@ -68,7 +62,7 @@ def conv_transpose(
     space = x.rank - 2
     more: Sequence[int] = output_padding or [0] * space
     options: dict[str, Any] = {"output_padding": more}
-    padding = _padding(auto_pad, pads, space)
+    padding = padding_of(auto_pad, pads, space)
     if output_shape is not None:
         wanted = output_shape[-space:]
         padding = _padding_to(call, x, w, wanted, auto_pad, more, strides or [1] * space, dilations or [1] * space)
@@ -136,7 +130,7 @@ def max_unpool(
     strides: Numbers = None,
 ) -> Tensor:
     space = x.rank - 2
-    steps, padding = strides or [1] * space, _padding("NOTSET", pads, space)
+    steps, padding = strides or [1] * space, padding_of("NOTSET", pads, space)
     sizes = [
         (x.shape[axis + 2] - 1) * steps[axis] + kernel_shape[axis] - sum(map(int, padding[axis]))
         for axis in range(space)
@@ -186,7 +180,7 @@ def _window(
     x: Tensor, auto_pad: str, ceil_mode: int, dilations: Numbers, pads: Numbers, strides: Numbers
 ) -> dict[str, Any]:
     """Return how windows of pooling slide."""
-    padding = _padding(auto_pad, pads, x.rank - 2)
+    padding = padding_of(auto_pad, pads, x.rank - 2)
     return {
         "stride": strides or 1,
         "padding": padding,
@@ -208,3 +202,77 @@ def global_max_pool(call: Call, x: Tensor) -> Tensor:
 @row("GlobalLpPool")
 def global_lp_pool(call: Call, x: Tensor, *, p: float = 2) -> Tensor:
     return ops.norm(x, tuple(range(2, x.rank)), order=p, keepdims=True)
+
+
+@row("Col2Im", since=18, known=("image_shape", "block_shape"))
+def col2im(
+    call: Call,
+    x: Tensor,
+    image_shape: Array,
+    block_shape: Array,
+    *,
+    dilations: Numbers = None,
+    pads: Numbers = None,
+    strides: Numbers = None,
+) -> Tensor:
+    sizes = sizes_of(image_shape)
+    padding = padding_of("NOTSET", pads, len(sizes))
+    kernel = [int(each) for each in block_shape]
+    return ops.fold(x, sizes, kernel, stride=strides or 1, padding=padding, dilation=dilations or 1)
+
+
+@row("DeformConv", since=19)
+def deform_conv(
+    call: Call,
+    x: Tensor,
+    w: Tensor,
+    offset: Tensor,
+    bias: Tensor | None = None,
+    mask: Tensor | None = None,
+    *,
+    dilations: Numbers = None,
+    group: int = 1,
+    kernel_shape: Numbers = None,
+    offset_group: int = 1,
+    pads: Numbers = None,
+    strides: Numbers = None,
+) -> Tensor:
+    return ops.deform_conv(
+        x,
+        w,
+        offset,
+        bias,
+        mask,
+        stride=strides or 1,
+        padding=padding_of("NOTSET", pads, x.rank - 2),
+        dilation=dilations or 1,
+        groups=group,
+        offset_groups=offset_group,
+    )
+
+
+@row("RoiAlign", since=10)
+def roi_align(
+    call: Call,
+    x: Tensor,
+    rois: Tensor,
+    images: Tensor,
+    *,
+    coordinate_transformation_mode: str | None = None,
+    mode: str = "avg",
+    output_height: int = 1,
+    output_width: int = 1,
+    sampling_ratio: int = 0,
+    spatial_scale: float = 1.0,
+) -> Tensor:
+    given = coordinate_transformation_mode or ("half_pixel" if call.version >= 16 else "output_half_pixel")
+    return ops.roi_align(
+        x,
+        rois,
+        images,
+        (output_height, output_width),
+        samples=sampling_ratio,
+        scale=spatial_scale,
+        mode="average" if mode == "avg" else mode,
+        half_pixel=given == "half_pixel",
+    )
