@@ -294,7 +294,7 @@ def test_every_function_can_be_called(p: Parts, name: str) -> None:
 
 def _is_operator(name: str) -> bool:
     operators = ("neg", "bit_", "add", "sub", "mul", "div", "cmp_")
-    return name.startswith((*operators, "as_", "expect_", "prng_", "reduce_")) or name in NAMED
+    return name.startswith((*operators, "as_", "bits_as_", "expect_", "prng_", "reduce_")) or name in NAMED
 
 
 @pytest.mark.parametrize("name", [name for name in BUILTINS if not _is_operator(name)])

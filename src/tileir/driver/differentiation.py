@@ -35,7 +35,9 @@ def gradient(
     function: typed.Function, wrt: Names | None = None, of: Names | None = None, *, ties: Ties = "all"
 ) -> typed.Function: ...
 @overload
-def gradient(function: Callable[..., Any], *, argnums: int | Sequence[int] = 0) -> PythonFunction[..., Any]: ...
+def gradient(
+    function: Callable[..., Any], wrt: int | Sequence[int] | None = None, *, argnums: int | Sequence[int] = 0
+) -> PythonFunction[..., Any]: ...
 @overload
 def gradient(
     function: tile.Function | str | Path,
@@ -48,7 +50,7 @@ def gradient(
 @at_the_call
 def gradient(
     function: tile.Function | typed.Function | str | Path | Callable[..., Any],
-    wrt: Names | None = None,
+    wrt: Any = None,
     of: Names | None = None,
     *,
     arguments: Any = None,
@@ -69,7 +71,8 @@ def gradient(
             for all shapes, and calls Tile's ``gradient``; with them it is written out for these shapes.
         ties: Whether each of several tied elements of a maximum or minimum gets ``"all"`` that arrives, or the
             ``"even"`` share of it.
-        argnums: Of a function of Python, which returns a tensor of rank 0: the arguments to differentiate by.
+        argnums: Of a function of Python, which returns a tensor of rank 0: the arguments to differentiate by, which may
+            stand in the place of ``wrt``, too.
 
     Returns:
         A function of the kind that was given; of a text, the function.
@@ -86,7 +89,9 @@ def gradient(
     if is_python(function):
         from tileir.driver.tracing.transforms import gradient_of
 
-        return gradient_of(function, argnums)
+        if of is not None or arguments is not None:
+            raise ArgumentError.of("TIL705", "a gradient of a Python function takes argnums alone; it is by arguments")
+        return gradient_of(function, argnums if wrt is None else wrt)
     if isinstance(function, typed.Function):
         sources, results = chosen_for(function, function.outputs, wrt, of)
         return typed_gradient(function, sources, [result.name for result in results.values()], even_ties=even)

@@ -15,7 +15,7 @@ from tileir.core.process.tracebacks import at_the_call, methods_at_the_call
 from tileir.numpy.dispatch import named
 from tileir.numpy.elementwise import known_dtype
 from tileir.ops.shared.foundation import mistake, mistaken
-from tileir.tile.building.indices import Dim, is_natural
+from tileir.tile.building.indices import Dim, is_natural, value_for_arrays
 from tileir.tile.building.recording import INSIDE
 from tileir.tile.building.tensors import Operand, Tensor, constant_of
 
@@ -110,12 +110,16 @@ def _from_the_front(x: Tensor, part: Any, size: Dim) -> Tensor:
 
 def _parts(x: Tensor, key: object) -> list[Part]:
     """Return the parts of a key, with arrays as constants and masks of the program as positions."""
+    given = [
+        np.asarray(part) if isinstance(part, list) else part for part in (key if isinstance(key, tuple) else (key,))
+    ]
+    if sum(part is ... for part in given) > 1:
+        raise mistaken("an index has one '...' at most")
     parts: list[Part] = []
-    for part in key if isinstance(key, tuple) else (key,):
-        value = part
-        if isinstance(value, list):
-            value = np.asarray(value)
-        if isinstance(value, np.ndarray) and value.dtype == bool:
+    for number, value in enumerate(given):
+        if isinstance(value, np.ndarray) and value.dtype.kind in "biu" and value.size:
+            _check_within(x, value, given, number)
+        if _is_mask_array(value):
             parts.extend(constant_of(x.recorder, each.astype(np.int32)) for each in np.nonzero(value))
         elif isinstance(value, bool | np.bool_):
             raise mistake("TIL215", "True and False are no positions; write x[None] for a new axis")
@@ -131,11 +135,37 @@ def _parts(x: Tensor, key: object) -> list[Part]:
             parts.append(value)
         elif isinstance(value, float):
             raise mistake("TIL217", f"a position is an integer, not {value}")
+        elif isinstance(value, builtins.slice) and any(
+            isinstance(b, Tensor) for b in (value.start, value.stop, value.step)
+        ):
+            message = "a slice whose bounds depend on values has no size that is known"
+            raise mistake("TIL215", f"{message}; write numpy.where(numpy.arange(len(x)) < bound, x, 0)")
         elif value is None or isinstance(value, int | Dim | builtins.slice | EllipsisType):
             parts.append(value)
         else:
             raise mistaken(f"a {type(value).__name__} is no key of a tensor: {value!r:.60}")
     return parts
+
+
+def _check_within(x: Tensor, value: np.ndarray[Any, Any], given: Sequence[Any], number: int) -> None:
+    """Refuse masks of other sizes than the axes have, and positions outside of an axis, as far as sizes are known."""
+
+    def count(parts: Sequence[Any]) -> int:
+        return sum(part.ndim if _is_mask_array(part) else 1 for part in parts if part is not None and part is not ...)
+
+    before = given[:number]
+    axis = x.rank - count(given[number:]) if any(part is ... for part in before) else count(before)
+    wanted = value.shape if _is_mask_array(value) else (int(max(value.max() + 1, -value.min())),)
+    for dim, size in zip(x.dims[axis:], wanted, strict=False):
+        known = value_for_arrays(x.recorder, dim.expr)
+        if known is not None and _is_mask_array(value) and known != size:
+            raise mistake("TIL215", f"a mask of {size} elements goes with an axis of as many, and this one has {known}")
+        if known is not None and size > known:
+            raise mistake("TIL215", f"positions of an axis with {known} elements are -{known} to {known - 1}")
+
+
+def _is_mask_array(part: object) -> bool:
+    return isinstance(part, np.ndarray) and part.dtype == bool
 
 
 def _complete(x: Tensor, parts: Sequence[Part]) -> list[Part]:
@@ -202,7 +232,7 @@ class Chosen:
         return self._updated("max", value)
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"places have no {name!r}{nearest(name, _UPDATES)}; they have {', '.join(_UPDATES)}")
+        raise AttributeError(f"places have no {name!r}{nearest(name, _UPDATES)}")
 
     def _updated(self, mode: str, value: Any) -> Tensor:
         """Scatter values to the numbers that the places have in the order of elements."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 from typing import Any
 
 import numpy as np
@@ -87,3 +89,22 @@ def test_what_cannot_be_differentiated_is_refused() -> None:
         tileir.gradient(lambda i: (i * 1.5).sum())(np.arange(3))
     with pytest.raises(tileir.ArgumentError, match="positional"):
         tileir.gradient(lambda x: x.sum(), argnums=3)(X)
+
+
+def test_arguments_to_differentiate_by_are_numbers() -> None:
+    def f(x: Any, y: Any) -> Any:
+        return (x * y * y).sum()
+
+    x, y = np.arange(3, dtype="f4"), np.ones(3, "f4") * 2
+    np.testing.assert_array_equal(tileir.gradient(f, 1)(x, y), 2 * x * y)
+    np.testing.assert_array_equal(tileir.gradient(f, (1, 0))(x, y), (2 * x * y, y * y))
+    gradient: Any = tileir.gradient
+    for wrong in (functools.partial(gradient, f, "y"), functools.partial(gradient, f, of="Y")):
+        with pytest.raises(tileir.TileError, match="argnums"):
+            wrong()
+
+
+def test_copies_of_tensors_are_these() -> None:
+    x = np.arange(3, dtype="f4")
+    found = tileir.jit(lambda p: copy.deepcopy(p)["a"] + copy.copy(p["a"]))({"a": x})
+    np.testing.assert_array_equal(found, 2 * x)

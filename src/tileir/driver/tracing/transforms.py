@@ -39,10 +39,12 @@ def value_and_grad(
 
     """
     python = _python(function)
+    places = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    if not all(isinstance(place, int) for place in places):
+        raise ArgumentError.of("TIL705", f"argnums are numbers of arguments, from 0 on, not {argnums!r:.60}")
 
     @functools.wraps(python)
     def differentiated(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        places = (argnums,) if isinstance(argnums, int) else tuple(argnums)
         if any(not -len(args) <= place < len(args) for place in places):
             raise ArgumentError.of("TIL705", f"argnums are {places}, but there are {len(args)} positional arguments")
         leaves: list[Any] = []

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -267,6 +267,12 @@ class Placed(Recorded):
     def recorder(self) -> Recorder:
         """The function that is being built: that of the object, or one inside of it, which reads the object."""
         return here(self.home)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
 
     def _seen(self, own: S, captured: Callable[[Recorder, Recorder, S], S]) -> S:
         """Return how the function that is being built refers to what is ``own`` at home."""
