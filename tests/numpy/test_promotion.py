@@ -136,3 +136,13 @@ def test_refusals_name_the_line_and_what_to_write(function: Callable[..., Any], 
     with pytest.raises(tileir.TileError, match=words) as caught:
         tileir.evaluate(function, [np.ones((2, 3), "f4")])
     assert "test_promotion.py" in str(caught.value)
+
+
+def test_integers_to_integers_of_a_tensor() -> None:
+    x, n = np.array([3, -2, 0, 7, -1, 5], "i4"), np.array([4, 3, 0, 40, 7, -1], "i4")
+    found = tileir.evaluate(lambda x, n: (x**n, 2**n, x ** abs(n)), [x, n])
+    assert [each.dtype for each in found] == [np.int32] * 3
+    np.testing.assert_array_equal(found[0], [81, -8, 1, (7**40 + (1 << 31)) % (1 << 32) - (1 << 31), -1, 0])
+    np.testing.assert_array_equal(found[1], [16, 8, 1, 0, 128, 0])
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(found[2], x ** abs(n))

@@ -14,7 +14,7 @@ import numpy as np
 import tileir.ops as ops
 from tileir.core import DType
 from tileir.numpy.dispatch import OPERATORS, REFUSED, element_type, entered, named
-from tileir.ops.shared.foundation import cast_to, floating, mistaken, promoted, wide
+from tileir.ops.shared.foundation import cast_to, floating, mistaken, promoted, tensor_of, wide
 from tileir.tile.building.dtypes import dtype_of
 from tileir.tile.building.tensors import Operand, Tensor, call, constant_of, divided as quotient
 
@@ -72,13 +72,13 @@ def _power(x: Tensor, exponent: int) -> Tensor:
 
 
 def _integer_power(x: Operand, exponent: Tensor, kind: DType) -> Tensor:
-    """Multiply the squares for which exponents, which are not negative, have a bit."""
-    square = promoted(call("add", x, 0), x, exponent)
+    """Multiply the squares for which exponents have a bit; where these are negative, the result is 0."""
+    square = promoted(tensor_of(exponent, x), x, exponent)
     found = ops.ones_like(square + exponent)
     for bit in range(kind.bits - kind.is_signed):
         found = ops.where(((exponent >> bit) & 1) != 0, found * square, found)
         square = square * square
-    return found
+    return ops.where(exponent < 0, 0, found) if kind.is_signed else found
 
 
 @named("float_power")
