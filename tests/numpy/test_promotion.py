@@ -119,6 +119,13 @@ def test_arguments_of_elementwise_functions(function: Callable[..., Any]) -> Non
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
+class Foreign:
+    """An array of another library."""
+
+    def __array__(self, *_: object, **__: object) -> np.ndarray[Any, Any]:
+        return B
+
+
 @pytest.mark.parametrize(
     ("function", "words"),
     [
@@ -130,6 +137,7 @@ def test_arguments_of_elementwise_functions(function: Callable[..., Any]) -> Non
         (lambda x: [x, x] * x, "numpy.stack"),
         (lambda x: np.sum([x, x]), "numpy.stack"),
         (lambda x: np.zeros(5)[x[0]], "numpy.take"),
+        (lambda x: x + Foreign(), r"a test_promotion.Foreign is no operand; pass it as an argument"),
     ],
 )
 def test_refusals_name_the_line_and_what_to_write(function: Callable[..., Any], words: str) -> None:

@@ -289,6 +289,9 @@ def foreign(value: object) -> TileError:
     """Build the error for a Python object that no expression can hold, to be raised by the caller."""
     if isinstance(value, np.ndarray):
         return mistake("TIL215", "an array is no operand; make it a constant, with constant(array), or an input")
+    if hasattr(value, "__array__"):
+        kind = f"{type(value).__module__.split('.')[0]}.{type(value).__name__}"
+        return mistake("TIL215", f"a {kind} is no operand; pass it as an argument, or numpy.asarray(…) of it")
     return mistake("TIL215", f"a {type(value).__name__} cannot stand here: {value!r:.60}")
 
 
