@@ -20,9 +20,9 @@ def part_of(group: str, place: int, span: Span | None = None) -> Call:
 
 def parts(statements: Sequence[Statement], position: int) -> tuple[Assignment, ...]:
     """Return the statements behind a tuple that take it apart; none where it is not written ``(Y, Z) = value;``."""
-    if not isinstance(statements[position], Assignment | Scan | While):
-        return ()
     group = statements[position].name
+    if not group.startswith("(") or not isinstance(statements[position], Assignment | Scan | While):
+        return ()  # of most statements the name tells
     found: list[Assignment] = []
     for statement in statements[position + 1 :]:
         if not isinstance(statement, Assignment) or statement.attributes:
