@@ -73,7 +73,7 @@ def test_recursion_through_files_is_refused(tmp_path: Path) -> None:
     assert "f -> g -> f" in words
 
 
-@pytest.mark.parametrize("stored", ["folder", "archive"])
+@pytest.mark.parametrize("stored", ["folder", "archive", "namespace"])
 def test_packages_ship_files_and_none_of_their_code_is_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: str
 ) -> None:
@@ -84,8 +84,11 @@ def test_packages_ship_files_and_none_of_their_code_is_run(
         f"{name}/nets/deep.tile": 'import shift from "near.tile"; function deep(X) -> (Y) { Y = shift(X) * 2; }',
         f"{name}/nets/near.tile": "function shift(X) -> (Y) { Y = X + 1; }",
     }
-    place = tmp_path / ("packages" if stored == "folder" else "packages.zip")
-    if stored == "folder":
+    if stored == "namespace":
+        del files[f"{name}/__init__.py"]
+        (tmp_path / "before" / name).mkdir(parents=True)
+    place = tmp_path / ("packages.zip" if stored == "archive" else "packages")
+    if stored != "archive":
         for path, text in files.items():
             (place / path).parent.mkdir(parents=True, exist_ok=True)
             (place / path).write_text(text, encoding="utf-8")
@@ -94,6 +97,11 @@ def test_packages_ship_files_and_none_of_their_code_is_run(
             for path, text in files.items():
                 archive.writestr(path, text)
     monkeypatch.syspath_prepend(str(place))
+    if stored == "namespace":
+        monkeypatch.syspath_prepend(str(tmp_path / "before"))
+    if stored == "folder":  # as some installers put links to what they share
+        (place / name / "layers.tile").rename(tmp_path / "shared.tile")
+        (place / name / "layers.tile").symlink_to(tmp_path / "shared.tile")
     text = f"""
     import double from "{name}:layers.tile";
     import deep from "{name}:nets/deep.tile";

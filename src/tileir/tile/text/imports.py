@@ -21,10 +21,18 @@ SUFFIX: Final = ".tile"
 
 @attrs.frozen
 class Folder:
-    """A folder of files, on disk or in a package, however it is stored; errors put ``prefix`` before its files."""
+    """A folder of files, on disk or in a package, however it is stored.
+
+    Attributes:
+        root: The folder.
+        prefix: What errors put before the names of files.
+        is_installed: Whether it is that of a package, which installers may make of links.
+
+    """
 
     root: Traversable
     prefix: str
+    is_installed: bool = False
 
     @classmethod
     def at(cls, path: Path) -> Folder:
@@ -42,7 +50,7 @@ class Folder:
         inside = reduce(truediv, parts[:-1], self.root)
         place = inside / parts[-1]
         try:
-            if isinstance(place, Path) and not place.resolve().is_relative_to(Path(str(self.root)).resolve()):
+            if not self.is_installed and not Path(str(place)).resolve().is_relative_to(Path(str(self.root)).resolve()):
                 raise fail("TIL230", f"{name} is a link out of the folder, from which nothing is read", span)
             if not place.is_file():
                 raise fail("TIL230", f"there is no file {name}", span)
@@ -50,7 +58,8 @@ class Folder:
         except (OSError, ValueError) as error:
             raise fail("TIL230", f"cannot read {name}: {error}", span) from None
         key = str(place.resolve() if isinstance(place, Path) else place)
-        return Found(key, name, text, Folder(inside, self.prefix + "".join(f"{part}/" for part in parts[:-1])))
+        prefix = self.prefix + "".join(f"{part}/" for part in parts[:-1])
+        return Found(key, name, text, attrs.evolve(self, root=inside, prefix=prefix))
 
 
 @attrs.frozen
@@ -131,7 +140,7 @@ def _found(each: Import, folder: Folder | None) -> Found:
         )
         raise fail("TIL230", message, each.path_span)
     if colon:
-        return _package(package, each.path_span).file(parts, each.path_span)
+        return _package(package, parts, each.path_span).file(parts, each.path_span)
     if folder is None:
         message = (
             "this text is in no folder, so that nothing is beside it: read it from its pathlib.Path, or say"
@@ -141,8 +150,8 @@ def _found(each: Import, folder: Folder | None) -> Found:
     return folder.file(parts, each.path_span)
 
 
-def _package(name: str, span: Span) -> Folder:
-    """Return the files of a package, none of whose code is run."""
+def _package(name: str, parts: Sequence[str], span: Span) -> Folder:
+    """Return the folder of a package that has a file, if one of its folders does; no code of the package is run."""
     from importlib import resources, util  # few programs import anything
 
     try:
@@ -153,4 +162,7 @@ def _package(name: str, span: Span) -> Folder:
         raise fail(
             "TIL230", f"there is no package {name!r:.80}; the word in front of ':' is that of an installed one", span
         )
-    return Folder(resources.files(util.module_from_spec(spec)), f"{name}:")
+    places = [Path(each) for each in spec.submodule_search_locations]
+    found = [place for place in places if place.joinpath(*parts).is_file()] or [p for p in places if p.is_dir()]
+    root = found[0] if found else resources.files(util.module_from_spec(spec))
+    return Folder(root, f"{name}:", is_installed=True)
