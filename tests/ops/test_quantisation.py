@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         (lambda x, s: ops.quantize_linear(x, s, axis=2), "TIL314", "the axis is 2"),
         (lambda x, s: ops.quantize_linear(x, s, block_size=-1), "TIL217", "block_size is from 0 on, not -1"),
         (lambda x, s: ops.quantize_linear(x, s, block_size=2), "TIL305", "scales of blocks have 2 axes"),
-        (lambda x, _: ops.dequantize_linear(x, x), "TIL305", "a scale or zero point has one axis at most, not 2"),
+        (lambda x, s: ops.dequantize_linear(s, x), "TIL305", "a scale or zero point has one axis, or as many as"),
         (lambda x, s: ops.requantize_linear(x, s, dtype="f32"), "TIL217", "quantised numbers are integers, not f32"),
         (lambda x, s: ops.requantize_linear(x, s, precision="f16"), "TIL217", "precision is one of"),
         (lambda x, _: ops.conv_integer(x, x, x), "TIL305", "the zero point of images is one number"),
@@ -106,3 +106,10 @@ def test_gradients_go_to_scales() -> None:
 def test_floats_stay_what_they_are_in_memory() -> None:
     x = np.array([448, -0.0, 2**-9], ml_dtypes.float8_e4m3fn)
     assert run(lambda x: ops.bit_cast(ops.bit_cast(x, "u8"), "f8e4m3fn"), x).tobytes() == x.tobytes()
+
+
+def test_scales_of_all_axes_are_broadcast() -> None:
+    x, scale = np.arange(6, dtype=np.int32).reshape(2, 3), np.array([[0.5], [3]], np.float32)
+    found = run(lambda x, s: ops.requantize_linear(x, s, dtype="i8"), x, scale)
+    np.testing.assert_array_equal(found, np.rint(x * scale).astype(np.int8))
+    np.testing.assert_array_equal(run(ops.dequantize_linear, found, scale), found * scale)

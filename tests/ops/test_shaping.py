@@ -243,3 +243,11 @@ def test_up_to_four_parts_are_copied_once(count: int) -> None:
     shapes = [(3, 2 + part, 5) for part in range(count)]
     executable = tileir.compile(f.build(O=ops.concatenate(parts, 1)), shapes, device="llvm")
     assert not [buffer for buffer in executable.sem.buffers if buffer.role is BufferRole.TEMPORARY]
+
+
+def test_sizes_are_put_into_a_vector() -> None:
+    def build(x: Tensor) -> Tensor:
+        return ops.stack([ops.cast(size, "i64") for size in x.dims])
+
+    for shape in ((3,), (3, 4), (3, 4, 5)):
+        np.testing.assert_array_equal(run(build, np.zeros(shape)), np.array(shape))

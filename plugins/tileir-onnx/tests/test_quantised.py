@@ -99,3 +99,14 @@ def test_convolutions_of_integers() -> None:
         run("QLinearConv", x, one, zero, w, scales, zeros, scale, np.array(100, np.uint8), bias, pads=[1, 1, 1, 1]),
         wanted,
     )
+
+
+def test_products_of_rows_and_columns_with_scales_of_their_own() -> None:
+    x, y = RNG.integers(0, 255, (2, 3, 5), np.uint8), RNG.integers(0, 255, (2, 5, 4), np.uint8)
+    rows, columns = np.array([0.5, 1, 2], np.float32), np.array([0.25, 1, 2, 4], np.float32)
+    zeros, others, points = np.arange(3, dtype=np.uint8), np.arange(4, dtype=np.uint8), np.array([7, 8, 9], np.uint8)
+    scales = np.array([512, 1024, 2048], np.float32)
+    total = (x.astype(np.int64) - zeros[:, None]) @ (y.astype(np.int64) - others)
+    exact = total * (rows[:, None] * columns / scales[:, None])
+    wanted = np.clip(np.rint(exact) + points[:, None], 0, 255).astype(np.uint8)
+    check(run("QLinearMatMul", x, rows, zeros, y, columns, others, scales, points), wanted)

@@ -216,3 +216,29 @@ def test_sizes_stay_open(open_model: Path) -> None:
         half = (n + 1) // 2
         check(left, x[:, :half])
         check(right, x[:, half:])
+
+
+def test_sizes_become_floats(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Cast", ["s"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Sqrt", ["f"], ["r"]),
+        helper.make_node("Mul", ["x", "r"], ["y"]),
+        helper.make_node("Sub", ["three", "s"], ["less"]),
+        helper.make_node("Div", ["less", "two"], ["z"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N"])],
+        [helper.make_tensor_value_info("y", 1, None), helper.make_tensor_value_info("z", 7, None)],
+        [numpy_helper.from_array(ints(2), "two"), numpy_helper.from_array(ints(3), "three")],
+    )
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]), path)
+    function = tileir_onnx.load(path).function
+    for n in (3, 5, 8):
+        x = np.arange(n, dtype=np.float32)
+        y, z = tileir.jit(function)(x)
+        check(np.asarray(y), x * np.sqrt(np.float32(n)))
+        check(np.asarray(z), ints(int((3 - n) / 2)))

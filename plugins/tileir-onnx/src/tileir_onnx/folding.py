@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
-from onnx import defs, helper
+from onnx import TensorProto, defs, helper
 from onnx.reference import ReferenceEvaluator
 
 from tileir.tile.builder import Dim
@@ -29,6 +29,8 @@ def folded(node: Node, arguments: Sequence[Any]) -> tuple[Any, ...] | None:
         if function is None:
             return None
         found = function(node, *arguments)
+        if found is None:
+            return None
         return (integers(found.flat, found.shape) if isinstance(found, np.ndarray) else integers([found], ()),)
     if any(isinstance(each, Graph) for each in node.attributes.values()) or not defs.has(node.op, node.domain):
         return None
@@ -137,12 +139,28 @@ _KNOWN: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
 """Nodes on small arrays that models have many of, and on which the reference takes longest."""
 
 
+def _integer_cast(node: Node, data: Array) -> Array | None:
+    """Return sizes as integers, which they are; as floats they are for the row."""
+    return data if node.attributes["to"] in (TensorProto.INT32, TensorProto.INT64) else None
+
+
+def _quotients(_: Node, x: Array, y: Array) -> Any:
+    return np.frompyfunc(_quotient, 2, 1)(x, y)
+
+
+def _quotient(x: Any, y: Any) -> Any:
+    """Return a quotient of sizes, rounded towards zero as that of symbols is."""
+    if isinstance(x, Dim) or isinstance(y, Dim) or (x < 0) == (y < 0):
+        return x // y
+    return -(-x // y)
+
+
 _SYMBOLIC: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
     {
         "Add": lambda _, x, y: x + y,
-        "Cast": lambda _, x: x,
+        "Cast": _integer_cast,
         "Concat": lambda node, *parts: np.concatenate(parts, node.attributes["axis"]),
-        "Div": lambda _, x, y: x // y,
+        "Div": _quotients,
         "Gather": _gather,
         "Identity": lambda _, x: x,
         "Mul": lambda _, x, y: x * y,

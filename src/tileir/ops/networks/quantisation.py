@@ -1,8 +1,9 @@
 """Quantisation: floats as integers times a scale, less a zero point, and products of such integers.
 
 ``real = (integer - zero_point) * scale``. Scales and zero points are scalars, or have an element for each position of
-one axis, or for each block of positions. Integers are added up in i32, so that results are exact; what is rounded goes
-to the nearest integer, of two to the even one, and stays within the limits of its dtype.
+one axis, or for each block of positions, or as many axes as the tensor, and broadcast. Integers are added up in i32, so
+that results are exact; what is rounded goes to the nearest integer, of two to the even one, and stays within the limits
+of its dtype.
 Source: ONNX' ``QuantizeLinear``, ``DequantizeLinear``, ``DynamicQuantizeLinear``, ``MatMulInteger``, ``ConvInteger``,
 ``QLinearMatMul`` and ``QLinearConv``.
 """
@@ -115,7 +116,7 @@ def requantize_linear(
 
     Raises:
         TileError: TIL206, there is no such dtype; TIL217, it is none of integers, or the precision another one;
-            TIL305, a scale has two axes or more; TIL314, there is no such axis.
+            TIL305, a scale has another number of axes; TIL314, there is no such axis.
 
     Source: ONNX' ``QLinearMatMul`` and ``QLinearConv``, which are this of :func:`matmul_integer` and
     :func:`conv_integer`.
@@ -199,10 +200,10 @@ class _Spread:
                 raise mistake("TIL305", f"scales of blocks have {rank_of(self.x)} axes, as the tensor, not {rank}")
             place = axis_of(self.x, self.axis)
             return narrow(repeat(scale, block, place), place, 0, dims_of(self.x)[place])
-        if rank == 0:
+        if rank == 0 or (rank > 1 and rank == rank_of(self.x)):
             return scale
         if rank > 1:
-            raise mistake("TIL305", f"a scale or zero point has one axis at most, not {rank}")
+            raise mistake("TIL305", f"a scale or zero point has one axis, or as many as the tensor, not {rank}")
         if dims_of(scale)[0].value == 1:
             return tf.reshape(scale)
         place = axis_of(self.x, self.axis)

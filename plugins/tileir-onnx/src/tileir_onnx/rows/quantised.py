@@ -78,13 +78,15 @@ def qlinear_matmul(
     zero_point: Tensor,
 ) -> Tensor:
     total = ops.matmul_integer(x, y, x_zero_point, y_zero_point)
-    factor = _column(x_scale) * y_scale / _column(scale)
-    return ops.requantize_linear(total, factor, _column(zero_point), axis=-1, dtype=zero_point.dtype)
+    factor = _rows(total, x_scale) * y_scale / _rows(total, scale)
+    return ops.requantize_linear(total, factor, _rows(total, zero_point), axis=-1, dtype=zero_point.dtype)
 
 
-def _column(scale: Tensor) -> Tensor:
-    """Return a scale for rows so that it broadcasts with matrices; one number stays one."""
-    return ops.reshape(scale, *scale.shape, 1) if scale.rank == 1 and scale.shape[0] != 1 else ops.reshape(scale)
+def _rows(total: Tensor, scale: Tensor) -> Tensor:
+    """Return a scale with an element for each row of matrices so that it broadcasts; one number stays one."""
+    if scale.rank != 1 or total.rank < 2:
+        return scale
+    return ops.reshape(scale) if scale.shape[0] == 1 else ops.reshape(scale, *[1] * (total.rank - 2), -1, 1)
 
 
 @row("ConvInteger")
