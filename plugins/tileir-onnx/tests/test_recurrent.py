@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import numpy_helper
 
 from rows import check, floats, model_of, run
 
@@ -173,3 +174,16 @@ def test_open_batches() -> None:
     x, w, r = floats(3, 2, 2), floats(1, 16, 2), floats(1, 16, 4)
     check("LSTM", [x, w, r], {"hidden_size": 4}, version=14)
     check("LSTM", [x, w, r], {"hidden_size": 4}, version=7)
+
+
+def test_products_behind_a_layer() -> None:
+    x, w, r, head = floats(3, 2, 2), floats(1, 16, 2), floats(1, 16, 4), floats(4, 5)
+    model = model_of("LSTM", [x, w, r], {"hidden_size": 4})
+    product = model_of("MatMul", [x, head]).graph
+    product.node[0].input[0], product.node[0].output[0] = "y0", "z"
+    product.node[0].input[1] = "head"
+    model.graph.node.append(product.node[0])
+    model.graph.initializer.append(numpy_helper.from_array(head, "head"))
+    model.graph.output[0].name = "z"
+    (y,) = run(model_of("LSTM", [x, w, r], {"hidden_size": 4}), [x, w, r])
+    np.testing.assert_allclose(run(model, [x, w, r])[0], y @ head, rtol=1e-5, atol=1e-6)
