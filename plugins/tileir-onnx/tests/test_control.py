@@ -77,7 +77,7 @@ def test_loops_without_a_bound() -> None:
         w = Add(v, v)
         a = Abs(w)
         m = ReduceMax<keepdims=0>(a)
-        e = Less(m, l) }}>("", c, x) }}""".replace('>("", ', '>(, ')
+        e = Less(m, l) }}>("", c, x) }}""".replace('>("", ', ">(, ")
     state = X + X
     while np.abs(state).max() < 50:
         state = state + state

@@ -359,6 +359,9 @@ class Importer:
         if len(values) < row.needed or (len(values) > len(row.inputs) and not row.variadic):
             raise TileError.of("TIL605", f"{node.op} has {len(values)} inputs here", node.span)
         for position, value in enumerate(values):
+            if isinstance(value, Sized):
+                told = f"how many elements {node.inputs[position]!r} has is known only when the model has run"
+                raise TileError.of("TIL605", f"{told}: it can be a result, and no more", node.span)
             if value is None or isinstance(value, tuple) or row.raw:
                 yield value
             elif row.parameter(position) in row.known:
@@ -376,11 +379,8 @@ class Importer:
         """
         if isinstance(value, Tensor):
             return value
-        if isinstance(value, Sized):
-            message = "how many elements it has is known only when the model has run: it can be a result, and no more"
-            raise TileError.of("TIL605", message)
         if not isinstance(value, np.ndarray):
-            raise TileError.of("TIL605", "it is a sequence or nothing, and no tensor")
+            raise TileError.of("TIL605", "an input is a sequence, nothing, or of a size that is not known yet")
         if value.dtype == object:
             return self._of_sizes(value)
         key = _key(value)

@@ -20,6 +20,7 @@ FAMILIES: Final = (
     "activations",
     "attention",
     "control",
+    "counted",
     "elementwise",
     "images",
     "indexing",
