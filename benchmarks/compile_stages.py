@@ -1,4 +1,4 @@
-"""What a cold compilation costs, stage by stage and kernel by kernel: of ResNet-18, a GPT block, and workloads.
+"""What a cold compilation costs, stage by stage and kernel by kernel: of networks and workloads.
 
     python benchmarks/compile_stages.py [NAME ...] [--rounds 3] [--kernels] [--jax PYTHON]
 
@@ -26,7 +26,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 HERE: Final = Path(__file__).resolve().parent
-NETWORKS: Final = ("resnet_18", "gpt_block")
+NETWORKS: Final = ("resnet_18", "densenet_121", "gpt_block")
 
 DTYPES: Final = {"float32": "f32", "float64": "f64", "int32": "i32"}
 """Types of the arguments of workloads, as tileir calls them."""
@@ -147,7 +147,8 @@ def program(name: str) -> tuple[Any, Callable[[], dict[str, Any]]]:
         return workload.text, lambda: dict(workload.inputs())
     from strategies import networks
 
-    function, types = networks.resnet_18(1, 224) if name == NETWORKS[0] else networks.gpt_block(1, 128, 768, 12)
+    sizes = (1, 128, 768, 12) if name == "gpt_block" else (1, 224)
+    function, types = getattr(networks, name)(*sizes)
     random = np.random.default_rng(0)
     return function, lambda: {key: 0.01 + 0.05 * random.random(kind.shape, np.float32) for key, kind in types.items()}
 

@@ -1,4 +1,4 @@
-"""Whole networks from the operation library, with the types of their inputs: ResNet-18 and a block of a transformer."""
+"""Networks from the operation library, with the types of their inputs: ResNet-18, DenseNet-121, a block of GPT-2."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 STAGES: Final = ((64, 1), (128, 2), (256, 2), (512, 2))
 """Channels of the four stages of ResNet, and the stride with which each begins."""
+
+
+DENSE: Final = (6, 12, 24, 16)
+"""Layers of the four blocks of DenseNet-121, each of which adds 32 channels."""
 
 
 class _Network:
@@ -35,9 +39,12 @@ class _Network:
     def convolution(self, x: Tensor, channels: int, features: int, size: int, stride: int) -> Tensor:
         """Return a convolution, normalised by the statistics that training has left."""
         weights = self.input("W", features, channels, size, size)
+        return self.normalised(ops.conv(x, weights, stride=stride, padding=size // 2), features)
+
+    def normalised(self, x: Tensor, features: int) -> Tensor:
+        """Return a tensor normalised by the statistics that training has left."""
         mean, variance, scale, shift = (self.input(stem, features) for stem in ("Mean", "Var", "Scale", "Shift"))
-        y = ops.conv(x, weights, stride=stride, padding=size // 2)
-        return ops.batch_norm_inference(y, mean, variance, scale, shift)
+        return ops.batch_norm_inference(x, mean, variance, scale, shift)
 
 
 def resnet_18(batch: int, size: int, dtype: DType = DType.F32) -> tuple[Function, dict[str, TensorType]]:
@@ -54,6 +61,26 @@ def resnet_18(batch: int, size: int, dtype: DType = DType.F32) -> tuple[Function
             x, channels = ops.relu(x + y), features
     pooled = ops.mean(x, (2, 3))
     return net.built(ops.matmul(pooled, net.input("Head", 512, 1000)) + net.input("Bias", 1000))
+
+
+def densenet_121(batch: int, size: int, dtype: DType = DType.F32) -> tuple[Function, dict[str, TensorType]]:
+    """Return DenseNet-121, of some 230 different kernels, for pictures of ``size`` x ``size``.
+
+    Source: Huang et al., "Densely connected convolutional networks", 2017.
+    """
+    net = _Network(dtype)
+    x = ops.relu(net.convolution(net.input("Image", batch, 3, size, size), 3, 64, 7, 2))
+    x, channels = ops.max_pool(x, 3, stride=2, padding=1), 64
+    for block, layers in enumerate(DENSE):
+        for _ in range(layers):
+            y = ops.relu(net.convolution(ops.relu(net.normalised(x, channels)), channels, 128, 1, 1))
+            y = ops.conv(y, net.input("W", 32, 128, 3, 3), padding=1)
+            x, channels = ops.concatenate([x, y], 1), channels + 32
+        x = ops.relu(net.normalised(x, channels))
+        if block < len(DENSE) - 1:
+            x = ops.average_pool(ops.conv(x, net.input("W", channels // 2, channels, 1, 1)), 2, stride=2)
+            channels //= 2
+    return net.built(ops.matmul(ops.mean(x, (2, 3)), net.input("Head", channels, 1000)) + net.input("Bias", 1000))
 
 
 def gpt_block(
