@@ -177,7 +177,7 @@ def _broadcasts(*shapes: Shape) -> bool:
 def _operand_dtype(op: Op, dtype: DType, span: Span | None) -> DType:
     """Return the dtype in which ``op`` works on operands whose common dtype is ``dtype``."""
     match op.info.domain:
-        case Domain.STORED:
+        case Domain.STORED | Domain.PATTERN:
             return dtype
         case Domain.ANY:
             return arithmetic_type(dtype)
