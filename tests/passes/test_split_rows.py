@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 import tileir
 from strategies.effort import examples
@@ -125,6 +125,7 @@ def flat(text: str, shape: tuple[int, int]) -> Program:
     split=st.builds(SplitRows, parts=st.integers(1, 40), most_parts=st.just(40), part_bytes=st.just(64),
                     row_bytes=st.just(16), rows=st.sampled_from([1, 8])),
 )  # fmt: skip
+@example(rows=3, columns=64, split=SPLIT)  # two parts of each row, which all texts have
 @examples(6)
 def test_parts_keep_the_meaning(text: str, rows: int, columns: int, split: SplitRows) -> None:
     program = flat(text, (rows, columns))
