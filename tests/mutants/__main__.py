@@ -4,7 +4,7 @@ WORDS choose the faults whose names hold one of them; without any it is all, whi
 processor. For each fault a line says whether it was caught, after how many seconds and, below that, by what: pass,
 kernel and element. A fault survives where nothing wrong comes of it; the line then says of how many programs something
 else came at all. One that takes too long gets no verdict. The exit status is the number that was not caught. What
-compilers say of kernels goes to the standard error.
+compilers say of kernels goes to the standard error. The table in ``caught.md`` gets a row for each of these faults.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+from mutants import table
 from mutants.nets import usual_trails
 from mutants.planted import PLANTED
 from mutants.verdicts import CAUGHT, judged
@@ -30,6 +31,7 @@ def main(words: list[str]) -> int:
         start = time.monotonic()
         verdict = judged(mutant, usual)
         caught += verdict.word == CAUGHT
+        table.write({**table.read(), mutant.name: table.run_of(mutant, verdict)})
         lines = verdict.message.splitlines()
         lines = lines if len(lines) <= _MOST_LINES else [*lines[:_MOST_LINES], "..."]
         sys.stdout.write(f"{verdict.word} {time.monotonic() - start:.0f} s: {mutant.name}\n")

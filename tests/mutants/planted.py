@@ -390,3 +390,10 @@ IN_PASSES: Final = (
 )
 
 PLANTED: Final = (*IN_PASSES, *IN_SCATTERS, *IN_PIXELS, *IN_STENCILS, *IN_KERNELS, *IN_EMITTERS)
+
+QUICK: Final = (
+    "guard of a tile off by one",
+    "part of a reduction off by one",
+    "LLVM: unsigned numbers shifted with their sign",
+)
+"""Faults that programs in pipelines and kernels of emitters catch in a push; the others are the nightly run's."""

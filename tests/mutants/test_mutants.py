@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mutants.planted import PLANTED
+from mutants import table
+from mutants.planted import PLANTED, QUICK
 from mutants.verdicts import CAUGHT, judged
 
 if TYPE_CHECKING:
@@ -22,12 +23,6 @@ FOLDERS = {
     "tileir_c": ROOT / "plugins/tileir-c/src",
 }
 
-QUICK = (
-    "guard of a tile off by one",
-    "part of a reduction off by one",
-    "LLVM: unsigned numbers shifted with their sign",
-)
-
 
 @pytest.mark.parametrize("mutant", PLANTED, ids=lambda mutant: mutant.name)
 def test_every_fault_can_be_planted(mutant: Mutant) -> None:
@@ -38,6 +33,16 @@ def test_every_fault_can_be_planted(mutant: Mutant) -> None:
 
 def test_faults_have_names_of_their_own() -> None:
     assert len({mutant.name for mutant in PLANTED}) == len(PLANTED)
+
+
+def test_the_table_tells_which_run_catches_each_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    runs = table.read()
+    missing = [mutant.name for mutant in PLANTED if runs.get(mutant.name) not in (table.PUSH, table.NIGHTLY)]
+    assert missing == [], "python -m mutants NAME, in tests, judges a fault and writes its row"
+    text = table.FILE.read_text(encoding="utf-8")
+    monkeypatch.setattr(table, "FILE", tmp_path / "caught.md")
+    table.write(runs)
+    assert table.FILE.read_text(encoding="utf-8") == text
 
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="faults are planted in forks")
