@@ -39,3 +39,8 @@ def test_random_numbers_are_of_the_kind_that_is_described() -> None:
         for name, dtype in (("A", DType.F64), ("B", DType.I64), ("C", DType.BOOL))
     }
     assert [type(value) for value in random_inputs(types).values()] == [float, int, bool]
+
+
+def test_inputs_with_names_in_quotes_are_measured() -> None:
+    source = 'function ("gpu_0/data": f32[8], Y: f32[8]) -> (Z) { Z = "gpu_0/data" + Y; }'
+    assert len(tileir.explain(source, {"gpu_0/data": (8,), "Y": (8,)}, measure=True).measured) == 1

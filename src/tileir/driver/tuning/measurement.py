@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -60,7 +60,7 @@ def kernel_seconds(request: Request, context: Context, device: DeviceInfo) -> tu
         return [executor.prepare(library, index) for index in range(len(compilation.sem.kernels))]
 
     compilation, _, kernels = ready(request, context.compiler(device, options), device, disk, prepare)
-    inputs = _passed(compilation, random_inputs(request.types))
+    inputs = iter(_passed(compilation, random_inputs(request.types)))
     memory = {
         buffer.name: executor.allocate(buffer.elements * buffer.dtype.itemsize) for buffer in compilation.sem.buffers
     }
@@ -76,18 +76,18 @@ def kernel_seconds(request: Request, context: Context, device: DeviceInfo) -> tu
     return _medians(run)
 
 
-def _passed(compilation: Compilation, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the contents of input buffers by their names: arrays, and what numbers become."""
+def _passed(compilation: Compilation, inputs: Mapping[str, Any]) -> Sequence[Any]:
+    """Return the contents of input buffers, in order: arrays, and what numbers become."""
     function = compilation.arguments
     if function is None:
-        return dict(inputs)
-    values = passed_values(function, compilation.request.types, inputs)
-    return {v.name: a for v, a in zip(function.inputs, values, strict=True)}
+        return tuple(inputs.values())
+    return passed_values(function, compilation.request.types, inputs)
 
 
-def _content(buffer: Buffer, inputs: Mapping[str, Array]) -> Array | None:
+def _content(buffer: Buffer, inputs: Iterator[Array]) -> Array | None:
+    """Return the elements of a constant, or those of the next input: names of buffers need not be those of inputs."""
     if buffer.role is BufferRole.INPUT:
-        return inputs[buffer.name]
+        return next(inputs)
     if buffer.role is BufferRole.CONSTANT:
         return np.frombuffer(buffer.data, buffer.dtype.numpy)
     return None
