@@ -102,6 +102,10 @@ def test_weights_in_other_files(tmp_path: Path) -> None:
     for more in ({"offset": "8"}, {"offset": "-4"}, {"length": "17"}, {"offset": "a"}, {"offset": str(2**64)}):
         with pytest.raises(tileir.TileError, match="TIL604"):
             loaded("weights", **more)
+    unknown = onnx.ModelProto.FromString(external("weights"))
+    unknown.graph.initializer[0].data_type = TensorProto.INT4
+    with pytest.raises(tileir.TileError, match=r"TIL605.*which tileir has not"):
+        tileir_onnx.load(unknown.SerializeToString())
     with pytest.raises(tileir.TileError, match=r"TIL604.*has no folder"):
         tileir_onnx.load(external("weights"))
     with pytest.raises(tileir.TileError, match=r"TIL604"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from pathlib import Path, PurePosixPath
@@ -50,6 +49,7 @@ class Reader:
         self.path = source if isinstance(source, Path) else None
         self.name = "model" if self.path is None else self.path.name
         self._mapped: dict[Path, memoryview] = {}
+        self._maps: list[Array] = []
         data = self._bytes(source) if isinstance(source, Path) else memoryview(source)
         try:
             small, self._elements = stripped(data)
@@ -192,13 +192,26 @@ class Reader:
         if any(size < 0 for size in shape):
             raise self.fault(f"has a weight {proto.name!r} with a negative size: {list(shape)}")
         dtype = DTYPES.get(proto.data_type)
-        elements = self._external(proto) if proto.data_location == TensorProto.EXTERNAL else None
-        if dtype is None or elements is None:
+        if proto.data_location != TensorProto.EXTERNAL:
             return self._small(proto)
+        if dtype is None:
+            raise self.fault(
+                f"has a long weight {proto.name!r} of type {proto.data_type}, which tileir has not", "TIL605"
+            )
+        elements = self._external(proto)
         if len(elements) != prod(shape) * dtype.itemsize:
             needed = f"{prod(shape) * dtype.itemsize} bytes for {dtype}{list(shape)}, and has {len(elements)}"
             raise self.fault(f"is cut short: weight {proto.name!r} needs {needed}")
-        return np.frombuffer(elements, dtype).reshape(shape)
+        return self._view(elements, dtype).reshape(shape)
+
+    def _view(self, elements: memoryview, dtype: np.dtype[Any]) -> Array:
+        """Return bytes as an array: a part of the map of their file, from which devices can read in place."""
+        array = np.frombuffer(elements, np.uint8)
+        for whole in self._maps:
+            begin = array.ctypes.data - whole.ctypes.data
+            if 0 <= begin <= whole.size - array.size:
+                return whole[begin : begin + array.size].view(dtype)
+        return array.view(dtype)
 
     def _small(self, proto: TensorProto) -> Array:
         try:
@@ -259,12 +272,12 @@ class Reader:
         """
         if path not in self._mapped:
             try:
-                with path.open("rb") as file:
-                    empty = not file.seek(0, 2)
-                    mapped = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                is_empty = not path.stat().st_size
+                whole = None if is_empty else np.memmap(path, np.uint8, "r")
             except (OSError, ValueError) as error:
                 raise TileError.of("TIL901", f"cannot read {path}: {error}") from None
-            self._mapped[path] = memoryview(mapped)
+            self._mapped[path] = memoryview(b"") if whole is None else whole.data
+            self._maps += () if whole is None else (whole,)
         return self._mapped[path]
 
 
