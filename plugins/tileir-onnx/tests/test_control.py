@@ -141,6 +141,19 @@ def test_scans(way: int, back: int, axis: int) -> None:
     compare(run(text, np.zeros(rows.shape[1], np.float32), X), sums[-1], np.moveaxis(put_out, 0, axis))
 
 
+@pytest.mark.parametrize("way", [0, 1])
+def test_scans_of_batches(way: int) -> None:
+    text = f"""<ir_version: 3, opset_import: ["": 8]>
+    g (float[2, 4] s, float[2, 3, 4] x) => (float[2, 4] t, float[2, 3, 4] z) {{
+      t, z = Scan<num_scan_inputs=1, directions=[{way}],
+                  body = b (float[4] u, float[4] e) => (float[4] n, float[4] m) {{
+        n = Add(u, e)
+        m = Neg(n) }}>(, s, x) }}"""
+    x = np.stack([X, -2 * X])
+    sums = np.cumsum(x[:, ::-1] if way else x, 1)
+    compare(run(text, np.zeros((2, 4), np.float32), x), sums[:, -1], -sums)
+
+
 def test_sequences() -> None:
     text = f"""{HEAD}g (float[3, 4] x, float[3, 4] y) => (float[9, 4] a, int64 n, float[3, 4] b, float[2, 3, 4] c) {{
       one = Constant<value_int=1>()

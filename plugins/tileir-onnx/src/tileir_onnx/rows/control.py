@@ -347,11 +347,10 @@ def scan_of_batches(
     carried = len(inputs) - num_scan_inputs
     tensors = [call.tensor(each) for each in inputs]
     batches = tensors[0].shape[0]
-    if not isinstance(batches, int):
-        raise call.fault("the number of batches must be known")
+    if not isinstance(batches, int) or not batches:
+        raise call.fault("the number of batches must be known, and not 0")
     found = []
-    for batch in range(batches):
-        rows = [each[batch] for each in tensors]
+    for rows in zip(*(ops.unstack(each, batches) for each in tensors), strict=True):
         ways = directions or [0] * num_scan_inputs
         sequences = [_directed(each, 0, way) for each, way in zip(rows[carried:], ways, strict=True)]
         found.append(_scan(call, body, rows[:carried], sequences))
