@@ -108,7 +108,10 @@ class Reader:
             protos = [called(each, attributes) for each in function.node]
         except ValueError as error:
             raise self.fault(f"has a function {function.name!r} that cannot be read: {error}") from None
-        nodes, weights = self._nodes(protos, self._versions(function.opset_import), 0)
+        versions = self._versions(function.opset_import)
+        if "" not in versions:  # a definition of ONNX, in terms of whatever version the model has
+            versions = {**self._versions(self.model.opset_import), **versions}
+        nodes, weights = self._nodes(protos, versions, 0)
         inputs, outputs = (tuple(Port(name, 0, None) for name in names) for names in (function.input, function.output))
         return Graph(function.name, inputs, outputs, nodes, weights)
 

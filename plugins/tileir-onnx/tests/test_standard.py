@@ -1,0 +1,38 @@
+"""A twelfth of the standard's node cases of element types that tileir has: right, or refused for a known reason."""
+
+from __future__ import annotations
+
+from typing import Final
+from zlib import crc32
+
+import pytest
+
+from tileir_onnx import suite
+
+SHARE: Final = 12
+
+REFUSED: Final = {"ImageDecoder", "TfIdfVectorizer", "TreeEnsemble", "ArrayFeatureExtractor", "Binarizer"}
+"""Operators that tileir has no rows for: pictures, words and trees."""
+
+ROUNDED: Final = {
+    "attention_4d_attn_mask_causal_bf16_expanded",
+    "attention_4d_causal_bf16",
+    "attention_4d_causal_bf16_expanded",
+    "attention_4d_causal_fp16_expanded",
+    "attention_4d_causal_padded_kv_bf16",
+    "attention_4d_causal_padded_kv_bf16_expanded",
+    "attention_4d_padded_kv_bf16_expanded",
+}
+"""Cases whose expected values are rounded to 16 bits after each node, two units in the last place from ours."""
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the standard's own cases
+def test_cases_are_right_or_refused_for_a_known_reason() -> None:
+    cases = [each for each in suite.cases(["node"]) if each.ours and crc32(each.name.encode()) % SHARE == 0]
+    assert len(cases) > 100
+    left = {}
+    for case in cases:
+        verdict = suite.run(case)
+        if verdict.outcome != "pass" and case.name not in ROUNDED and case.op not in REFUSED:
+            left[case.name] = verdict
+    assert left == {}
