@@ -218,9 +218,10 @@ class Reader:
 
     def _small(self, proto: TensorProto) -> Array:
         try:
-            return numpy_helper.to_array(proto)
+            array: Array = numpy_helper.to_array(proto)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise self.fault(f"has a weight {proto.name!r} that cannot be read: {error}") from None
+        return array
 
     def _sparse(self, proto: Any) -> Array:
         values, indices, shape = self._tensor(proto.values), self._tensor(proto.indices), tuple(proto.dims)
