@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import attrs
 import numpy as np
 import pytest
 
@@ -14,12 +15,15 @@ from tileir.semtree.ir import (
     Apply,
     Assign,
     Broadcast,
+    Cast,
     Const,
+    Declare,
     Expr,
     For,
     KernelFunction,
     Param,
     ParamAccess,
+    Stmt,
     Subscript,
     Type,
     Var,
@@ -102,4 +106,63 @@ def test_products_are_the_bits_of_divisions(dtype: DType, seed: int) -> None:
     ids=["divisor of each lane", "few lanes", "f32", "f64", "f8"],
 )
 def test_other_divisions_stay(kernel: KernelFunction) -> None:
+    assert by_reciprocals(kernel) is kernel
+
+
+def rounding_kernel(dtype: DType, stored: DType) -> KernelFunction:
+    """Return a kernel that divides ``x`` of f32 by elements of ``y``, and rounds a named quotient to ``dtype``.
+
+    It stores the quotient as f32 as well where ``stored`` says so.
+    """
+    kernel = kernel_of(DType.F32)
+    place, type_ = Var("i", Type(DType.I64)), Type(DType.F32, LANES)
+    quotient = Var("r", type_)
+
+    def rounded(store: Stmt) -> tuple[Stmt, ...]:
+        if not isinstance(store, Assign) or not isinstance(store.target, Subscript):
+            return (store,)
+        value = Cast(quotient, Type(dtype, LANES))
+        whole = (Assign(Subscript("w", place, type_), quotient),) if stored is DType.F32 else ()
+        return (Declare(quotient, store.value), Assign(attrs.evolve(store.target, type=value.type), value), *whole)
+
+    (outer,) = kernel.body
+    assert isinstance(outer, For)
+    (inner,) = outer.body
+    assert isinstance(inner, For)
+    body = tuple(each for stmt in inner.body for each in rounded(stmt))
+    x, y, q = kernel.params
+    params = (x, y, attrs.evolve(q, dtype=dtype), Param("w", DType.F32, ALL, ParamAccess.WRITE))
+    return attrs.evolve(kernel, params=params, body=(attrs.evolve(outer, body=(attrs.evolve(inner, body=body),)),))
+
+
+def floats(count: int, seed: int) -> Array:
+    """Return numbers of f32 of all sizes, and of sizes about 1, among them the ends of what is normal."""
+    rng = np.random.default_rng(seed)
+    special = np.array([0, 1, 3, 0x7FFFFF, 0x800000, 0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0x3F800000], np.uint32)
+    drawn = rng.integers(0, 1 << 32, count // 2, dtype=np.uint32)
+    near = rng.integers(0x3A000000, 0x45000000, count - count // 2 - 2 * len(special), dtype=np.uint32)
+    return np.concatenate([special, special | 1 << 31, near, drawn]).astype(np.uint32).view(np.float32)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("dtype", NARROW, ids=str)
+def test_wide_quotients_that_are_rounded_are_those_of_divisions(dtype: DType, seed: int) -> None:
+    kernel = rounding_kernel(dtype, dtype)
+    changed = by_reciprocals(kernel)
+    wide = [node for node in distinct_nodes(changed) if isinstance(node, Apply) and node.op is Op.DIV]
+    assert {node.type.lanes for node in wide} == {1}
+    assert by_reciprocals(kernel, rounded=False) is kernel
+    dividends, others = floats(ALL, seed), floats(2 * DIVISORS, seed + 10)[seed % 2 :: 2]
+    found = np.zeros(DIVISORS * ALL, dtype.numpy)
+    run(changed, [dividends, others, found, np.zeros(ALL, np.float32)])
+    with np.errstate(all="ignore"):
+        wanted = (dividends[None, :] / others[:, None]).ravel().astype(dtype.numpy)
+    same = wanted.view(np.uint16) == found.view(np.uint16)
+    both = np.isnan(wanted.astype(np.float32)) & np.isnan(found.astype(np.float32))
+    wrong = np.flatnonzero(~(same | both))
+    assert not wrong.size, (dividends[wrong[0] % ALL], others[wrong[0] // ALL])
+
+
+def test_wide_quotients_that_something_else_reads_stay() -> None:
+    kernel = rounding_kernel(DType.F16, DType.F32)
     assert by_reciprocals(kernel) is kernel

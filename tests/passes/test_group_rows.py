@@ -203,6 +203,21 @@ def test_exponentials_take_the_places_of_rows_that_registers_hold_in_part(
     assert loads_of(kernel, "X") == 3  # for registers, for local memory, and at the end
 
 
+WIDENED = """function (X[M, N]) -> (O) {
+    W = as_float(X, 32); P[m, 0 : M, 1] = >(W[m, n]); E = exp(W - P); S[m, 0 : M, 1] = +(E[m, n]);
+    O = as_float(E / S, 16);
+}"""
+
+
+def test_long_rows_of_narrow_elements_are_kept_as_they_are_read() -> None:
+    """Exponentials in f32 are computed again, of elements that registers and local memory have room for."""
+    (kernel,) = kernels_of(WIDENED, (2048, 100_000), HELD, DType.F16).kernels
+    assert kept_of(kernel) == {("X_row", Region.PRIVATE): 32, ("X_near", Region.LOCAL): 9 * 8192}
+    assert loads_of(kernel, "X") == 3  # for registers, for local memory, and at the end
+    (short,) = kernels_of(WIDENED, (2048, 1 << 14), HELD, DType.F16).kernels
+    assert kept_of(short)["E_row", Region.PRIVATE] == 32  # registers suffice for exponentials
+
+
 def test_rows_that_are_read_again_later_keep_their_places() -> None:
     text = SOFTMAX.replace("O = E / S", "O = E / S + X")
     (kernel,) = kernels_of(text, (512, 4096)).kernels

@@ -161,6 +161,23 @@ def test_small_tensors_beside_large_ones_do_not_matter() -> None:
     assert names(inlined(operations, inputs, "s")) == ["3(d)"]
 
 
+@pytest.mark.parametrize(
+    ("dtype", "nbytes", "read"),
+    [(DType.F16, 63, "X"), (DType.F16, 64, "e"), (DType.F16, 0, "e"), (DType.F32, 1, "e")],
+)
+def test_exponentials_of_narrow_elements_are_computed_again_where_rows_are_long(
+    dtype: DType, nbytes: int, read: str
+) -> None:
+    """A row has 64 bytes of exponentials."""
+    first = Cast("w", "X", F32, (4, 16)) if dtype.is_narrow else unary("w", "X")
+    operations = (first, unary("e", "w", Op.EXP), total("s", "e"), binary("o", "e", "e"))
+    program = lower(Function((Value("X", dtype, (4, 16)),), ("s", "o"), operations))
+    after = run((Inline(narrow_bytes=nbytes), DeadCode()), program)
+    assert_same_meaning(program, after)
+    (summing,) = (each for each in after.main.blocks if any(view.merges for view in each.refinements))
+    assert [view.source for view in summing.refinements if not view.merges] == [read]
+
+
 def test_long_bodies_are_refused() -> None:
     operations = [*(unary(f"a{n + 1}", f"a{n}") for n in range(8)), total("s", "a8")]
     after = inlined(operations, {"a0": (4, 16)}, "s", inline=Inline(max_statements=6))

@@ -90,7 +90,8 @@ def emit(kernel: KernelFunction, architecture: Architecture, number: int = 0, *,
     plain = spelt_out(kernel, architecture)
     _check(kernel, SharedMemory.of(plain).nbytes, architecture)
     # With fast_math LLVM reorders sums, and folds those that recover what others have rounded.
-    divided = by_reciprocals(plain) if fast_math else by_shared_reciprocals(by_reciprocals(plain))
+    divided = by_reciprocals(plain, rounded=not fast_math)
+    divided = divided if fast_math else by_shared_reciprocals(divided)
     expanded = expand_kernel(with_shared_arrivals(divided), NATIVE, rounded=ROUNDED, own={} if fast_math else OWN)
     ready = legalise(stored_as_bits(in_base_two(expanded)), CAPABILITIES)
     own = Roles(ready, reallocates=architecture.name in BULK_COPIES)

@@ -64,6 +64,8 @@ class Inline:
             given a copy in another order.
         row_bytes: What one result takes of a temporary is computed again, exponentials too, where it has more bytes:
             nothing could keep it near. Of terms that lie apart each counts ``beside_bytes``. 0: never.
+        narrow_bytes: So it is where it has more bytes than this, and what it is computed of is narrower: that is kept
+            near in its place. 0: never.
         slices: Whether all but products of matrices read slices that a scalar chooses, as the step of a loop does,
             where they lie: nothing is computed for them.
 
@@ -78,6 +80,7 @@ class Inline:
     fragments: tuple[str, ...] = ()
     row_bytes: int = 0
     beside_bytes: int = 0
+    narrow_bytes: int = 0
     slices: bool = False
 
     def __call__(self, program: Program) -> Program:
@@ -249,9 +252,24 @@ class _Scan:
             return None if turned else refused("TR654", tensor=view.source, points=points, elements=elements)
         if self._readers[self._roots[view.source]] == 1 or self._is_cheap(producer.operations()):
             return None
-        most, row = self.options.row_bytes, bytes_of_a_row(kernel, view, self.options.beside_bytes)
-        again = 0 < most < row and takes_less_than_memory(producer.operations(), view.shape.dtype)
+        most, narrow = self.options.row_bytes, self.options.narrow_bytes
+        long = 0 < most < bytes_of_a_row(kernel, view, self.options.beside_bytes)
+        if not long and 0 < narrow < bytes_of_a_row(kernel, view, 0):
+            long = self._bytes_read(producer) < view.shape.dtype.itemsize
+        again = long and takes_less_than_memory(producer.operations(), view.shape.dtype)
         return None if again else refused("TR655", tensor=view.source)
+
+    def _bytes_read(self, producer: Producer) -> int:
+        """Return how many bytes are read of tensors about as large for an element, other producers seen through."""
+        total = 0
+        least = self._sizes[self._roots[producer.result.source]] // _SMALL
+        for view in producer.block.refinements:
+            root = self._roots[view.source] if view.direction is Direction.IN else None
+            if root is None or self._sizes[root] <= least:
+                continue
+            before = self._producers.get(root)
+            total += view.shape.dtype.itemsize if before is None else self._bytes_read(before)
+        return total
 
     def _is_better_in_place(self, kernel: Block, view: Refinement, producer: Producer) -> bool:
         """Return whether a copy that nobody else reads costs more than to read a tensor in its own order.

@@ -22,6 +22,9 @@ _SECTOR: Final = 32
 _REGISTER: Final = 4
 """Bytes of a register: single elements that are narrower take one each, and a quarter of all is for other things."""
 
+_MOST_NARROW: Final = 32
+"""So many narrow elements of a longer row a thread keeps: compilers may keep what they are widened to instead."""
+
 _RESERVED: Final = 1024
 """Bytes of local memory that cards keep for themselves of what each group has."""
 
@@ -193,6 +196,8 @@ class GroupRows(KernelPass):
         for row in (*computed, *(row for row in again if row not in replaced.values())):
             vectors = -(-row.range // (threads * lanes))
             fitting = min(vectors, min(left, most) // (lanes * row.dtype.itemsize), 3 * most // (2 * _REGISTER))
+            if fitting < vectors and row not in computed and row.dtype.itemsize < _REGISTER:
+                fitting = min(fitting, max(1, _MOST_NARROW // lanes))
             if row in computed and fitting < vectors:  # vectors need others beside, for what is computed of them
                 fitting = min(fitting, most // (_REGISTER if lanes == 1 else 2 * lanes * row.dtype.itemsize))
             if fitting == vectors or row in computed or self._keeps_parts(nest, row, beside):
@@ -201,9 +206,13 @@ class GroupRows(KernelPass):
         return tuple(found)
 
     def _keeps_parts(self, nest: Nest, row: Row, beside: int) -> bool:
-        """Return whether groups keep as much as they can of a row that is read again, rather than be small."""
-        groups = product(i.range for i in nest.indices) // beside
-        return groups <= self.alone or row.range * row.dtype.itemsize * beside > self.near_bytes
+        """Return whether groups keep as much as they can of a row that is read again, rather than be small.
+
+        A group with a row for itself keeps narrow elements, of which memory near it holds more.
+        """
+        groups, nbytes = product(i.range for i in nest.indices) // beside, row.range * row.dtype.itemsize * beside
+        narrow = row.dtype.itemsize < _REGISTER and beside == 1
+        return narrow or groups <= self.alone or nbytes > self.near_bytes
 
 
 def _side_by_side(nest: Nest) -> stripe.Index | None:

@@ -262,7 +262,7 @@ class _Builder:
         """Return what a thread does for some of its vectors, in a loop where they are many."""
         size = max(_REGISTER, self.plan.lanes * sch.widest_access(self.nest))
         each = max(1, _AT_A_TIME // size)
-        looped = looped and len(numbers) * size > _MOST_UNROLLED
+        looped = looped and len(numbers) * max(size, self.plan.lanes * _REGISTER) > _MOST_UNROLLED
         turns, left = divmod(len(numbers), each) if looped else (0, len(numbers))
         nodes = []
         for first, counted, count in ((numbers.start, turns, each), (numbers.stop - left, 1, left)):
