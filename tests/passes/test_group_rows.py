@@ -218,6 +218,15 @@ def test_long_rows_of_narrow_elements_are_kept_as_they_are_read() -> None:
     assert kept_of(short)["E_row", Region.PRIVATE] == 32  # registers suffice for exponentials
 
 
+def test_threads_take_fewer_vectors_of_which_they_keep_wider_elements() -> None:
+    (widened,) = kernels_of(WIDENED, (4096, 8192), HELD, DType.F16).kernels
+    assert (widened.group, kept_of(widened)["E_row", Region.PRIVATE]) == ((512,), 16)
+    (warp,) = kernels_of(WIDENED, (65536, 1000), HELD, DType.F16).kernels
+    assert (warp.grid, kept_of(warp)["E_row", Region.PRIVATE]) == ((8192,), 32)
+    (narrow,) = kernels_of(SOFTMAX, (4096, 8192), HELD, DType.F16).kernels
+    assert (narrow.group, kept_of(narrow)) == ((256,), {("E_row", Region.PRIVATE): 32})
+
+
 def test_rows_that_are_read_again_later_keep_their_places() -> None:
     text = SOFTMAX.replace("O = E / S", "O = E / S + X")
     (kernel,) = kernels_of(text, (512, 4096)).kernels

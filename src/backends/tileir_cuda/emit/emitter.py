@@ -185,13 +185,21 @@ def _kernel(module: ModuleText, kernel: KernelFunction, name: str, roles: Roles)
     _coordinates(env, kernel)
     room, nothing = SharedMemory.of(kernel, name), Layout({}, 0)
     module.globals.extend(room.definitions())
-    products = (stmt.fragment for stmt in statements(kernel.body) if isinstance(stmt, MatrixMultiply))
+    products = [stmt.fragment for stmt in statements(kernel.body) if isinstance(stmt, MatrixMultiply)]
     whole = stores_boxes(kernel) or any(fragment in OF_WARPGROUPS for fragment in products)
     assigned = assigned_variables(kernel.body)
     maps = {each: f"%m{number}" for number, each in enumerate(tensor_maps(kernel))}
     steps = Channels.of(env, kernel, maps, roles)
     writer = CudaStatements(
-        env, nothing, assigned, room=room, group=kernel.group, unseen=whole, channels=steps, roles=roles
+        env,
+        nothing,
+        assigned,
+        room=room,
+        group=kernel.group,
+        unseen=whole,
+        multiplies=bool(products),
+        channels=steps,
+        roles=roles,
     )
     writer.begin_turns(kernel)
     writer.write(kernel.body)

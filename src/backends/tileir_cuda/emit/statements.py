@@ -60,6 +60,9 @@ from tileir_llvm.emit.updates import update
 _CACHED_ONCE: Final = 16
 """Copies of so many bytes pass by the first-level cache, where nothing else would find them."""
 
+_MOST_WIDENED: Final = 32
+"""So many elements of 16 bits a thread has registers for when they are widened; it widens more at each read."""
+
 _MOST_STEPS: Final = 16
 """So many steps of a contraction are written one behind the other: more do not fit the cache of instructions."""
 
@@ -78,6 +81,7 @@ class CudaStatements(Statements):
         group: The threads of a group along each axis.
         unseen: Whether instructions read shared memory past the threads' own view of it: products of four warps, and
             stores of boxes.
+        multiplies: Whether it multiplies matrices, with elements of 16 bits as they are.
         channels: Its channels.
         roles: The roles of its warps.
 
@@ -86,6 +90,7 @@ class CudaStatements(Statements):
     room: SharedMemory = attrs.field(kw_only=True)
     group: tuple[int, ...] = attrs.field(kw_only=True)
     unseen: bool = attrs.field(kw_only=True)
+    multiplies: bool = attrs.field(kw_only=True)
     channels: Channels = attrs.field(kw_only=True)
     roles: Roles = attrs.field(kw_only=True)
     _shared: dict[str, Shared] = attrs.field(factory=dict, init=False)
@@ -254,7 +259,8 @@ class CudaStatements(Statements):
         Scratch arrays, which are meant for processors, are shared by the group as well.
         """
         if array.region is Region.PRIVATE:
-            return super().place(array)
+            narrow = array.dtype.is_narrow and array.dtype.itemsize == 2 and not self.multiplies
+            return attrs.evolve(super().place(array), narrow=narrow and array.size > _MOST_WIDENED)
         pointer, alignment = self.room.pointers[array], self.room.alignments[array]
         shared = self._shared[array.name] = Shared(f"ptrtoint (ptr addrspace(3) {pointer} to i32)", alignment)
         if array.name in self.channels.names:

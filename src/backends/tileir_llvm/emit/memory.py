@@ -27,6 +27,8 @@ class Place:
     Where no iteration of the loop that is being written does, it is ``kept``: the same holds within one iteration.
     An array on the stack has ``elements``, and is in registers where it is as long as the vectors that are moved.
     What is written of a ``streamed`` one, in whole lines of the caches, goes past these.
+    What is read of a ``narrow`` one, in pairs, LLVM takes for other numbers each time: it would keep those in registers
+    to which they were widened, and these are twice as many.
     """
 
     pointer: str
@@ -36,6 +38,7 @@ class Place:
     elements: int | None = None
     kept: bool = False
     streamed: bool = False
+    narrow: bool = False
 
 
 @attrs.frozen(eq=False)
@@ -210,7 +213,20 @@ def _opaque(out: FunctionText, pointer: str) -> str:
 def _load_run(out: FunctionText, place: Place, offset: Offset, kind: Type) -> Value:
     pointer, alignment = pointer_to(out, place, offset)
     read = out.pure if place.constant else out.once if place.kept else out.result
-    return _from_memory(out, read(f"load {memory(kind)}, ptr {pointer}, align {alignment}"), kind)
+    text = read(f"load {memory(kind)}, ptr {pointer}, align {alignment}")
+    return _from_memory(out, _pairs(out, text, kind) if place.narrow and kind.lanes % 2 == 0 else text, kind)
+
+
+def _pairs(out: FunctionText, text: str, kind: Type) -> str:
+    """Return a vector of elements of 16 bits of which LLVM does not know that they were read before."""
+    lanes = kind.lanes // 2
+    words = f"<{lanes} x i32>"
+    read, made = out.pure(f"bitcast {memory(kind)} {text} to {words}"), "poison"
+    for lane in range(lanes):
+        word = out.pure(f"extractelement {words} {read}, i64 {lane}")
+        other = out.result(f'call i32 asm sideeffect "", "=r,0"(i32 {word})')
+        made = out.pure(f"insertelement {words} {made}, i32 {other}, i64 {lane}")
+    return out.pure(f"bitcast {words} {made} to {memory(kind)}")
 
 
 def _store_run(out: FunctionText, place: Place, offset: Offset, value: Value) -> None:

@@ -50,7 +50,8 @@ class GroupRows(KernelPass):
         max_lanes: Most lanes of a vector; 0 for as many as fit.
         local_bytes: Memory that the threads of a group share.
         register_bytes: Bytes of rows that a thread keeps in registers.
-        vectors: How many vectors of a row a thread takes at least, where rows are long enough.
+        vectors: How many vectors of a row a thread takes at least, where rows are long enough; fewer where it keeps
+            wider elements of them.
         groups: So many groups keep the device busy.
         alone: Where there are at most so many groups, each has a processor for itself: it keeps what it can of long
             rows, in registers and then in local memory.
@@ -113,7 +114,7 @@ class GroupRows(KernelPass):
         lanes = self._lanes(nest, loops)
         vectors = max(loop.range for loop in loops.values()) // lanes
         stretches = max(product(i.range for i in nest.segments[n].loops) // loop.range for n, loop in loops.items())
-        each = -(-self.vectors // stretches)
+        each = -(-self._each(nest, loops, lanes) // stretches)
         wanted = max(power_of_two_from(-(-vectors // each)), min(self.width, power_of_two_from(vectors)))
         threads = min(sch.power_of_two_below(self.most_threads), wanted)
         rows = self._rows(nest, loops, threads, lanes, 1)
@@ -122,6 +123,18 @@ class GroupRows(KernelPass):
         many = min(self.threads // threads, max(1, outputs // self.groups), column.range if column else 1)
         beside = sch.power_of_two_below(max(1, many))
         return self._within_local_memory(nest, Plan(column, threads, beside, lanes, loops, rows))
+
+    def _each(self, nest: Nest, loops: Mapping[int, stripe.Index], lanes: int) -> int:
+        """Return how many vectors of a row a thread takes at least: fewer of which it keeps wider elements.
+
+        Its registers are as many then as for rows that are as wide, as long as groups still share a processor. Threads
+        whose accesses are joined take short rows as they are.
+        """
+        width, longest = sch.widest_access(nest), max(loop.range for loop in loops.values())
+        wide = max((row.dtype.itemsize for row in _computed_rows(nest, loops)), default=width)
+        each = max(1, self.vectors * width // max(wide, width))
+        short, long = self.vectors * lanes * self.width, each * lanes * self.most_threads // 2
+        return each if lanes > 1 and short < longest <= long else self.vectors
 
     def _across(self, nest: Nest, loops: Mapping[int, stripe.Index], column: stripe.Index) -> Plan | Refused:
         """Plan for rows that lie side by side along ``column``: groups take as few of them as keep accesses whole."""
