@@ -148,3 +148,60 @@ def packed_of(x: Array, bits: int) -> Array:
     groups = x.reshape(*x.shape[:-1], -1, 8 // bits)
     shifts = np.arange(0, 8, bits)
     return np.asarray((groups.astype(np.int64) << shifts).sum(-1), np.uint8)
+
+
+@pytest.mark.parametrize("last", [0, 1])
+@pytest.mark.parametrize("activation", [0, 1])
+def test_group_norm(last: int, activation: int) -> None:
+    x, gamma, beta, bias = normal(2, 3, 4, 8), normal(8), normal(8), normal(8)
+    options: dict[str, Any] = {"groups": 2, "activation": activation, "channels_last": last, "epsilon": 1e-3}
+
+    def layout(y: Array) -> Array:
+        return y if last else np.ascontiguousarray(np.moveaxis(y, -1, 1))
+
+    def wanted(y: Array) -> Array:
+        parts = y.astype(np.float64).reshape(2, 12, 2, 4)
+        mean, deviation = parts.mean((1, 3), keepdims=True), np.sqrt(parts.var((1, 3), keepdims=True) + 1e-3)
+        z = ((parts - mean) / deviation).reshape(y.shape) * gamma + beta
+        return layout(f32(z / (1 + np.exp(-z)) if activation else z))
+
+    check(run("GroupNorm", layout(x), gamma, beta, **options), wanted(x), atol=1e-5)
+    for skip in (normal(2, 8), normal(2, 1, 1, 8), normal(2, 3, 4, 8)):
+        total = x + (skip.reshape(2, 1, 1, 8) if skip.ndim == 2 else skip) + bias
+        given = skip if skip.ndim == 2 else layout(skip)
+        found = run("SkipGroupNorm", layout(x), gamma, beta, given, bias, outputs=2, **options)
+        check(found, (wanted(total), layout(total)), atol=1e-5)
+    with pytest.raises(tileir.TileError, match=r"TIL605.*the activation is 0 for none or 1 for SiLU"):
+        run("GroupNorm", x, gamma, beta, groups=2, activation=2)
+
+
+def normal(*shape: int) -> Array:
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+def test_concatenation_of_quantised_numbers() -> None:
+    x, y = (RNG.integers(0, 256, (2, 3, 4)).astype(np.uint8) for _ in range(2))
+    scales = [np.array(each, np.float32) for each in (0.5, 0.25, 0.75)]
+    zeros = [np.array(each, np.uint8) for each in (7, 3, 128)]
+    parts = [(each.astype(np.float64) - zeros[at]) * scales[at] for at, each in ((1, x), (2, y))]
+    for axis in (1, -1):
+        found = run("QLinearConcat", scales[0], zeros[0], x, scales[1], zeros[1], y, scales[2], zeros[2], axis=axis)
+        check(found, quantised(np.concatenate(parts, axis), 0.5, 7))
+
+
+@pytest.mark.parametrize("last", [0, 1])
+@pytest.mark.parametrize("whole", [0, 1])
+def test_average_of_quantised_numbers(last: int, whole: int) -> None:
+    x = RNG.integers(0, 256, (2, 3, 6, 6)).astype(np.uint8)
+    real = np.pad((x.astype(np.float64) - 3) * 0.5, [(0, 0), (0, 0), (1, 1), (1, 1)])
+    ones = np.pad(np.ones(x.shape), [(0, 0), (0, 0), (1, 1), (1, 1)], constant_values=whole)
+    total, count = (each.reshape(2, 3, 4, 2, 4, 2).sum((3, 5)) for each in (real, ones))
+    options: dict[str, Any] = {"kernel_shape": [2, 2], "strides": [2, 2], "pads": [1, 1, 1, 1]}
+    given, wanted = x, quantised(total / count, 0.375, 9)
+    if last:
+        given, wanted = (np.ascontiguousarray(np.moveaxis(each, 1, -1)) for each in (given, wanted))
+    parts: list[Array] = [np.array(0.5, np.float32), np.array(3, np.uint8)]
+    parts += [np.array(0.375, np.float32), np.array(9, np.uint8)]
+    found = run("QLinearAveragePool", given, *parts, channels_last=last, count_include_pad=whole, **options)
+    assert found.dtype == np.uint8
+    assert np.abs(found.astype(int) - wanted).max() <= 1

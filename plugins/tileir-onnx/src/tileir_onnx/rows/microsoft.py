@@ -11,6 +11,7 @@ from tileir.tile.builder import Tensor
 from tileir_onnx.importing import Call
 from tileir_onnx.rows.arguments import like, padding_of, wide
 from tileir_onnx.rows.table import row
+from tileir_onnx.rows.windows import average_pool
 
 Results = tuple[Tensor | None, ...]
 
@@ -105,6 +106,51 @@ def _moments(call: Call, total: Tensor, epsilon: float) -> tuple[Tensor | None, 
         return None, None
     mean = ops.mean(total, -1, keepdims=True)
     return mean, ops.rsqrt(ops.variance(total, -1, keepdims=True) + epsilon)
+
+
+@_own("GroupNorm")
+def group_norm(
+    call: Call,
+    x: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    *,
+    activation: int,
+    groups: int,
+    channels_last: int = 1,
+    epsilon: float = 1e-5,
+) -> Tensor:
+    if activation not in (0, 1):
+        raise call.fault(f"the activation is 0 for none or 1 for SiLU, not {activation}")
+    axis = x.rank - 1 if channels_last else 1
+    y = ops.group_norm(wide(x), groups, gamma, beta, axis=axis, epsilon=epsilon)
+    return like(ops.silu(y) if activation else y, x)
+
+
+@_own("SkipGroupNorm")
+def skip_group_norm(
+    call: Call,
+    x: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    skip: Tensor,
+    bias: Tensor | None = None,
+    *,
+    activation: int,
+    groups: int,
+    channels_last: int = 1,
+    epsilon: float = 1e-5,
+) -> Results:
+    space = [1] * (x.rank - 2)
+    if skip.rank == 2:
+        skip = (
+            ops.reshape(skip, *skip.shape[:1], *space, -1) if channels_last else ops.reshape(skip, *skip.shape, *space)
+        )
+    if bias is not None and not channels_last:
+        bias = ops.reshape(bias, -1, *space)
+    total = like(_skipped(x, skip, bias), x)
+    options: dict[str, Any] = {"activation": activation, "groups": groups, "epsilon": epsilon}
+    return group_norm(call, total, gamma, beta, channels_last=channels_last, **options), total
 
 
 @_own("EmbedLayerNormalization")
@@ -241,6 +287,36 @@ def qlinear_global_average_pool(
 ) -> Tensor:
     axes = list(range(1, x.rank - 1)) if channels_last else list(range(2, x.rank))
     return _quantised(ops.mean(_real(x, x_scale, x_zero), axes, keepdims=True), scale, zero_point, x)
+
+
+@_own("QLinearAveragePool")
+def qlinear_average_pool(
+    call: Call,
+    x: Tensor,
+    x_scale: Tensor,
+    x_zero: Tensor | None,
+    scale: Tensor,
+    zero_point: Tensor | None = None,
+    *,
+    kernel_shape: Sequence[int],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    channels_last: int = 0,
+    count_include_pad: int = 0,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> Tensor:
+    y = _real(ops.moveaxis(x, -1, 1) if channels_last else x, x_scale, x_zero)
+    options: dict[str, Any] = {"auto_pad": auto_pad, "ceil_mode": ceil_mode, "count_include_pad": count_include_pad}
+    y = average_pool(call, y, kernel_shape=kernel_shape, pads=pads, strides=strides, **options)
+    return _quantised(ops.moveaxis(y, 1, -1) if channels_last else y, scale, zero_point, x)
+
+
+@_own("QLinearConcat")
+def qlinear_concat(call: Call, scale: Tensor, zero_point: Tensor, *inputs: Tensor, axis: int) -> Tensor:
+    """Concatenate tensors, each of which has its scale and its zero point behind it."""
+    parts = [_real(*inputs[at : at + 3]) for at in range(0, len(inputs), 3)]
+    return _quantised(ops.concatenate(parts, axis), scale, zero_point, zero_point)
 
 
 @_own("MatMulIntegerToFloat")

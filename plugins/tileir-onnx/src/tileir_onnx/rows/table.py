@@ -26,6 +26,7 @@ FAMILIES: Final = (
     "indexing",
     "losses",
     "microsoft",
+    "microsoft_attention",
     "normalisation",
     "optimisers",
     "products",
