@@ -55,7 +55,7 @@ _UNARY: Final = (
     *(f"{op.value}(A)" for op, info in OPS.items() if info.arity == 1),
     "recip(A)", "relu(A)", "sign(A)", "logical_not(A)", "quantize(A)", "widen(A)", "reverse_grad(A, 1)",
     "gradient(A * A, A)", "vjp(A + A, A, A)", "jvp(A * A, A, A)",
-    "stop_gradient(A)", "checkpoint(A)",
+    "stop_gradient(A)", "checkpoint(A)", "A + size(A, 0)",
     *(f"bits_as_{dtype.value}(A)" for dtype in DType if not dtype.is_bool),
     *(f"as_float(A, {bits})" for bits in (16, 32, 64)),
     *(f"as_{kind}(A, {bits})" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),

@@ -7,7 +7,7 @@ import re
 from strategies.sources import PACKAGE, ROOT, python_files
 from tileir.core.codes import CODES
 
-SOURCES = {path: path.read_text(encoding="utf-8") for path in python_files(ROOT / "src")}
+SOURCES = {path: path.read_text(encoding="utf-8") for room in ("src", "plugins") for path in python_files(ROOT / room)}
 USED = {
     code
     for path, text in SOURCES.items()

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
             "there are 1 weights for each layer, not 0 for all",
         ),
         (lambda x, i: ops.nms(x, i, 0), "TIL217", "most is positive, not 0"),
-        (lambda _, i: ops.iou(i, i), "TIL217", "boxes have 2 axes, not 1"),
+        (lambda _, i: ops.iou(i, i), "TIL217", "boxes have 2 axes or more, not 1"),
         (lambda x, _: ops.nms(x, x, 1), "TIL217", "scores have one axis, not 2"),
         (
             lambda x, _: ops.grid_sample(x, x),

@@ -101,7 +101,7 @@ def compare(
     terms: Array | float,
     exact: Array | bool,
     overflows: Array | bool = False,
-    roundings: int = 1,
+    slack: Array | float = 0.0,
 ) -> None:
     """Raise an AssertionError for the first element that is not what it should be.
 
@@ -114,7 +114,7 @@ def compare(
         exact: Whether the right result is a number of the dtype, and has to be met.
         overflows: Where sums on the way may overflow: in place of a number infinity is right as well, and NaN in
             place of both.
-        roundings: How many parts of a sum are rounded to f16 or bf16, each of which has one unit in the last place.
+        slack: By how much more the result may be off.
 
     """
     dtype = dtype_of(found)
@@ -123,10 +123,10 @@ def compare(
     if dtype.is_float != (wanted.dtype.kind == "f") or dtype.is_bool != (wanted.dtype.kind == "b"):
         raise AssertionError(f"{told} has dtype {dtype.value} in place of {wanted.dtype.name}")
     if dtype.is_float:
-        most = float(roundings) if dtype.is_narrow else units
+        most = 1.0 if dtype.is_narrow else units
         number = wide(found)
         lost = (np.isnan(number) & ~np.isnan(wanted)) | (np.isinf(number) & np.isfinite(wanted))
-        wrong = _apart(dtype, number, wanted, most, terms, exact) & ~(overflows & lost)
+        wrong = _apart(dtype, number, wanted, most, terms, exact, slack) & ~(overflows & lost)
     elif wanted.dtype == object:
         wrong = np.asarray(found.astype(object) != wanted)
     else:
@@ -137,12 +137,20 @@ def compare(
         raise AssertionError(f"{told} is {found[place]} at {list(place)}, not {right}; {wrong.sum()} of {wrong.size}")
 
 
-def _apart(dtype: DType, found: Array, wanted: Array, units: float, terms: Array | float, exact: Array | bool) -> Array:
+def _apart(
+    dtype: DType,
+    found: Array,
+    wanted: Array,
+    units: float,
+    terms: Array | float,
+    exact: Array | bool,
+    slack: Array | float,
+) -> Array:
     with np.errstate(all="ignore"):
         rounded = wide(wanted.astype(dtype.numpy))
         alike = (found == rounded) | (np.isnan(found) & np.isnan(rounded))
         epsilon = np.longdouble(2.0 ** (1 - (24 if dtype.is_narrow else dtype.format.precision)))
-        allowed = units * unit(dtype, wanted) + ROUNDINGS * epsilon * terms
+        allowed = units * unit(dtype, wanted) + ROUNDINGS * epsilon * terms + slack
         if not dtype.is_narrow:  # whose terms may each be rounded below the least normal number
             allowed = allowed + _SUBNORMAL_TERMS * np.longdouble(dtype.format.smallest_subnormal)
         near = np.abs(found - wanted) <= allowed
