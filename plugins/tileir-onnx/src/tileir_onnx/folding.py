@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
-from onnx import TensorProto, defs, helper
+from onnx import defs, helper
 from onnx.reference import ReferenceEvaluator
 
-from tileir.tile.builder import Dim
 from tileir_onnx.graph import DTYPES, Array, Graph, Node
+from tileir_onnx.symbols import computed
 
 _BYTES: Final = 1 << 20
 """Bytes up to which results are computed when a model is read."""
@@ -25,13 +25,7 @@ def folded(node: Node, arguments: Sequence[Any]) -> tuple[Any, ...] | None:
     if not all(each is None or isinstance(each, np.ndarray) for each in arguments) or node.op in _RANDOM:
         return None
     if any(each is not None and each.dtype == object for each in arguments):
-        function = _SYMBOLIC.get(node.op)
-        if function is None:
-            return None
-        found = function(node, *arguments)
-        if found is None:
-            return None
-        return (integers(found.flat, found.shape) if isinstance(found, np.ndarray) else integers([found], ()),)
+        return computed(node, arguments, folded)
     if any(isinstance(each, Graph) for each in node.attributes.values()) or not defs.has(node.op, node.domain):
         return None
     if sum(each.nbytes for each in arguments if each is not None) > _BYTES or _grows(node, arguments):
@@ -75,18 +69,6 @@ def _evaluated(node: Node, arguments: Sequence[Array | None]) -> tuple[Array | N
     return tuple(None if each is None else np.asarray(each) for each in found)
 
 
-def integers(sizes: Iterable[Any], shape: tuple[int, ...] | None = None) -> Array:
-    """Return sizes as an array of i64, or of objects where one is a symbol."""
-    known = [each.value if isinstance(each, Dim) and each.value is not None else each for each in sizes]
-    shape = (len(known),) if shape is None else shape
-    if not any(isinstance(each, Dim) for each in known):
-        return np.array(known, np.int64).reshape(shape)
-    array = np.empty(len(known), object)
-    for place, each in enumerate(known):  # NumPy would look for elements of a symbol
-        array[place] = each
-    return array.reshape(shape)
-
-
 def _gather(node: Node, data: Array, indices: Array) -> Array:
     return np.take(data, indices.astype(np.int64), axis=node.attributes.get("axis", 0))
 
@@ -98,8 +80,7 @@ def _slice(node: Node, data: Array, *rest: Any) -> Array:
     keys = [slice(None)] * data.ndim
     for at, (start, end) in enumerate(zip(starts, ends, strict=True)):
         step = 1 if steps is None else int(steps[at])
-        stop = None if step < 0 and int(end) < -data.size else int(end)
-        keys[at if axes is None else axes[at]] = slice(int(start), stop, step)
+        keys[at if axes is None else axes[at]] = slice(int(start), int(end), step)
     return data[tuple(keys)]
 
 
@@ -132,43 +113,9 @@ _KNOWN: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
         "ConstantOfShape": _constant_of_shape,
         "Gather": _gather,
         "Identity": lambda _, x: x,
+        "Slice": _slice,
         "Squeeze": _squeeze,
         "Unsqueeze": _unsqueeze,
     }
 )
 """Nodes on small arrays that models have many of, and on which the reference takes longest."""
-
-
-def _integer_cast(node: Node, data: Array) -> Array | None:
-    """Return sizes as integers, which they are; as floats they are for the row."""
-    return data if node.attributes["to"] in (TensorProto.INT32, TensorProto.INT64) else None
-
-
-def _quotients(_: Node, x: Array, y: Array) -> Any:
-    return np.frompyfunc(_quotient, 2, 1)(x, y)
-
-
-def _quotient(x: Any, y: Any) -> Any:
-    """Return a quotient of sizes, rounded towards zero as that of symbols is."""
-    if isinstance(x, Dim) or isinstance(y, Dim) or (x < 0) == (y < 0):
-        return x // y
-    return -(-x // y)
-
-
-_SYMBOLIC: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
-    {
-        "Add": lambda _, x, y: x + y,
-        "Cast": _integer_cast,
-        "Concat": lambda node, *parts: np.concatenate(parts, node.attributes["axis"]),
-        "Div": _quotients,
-        "Gather": _gather,
-        "Identity": lambda _, x: x,
-        "Mul": lambda _, x, y: x * y,
-        "ReduceProd": lambda _, x, *_axes: np.prod(x, keepdims=True),
-        "Slice": _slice,
-        "Squeeze": _squeeze,
-        "Sub": lambda _, x, y: x - y,
-        "Unsqueeze": _unsqueeze,
-    }
-)
-"""Arithmetic and moves of sizes, some of which are symbols."""

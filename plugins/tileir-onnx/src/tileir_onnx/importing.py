@@ -391,7 +391,10 @@ class Importer:
         return self._constants[key][1]
 
     def _of_sizes(self, array: Array) -> Tensor:
-        elements = [ops.cast(each, "i64") for each in array.flat]
+        elements = [
+            ops.cast(each, "i64") if isinstance(each, Dim) else self.tensor(np.array(each, np.int64))
+            for each in array.flat
+        ]
         if not array.ndim:
             return elements[0]
         return ops.reshape(ops.stack(elements), *array.shape)

@@ -9,7 +9,7 @@ from tileir.core import ArrayValue, DType, TileError, accumulator, arithmetic_ty
 from tileir.core.contraction_types import contraction_types
 from tileir.core.ops import SHIFTS, Domain, Op
 from tileir.tile.building.recording import Recorder
-from tileir.tile.functions import SCATTERS, builtin
+from tileir.tile.functions import SCATTER_NAMES, builtin
 from tileir.tile.ir import (
     Binary,
     BinaryOperator,
@@ -31,7 +31,7 @@ Kind: TypeAlias = DType | Literal["integer", "float"] | None
 """A dtype; the kind of a number, which adapts to what it meets; or None where nobody said it."""
 
 _FIRST = frozenset(
-    ("builtin_softmax", "builtin_logsoftmax", "gather", "override_gradient", "reshape", "simple_reduce", *SCATTERS)
+    ("builtin_softmax", "builtin_logsoftmax", "gather", "override_gradient", "reshape", "simple_reduce", *SCATTER_NAMES)
 )
 """Functions whose result has the dtype of their first argument; others of unknown dtype are left out."""
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from tileir import DType, ops
 from tileir.tile.builder import Dim, Tensor
-from tileir_onnx.folding import integers
 from tileir_onnx.graph import Array
 from tileir_onnx.importing import Call, Value
 from tileir_onnx.rows.arguments import axes_of, like, number, sizes, somewhere
 from tileir_onnx.rows.table import row
+from tileir_onnx.symbols import integers
 
 _FAR = 1 << 31
 """Bounds of slices beyond this mean the end of an axis."""

@@ -1,0 +1,310 @@
+"""Nodes on sizes some of which are symbols: moves of elements, arithmetic, and comparisons that hold for all sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial, reduce
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+from onnx import TensorProto
+
+from tileir.tile.builder import Dim
+from tileir.tile.ir import Binary, BinaryOperator, Call, Expr, IntLiteral, Name, Unary, UnaryOperator
+from tileir_onnx.graph import Array, Node
+
+Terms = dict[tuple[Expr, ...], int]
+"""A polynomial over sizes: the factor of each product of them."""
+
+
+class UnknownError(Exception):
+    """Only sizes tell a result."""
+
+
+def computed(
+    node: Node, arguments: Sequence[Any], fold: Callable[[Node, Sequence[Any]], tuple[Any, ...] | None]
+) -> tuple[Any, ...] | None:
+    """Return the outputs of a node where they follow from sizes, or None.
+
+    Args:
+        node: The node.
+        arguments: Arrays, those with symbols among them of objects; None for an input that is left out.
+        fold: Returns the outputs of a node on numbers.
+
+    """
+    if node.domain:
+        return None
+    try:
+        if node.op in _MOVED:
+            return _moved(node, arguments, fold)
+        function = _FUNCTIONS.get(node.op)
+        found = None if function is None else function(node, *arguments)
+    except (
+        UnknownError,
+        ValueError,
+        TypeError,
+        IndexError,
+        KeyError,
+        ZeroDivisionError,
+    ):  # the row tells what is wrong
+        return None
+    if found is None:
+        return None
+    return (integers(found.flat, found.shape) if isinstance(found, np.ndarray) else integers([found], ()),)
+
+
+def integers(sizes: Iterable[Any], shape: tuple[int, ...] | None = None) -> Array:
+    """Return sizes as an array of i64, or of objects where one is a symbol; truth values as an array of them."""
+    known = [each.value if isinstance(each, Dim) and each.value is not None else each for each in sizes]
+    shape = (len(known),) if shape is None else shape
+    if not any(isinstance(each, Dim) for each in known):
+        is_truth = bool(known) and all(isinstance(each, bool | np.bool_) for each in known)
+        return np.array(known, np.bool_ if is_truth else np.int64).reshape(shape)
+    array = np.empty(len(known), object)
+    for place, each in enumerate(known):  # NumPy would look for elements of a symbol
+        array[place] = each
+    return array.reshape(shape)
+
+
+_MOVED: Final[Mapping[str, tuple[int, ...] | None]] = MappingProxyType(
+    {
+        "CenterCropPad": (0,),
+        "Compress": (0,),
+        "Concat": None,
+        "Expand": (0,),
+        "Flatten": (0,),
+        "Gather": (0,),
+        "GatherElements": (0,),
+        "GatherND": (0,),
+        "Identity": (0,),
+        "Pad": (0, 2),
+        "Reshape": (0,),
+        "ReverseSequence": (0,),
+        "ScatterElements": (0, 2),
+        "ScatterND": (0, 2),
+        "Slice": (0,),
+        "Split": (0,),
+        "Squeeze": (0,),
+        "Tile": (0,),
+        "Transpose": (0,),
+        "Trilu": (0,),
+        "Unsqueeze": (0,),
+        "Where": (1, 2),
+    }
+)
+"""Nodes that move elements, and the inputs that these come from; None for all."""
+
+
+def _moved(node: Node, arguments: Sequence[Any], fold: Callable[..., Any]) -> tuple[Any, ...] | None:
+    """Move numbers of elements in place of these; 0 is what borders consist of."""
+    if node.attributes.get("reduction", "none") != "none" or not isinstance(
+        node.attributes.get("value", 0), int | float
+    ):
+        return None
+    positions = _MOVED[node.op]
+    elements: list[Any] = [0]
+    labels = list(arguments)
+    for at, each in enumerate(arguments):
+        if each is not None and (positions is None or at in positions):
+            labels[at] = np.arange(len(elements), len(elements) + each.size).reshape(each.shape)
+            elements += each.flat
+        elif each is not None and each.dtype == object:
+            return None
+    found = fold(node, labels)
+    return None if found is None else tuple(_picked(elements, each) for each in found)
+
+
+def _picked(elements: Sequence[Any], labels: Array | None) -> Array | None:
+    return None if labels is None else integers([elements[each] for each in labels.flat], labels.shape)
+
+
+def _elementwise(function: Callable[[Any, Any], Any], _: Node, *arguments: Any) -> Any:
+    return reduce(np.frompyfunc(function, 2, 1), arguments)
+
+
+def _each(function: Callable[[Any], Any], _: Node, x: Array) -> Any:
+    return np.frompyfunc(function, 1, 1)(x)
+
+
+def _quotient(x: Any, y: Any) -> Any:
+    """Return a quotient of sizes, rounded towards zero as that of symbols is."""
+    if isinstance(x, Dim) or isinstance(y, Dim) or (x < 0) == (y < 0):
+        return x // y
+    return -(-x // y)
+
+
+def _remainders(node: Node, x: Array, y: Array) -> Any:
+    return np.frompyfunc(_rest if node.attributes.get("fmod", 0) else _remainder, 2, 1)(x, y)
+
+
+def _remainder(x: Any, y: Any) -> Any:
+    """Return a remainder with the sign of the divisor, which has none where it is a symbol."""
+    if not (isinstance(x, Dim) or isinstance(y, Dim)):
+        return x % y
+    if not _is_natural(y):
+        raise UnknownError
+    return x % y if _is_natural(x) else (x % y + y) % y
+
+
+def _rest(x: Any, y: Any) -> Any:
+    """Return a remainder with the sign of the dividend, as that of symbols has."""
+    return x % y if isinstance(x, Dim) or isinstance(y, Dim) else int(np.fmod(x, y))
+
+
+def _greater(x: Any, y: Any) -> Any:
+    return _chosen(x, y, lambda difference: difference >= 0, "max", max)
+
+
+def _smaller(x: Any, y: Any) -> Any:
+    return _chosen(x, y, lambda difference: difference <= 0, "min", min)
+
+
+def _chosen(x: Any, y: Any, is_first: Callable[[int], bool], word: str, of_numbers: Callable[..., Any]) -> Any:
+    if not (isinstance(x, Dim) or isinstance(y, Dim)):
+        return of_numbers(x, y)
+    try:
+        return x if _decided(is_first, x, y) else y
+    except UnknownError:
+        return x.call(word, y) if isinstance(x, Dim) else y.call(word, x)
+
+
+def _absolute(x: Any) -> Any:
+    return x if isinstance(x, Dim) and _is_natural(x) else abs(x)
+
+
+def _decided(holds: Callable[[int], bool], x: Any, y: Any) -> bool:
+    """Return whether a comparison with 0 holds for the difference of two sizes.
+
+    Raises:
+        UnknownError: It holds for some sizes and not for others.
+
+    """
+    difference = _sum(_terms(x), _terms(y), -1)
+    constant = difference.pop((), 0)
+    if not difference:
+        return holds(constant)
+    if not all(all(map(_is_never_negative, factors)) for factors in difference):
+        raise UnknownError
+    sign = (constant > 0) - (constant < 0)
+    if all(factor > 0 for factor in difference.values()):  # it is the constant or more
+        signs = range(sign, 2)
+    elif all(factor < 0 for factor in difference.values()):
+        signs = range(-1, sign + 1)
+    else:
+        raise UnknownError
+    answers = {holds(each) for each in signs}
+    if len(answers) > 1:
+        raise UnknownError
+    return answers.pop()
+
+
+def _is_natural(size: Any) -> bool:
+    terms = _terms(size)
+    return all(factor >= 0 and all(map(_is_never_negative, factors)) for factors, factor in terms.items())
+
+
+def _is_never_negative(expr: Expr) -> bool:
+    match expr:
+        case Name():
+            return True
+        case Call(function="max", arguments=arguments):
+            return any(map(_is_never_negative, arguments))
+        case Call(function="min" | "mod" | "match" | "broadcast", arguments=arguments):
+            return all(map(_is_never_negative, arguments))
+        case Binary(lhs=lhs, rhs=rhs, operator=operator):
+            return operator is not BinaryOperator.SUB and _is_never_negative(lhs) and _is_never_negative(rhs)
+        case IntLiteral(value=value):
+            return value >= 0
+        case _:
+            return False
+
+
+def _terms(size: Any) -> Terms:
+    """Return a size as a polynomial; what is no sum or product counts as a name.
+
+    Raises:
+        UnknownError: It is no size.
+
+    """
+    if not isinstance(size, Dim):
+        return {(): int(size)}
+    steps = size.recorder.steps
+
+    def terms(expr: Expr) -> Terms:
+        match expr:
+            case IntLiteral(value=value):
+                return {(): value}
+            case Unary(UnaryOperator.NEG, operand):
+                return _sum({}, terms(operand), -1)
+            case Binary(operator=BinaryOperator.ADD | BinaryOperator.SUB as operator, lhs=lhs, rhs=rhs):
+                return _sum(terms(lhs), terms(rhs), 1 if operator is BinaryOperator.ADD else -1)
+            case Binary(operator=BinaryOperator.MUL, lhs=lhs, rhs=rhs):
+                found: Terms = {}
+                right = terms(rhs)
+                for factors, factor in terms(lhs).items():
+                    each = {tuple(sorted((*factors, *more), key=hash)): by for more, by in right.items()}
+                    found = _sum(found, each, factor)
+                return found
+            case Name(name=name) if name in steps:
+                body = steps[name].body
+                if isinstance(body, Expr):
+                    return terms(body)
+                raise UnknownError
+            case _:
+                return {(expr,): 1}
+
+    return terms(size.expr)
+
+
+def _sum(x: Terms, y: Terms, factor: int) -> Terms:
+    found = {each: x.get(each, 0) + factor * y.get(each, 0) for each in (*x, *y)}
+    return {each: by for each, by in found.items() if by}
+
+
+def _reduced(function: Callable[[Any, Any], Any], node: Node, x: Array, axes: Array | None = None) -> Any:
+    given = node.attributes.get("axes") if axes is None else tuple(map(int, axes))
+    if not given and node.attributes.get("noop_with_empty_axes", 0):
+        return x
+    chosen = {axis % x.ndim for axis in given or range(x.ndim)}
+    for axis in chosen:
+        x = np.frompyfunc(function, 2, 1).reduce(x, axis, keepdims=True)
+    return x if node.attributes.get("keepdims", 1) else np.squeeze(x, tuple(chosen))
+
+
+def _integer_cast(node: Node, data: Array) -> Array | None:
+    """Return sizes as integers, which they are; as floats they are for the row."""
+    return data if node.attributes["to"] in (TensorProto.INT32, TensorProto.INT64) else None
+
+
+def _shape(node: Node, x: Array) -> Array:
+    return np.array(x.shape, np.int64)[node.attributes.get("start", 0) : node.attributes.get("end")]
+
+
+def _ways() -> Iterator[tuple[str, Callable[..., Any]]]:
+    arithmetic: dict[str, Callable[[Any, Any], Any]] = {
+        "Add": lambda x, y: x + y,
+        "Div": _quotient,
+        "Max": _greater,
+        "Min": _smaller,
+        "Mul": lambda x, y: x * y,
+        "Sub": lambda x, y: x - y,
+        "Sum": lambda x, y: x + y,
+    }
+    compared: dict[str, Callable[[int], bool]] = {
+        "Equal": lambda difference: difference == 0,
+        "Greater": lambda difference: difference > 0,
+        "GreaterOrEqual": lambda difference: difference >= 0,
+        "Less": lambda difference: difference < 0,
+        "LessOrEqual": lambda difference: difference <= 0,
+    }
+    reduced = {"Max": _greater, "Min": _smaller, "Prod": arithmetic["Mul"], "Sum": arithmetic["Add"]}
+    yield from ((op, partial(_elementwise, function)) for op, function in arithmetic.items())
+    yield from ((op, partial(_elementwise, partial(_decided, holds))) for op, holds in compared.items())
+    yield from ((f"Reduce{op}", partial(_reduced, function)) for op, function in reduced.items())
+    yield from (("Abs", partial(_each, _absolute)), ("Neg", partial(_each, lambda x: -x)))
+    yield from (("Cast", _integer_cast), ("Mod", _remainders), ("Shape", _shape), ("Size", lambda _, x: x.size))
+
+
+_FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(dict(_ways()))
+"""Arithmetic and comparisons of sizes."""
