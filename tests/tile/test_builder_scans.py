@@ -38,6 +38,18 @@ def test_a_step_is_recorded_as_a_function_of_its_own() -> None:
     assert parse(to_text(function)) == function
 
 
+def test_dtypes_of_what_steps_put_out() -> None:
+    builder = FunctionBuilder()
+    xs, h0 = builder.input("Xs", "T", "N", dtype="f64"), builder.input("H0", "N", dtype="f16")
+    h, less, wide = tf.scan(lambda h, x: (h * 2, h < 1, x + 1), [h0], [xs])
+    assert [each.dtype.value for each in (h, less, wide)] == ["f16", "bool", "f64"]
+    (only,) = tf.scan(lambda x: x > 0, [], [xs])
+    assert only.dtype.value == "bool"
+    _, open_dtype = tf.scan(lambda h, x: (h, x), [h0], [builder.input("Y", "T", "N")])
+    with pytest.raises(TileError, match="TIL215"):
+        _ = open_dtype.dtype
+
+
 def test_numbers_and_functions_may_be_passed() -> None:
     step = parse("function (A[N], K) -> (B) { B = A * K; }")
     builder = FunctionBuilder()

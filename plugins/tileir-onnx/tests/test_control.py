@@ -141,6 +141,17 @@ def test_scans(way: int, back: int, axis: int) -> None:
     compare(run(text, np.zeros(rows.shape[1], np.float32), X), sums[-1], np.moveaxis(put_out, 0, axis))
 
 
+def test_arithmetic_on_what_scans_put_out() -> None:
+    text = f"""{HEAD}g (float[4] s, float[3, 4] x) => (float[3, 4] y) {{
+      t, z = Scan<num_scan_inputs=1, body = b (float[4] u, float[4] e) => (float[4] n, float[4] m) {{
+        n = Add(u, e)
+        m = Neg(n) }}>(s, x)
+      zt = Transpose(z)
+      zb = Transpose(zt)
+      y = Add(zb, x) }}"""
+    compare(run(text, np.zeros(4, np.float32), X), X - np.cumsum(X, 0))
+
+
 @pytest.mark.parametrize("way", [0, 1])
 def test_scans_of_batches(way: int) -> None:
     text = f"""<ir_version: 3, opset_import: ["": 8]>

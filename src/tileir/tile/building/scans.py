@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import TypeAlias
 
-from tileir.core import attrs, call_site
+from tileir.core import DType, attrs, call_site
 from tileir.tile import ir
 from tileir.tile.building.assembly import assemble, substitute
 from tileir.tile.building.captures import declare, inner_trace
@@ -88,7 +88,8 @@ def step_of(passed: Passed, step: Step) -> tuple[ir.Function, list[Sizes | None]
 class Passed:
     """Operands of a loop: the recorder around it, operands by name with their sizes, and the first axis of results.
 
-    Functions that are traced may read tensors around: these are ``captured``, and inputs behind the others.
+    Functions that are traced may read tensors around: these are ``captured``, and inputs behind the others. ``dtypes``
+    are those of the results of a step that was recorded, None where nobody said them.
     """
 
     recorder: Recorder
@@ -98,6 +99,7 @@ class Passed:
     sequences: int
     steps: Dim | None
     captured: list[str] = attrs.field(factory=list, init=False)
+    dtypes: list[DType | None] = attrs.field(factory=list, init=False)
 
     @classmethod
     def of(
@@ -144,6 +146,7 @@ class Passed:
             taken = output.reference in references or output.reference not in inner.steps
             references.append(inner.record(expr) if taken else output.reference)
         made = [self._outside(inner, sizes_of(inner, reference), dims) for reference in references]
+        self.dtypes.extend(dtype_of(inner, reference) for reference in references)
         function = assemble(inner, references, call_site())
         inner.finished = True
         passed = {name.name for name in self.names[self.carries + self.sequences :]}
@@ -215,6 +218,8 @@ def results_of(recorder: Recorder, reference: str, passed: Passed, made: Sequenc
         else:
             part = ir.Call("element", (ir.Name(reference, span=call_site()), ir.IntLiteral(number)), span=call_site())
             tensor = computed(recorder, part)
+        if number >= passed.carries and passed.dtypes:
+            recorder.dtypes[tensor.reference] = passed.dtypes[number]
         recorder.sizes[tensor.reference] = sizes
         if sizes is not None:
             recorder.ranks[tensor.reference] = len(sizes)
