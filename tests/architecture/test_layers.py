@@ -18,7 +18,7 @@ LAYERS: Final = (
 )
 TOP: Final = ("tileir", "tileir.__main__", "tileir.testing")
 OPEN_TO_BACKENDS: Final = {"core", "semtree", "runtime"}
-OPEN_TO_FRONTENDS: Final = {"tileir.ops", "tileir.tile.builder", "tileir.tile.builder_functions"}
+OPEN_TO_FRONTENDS: Final = {"tileir.ops", "tileir.tile.builder", "tileir.tile.builder_functions", "tileir.tile.ir"}
 STAGES: Final = [path for path in python_files(PACKAGE) if module_of(path) not in TOP]
 PLUGINS: Final = python_files(ROOT / "plugins")
 OUTSIDERS: Final = [*python_files(BACKENDS), *PLUGINS]
