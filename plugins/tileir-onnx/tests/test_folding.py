@@ -44,9 +44,6 @@ def test_known_arrays(op: str, arguments: tuple[Any, ...], attributes: dict[str,
         for each in proto.attribute
     }
     found = folded(Node(proto, 21, values), arguments)
-    if op == "Range":  # it is as long as its inputs say, and left to the row
-        assert found is None
-        return
     ports = [helper.make_tensor_value_info(name, 1, None) for name in [*names, "y"]]
     graph = helper.make_graph([proto], "g", ports[:-1], ports[-1:])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
@@ -56,6 +53,21 @@ def test_known_arrays(op: str, arguments: tuple[Any, ...], attributes: dict[str,
     np.testing.assert_array_equal(found[0], wanted)
 
 
-def test_large_results_are_left_to_the_row() -> None:
-    node = Node(helper.make_node("ConstantOfShape", ["x"], ["y"]), 21, {})
-    assert folded(node, (np.array([1 << 20, 1 << 20]),)) is None
+@pytest.mark.parametrize(
+    ("op", "arguments", "attributes"),
+    [
+        ("ConstantOfShape", (np.array([1 << 20, 1 << 20]),), {}),
+        ("Expand", (np.ones((1 << 15, 1), np.float32), np.array([1, 1 << 19])), {}),
+        ("Tile", (np.ones(1 << 17, np.float32), np.array([1 << 19])), {}),
+        ("Pad", (np.ones(8, np.float32), np.array([0, 1 << 40])), {}),
+        ("Range", (np.array(0), np.array(1 << 40), np.array(1)), {}),
+        ("OneHot", (S, np.array(1 << 40), np.array([0, 1])), {}),
+        ("Resize", (np.ones((1, 1, 9, 9), np.float32), None, np.array([1, 1, 1e4, 1e4], np.float32)), {}),
+        ("HannWindow", (np.array(1 << 40),), {}),
+        ("Mul", (np.ones((1 << 15, 1), np.float32), np.ones((1, 1 << 15), np.float32)), {}),
+        ("MatMul", (np.ones((1 << 15, 1), np.float32), np.ones((1, 1 << 15), np.float32)), {}),
+    ],
+)
+def test_large_results_are_left_to_the_row(op: str, arguments: tuple[Any, ...], attributes: dict[str, Any]) -> None:
+    names = ["" if each is None else f"x{number}" for number, each in enumerate(arguments)]
+    assert folded(Node(helper.make_node(op, names, ["y"], **attributes), 21, attributes), arguments) is None

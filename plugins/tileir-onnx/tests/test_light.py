@@ -6,12 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
 import light
 import tileir_onnx
-
-onnxruntime = pytest.importorskip("onnxruntime")
 
 QUICK = ("squeezenet",)
 

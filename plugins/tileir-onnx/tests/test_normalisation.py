@@ -129,6 +129,10 @@ def test_vectors_of_norm_one(p: int, axis: int) -> None:
     norm = np.linalg.norm(x.astype(np.float64), p, axis, keepdims=True)
     y = np.where(norm == 0, 0, x / np.where(norm == 0, 1, norm))
     check("LpNormalization", [x], {"axis": axis, "p": p}, wanted=[y.astype(np.float32)])
+    half = x.astype(np.float16)
+    norm = np.linalg.norm(half.astype(np.float64), p, axis, keepdims=True)
+    y = np.where(norm == 0, 0, half / np.where(norm == 0, 1, norm))
+    check("LpNormalization", [half], {"axis": axis, "p": p}, wanted=[y.astype(np.float16)], tolerance=1e-3)
 
 
 def test_means_and_variances() -> None:

@@ -46,7 +46,7 @@ def namespace(version: str | None = None) -> SimpleNamespace:
 
 
 class _About:
-    """What the functions can do, as the standard asks for it: arrays have no device while a program is built."""
+    """Capabilities of the functions, as the standard asks for them: arrays have no device while a program is built."""
 
     def capabilities(self) -> dict[str, Any]:
         """Return what is offered: neither masks as keys nor sizes that depend on values."""

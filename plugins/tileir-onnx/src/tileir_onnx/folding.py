@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -15,6 +16,10 @@ from tileir_onnx.symbols import computed
 
 _BYTES: Final = 1 << 20
 """Bytes up to which results are computed when a model is read."""
+_MOST: Final = 1 << 22
+"""Product of the sizes of inputs up to which nodes on several of them are."""
+_JOINING: Final = frozenset({"Concat", "SequenceConstruct"})
+"""Nodes whose results have as many elements as their inputs together."""
 _RANDOM: Final = frozenset(
     {"Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 )
@@ -41,10 +46,19 @@ def folded(node: Node, arguments: Sequence[Any]) -> tuple[Any, ...] | None:
 
 
 def _grows(node: Node, arguments: Sequence[Array | None]) -> bool:
-    """Return whether a result has more elements than are computed beforehand."""
-    if node.op in ("ConstantOfShape", "Expand", "Tile"):
-        return any(each is not None and each.size < 64 and np.prod(each, dtype=float) > _BYTES for each in arguments)
-    return node.op in ("EyeLike", "Range")
+    """Return whether a result may have more elements than are computed beforehand, by sizes and values of inputs."""
+    given = [each for each in arguments if each is not None]
+    if node.op not in _BY_VALUE:  # products, outer ones too, and whatever broadcasts have no more than this
+        return node.op not in _JOINING and len(given) > 1 and prod(float(max(each.size, 1)) for each in given) > _MOST
+    bound = _BY_VALUE[node.op]
+    try:
+        return bound is None or not bound(*given) <= _BYTES
+    except (ValueError, TypeError, IndexError, ZeroDivisionError):  # the row tells what is wrong
+        return True
+
+
+def _product(sizes: Array) -> float:
+    return float(np.prod(sizes, dtype=float))
 
 
 def _evaluated(node: Node, arguments: Sequence[Array | None]) -> tuple[Array | None, ...] | None:
@@ -119,3 +133,17 @@ _KNOWN: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
     }
 )
 """Nodes on small arrays that models have many of, and on which the reference takes longest."""
+
+_BY_VALUE: Final[Mapping[str, Callable[..., float] | None]] = MappingProxyType(
+    {
+        "ConstantOfShape": _product,
+        "Expand": lambda x, sizes: x.size * _product(sizes),
+        "Pad": lambda x, pads, *_: (x.size + 1) * _product(np.abs(pads.astype(float)) + 1),
+        "Range": lambda start, limit, delta: float((limit - start) / delta),
+        "Tile": lambda x, counts: x.size * _product(counts),
+        **dict.fromkeys(("BlackmanWindow", "HammingWindow", "HannWindow", "MelWeightMatrix")),
+        **dict.fromkeys(("CenterCropPad", "Col2Im", "ConvTranspose", "DFT", "EyeLike", "MaxUnpool")),
+        **dict.fromkeys(("OneHot", "Resize", "STFT", "Upsample")),
+    }
+)
+"""Bounds of the elements of results whose sizes are values of inputs; None for what is left to the row."""

@@ -88,7 +88,7 @@ class Port:
 
 
 class Library(Protocol):
-    """What reads functions as graphs."""
+    """A reader of functions as graphs."""
 
     def function(self, node: Node) -> FunctionProto | None:
         """Return the function of the model that a node calls."""

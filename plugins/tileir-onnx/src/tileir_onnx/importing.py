@@ -453,7 +453,7 @@ class Call:
 
     @property
     def outputs(self) -> tuple[bool, ...]:
-        """Which outputs somebody reads."""
+        """True for each output that somebody reads."""
         return tuple(map(bool, self.node.outputs))
 
     def tensor(self, value: Value) -> Tensor:

@@ -93,7 +93,7 @@ class Model:
 
     @property
     def inputs(self) -> tuple[Port, ...]:
-        """What it is called with, in order."""
+        """Its inputs, in order."""
         return self.graph.inputs
 
     @property

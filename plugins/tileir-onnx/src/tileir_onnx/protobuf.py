@@ -21,7 +21,7 @@ _RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION = 9, 13, 14
 _LOCATION: Final = b"location"
 
 MARK: Final = "\0"
-"""What the location of elements in the model's own file begins with; a number follows."""
+"""Prefix of the location of elements in the model's own file; a number follows."""
 
 
 class _Message(Enum):

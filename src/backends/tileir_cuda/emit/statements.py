@@ -61,7 +61,7 @@ _CACHED_ONCE: Final = 16
 """Copies of so many bytes pass by the first-level cache, where nothing else would find them."""
 
 _MOST_WIDENED: Final = 32
-"""So many elements of 16 bits a thread has registers for when they are widened; it widens more at each read."""
+"""Elements of 16 bits that a thread has registers for when they are widened; it widens more at each read."""
 
 _MOST_STEPS: Final = 16
 """So many steps of a contraction are written one behind the other: more do not fit the cache of instructions."""

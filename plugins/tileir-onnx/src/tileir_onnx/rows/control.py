@@ -214,7 +214,7 @@ def _names_read(graph: Graph) -> dict[str, None]:
 
 @frozen(eq=False)
 class _Around:
-    """What a graph reads of the graph around it.
+    """Values that a graph reads of the graph around it.
 
     Attributes:
         values: Values by name.

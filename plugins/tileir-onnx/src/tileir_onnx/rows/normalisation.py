@@ -9,11 +9,11 @@ from tileir import ops
 from tileir.tile.builder import Tensor
 from tileir_onnx.graph import Array
 from tileir_onnx.importing import Call
-from tileir_onnx.rows.arguments import like
+from tileir_onnx.rows.arguments import like, wide
 from tileir_onnx.rows.table import row
 
 _LEAST: Final = 1e-38
-"""What a norm is at least, so that zeros stay zeros."""
+"""Least norm that is divided by, so that zeros stay zeros."""
 
 
 @row("BatchNormalization", until=14)
@@ -149,7 +149,8 @@ def lrn(call: Call, x: Tensor, *, size: int, alpha: float = 1e-4, beta: float = 
 def lp_norm(call: Call, x: Tensor, *, axis: int = -1, p: int = 2) -> Tensor:
     if p == 2:
         return ops.l2_normalise(x, axes=axis, epsilon=_LEAST)
-    return x / ops.maximum(ops.norm(x, axis, order=p, keepdims=True), _LEAST)
+    norm = ops.norm(wide(x), axis, order=p, keepdims=True)
+    return like(ops.where(norm == 0, 0, wide(x) / norm), x)
 
 
 @row("MeanVarianceNormalization")

@@ -83,8 +83,7 @@ def _run(
         found.append(
             layer(x, [weights(number)], *own, part, reverse=each == "reverse", batch_first=bool(layout), **options)
         )
-    # the dtypes of a loop's results are not known while it is built
-    y, *last = (tuple(ops.cast(each, x.dtype) for each in kind) for kind in zip(*found, strict=True))
+    y, *last = zip(*found, strict=True)
     merged = [ops.concatenate(list(kind), 0) for kind in last]
     if layout:
         return (ops.stack(list(y), 2), *(ops.swapaxes(each, 0, 1) for each in merged))
