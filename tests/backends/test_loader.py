@@ -3,8 +3,10 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
+import llvmlite.binding as llvm
 import pytest
 
 from strategies import far_apart
@@ -31,6 +33,26 @@ def test_functions_are_found_in_the_order_of_the_request() -> None:
 def test_the_same_names_may_be_loaded_again() -> None:
     first, second = loaded("seven"), loaded("seven")
     assert first.addresses != second.addresses
+
+
+def test_a_library_is_unloaded_outside_the_main_thread_which_signals_interrupt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    code = loaded("seven")
+    loaded("seven")  # unloads those of other tests
+    threads: list[threading.Thread] = []
+    dispose = vars(llvm.ResourceTracker)["_dispose"]
+
+    def recorded(tracker: llvm.ResourceTracker) -> None:
+        threads.append(threading.current_thread())
+        dispose(tracker)
+
+    monkeypatch.setattr(llvm.ResourceTracker, "_dispose", recorded)
+    del code
+    assert not threads
+    loaded("twice")
+    assert len(threads) == 2
+    assert threading.main_thread() not in threads
 
 
 @pytest.mark.parametrize("code", [b"", b"not an object", b"\x7fELF" + bytes(100)])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
+from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import count
 from typing import Final
 
@@ -28,6 +31,11 @@ _linkers: Final[dict[tuple[str, ...], _Linker]] = {}
 """By features, the linker that takes the next library. Those before it live as long as their libraries."""
 
 
+@attrs.frozen(eq=False, repr=False)
+class _Use:
+    """The use of a library, which is unloaded some time after its end."""
+
+
 @attrs.frozen(eq=False)
 class Code:
     """Loaded functions; they stay in memory as long as this object.
@@ -38,8 +46,13 @@ class Code:
     """
 
     addresses: tuple[int, ...]
-    _tracker: llvm.ResourceTracker = attrs.field(repr=False)
-    _jit: llvm.LLJIT = attrs.field(repr=False)
+    _use: _Use = attrs.field(repr=False)
+
+
+_loaded: Final[dict[weakref.ref[_Use], tuple[llvm.ResourceTracker, llvm.LLJIT]]] = {}
+_ended: Final[deque[weakref.ref[_Use]]] = deque()
+"""Uses that have ended; their libraries are unloaded when the next one is loaded. Objects die in any thread, the main
+one as well, where a signal that raises inside llvmlite leaves its lock taken. So no Python runs when a use ends."""
 
 
 def load_code(codes: Sequence[bytes], symbols: Sequence[str], features: tuple[str, ...]) -> Code:
@@ -53,6 +66,9 @@ def load_code(codes: Sequence[bytes], symbols: Sequence[str], features: tuple[st
 
 
 def _linked(codes: Sequence[bytes], symbols: Sequence[str], features: tuple[str, ...]) -> Code:
+    with suppress(IndexError):  # there are no more; another thread may have taken the last one
+        while True:
+            del _loaded[_ended.popleft()]
     jit, name = _place(features)
     builder = llvm.JITLibraryBuilder().add_current_process()
     for code in codes:
@@ -63,7 +79,9 @@ def _linked(codes: Sequence[bytes], symbols: Sequence[str], features: tuple[str,
         tracker = builder.link(jit, name)
     except RuntimeError as error:
         raise BackendError.of("TIL806", f"object code cannot be loaded, compile again: {error}") from error
-    return Code(tuple(tracker[symbol] for symbol in symbols), tracker, jit)
+    use = _Use()
+    _loaded[weakref.ref(use, _ended.append)] = tracker, jit
+    return Code(tuple(tracker[symbol] for symbol in symbols), use)
 
 
 def _place(features: tuple[str, ...]) -> tuple[llvm.LLJIT, str]:
