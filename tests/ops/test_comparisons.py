@@ -30,6 +30,13 @@ def test_distances_of_integers_are_exact(kind: Any, x: int, y: int, atol: float,
         assert run(lambda a, b: ops.isclose(a, b, atol=atol, rtol=0), *arrays).tolist() == [close]
 
 
+def test_the_distance_of_numbers_in_f16_is_not_rounded_to_the_limit() -> None:
+    x, y = np.array([-0.3333, 1024], np.float16), np.array([0.16687, 0.5], np.float16)
+    assert run(lambda a, b: ops.isclose(a, b, atol=0.5, rtol=0), x, y).tolist() == [False, False]
+    assert run(lambda a, b: ops.isclose(a, b, atol=1023.5, rtol=0), x, y).tolist() == [True, True]
+    assert run(lambda a: ops.isclose(a, 0.1668, atol=0.5, rtol=0), x).tolist() == [False, False]
+
+
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, np.int32, np.uint8, np.bool_])
 @pytest.mark.parametrize("limits", [{}, {"atol": 1.0}, {"rtol": 0.5}])
 def test_isclose_is_that_of_numpy(kind: Any, limits: Any) -> None:

@@ -48,3 +48,19 @@ def test_windows_that_no_offset_moves_are_those_of_a_convolution() -> None:
 def test_columns_of_windows_count_how_often_they_meet_an_element() -> None:
     found = run(lambda x: ops.fold(x, (4,), 3), np.ones((1, 3, 2)))
     np.testing.assert_array_equal(found, [[[1, 2, 2, 1]]])
+
+
+def test_places_in_f32_do_not_round_images_in_f64() -> None:
+    random = np.random.default_rng(0)
+    x, offset = random.standard_normal((1, 1, 5, 6)), random.uniform(-1, 1, (1, 2, 5, 6)).astype(np.float32)
+    boxes = random.uniform(0, 5, (3, 4)).astype(np.float32)
+    images = np.zeros(3, np.int32)
+    grid = random.uniform(-1, 1, (1, 4, 4, 2)).astype(np.float32)
+    calls: list[tuple[Callable[..., Tensor], tuple[Any, ...]]] = [
+        (lambda x, r, i: ops.roi_align(x, r, i, (3, 2), samples=2), (x, boxes, images)),
+        (lambda x, w, o: ops.deform_conv(x, w, o), (x, np.ones((1, 1, 1, 1), np.float32), offset)),
+        (lambda x, g: ops.grid_sample(x, g, mode="cubic"), (x, grid)),
+    ]
+    for call, arrays in calls:
+        exact = [each.astype(np.float64) if each.dtype == np.float32 else each for each in arrays]
+        np.testing.assert_allclose(run(call, *arrays), run(call, *exact), rtol=1e-13, atol=1e-15)

@@ -317,9 +317,19 @@ def _derivative(at: Callable[[Sequence[Array]], Slope], inputs: Sequence[Array])
 
 
 def _amplified(row: Row, case: Case, arrays: Mapping[str, Array], results: Sequence[Array]) -> Any:
-    """Return by how much terms are greater than results, at least 1: derivatives lose as many digits."""
+    """Return by how much terms are greater than results, at least 1: derivatives lose as many digits.
+
+    Where all results are 0, those of inputs of 1 tell.
+    """
+    if row.terms is None:
+        return 1
     largest = max(np.max(np.abs(result), initial=0) for result in results)
-    if row.terms is None or not largest:
+    if not largest:
+        floats = {name for name in arrays if dtype_of(arrays[name]).is_float and case["inputs"][name]["main"]}
+        arrays = {name: np.ones_like(array) if name in floats else array for name, array in arrays.items()}
+        results = _oracle(row, case)([wide(array) for array in arrays.values()])
+        largest = max(np.max(np.abs(result), initial=0) for result in results)
+    if not largest:
         return 1
     with np.errstate(all="ignore"):
         named = {name: wide(array) for name, array in arrays.items()}

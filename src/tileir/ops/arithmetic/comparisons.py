@@ -46,9 +46,9 @@ greater_equal = binary("greater_equal", "Return whether ``x >= y``, as bool.", "
 def isclose(x: Operand, y: Operand, *, rtol: float = 1e-5, atol: float = 1e-8) -> Tensor:
     """Return whether ``|x - y| <= atol + rtol * |y|``, or both are the same infinity, as bool.
 
-    The distance between integers is exact, and compared in f64.
+    The distance between integers is exact, and compared in f64; that between f16 or bf16 is computed in f32.
     """
-    left, right = (value if isinstance(value, int | float) else _of_64_bits(value) for value in (x, y))
+    left, right = (value if isinstance(value, int | float) else _of_most_bits(value) for value in (x, y))
     distance = call("sub", call("max", left, right), call("min", left, right))
     positive = wide(floating(distance))  # integers wrap where they are at least 2**63 apart
     distance = call("cond", distance < 0, positive + _WRAPPED, positive)
@@ -57,9 +57,9 @@ def isclose(x: Operand, y: Operand, *, rtol: float = 1e-5, atol: float = 1e-8) -
     return call("cmp_eq", x, y) | ((distance <= call("abs", wide(floating(right))) * rtol + atol) & isfinite(right))
 
 
-def _of_64_bits(x: Operand) -> Tensor:
-    """Return integers as ones of 64 bits, and floats as they are."""
-    return call("mul", x, cast_to(tensor_of(x, 1), "i64"))
+def _of_most_bits(x: Operand) -> Tensor:
+    """Return integers as ones of 64 bits, and floats of 16 bits as ones of 32."""
+    return call("widen", call("mul", x, cast_to(tensor_of(x, 1), "i64")))
 
 
 def isnan(x: Operand) -> Tensor:

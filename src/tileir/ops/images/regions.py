@@ -33,7 +33,7 @@ from tileir.ops.shared.foundation import (
     promoted,
     rank_of,
     real,
-    wide,
+    wide_together,
 )
 from tileir.ops.shared.windows import Padding, PerAxis, Window, is_integer, windows_of
 from tileir.tile import builder_functions as tf
@@ -73,7 +73,8 @@ def roi_align(
         ranks = [rank_of(each) for each in (x, regions, images)]
         raise mistake("TIL305", f"images have {_RANK} axes, regions two, and their numbers one; not {ranks}")
     count = dims_of(regions)[0]
-    bounds = [wide(select(regions, 1, place)) * scale - (0.5 if half_pixel else 0) for place in range(4)]
+    pixels, corners = wide_together(x, regions)
+    bounds = [select(corners, 1, place) * scale - (0.5 if half_pixel else 0) for place in range(4)]
     tall, broad = (dim_like(x, size) for size in output_size)
     lines = (
         tf.reshape(_samples(bounds[1], bounds[3], tall, samples, half_pixel), count, tall, samples, 1, 1),
@@ -84,7 +85,7 @@ def roi_align(
     gone = [tf.logical_or(place < -1, place > size) for place, size in zip(lines, ends, strict=True)]
     outside = tf.logical_or(*gone)
     places = [tf.min(tf.max(place, 0), size - 1) for place, size in zip(lines, ends, strict=True)]
-    pixels = moveaxis(wide(x), 1, -1)
+    pixels = moveaxis(pixels, 1, -1)
     terms = []
     for corner in _corners(places):
         points = [expand(cast_to(each, "i32"), shape) for each in (number, *(at for at, _ in corner))]
@@ -135,8 +136,9 @@ def deform_conv(
     windows = windows_of(sizes, taps, stride=stride, padding=padding, dilation=dilation)
     counts = [window.count for window in windows]
     form = [batch, dim_like(x, offset_groups), *taps, *counts]
-    places = _moved(windows, tf.reshape(wide(offset), *form[:4], 2, *counts))
-    parts = tf.reshape(wide(x), batch, offset_groups, channels / offset_groups, *sizes)
+    pixels, kernels, moves, *masks = wide_together(x, w, offset, *(() if mask is None else (mask,)))
+    places = _moved(windows, tf.reshape(moves, *form[:4], 2, *counts))
+    parts = tf.reshape(pixels, batch, offset_groups, channels / offset_groups, *sizes)
     pixels = moveaxis(parts, 2, -1)
     total = None
     for corner in _corners(places):
@@ -146,12 +148,12 @@ def deform_conv(
         term = taken * tf.reshape(tf.as_like(weight, taken), *form, 1)
         total = term if total is None else total + term
     assert total is not None  # there are four corners
-    if mask is not None:
-        total = total * tf.reshape(wide(mask), *form, 1)
+    for each in masks:
+        total = total * tf.reshape(each, *form, 1)
     inner = channels / groups
     sampled = tf.reshape(moveaxis(total, -1, 2), batch, groups, inner, *taps, *counts)
-    kernels = tf.reshape(w, groups, outputs / groups, own, *taps)
-    found = contract([(sampled, [*"ngcijyx"]), (wide(kernels), [*"gkcij"])], [*"ngkyx"], set())
+    kernels = tf.reshape(kernels, groups, outputs / groups, own, *taps)
+    found = contract([(sampled, [*"ngcijyx"]), (kernels, [*"gkcij"])], [*"ngkyx"], set())
     found = tf.reshape(found, batch, outputs, *counts)
     if bias is not None:
         found = found + tf.reshape(bias, outputs, 1, 1)

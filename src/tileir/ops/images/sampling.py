@@ -34,6 +34,7 @@ from tileir.ops.shared.foundation import (
     rank_of,
     real,
     wide,
+    wide_together,
 )
 from tileir.ops.shared.positions import coordinates_of
 from tileir.tile import builder_functions as tf
@@ -74,7 +75,7 @@ def grid_sample(
             "TIL305", f"images have three axes or more, and grids as many; not {rank_of(x)} and {rank_of(grid)}"
         )
     sizes = dims_of(x)[2:]
-    coordinates = coordinates_of(wide(grid), space, space)[::-1]
+    coordinates = coordinates_of(wide_together(grid, x)[0], space, space)[::-1]
     pixels = moveaxis(x, 1, -1)
 
     def at(wholes: Sequence[Tensor]) -> Tensor:

@@ -355,6 +355,12 @@ def wide(x: Tensor) -> Tensor:
     return call("widen", floating(x))
 
 
+def wide_together(*tensors: Tensor) -> list[Tensor]:
+    """Return tensors as ones of the float dtype to which they are promoted, of 32 bits at least."""
+    one = functools.reduce(operator.mul, [call("as_like", 1, wide(tensor)) for tensor in tensors])
+    return [call("as_like", tensor, one) for tensor in tensors]
+
+
 def narrowed(value: Tensor, *operands: object) -> Tensor:
     """Return what was computed from wide operands in the float dtype to which these are promoted.
 
