@@ -131,7 +131,8 @@ def _neighbours(
 ) -> list[tuple[Tensor, Tensor | None]]:
     """Return the places of the elements around a position on an axis, and their weights; None is 1."""
     if mode == "cubic":
-        place = tf.where(place < -3, -3, tf.where(place > size + 2, size + 2, place))
+        if padding != "reflection":  # all neighbours of what lies further away are the same
+            place = tf.where(place < -3, -3, tf.where(place > size + 2, size + 2, place))
         low = tf.floor(place)
         taps = (_within(low + offset, size, padding, align_corners) for offset in (-1, 0, 1, 2))
         return list(zip(taps, cubic_weights(place - low, coefficient), strict=True))
