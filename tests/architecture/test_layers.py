@@ -18,7 +18,10 @@ LAYERS: Final = (
 )
 TOP: Final = ("tileir", "tileir.__main__", "tileir.testing")
 OPEN_TO_BACKENDS: Final = {"core", "semtree", "runtime"}
-OPEN_TO_FRONTENDS: Final = {"tileir.ops", "tileir.tile.builder", "tileir.tile.builder_functions", "tileir.tile.ir"}
+OPEN_TO_FRONTENDS: Final = {
+    *("tileir.ops", "tileir.tile.builder", "tileir.tile.builder_functions", "tileir.tile.ir"),
+    "tileir.tile.checks.integers",
+}
 STAGES: Final = [path for path in python_files(PACKAGE) if module_of(path) not in TOP]
 PLUGINS: Final = python_files(ROOT / "plugins")
 OUTSIDERS: Final = [*python_files(BACKENDS), *PLUGINS]
@@ -58,7 +61,7 @@ def test_stages_look_only_back() -> None:
 
 def is_frontend(name: str) -> bool:
     """Return whether a file belongs to a front end, which builds programs."""
-    return "tileir-onnx/" in name
+    return "tileir-onnx/" in name or "tileir-torch/" in name
 
 
 def test_backends_see_what_is_open_to_them() -> None:

@@ -68,6 +68,21 @@ def test_a_training_step_is_one_program() -> None:
     assert found.tolist() == [0.5, 0.5]
 
 
+def test_dtypes_of_derivatives_are_known_while_building() -> None:
+    """As inference has them: those of what they are taken by, f32 where that has 8 bits."""
+    f = FunctionBuilder()
+    x, w, small = f.input("X", "N", dtype="f64"), f.input("W", "N", dtype="f16"), f.input("S", "N", dtype="f8e5m2")
+    y = x * w + tf.cast(small, "f64")
+    by_several = tf.gradient(y, x, w, small)
+    pulled, moved = tf.vjp([y, w * 2], [1.0, 2.0], w), tf.jvp([y, w * 2], [w], [w])
+    one = tf.jvp(w * 2, w, w)
+    function = f.build(A=by_several[0], B=by_several[1], C=by_several[2], D=pulled, E=moved[0], F=moved[1], G=one)
+    found = [each.dtype.value for each in (*by_several, pulled, *moved, one)]
+    executable = tileir.compile(function, ["f64[2]", "f16[2]", "f8e5m2[2]"], device="llvm")
+    assert found == [each.dtype.value for each in executable.result_types.values()]
+    assert found == ["f64", "f16", "f32", "f16", "f64", "f16", "f16"]
+
+
 @pytest.mark.parametrize("wrong", [(), None, np.ones(2)])
 def test_what_is_neither_a_tensor_nor_several_is_refused(wrong: Any) -> None:
     f = FunctionBuilder()

@@ -9,6 +9,7 @@ from tileir.core import ArrayValue, DType, TileError, accumulator, arithmetic_ty
 from tileir.core.contraction_types import contraction_types
 from tileir.core.ops import SHIFTS, Domain, Op
 from tileir.tile.building.recording import Recorder
+from tileir.tile.building.sizes import members
 from tileir.tile.functions import SCATTER_NAMES, builtin
 from tileir.tile.ir import (
     Binary,
@@ -31,7 +32,16 @@ Kind: TypeAlias = DType | Literal["integer", "float"] | None
 """A dtype; the kind of a number, which adapts to what it meets; or None where nobody said it."""
 
 _FIRST = frozenset(
-    ("builtin_softmax", "builtin_logsoftmax", "gather", "override_gradient", "reshape", "simple_reduce", *SCATTER_NAMES)
+    (
+        "builtin_softmax",
+        "builtin_logsoftmax",
+        "gather",
+        "override_gradient",
+        "reshape",
+        "simple_reduce",
+        *SCATTER_NAMES,
+        "expect_sizes",
+    )
 )
 """Functions whose result has the dtype of their first argument; others of unknown dtype are left out."""
 
@@ -139,9 +149,11 @@ def _called(recorder: Recorder, call: Call) -> Kind:
             return "integer"
         case "element":
             return _element(recorder, call)
+        case "gradient" | "vjp":
+            return None if len(others := members(recorder, call)) != 1 else _derivative(_of(recorder, others[0]))
+        case "jvp":
+            return _derivative(kinds[0])
         case _ if name in _FIRST:
-            return kinds[0]
-        case "expect_sizes":
             return kinds[0]
         case _ if name.startswith(("as_", "expect_", "bits_as_")):
             return DType(name.rsplit("_", 1)[1])
@@ -150,14 +162,24 @@ def _called(recorder: Recorder, call: Call) -> Kind:
 
 
 def _element(recorder: Recorder, call: Call) -> Kind:
-    """Return the dtype of a part of a scan's result, where that is a carry."""
+    """Return the dtype of a part of a tuple, where that is a carry of a loop, or a derivative."""
     match call.arguments:
-        case (Name(name=name), IntLiteral(value=place)):
+        case (Name(name=name) as group, IntLiteral(value=place)):
             step = recorder.steps.get(name)
-            carries = step.body.carries if step is not None and isinstance(step.body, Scan) else ()
-            return recorder.dtypes.get(carries[place].name) if place < len(carries) else None
+            body = None if step is None else step.body
+            if isinstance(body, Scan | While):
+                return recorder.dtypes.get(body.carries[place].name) if place < len(body.carries) else None
+            parts = members(recorder, group)
+            kind = _of(recorder, parts[place]) if place < len(parts) else None
+            derives = isinstance(body, Call) and body.function in ("gradient", "vjp", "jvp")
+            return _derivative(kind) if derives else kind
         case _:
             return None
+
+
+def _derivative(kind: Kind) -> Kind:
+    """Return the dtype of derivatives by a tensor, or of its tangents: f32 where its own has 8 bits."""
+    return DType.F32 if isinstance(kind, DType) and kind.is_float and kind.bits == 8 else kind
 
 
 def _applied(op: Op, kinds: Sequence[Kind]) -> Kind:

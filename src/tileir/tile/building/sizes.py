@@ -184,7 +184,7 @@ def _element(recorder: Recorder, call: Call) -> Sizes | None:
     group, position = call.arguments
     if (reduced := _reduced(recorder, group)) is not None:
         return reduced
-    parts = _members(recorder, group)
+    parts = members(recorder, group)
     known = isinstance(position, IntLiteral) and position.value < len(parts)
     return _of(recorder, parts[position.value]) if known and isinstance(position, IntLiteral) else None
 
@@ -202,8 +202,8 @@ def _reduced(recorder: Recorder, group: Expr) -> Sizes | None:
     return tuple(size for axis, size in enumerate(sizes) if axis not in axes) if known and sizes is not None else None
 
 
-def _members(recorder: Recorder, group: Expr) -> tuple[Expr, ...]:
-    """Return values that have the sizes of the parts of a tuple; none where that is unknown."""
+def members(recorder: Recorder, group: Expr) -> tuple[Expr, ...]:
+    """Return values that have the sizes of the parts of a tuple, and but for f8 their dtypes; none where unknown."""
     while True:
         step = recorder.steps.get(group.name) if isinstance(group, Name) else None
         body = group if step is None else step.body
