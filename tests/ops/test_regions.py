@@ -64,3 +64,13 @@ def test_places_in_f32_do_not_round_images_in_f64() -> None:
     for call, arrays in calls:
         exact = [each.astype(np.float64) if each.dtype == np.float32 else each for each in arrays]
         np.testing.assert_allclose(run(call, *arrays), run(call, *exact), rtol=1e-13, atol=1e-15)
+
+
+def test_the_greatest_of_samples_that_meet_at_a_border_has_one_slope() -> None:
+    def greatest(x: Tensor, r: Tensor, i: Tensor) -> Tensor:
+        return ops.sum(ops.roi_align(x, r, i, (1, 1), samples=3, mode="max"))
+
+    x, first = np.array([[[[1.0, 2.0], [0.5, 0.25]]]]), np.zeros(1, np.int32)
+    region = np.array([[0.5, -0.4, 2.3, 0.8]])  # two samples lie above of the upper right pixel
+    _, slope = tileir.jit(tileir.value_and_grad(greatest))(x, region, first)
+    np.testing.assert_allclose(slope, [[[[0, 1], [0, 0]]]])

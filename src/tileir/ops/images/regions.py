@@ -96,7 +96,10 @@ def roi_align(
     total = terms[0]
     for term in terms[1:]:
         total = combine(total, term)
-    found = reductions.max(total, (2, 4)) if mode == "max" else reductions.mean(total, (2, 4))
+    if mode == "max":  # samples beyond a border meet at one pixel, whose slope counts once
+        found = tf.reduce("argmax", tf.reduce("argmax", total, 4)[0], 2)[0]
+    else:
+        found = reductions.mean(total, (2, 4))
     return narrowed(moveaxis(found, -1, 1), x)
 
 
