@@ -97,6 +97,7 @@ class LLVMCompiler:
         from tileir.semtree.transform.checked_dots import checked_dots
         from tileir.semtree.transform.compensated_dots import compensated_dots
         from tileir.semtree.transform.expansions import expand_kernel
+        from tileir_llvm.emit.alike import in_order, outline
         from tileir_llvm.emit.capabilities import stored_floats
         from tileir_llvm.emit.dots import FLUSHING, native_dots
         from tileir_llvm.emit.emitter import emit
@@ -126,7 +127,8 @@ class LLVMCompiler:
             )
             yield from plain
         if scheduled:
-            vectors = expanded(scheduled, whole=True)
+            order = in_order([outline(kernels[number]) for number in scheduled])
+            vectors = expanded((scheduled[place] for place in order), whole=True)
             yield from emit(vectors, vector_bits=bits, scheduled=True, length=SCHEDULED_LENGTH, cache_bytes=cached)
 
     def load(self, kernels: Sequence[KernelFunction], parts: Mapping[str, bytes]) -> LLVMLibrary:

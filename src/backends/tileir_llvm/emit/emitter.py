@@ -8,6 +8,7 @@ Every kernel becomes ``void @name(ptr args, ptr scratch, i64 begin, i64 end)``, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Final
 
 from tileir.core import DType, Op
@@ -18,6 +19,7 @@ from tileir.semtree.ir import GridLevel, KernelFunction, Param, ParamAccess, Typ
 from tileir.semtree.legalise.legaliser import legalise
 from tileir.semtree.transform.layout import ALIGNMENT, layout
 from tileir.semtree.transform.threads import one_thread
+from tileir_llvm.emit.alike import joined, outline
 from tileir_llvm.emit.capabilities import CAPABILITIES
 from tileir_llvm.emit.conversions import integer
 from tileir_llvm.emit.expressions import Environment
@@ -48,7 +50,8 @@ def emit(
 
     Args:
         kernels: Kernels with their numbers, verified, whose float operations are all in
-            :data:`tileir_llvm.emit.floats.NATIVE`. Each is asked for when the modules before it are done.
+            :data:`tileir_llvm.emit.floats.NATIVE`. Each is asked for when the modules before it are done. Scheduled
+            ones that follow each other and have one :func:`tileir_llvm.emit.alike.outline` share functions.
         vector_bits: Width of the vector registers that LLVM shall prefer.
         fast_math: Whether to add :data:`FAST_MATH`.
         scheduled: Whether the kernels are all like :func:`tileir_llvm.emit.statements.is_scheduled` tells.
@@ -62,14 +65,28 @@ def emit(
     flags = FAST_MATH if fast_math else ""
     attributes = f'nounwind willreturn mustprogress norecurse "prefer-vector-width"="{vector_bits}"'
     last = f"attributes #0 = {{ {attributes} }}"
+
+    def write(module: ModuleText, number: int, kernel: KernelFunction) -> ModuleText:
+        streamed = streamed_results(kernel, cache_bytes) if cache_bytes and vector_bits >= 8 * LINE else frozenset()
+        _kernel(module, one_thread(kernel, masks=False, updates=WIDEST_UPDATE), symbol(number, kernel), streamed)
+        return module
+
     module = ModuleText(flags, scheduled)
-    for number, kernel in kernels:
+    count = 0
+    for _, several in groupby(kernels, lambda each: outline(each[1]) if scheduled else each[0]):
+        first, *others = several
+        if others:
+            separate = [write(ModuleText(flags, scheduled), *each) for each in (first, *others)]
+            yield from (each.text(last) for each in joined(separate))
+            count += 1
+            continue
         if length is not None and module.length >= length:
             yield module.text(last)
             module = ModuleText(flags, scheduled)
-        streamed = streamed_results(kernel, cache_bytes) if cache_bytes and vector_bits >= 8 * LINE else frozenset()
-        _kernel(module, one_thread(kernel, masks=False, updates=WIDEST_UPDATE), symbol(number, kernel), streamed)
-    yield module.text(last)
+            count += 1
+        write(module, *first)
+    if module.functions or not count:
+        yield module.text(last)
 
 
 def _kernel(module: ModuleText, kernel: KernelFunction, name: str, streamed: frozenset[str]) -> None:
