@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tileir
+from tileir import ops
 from tileir.core.errors import TileError
 from tileir.tile import builder_functions as tf
 from tileir.tile.builder import FunctionBuilder
@@ -66,6 +67,17 @@ def test_a_training_step_is_one_program() -> None:
     step = f.build(Next=w - rate * slope)
     found = tileir.evaluate(step, (np.eye(2), np.zeros(2), np.array(0.25)))
     assert found.tolist() == [0.5, 0.5]
+
+
+def test_dtypes_of_coordinates_are_known_where_sizes_are() -> None:
+    f = FunctionBuilder()
+    x, wide = f.input("X", 4, 3, dtype="f32"), f.input("W", 2**31 + 1, dtype="bool")
+    known = (tf.index(x, 1), tf.index(x, -1), tf.argsort(x, 0), tf.index(wide, 0))
+    assert [each.dtype.value for each in known] == ["i32", "i32", "i32", "i64"]
+    _, places = ops.max_pool(f.input("P", 1, 2, 4, 4, dtype="f16"), 2, return_indices=True)
+    assert places.dtype.value == "i32"
+    with pytest.raises(TileError, match="TIL215"):
+        _ = tf.index(f.input("Y", "N"), 0).dtype
 
 
 def test_dtypes_of_derivatives_are_known_while_building() -> None:

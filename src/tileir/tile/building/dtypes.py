@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
 
 from tileir.core import ArrayValue, DType, TileError, accumulator, arithmetic_type, float_for, promote_all
 from tileir.core.contraction_types import contraction_types
 from tileir.core.ops import SHIFTS, Domain, Op
 from tileir.tile.building.recording import Recorder
-from tileir.tile.building.sizes import members
+from tileir.tile.building.sizes import members, sizes_of
 from tileir.tile.functions import SCATTER_NAMES, builtin
 from tileir.tile.ir import (
     Binary,
@@ -24,6 +25,7 @@ from tileir.tile.ir import (
     Name,
     Scan,
     Unary,
+    UnaryOperator,
     While,
 )
 from tileir.tile.traversal import walk
@@ -44,6 +46,18 @@ _FIRST = frozenset(
     )
 )
 """Functions whose result has the dtype of their first argument; others of unknown dtype are left out."""
+
+
+_FIXED: Final[Mapping[str, Kind]] = MappingProxyType(
+    {
+        **dict.fromkeys(("as_bool", "logical_and", "logical_or", "logical_not"), DType.BOOL),
+        "quantize": DType.I8,
+        "prng_value": DType.F32,
+        "prng_state": DType.U32,
+        "size": "integer",
+    }
+)
+"""Functions whose result always has one dtype."""
 
 
 def dtype_of(recorder: Recorder, reference: str) -> DType | None:
@@ -126,33 +140,27 @@ def _called(recorder: Recorder, call: Call) -> Kind:
     kinds = [_of(recorder, argument) for argument in arguments]
     if function is not None and function.op is not None:
         return _applied(function.op, kinds)
+    if name in _FIXED:
+        return _FIXED[name]
     match name:
         case "as_like":
             return kinds[1] if isinstance(kinds[1], DType) else None
-        case "as_bool" | "logical_and" | "logical_or" | "logical_not":
-            return DType.BOOL
         case "as_float" | "as_int" | "as_uint":
             width = arguments[1]
             letter = {"as_float": "f", "as_int": "i", "as_uint": "u"}[name]
             return DType(f"{letter}{width.value}") if isinstance(width, IntLiteral) else None
-        case "quantize":
-            return DType.I8
         case "widen":
             return accumulator(kinds[0]) if isinstance(kinds[0], DType) else kinds[0]
         case "relu" | "sign" | "recip" | "stop_gradient" | "checkpoint" | "reverse_grad" | "upstream":
             return _applied(Op.ADD if name != "recip" else Op.DIV, kinds[:1]) if kinds[0] is not DType.BOOL else None
-        case "prng_value":
-            return DType.F32
-        case "prng_state":
-            return DType.U32
-        case "size":
-            return "integer"
         case "element":
             return _element(recorder, call)
         case "gradient" | "vjp":
             return None if len(others := members(recorder, call)) != 1 else _derivative(_of(recorder, others[0]))
         case "jvp":
             return _derivative(kinds[0])
+        case "index" | "argsort":
+            return _counted(recorder, call)
         case _ if name in _FIRST:
             return kinds[0]
         case _ if name.startswith(("as_", "expect_", "bits_as_")):
@@ -173,6 +181,31 @@ def _element(recorder: Recorder, call: Call) -> Kind:
             kind = _of(recorder, parts[place]) if place < len(parts) else None
             derives = isinstance(body, Call) and body.function in ("gradient", "vjp", "jvp")
             return _derivative(kind) if derives else kind
+        case _:
+            return None
+
+
+def _counted(recorder: Recorder, call: Call) -> Kind:
+    """Return the dtype of coordinates where the size of their axis, and how far they reach, are numbers."""
+    match call.arguments:
+        case (Name(name=name), axis, *others):
+            place, more = _integer(axis), [_integer(each) for each in others if call.function == "index"]
+            sizes = sizes_of(recorder, name) if name in recorder.steps else recorder.sizes.get(name)
+            size = None if sizes is None or place is None or place >= len(sizes) else sizes[place].value
+            if size is None or None in more:
+                return None
+            greatest = max(size, *(abs(each or 0) for each in more), 0)
+            return DType.I32 if greatest <= DType.I32.maximum else DType.I64
+        case _:
+            return None
+
+
+def _integer(expr: Expr) -> int | None:
+    match expr:
+        case IntLiteral(value=value):
+            return value
+        case Unary(UnaryOperator.NEG, IntLiteral(value=value)):
+            return -value
         case _:
             return None
 
