@@ -1,7 +1,20 @@
-"""Operations of PyTorch that are written in Tile: ``op`` registers one."""
+"""PyTorch on tileir: modules and functions that are compiled, and operations that are written in Tile."""
 
 from __future__ import annotations
 
+from tileir_torch.calls import SizesWarning
 from tileir_torch.custom import op
+from tileir_torch.dynamo import backend
+from tileir_torch.exported import Compiled, StaleWeightsWarning, compile
+from tileir_torch.importing import Unsupported, unsupported
 
-__all__ = ["op"]
+__all__ = [
+    "Compiled",
+    "SizesWarning",
+    "StaleWeightsWarning",
+    "Unsupported",
+    "backend",
+    "compile",
+    "op",
+    "unsupported",
+]

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import torch
@@ -15,32 +14,13 @@ from attrs import field, frozen
 from torch.library import CustomOpDef, custom_op
 
 import tileir
-from tileir import ArgumentError, Diagnostic, DType, Function, FunctionBuilder, TileError
+from tileir import ArgumentError, Diagnostic, Function, FunctionBuilder, TileError
 from tileir.tile.builder import Dim
 from tileir.tile.builder_functions import vjp
 from tileir.tile.checks.integers import sizing_inputs
 from tileir.tile.ir import Binary, BinaryOperator, Call, Expr, Input, IntLiteral, Name
+from tileir_torch.dtypes import DTYPES, TORCH
 
-_DTYPES: Final[Mapping[torch.dtype, DType]] = MappingProxyType(
-    {
-        torch.bool: DType.BOOL,
-        torch.int8: DType.I8,
-        torch.int16: DType.I16,
-        torch.int32: DType.I32,
-        torch.int64: DType.I64,
-        torch.uint8: DType.U8,
-        torch.uint16: DType.U16,
-        torch.uint32: DType.U32,
-        torch.uint64: DType.U64,
-        torch.float8_e4m3fn: DType.F8E4M3FN,
-        torch.float8_e5m2: DType.F8E5M2,
-        torch.float16: DType.F16,
-        torch.bfloat16: DType.BF16,
-        torch.float32: DType.F32,
-        torch.float64: DType.F64,
-    }
-)
-_TORCH: Final[Mapping[DType, torch.dtype]] = MappingProxyType({ours: theirs for theirs, ours in _DTYPES.items()})
 _NAME: Final = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*", re.ASCII)
 _TAKEN: Final = frozenset({"aten", "prim", "prims", "tileir"})
 _ANY_FLOAT: Final = 0.5
@@ -203,15 +183,15 @@ class _Program:
         if ranks not in self._symbolic:
             _, results = self._recorded(FunctionBuilder(), ranks, _ANY_FLOAT)
             try:
-                self._symbolic[ranks] = [(_TORCH[each.dtype], each.dims) for each in results]
+                self._symbolic[ranks] = [(TORCH[each.dtype], each.dims) for each in results]
             except TileError:  # only compiling tells a dtype or a rank
                 self._symbolic[ranks] = None
         sizes = self._sizes(kinds)
         known = self._symbolic[ranks]
         if known is None:
-            arguments = [(_DTYPES[k[0]], tuple(map(int, k[1]))) if isinstance(k, tuple) else k for k in kinds]
+            arguments = [(DTYPES[k[0]], tuple(map(int, k[1]))) if isinstance(k, tuple) else k for k in kinds]
             types = tileir.compile(self.function, arguments, device=self._host).result_types.values()
-            return [(_TORCH[each.dtype], each.shape) for each in types]
+            return [(TORCH[each.dtype], each.shape) for each in types]
         return [(dtype, tuple(_size(dim, sizes) for dim in dims)) for dtype, dims in known]
 
     def _sizes(self, kinds: Sequence[Any]) -> dict[str, Any]:
@@ -301,7 +281,7 @@ def _input(builder: FunctionBuilder, parameter: Input, given: torch.dtype, rank:
         ArgumentError: TIL317, the dtype does not fit; TIL305, the number of axes.
 
     """
-    dtype, dims = _DTYPES.get(given), parameter.dims
+    dtype, dims = DTYPES.get(given), parameter.dims
     told = f"input {parameter.name!r}: its argument"
     if dtype is None:
         raise ArgumentError.of("TIL317", f"{told} is {given}, no dtype of Tile", parameter.span)

@@ -1,0 +1,250 @@
+"""Calls of compiled graphs with tensors of PyTorch, which stay where they are."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import warnings
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import torch
+from attrs import define, field, frozen
+from sympy import sympify
+from torch.fx import Graph, Node
+
+import tileir
+from tileir import DeviceInfo, Executable, TensorType
+from tileir_torch.dtypes import DTYPES
+from tileir_torch.importing import Computed, Imported, Order, Passed, imported
+
+KEPT: Final = 32
+"""Classes of sizes of a graph that are kept compiled."""
+_MANY: Final = 8
+"""Classes of sizes up to which nothing is said."""
+_INTEGERS: Final = {torch.bfloat16: torch.int16, torch.float8_e4m3fn: torch.uint8, torch.float8_e5m2: torch.uint8}
+"""Integers as which elements are handed to NumPy that NumPy does not know."""
+
+_LOGGER: Final = logging.getLogger("tileir")
+
+
+class SizesWarning(UserWarning):
+    """A graph is compiled for many classes of sizes."""
+
+
+def host() -> DeviceInfo | None:
+    """Return the device that tensors in the host's memory are used on; None for what the context chooses."""
+    return next((each for each in tileir.devices() if each.backend == "llvm"), None)
+
+
+def array_seen(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """Return the memory of a contiguous tensor of the host as an array of NumPy."""
+    integers = _INTEGERS.get(tensor.dtype)
+    array: np.ndarray[Any, Any]
+    if integers is None:
+        array = tensor.numpy()
+        return array
+    array = tensor.view(integers).numpy()
+    return array.view(DTYPES[tensor.dtype].numpy)
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor whose memory is its elements, and which nobody wants a gradient of."""
+    tensor = tensor.detach() if tensor.requires_grad else tensor
+    return tensor.resolve_neg() if tensor.is_neg() else tensor
+
+
+@frozen(eq=False)
+class Specialised:
+    """A graph that is compiled for some sizes. Several threads may call it.
+
+    Attributes:
+        imported: The function, and what its inputs and results are.
+
+    """
+
+    imported: Imported
+    _told: list[str] = field(factory=list, init=False)
+
+    @cached_property
+    def _executable(self) -> Executable[Any] | None:
+        function = self.imported.function
+        if function is None:
+            return None
+        types = [
+            TensorType(each.dtype or "f32", tuple(_literal(size) for size in each.dims or ()))
+            for each in function.inputs
+        ]
+        return tileir.compile(function, types, device=host())
+
+    @cached_property
+    def _elsewhere(self) -> Any:
+        assert self.imported.function is not None
+        return tileir.jit(self.imported.function)
+
+    @cached_property
+    def _inputs(self) -> tuple[tuple[int, Order | None], ...]:
+        pairs = zip(self.imported.inputs, self.imported.orders, strict=True)
+        return tuple((at, None if _is_sorted(order) else order) for at, order in pairs)
+
+    @cached_property
+    def _rooms(self) -> tuple[tuple[tuple[int, ...], torch.dtype, Order | None], ...]:
+        """What memory results take, and the order of axes that shows it as the graph has it."""
+        computed = [each for each in self.imported.results if isinstance(each, Computed)]
+        return tuple(
+            (
+                tuple(each.sizes[axis] for axis in each.order),
+                each.dtype,
+                None if _is_sorted(each.order) else tuple(int(axis) for axis in np.argsort(each.order)),
+            )
+            for each in computed
+        )
+
+    @cached_property
+    def _is_plain(self) -> bool:
+        return all(isinstance(each, Computed) for each in self.imported.results)
+
+    def compile(self) -> None:
+        """Compile now what the first call would."""
+        self._executable  # noqa: B018  it is made by being asked for
+
+    def __call__(self, values: Sequence[Any]) -> list[Any]:
+        """Return the outputs of the graph.
+
+        Args:
+            values: What its placeholders stand for: tensors, and numbers for sizes.
+
+        """
+        function = self.imported.function
+        results: list[torch.Tensor] = []
+        if function is not None:
+            tensors = [value for value in values if isinstance(value, torch.Tensor)]
+            device = next((each.device for each in tensors if not each.is_cpu), None)
+            results = self._run(values) if device is None else self._run_elsewhere(values, device)
+            results = [
+                each if order is None else each.permute(order)
+                for each, (_, _, order) in zip(results, self._rooms, strict=True)
+            ]
+        if self._is_plain:
+            return results
+        return list(self._outputs(values, results))
+
+    def _outputs(self, values: Sequence[Any], results: Sequence[torch.Tensor]) -> Iterator[Any]:
+        for each in self.imported.results:
+            if isinstance(each, Computed):
+                yield results[each.position]
+            else:
+                yield values[each.position] if isinstance(each, Passed) else each.value
+
+    def _run(self, values: Sequence[Any]) -> list[torch.Tensor]:
+        arrays = [self._array(values[at], order) for at, order in self._inputs]
+        results = [torch.empty(sizes, dtype=dtype) for sizes, dtype, _ in self._rooms]
+        executable = self._executable
+        assert executable is not None
+        executable(*arrays, out=[array_seen(each) for each in results])
+        return results
+
+    def _array(self, tensor: Any, order: Order | None) -> np.ndarray[Any, Any]:
+        if order is not None:
+            tensor = tensor.permute(order)
+        if tensor.requires_grad or tensor.is_neg():
+            tensor = _plain(tensor)
+        if not tensor.is_contiguous():
+            self._tell_of_copy(tensor)
+            tensor = tensor.contiguous()
+        return array_seen(tensor)
+
+    def _tell_of_copy(self, tensor: torch.Tensor) -> None:
+        """Log, once, that an input is copied at each call."""
+        if not self._told:
+            self._told.append("")
+            message = "an input of sizes %s and strides %s is copied at each call, as its axes lie with gaps in memory"
+            _LOGGER.info(message, tuple(tensor.shape), tensor.stride())
+
+    def _run_elsewhere(self, values: Sequence[Any], device: torch.device) -> list[torch.Tensor]:
+        """Run where tensors of a card are, in the order of the work of PyTorch's current stream."""
+        given: list[torch.Tensor] = []
+        for at, order in self._inputs:
+            tensor = _plain(values[at]) if order is None else _plain(values[at]).permute(order)
+            given.append(tensor.to(device).contiguous())
+        results = [torch.empty(sizes, dtype=dtype, device=device) for sizes, dtype, _ in self._rooms]
+        self._elsewhere(*given, out=results[0] if len(results) == 1 else results)
+        return results
+
+
+def _is_sorted(order: Order) -> bool:
+    return order == tuple(range(len(order)))
+
+
+def _literal(size: Any) -> int:
+    return int(size.value)
+
+
+@define(eq=False)
+class Specialising:
+    """A graph that is compiled for each class of sizes that it is called with. Calls are safe from several threads.
+
+    Attributes:
+        graph: The graph of ATen operations.
+        owner: The module that has its constants.
+        what: What warnings call it.
+
+    """
+
+    graph: Graph
+    owner: Any = field(repr=False)
+    what: str = "the graph"
+    _known: OrderedDict[tuple[int, ...], Specialised] = field(factory=OrderedDict, init=False)
+    _lock: threading.RLock = field(factory=threading.RLock, init=False)
+    _symbols: list[tuple[Any, int, int | None]] = field(init=False)
+    _count: int = field(default=0, init=False)
+
+    @_symbols.default
+    def _symbols_of_placeholders(self) -> list[tuple[Any, int, int | None]]:
+        """Return where the value of each symbol is found: a placeholder, and an axis, or None for a number."""
+        found: dict[Any, tuple[Any, int, int | None]] = {}
+        placeholders = [node for node in self.graph.nodes if node.op == "placeholder"]
+        for at, node in enumerate(placeholders):
+            for value, axis in _sizes_of(node):
+                if isinstance(value, torch.SymInt) and value.node.expr.is_Symbol:
+                    found.setdefault(value.node.expr, (value.node.expr, at, axis))
+        return list(found.values())
+
+    def __call__(self, values: Sequence[Any]) -> list[Any]:
+        """Return the outputs for what the placeholders stand for."""
+        return self.specialised(values)(values)
+
+    def specialised(self, values: Sequence[Any]) -> Specialised:
+        """Return what is compiled for the sizes of some values, or will be when it is called."""
+        key: tuple[int, ...] = ()
+        if self._symbols:
+            key = tuple(
+                int(values[at]) if axis is None else int(values[at].shape[axis]) for _, at, axis in self._symbols
+            )
+        found = self._known.get(key)
+        if found is None:
+            with self._lock:
+                found = self._known.get(key) or self._made(key)
+        return found
+
+    def _made(self, key: tuple[int, ...]) -> Specialised:
+        symbols = {symbol: sympify(size) for (symbol, _, _), size in zip(self._symbols, key, strict=True)}
+        made = self._known[key] = Specialised(imported(self.graph, self.owner, symbols))
+        self._count += 1
+        if self._count == _MANY + 1:
+            told = f"{self.what} is compiled for the {self._count}th class of sizes, which takes time for each"
+            warnings.warn(f"{told}; the latest {KEPT} are kept", SizesWarning, stacklevel=5)
+        while len(self._known) > KEPT:
+            self._known.popitem(last=False)
+        return made
+
+
+def _sizes_of(node: Node) -> Iterator[tuple[Any, int | None]]:
+    value = node.meta.get("val")
+    if isinstance(value, torch.SymInt):
+        yield value, None
+    elif isinstance(value, torch.Tensor):
+        yield from ((size, axis) for axis, size in enumerate(value.shape))

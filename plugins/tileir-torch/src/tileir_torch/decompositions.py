@@ -1,0 +1,69 @@
+"""Which operations are taken apart before they are imported, and which are kept whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any, Final
+
+import torch
+from torch._decomp import core_aten_decompositions
+from torch._ops import OpOverload
+
+from tileir_torch.rows.table import rows
+
+_WHOLE_IN_EXPORT: Final = (
+    "aten.conv1d.default",
+    "aten.conv2d.default",
+    "aten.conv3d.default",
+    "aten.gru.input",
+    "aten.layer_norm.default",
+    "aten.linear.default",
+    "aten.lstm.input",
+    "aten.rms_norm.default",
+    "aten.rnn_relu.input",
+    "aten.rnn_tanh.input",
+    "aten.scaled_dot_product_attention.default",
+)
+"""Compositions that would otherwise be taken apart whatever the table says."""
+
+_TAKEN_APART: Final = (
+    "aten._native_batch_norm_legit_functional.default",
+    "aten.dot.default",
+    "aten.matmul.default",
+    "aten.reshape.default",
+    "aten.vdot.default",
+)
+"""Operations with rows of which PyTorch's own decomposition is the better one, or the only one that functions have."""
+
+
+def _overload(name: str) -> OpOverload | None:
+    namespace, packet, overload = name.split(".")
+    found = getattr(getattr(getattr(torch.ops, namespace), packet, None), overload, None)
+    return found if found is not None and torch._C._dispatch_has_kernel(found.name()) else None
+
+
+def _kept() -> Iterator[OpOverload]:
+    for name in rows():
+        found = _overload(name)
+        if found is not None and name not in _TAKEN_APART:
+            yield found
+
+
+@cache
+def of_autograd() -> dict[OpOverload, Callable[..., Any]]:
+    """Return the decompositions for graphs that ``aot_autograd`` makes: PyTorch's but those of rows."""
+    table: dict[Any, Callable[..., Any]] = dict(core_aten_decompositions())
+    for overload in _kept():
+        table.pop(overload, None)
+    return table
+
+
+def of_export() -> Any:
+    """Return the decompositions for exported programs: PyTorch's but those of rows, and with whole compositions."""
+    table = torch.export.default_decompositions()
+    for overload in _kept():
+        is_composite = overload.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
+        if not is_composite or str(overload) in _WHOLE_IN_EXPORT:
+            table.pop(overload, None)
+    return table

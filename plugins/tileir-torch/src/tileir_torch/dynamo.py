@@ -1,0 +1,151 @@
+"""The back end of ``torch.compile``: graphs, forward and backward, whose parts are compiled that tileir can run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import torch
+from functorch.compile import make_boxed_func
+from torch._dynamo.backends.common import aot_autograd
+from torch.fx import GraphModule, Node
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.passes.operator_support import OperatorSupport
+
+from tileir import ArgumentError, TileError
+from tileir_torch import decompositions
+from tileir_torch.calls import Specialising
+from tileir_torch.importing import unsupported
+
+_OPTIONS: Final = ("fullgraph",)
+_MESSAGES: Final = 50
+"""Nodes of one graph that an error tells of."""
+
+
+def backend(graph_module: GraphModule, example_inputs: Sequence[Any], **keywords: Any) -> Callable[..., Any]:
+    """Compile a graph of Dynamo, and its gradients: the back end ``"tileir"`` of ``torch.compile``.
+
+    ``aot_autograd`` makes graphs of ATen operations of it, forward and backward, without mutations. Nodes that tileir
+    does not run cut a graph into parts, and run in eager; so do random operations, so that they draw what eager draws.
+
+    Args:
+        graph_module: The graph.
+        example_inputs: Its inputs, as Dynamo passes them.
+        keywords: ``options``, a mapping. With ``"fullgraph": True``, nodes that tileir does not run are an error, which
+            names all of them and their lines.
+
+    Raises:
+        ArgumentError: TIL707, there is no such option.
+        TileError: TIL605, with ``fullgraph``.
+
+    """
+    options: Mapping[str, Any] = keywords.pop("options", None) or {}
+    unknown = [name for name in options if name not in _OPTIONS]
+    if unknown or keywords:
+        names = ", ".join((*unknown, *(name for name in keywords if name != "mode")))
+        if names:
+            raise ArgumentError.of("TIL707", f"there is no option {names}; there is {', '.join(_OPTIONS)}")
+    is_whole = bool(options.get("fullgraph", False))
+
+    def compiler(module: GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
+        made: Callable[..., Any] = make_boxed_func(compiled(module, is_whole=is_whole))
+        return made
+
+    made: Callable[..., Any] = aot_autograd(
+        fw_compiler=compiler,
+        bw_compiler=compiler,
+        inference_compiler=compiler,
+        decompositions=decompositions.of_autograd(),
+    )(graph_module, example_inputs)
+    return made
+
+
+def compiled(module: GraphModule, *, is_whole: bool = False) -> Callable[..., Any]:
+    """Return a function for a graph of ATen operations whose parts that tileir can run are compiled.
+
+    Args:
+        module: The graph, with fake tensors.
+        is_whole: Whether nodes that tileir does not run are an error.
+
+    Raises:
+        TileError: TIL605, there are such nodes; one diagnostic for each.
+
+    """
+    faults = unsupported(module)
+    if not faults:
+        run = Specialising(module.graph, module)
+        return lambda *values: run(values)
+    if is_whole:
+        raise TileError([fault.diagnostic for fault in faults[:_MESSAGES]])
+    names = {fault.node for fault in faults}
+    partitioner = CapabilityBasedPartitioner(
+        module,
+        _Supported(names),
+        allows_single_node_partition=True,
+        non_compute_ops=(),
+        allowed_single_node_partition_ops=(),
+    )
+    parts = [part for part in partitioner.propose_partitions() if _computes(part.nodes)]
+    fused = partitioner.fuse_partitions(parts)
+    for node in list(fused.graph.nodes):
+        if node.op == "call_module" and str(node.target).startswith("fused_"):
+            part = fused.get_submodule(str(node.target))
+            setattr(fused, str(node.target), _Part(part))
+    fused.recompile()
+    made: Callable[..., Any] = fused
+    return made
+
+
+class _Supported(OperatorSupport):  # type: ignore[misc]  # PyTorch has no types here
+    """Which nodes tileir runs: those that are not named."""
+
+    def __init__(self, unsupported_names: set[str]) -> None:
+        super().__init__()
+        self.names = unsupported_names
+
+    def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:  # noqa: ARG002
+        """Return whether tileir runs a node."""
+        if node.op == "get_attr":
+            return True
+        return node.op == "call_function" and node.name not in self.names
+
+
+class _Part(torch.nn.Module):  # type: ignore[misc]  # as above
+    """A part of a graph that is compiled."""
+
+    def __init__(self, part: GraphModule) -> None:
+        super().__init__()
+        self.run = Specialising(part.graph, part)
+        self.is_tuple = isinstance(part.graph.output_node().args[0], tuple | list)
+
+    def forward(self, *values: Any) -> Any:
+        """Return what the part computes."""
+        found = self.run(values)
+        return tuple(found) if self.is_tuple else found[0]
+
+
+_MOVING: Final = frozenset(
+    {
+        "alias",
+        "detach",
+        "expand",
+        "permute",
+        "reshape",
+        "squeeze",
+        "t",
+        "transpose",
+        "unsqueeze",
+        "view",
+        "slice",
+        "select",
+    }
+)
+"""Operations that eager makes without touching an element."""
+
+
+def _computes(nodes: Mapping[Node, Any] | Sequence[Node]) -> bool:
+    """Return whether a part does more than to look at memory in another way."""
+    targets = [str(node.target).split(".") for node in nodes if node.op == "call_function"]
+    return any(
+        len(parts) < 2 or parts[1] not in _MOVING for parts in targets if parts[0] != "<built-in function getitem>"
+    )

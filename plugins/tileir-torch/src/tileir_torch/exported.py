@@ -1,0 +1,243 @@
+"""Modules that are compiled as a whole, by ``torch.export``, and run without PyTorch where they are saved."""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from attrs import define, field
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.utils import _pytree as pytree
+
+import tileir
+from tileir import ArgumentError, Diagnostic, TileError
+from tileir_torch import decompositions
+from tileir_torch.calls import Specialising
+from tileir_torch.dtypes import TORCH
+from tileir_torch.importing import Computed, array_of, imported, unsupported
+
+_MESSAGES: Final = 50
+"""Nodes of one graph that an error tells of."""
+
+
+class StaleWeightsWarning(UserWarning):
+    """A module has new weights, and what was compiled of it keeps the old ones."""
+
+
+@define(eq=False)
+class Compiled:
+    """A module that is compiled with the weights that it had. Calls are safe from several threads.
+
+    It is called with the arguments of the module, tensors of PyTorch or arrays of NumPy, and returns the same kind. No
+    gradients are recorded. Later changes of the module's weights do not show: :meth:`update` takes new ones.
+
+    Attributes:
+        program: What ``torch.export`` made of the module, after decomposition.
+
+    """
+
+    program: ExportedProgram = field(repr=False)
+    _run: Specialising = field(init=False, repr=False)
+    _bound: list[Any] = field(init=False, repr=False)
+    _places: dict[str, list[int]] = field(init=False, repr=False)
+    _given: list[int] = field(init=False, repr=False)
+    _written: list[tuple[int, int]] = field(init=False, repr=False)
+    _returned: list[int] = field(init=False, repr=False)
+    _is_flat: bool = field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        program, signature = self.program, self.program.graph_signature
+        self._run = Specialising(program.graph, program.graph_module, "the module")
+        constants = {**program.constants, **program.state_dict}
+        self._bound, self._given, self._places = [], [], {}
+        names: dict[str, int] = {}
+        for at, spec in enumerate(signature.input_specs):
+            names[spec.arg.name] = at
+            if spec.kind is InputKind.USER_INPUT:
+                self._given.append(at)
+                self._bound.append(None)
+                continue
+            if spec.target is None or spec.target not in constants:
+                raise TileError.of("TIL605", f"{spec.arg.name} is no tensor, and no argument")
+            if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
+                self._places.setdefault(spec.target, []).append(at)
+            self._bound.append(constants[spec.target].detach().clone(memory_format=torch.preserve_format))
+        self._written, self._returned = [], []
+        for at, out in enumerate(signature.output_specs):
+            if out.kind is OutputKind.USER_OUTPUT:
+                self._returned.append(at)
+            elif out.kind is OutputKind.BUFFER_MUTATION:
+                self._written.append((at, self._places[out.target or ""][0]))
+            elif out.kind is OutputKind.USER_INPUT_MUTATION:
+                self._written.append((at, names[out.target or ""]))
+            else:
+                raise TileError.of("TIL605", f"the module's outputs have a {out.kind.name.lower()}")
+        spec_in = program.call_spec.in_spec
+        args_spec, kwargs_spec = spec_in.children_specs if hasattr(spec_in, "children_specs") else spec_in.children()
+        self._is_flat = (
+            not kwargs_spec.num_leaves
+            and args_spec.num_leaves == args_spec.num_children
+            and (args_spec.num_leaves == len(self._given))
+        )
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Return what the module returns; inputs and buffers that it writes to are written to.
+
+        Args:
+            arguments: Those of the module, with sizes as those that it was compiled for; dimensions that are dynamic
+                may have others.
+            named: Arguments by name.
+
+        Raises:
+            ArgumentError: TIL705, arguments are missing or too many; TIL701, one does not fit.
+
+        """
+        leaves = arguments if self._is_flat and not named else self._leaves(arguments, named)
+        if len(leaves) != len(self._given):
+            raise ArgumentError.of("TIL705", f"the module takes {len(self._given)} tensors, and {len(leaves)} came")
+        values = list(self._bound)
+        of_numpy = False
+        for at, leaf in zip(self._given, leaves, strict=True):
+            if isinstance(leaf, np.ndarray):
+                of_numpy, leaf = True, _tensor(leaf)
+            values[at] = leaf
+        results = self._run(values)
+        for at, place in self._written:
+            target = values[place]
+            target.detach().copy_(results[at]) if target.requires_grad else target.copy_(results[at])
+        found = [results[at] for at in self._returned]
+        if of_numpy:
+            found = [array_of(each) if isinstance(each, torch.Tensor) else each for each in found]
+        spec = self.program.call_spec.out_spec
+        return found[0] if spec.is_leaf() else pytree.tree_unflatten(found, spec)
+
+    def _leaves(self, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Sequence[Any]:
+        leaves, spec = pytree.tree_flatten((arguments, dict(named)))
+        if spec != self.program.call_spec.in_spec:
+            told = "the arguments have another structure than those that the module was compiled for"
+            raise ArgumentError.of("TIL705", f"{told}: {spec} and {self.program.call_spec.in_spec}")
+        found: list[Any] = leaves
+        return found
+
+    def update(self, state_dict: Mapping[str, torch.Tensor]) -> None:
+        """Take new weights, without compiling.
+
+        Args:
+            state_dict: Parameters and buffers by name, of the dtypes and sizes that the module had; those that are left
+                out stay.
+
+        Raises:
+            ArgumentError: TIL711, there is no such weight; TIL701, one has another dtype or other sizes.
+
+        """
+        faults: list[Diagnostic] = []
+        for name, tensor in state_dict.items():
+            places = self._places.get(name)
+            if places is None:
+                faults.append(Diagnostic("TIL711", f"the module has no parameter or buffer {name!r}"))
+                continue
+            old = self._bound[places[0]]
+            if old.shape != tensor.shape or old.dtype != tensor.dtype:
+                told = f"{name!r} is {tensor.dtype} of sizes {tuple(tensor.shape)}"
+                faults.append(Diagnostic("TIL701", f"{told}, and was {old.dtype} of {tuple(old.shape)}"))
+        if faults:
+            raise ArgumentError(faults)
+        for name, tensor in state_dict.items():
+            for place in self._places[name]:
+                self._bound[place] = self._bound[place].new_empty(0).set_(tensor.detach().clone())
+
+    def save(self, path: str | Path) -> None:
+        """Write the program with its weights to a file, which tileir runs where PyTorch is not installed.
+
+        ``tileir.jit(Path(path))`` calls it with arrays of NumPy, and every command of tileir takes it. Its inputs are
+        the arguments of the module, flattened, and its results what the module returns. Sizes are those that it was
+        compiled with.
+
+        Args:
+            path: The file; by custom its name ends in ``.tileir``.
+
+        Raises:
+            TileError: TIL605, the module writes to inputs or buffers, or a size is dynamic; TIL901, the file cannot be
+                written.
+
+        """
+        if self._written:
+            raise TileError.of("TIL605", "the module writes to its inputs or buffers, which a saved program cannot")
+        made = imported(self.program.graph, self.program.graph_module, keeps_orders=False)
+        if made.function is None or not all(isinstance(made.results[at], Computed) for at in self._returned):
+            raise TileError.of("TIL605", "the module returns what it is given, and a saved program what it computes")
+        names = [each.name for each in made.function.inputs]
+        arrays = {
+            name: array_of(self._bound[at])
+            for name, at in zip(names, made.inputs, strict=True)
+            if self._bound[at] is not None
+        }
+        tileir.save(tileir.bind(made.function, arrays), Path(path))
+
+
+def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
+    """Return an array of NumPy as a tensor over its memory, where PyTorch allows that."""
+    if array.dtype.kind != "V" and array.dtype.isbuiltin:
+        return torch.from_numpy(np.ascontiguousarray(array) if any(s < 0 for s in array.strides) else array)
+    dtype = tileir.DType.of(array.dtype)
+    if dtype is None or dtype not in TORCH:
+        raise ArgumentError.of("TIL702", f"PyTorch has no elements of type {array.dtype}")
+    integers = np.int16 if array.dtype.itemsize == 2 else np.uint8
+    return torch.from_numpy(np.ascontiguousarray(array).view(integers)).view(TORCH[dtype])
+
+
+def compile(  # noqa: A001  it is the public verb, as tileir.compile
+    module: torch.nn.Module,
+    example_inputs: Sequence[Any],
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+) -> Compiled:
+    """Compile a module as a whole, with the weights that it has now.
+
+    ``torch.export`` makes one graph of it, so what is compiled checks nothing at calls but dtypes and sizes, which
+    :attr:`Compiled.program` tells. Weights are copied: what the module's become later does not show, of which a warning
+    tells after its ``load_state_dict``, and :meth:`Compiled.update` takes new ones.
+
+    Args:
+        module: The module, in the mode that it is to run in: ``eval()`` for inference.
+        example_inputs: Its arguments, for dtypes, sizes and strides.
+        kwargs: Its arguments by name.
+        dynamic_shapes: Which sizes may change, as for ``torch.export.export``. Each class of sizes is compiled when it
+            comes first, and kept.
+
+    Raises:
+        TileError: TIL605, the module has operations that tileir does not run, random ones among them; one diagnostic
+            for each.
+
+    """
+    example_inputs = tuple(example_inputs)
+    exported = torch.export.export(
+        module, example_inputs, dict(kwargs or {}), dynamic_shapes=dynamic_shapes, strict=False
+    )
+    program = exported.run_decompositions(decompositions.of_export())
+    module_of_graph = program.graph_module
+    faults = unsupported(module_of_graph)
+    if faults:
+        raise TileError([fault.diagnostic for fault in faults[:_MESSAGES]])
+    made = Compiled(program)
+    _warn_when_loaded(module, made)
+    return made
+
+
+def _warn_when_loaded(module: torch.nn.Module, made: Compiled) -> None:
+    """Let a module warn after it has loaded weights, as long as what was compiled of it is there."""
+    still = weakref.ref(made)
+
+    def warn(*_: Any) -> None:
+        if still() is not None:
+            told = "what was compiled of this module keeps the weights that it had: pass update() its state_dict()"
+            warnings.warn(told, StaleWeightsWarning, stacklevel=3)
+
+    module.register_load_state_dict_post_hook(warn)

@@ -1,0 +1,505 @@
+"""Graphs of ATen operations as functions of Tile: nodes are called one after the other on tensors of a builder."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import torch
+from attrs import define, field, frozen
+from sympy import sympify
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_arg
+
+from tileir import Diagnostic, DType, Function, FunctionBuilder, TileError, ops
+from tileir.tile.builder import Tensor
+from tileir_torch.custom import PROGRAMS
+from tileir_torch.dtypes import DTYPES
+from tileir_torch.rows.table import RefusedError, row_of
+
+Value: TypeAlias = Any
+"""The meaning of a node: a tensor, a number, which sizes are, or a sequence of such; None for nothing."""
+
+Order: TypeAlias = tuple[int, ...]
+"""Axes from the outermost in memory to the innermost."""
+
+_FOLDED: Final = 1 << 16
+"""Elements up to which an operation without tensors is run when it is imported."""
+
+_DROPPED: Final = frozenset(
+    {
+        "aten._assert_async.msg",
+        "aten._assert_scalar.default",
+        "aten._assert_tensor_metadata.default",
+        "aten.sym_constrain_range.default",
+        "aten.sym_constrain_range_for_size.default",
+    }
+)
+"""Nodes that check what holds already where a graph was made for these sizes and dtypes."""
+
+
+@frozen
+class Unsupported:
+    """A node that tileir does not run.
+
+    Attributes:
+        node: Its name in the graph.
+        target: The operation, such as ``aten.sort.stable``.
+        reason: Why not.
+        place: The line of the user's Python that it comes from; empty where that is not known.
+
+    """
+
+    node: str
+    target: str
+    reason: str
+    place: str
+
+    @property
+    def diagnostic(self) -> Diagnostic:
+        """The same as a diagnostic of tileir."""
+        where = f", of {self.place}" if self.place else ""
+        return Diagnostic("TIL605", f"{self.target} ({self.node}{where}): {self.reason}")
+
+
+@frozen(eq=False)
+class Imported:
+    """A function that was made of a graph.
+
+    Attributes:
+        function: The function; None where nothing is computed.
+        inputs: Positions of the placeholders that it takes, in order.
+        orders: For each input of the function, how its axes lie in memory; None for any order.
+        results: For each output of the graph: the position of the function's result, or what else it is.
+
+    """
+
+    function: Function | None
+    inputs: tuple[int, ...]
+    orders: tuple[Order, ...]
+    results: tuple[Result, ...]
+
+
+@frozen
+class Computed:
+    """A result of the function.
+
+    Attributes:
+        position: Which one.
+        dtype: Its dtype.
+        sizes: Its sizes.
+        order: How its axes lie in memory, in which the function makes them.
+
+    """
+
+    position: int
+    dtype: torch.dtype
+    sizes: tuple[int, ...]
+    order: Order
+
+
+@frozen
+class Passed:
+    """An output of a graph that is one of its inputs."""
+
+    position: int
+
+
+@frozen
+class Known:
+    """An output of a graph that is no tensor."""
+
+    value: Any
+
+
+Result: TypeAlias = Computed | Passed | Known
+
+
+def place_of(node: Node) -> str:
+    """Return the line of the user's Python that a node comes from, and what stands there; empty for none."""
+    lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines() if line.strip()]
+    files = [at for at, line in enumerate(lines) if line.startswith("File ")]
+    if not files:
+        return ""
+    return ": ".join(lines[files[-1] : files[-1] + 2])
+
+
+def dense_order(sizes: Sequence[int], strides: Sequence[int]) -> Order:
+    """Return how the axes of a tensor lie in memory where it is dense, else as axes come."""
+    plain = tuple(range(len(sizes)))
+    if _is_dense(sizes, strides, plain):
+        return plain
+    order = tuple(sorted(plain, key=lambda axis: (-strides[axis], axis)))
+    return order if _is_dense(sizes, strides, order) else plain
+
+
+def _is_dense(sizes: Sequence[int], strides: Sequence[int], order: Order) -> bool:
+    expected = 1
+    for axis in reversed(order):
+        if sizes[axis] != 1 and strides[axis] != expected:
+            return False
+        expected *= sizes[axis]
+    return True
+
+
+def size_of(value: Any, symbols: Mapping[Any, int]) -> Any:
+    """Return a number for one that may consist of symbols; what no symbol is known of has its hint.
+
+    Args:
+        value: The number.
+        symbols: Values of symbols.
+
+    """
+    if not isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+        return value
+    found = sympify(value.node.expr).xreplace(dict(symbols))
+    if found.free_symbols:
+        hint = value.node.hint
+        if hint is None:
+            raise RefusedError("a size depends on values, which only running tells")
+        return hint
+    return bool(found) if isinstance(value, torch.SymBool) else float(found) if _is_float(value) else int(found)
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, torch.SymFloat)
+
+
+def outputs_of(graph: Graph) -> list[Any]:
+    """Return what a graph puts out, in order."""
+    last = next(node for node in reversed(graph.nodes) if node.op == "output")
+    found = last.args[0]
+    return list(found) if isinstance(found, tuple | list) else [found]
+
+
+@frozen(eq=False)
+class Call:
+    """A node that a row serves.
+
+    Attributes:
+        importer: What runs the graph.
+        node: The node.
+
+    """
+
+    importer: Importer
+    node: Node
+
+    @property
+    def value(self) -> Any:
+        """The fake tensor, or the tuple of them, that the node makes."""
+        return self.node.meta["val"]
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype of its result, or of the first."""
+        value = self.value
+        return DTYPES[(value if isinstance(value, torch.Tensor) else value[0]).dtype]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes of its result, or of the first."""
+        value = self.value
+        return self.importer.sizes(value if isinstance(value, torch.Tensor) else value[0])
+
+    def given(self, position: int) -> Any:
+        """Return an argument as the graph has it: a fake tensor for a node that makes one."""
+        return map_arg(self.node.args[position], lambda node: node.meta.get("val"))
+
+    def number(self, value: Any, dtype: DType) -> Any:
+        """Return a number as an operand of tensors of a dtype."""
+        if dtype.is_float:
+            return float(value) if isfinite(value) else self.tensor(np.array(value, dtype.numpy))
+        if dtype.is_bool:
+            return self.tensor(np.array(bool(value)))
+        return int(value)
+
+    def operand(self, value: Any, dtype: DType) -> Any:
+        """Return a tensor or number as an operand of a dtype."""
+        return ops.cast(value, dtype) if isinstance(value, Tensor) else self.number(value, dtype)
+
+    def tensor(self, array: np.ndarray[Any, Any]) -> Tensor:
+        """Return an array as a constant."""
+        return self.importer.builder.constant(array)
+
+    def full(self, value: Any, sizes: Sequence[int], dtype: DType) -> Tensor:
+        """Return a tensor all of whose elements are one number."""
+        return ops.full(self.tensor(np.array(0, np.int32)), tuple(sizes), self.number(value, dtype), dtype=dtype)
+
+    def refuse(self, reason: str) -> RefusedError:
+        """Return the error for what a row does not serve, to be raised."""
+        return RefusedError(reason)
+
+
+@define(eq=False)
+class Importer:
+    """Runs a graph on tensors of a builder.
+
+    Attributes:
+        builder: Where tensors are recorded.
+        owner: The module that has the graph's constants.
+        symbols: Values of symbols in sizes.
+        unsupported: Nodes that cannot be run, whose results are inputs instead; None to raise errors about them.
+        keeps_orders: Whether inputs and results may lie in memory as PyTorch has them, with axes in another order.
+
+    """
+
+    builder: FunctionBuilder
+    owner: Any
+    symbols: Mapping[Any, int]
+    unsupported: list[Unsupported] | None = None
+    keeps_orders: bool = True
+    values: dict[Node, Value] = field(factory=dict)
+    orders: dict[Node, Order] = field(factory=dict)
+    _passed: dict[int, int] = field(factory=dict)
+
+    def sizes(self, value: torch.Tensor) -> tuple[int, ...]:
+        """Return the sizes of a fake tensor."""
+        return tuple(size_of(size, self.symbols) for size in value.shape)
+
+    def order(self, value: torch.Tensor, sizes: Sequence[int]) -> Order:
+        """Return how the axes of a fake tensor lie in memory."""
+        if not self.keeps_orders:
+            return tuple(range(len(sizes)))
+        return dense_order(sizes, [size_of(stride, self.symbols) for stride in value.stride()])
+
+    def run(self, graph: Graph) -> None:
+        """Call all nodes of a graph but its last."""
+        for node in graph.nodes:
+            if node.op == "output":
+                continue
+            try:
+                self.values[node] = self._made(node)
+            except (RefusedError, TileError, TypeError, ValueError, IndexError, KeyError) as error:
+                if self.unsupported is None:
+                    raise TileError([self._fault(node, error).diagnostic]) from error
+                self.unsupported.append(self._fault(node, error))
+                self.values[node] = self._replaced(node)
+
+    def _fault(self, node: Node, error: Exception) -> Unsupported:
+        reason = str(error.args[0]) if isinstance(error, RefusedError) else _reason_of(error)
+        return Unsupported(node.name, str(node.target), reason, place_of(node))
+
+    def _made(self, node: Node) -> Value:
+        value = node.meta.get("val")
+        if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool | int | float | bool):
+            return size_of(value, self.symbols)
+        match node.op:
+            case "placeholder":
+                return self._input(node, value)
+            case "get_attr":
+                return self._attribute(node)
+            case "call_function":
+                return self._called(node, value)
+            case _:
+                raise RefusedError(f"tileir runs no {node.op}")
+
+    def _input(self, node: Node, value: Any) -> Value:
+        if not isinstance(value, torch.Tensor):
+            return None
+        check_kind(value)
+        sizes = self.sizes(value)
+        order = self.order(value, sizes)
+        self.orders[node] = order
+        dtype, name = DTYPES[value.dtype], node.name
+        if not sizes:
+            return self.builder.scalar(name, dtype)
+        found = self.builder.input(name, *(sizes[axis] for axis in order), dtype=dtype)
+        return found if order == tuple(range(len(sizes))) else ops.transpose(found, tuple(np.argsort(order).tolist()))
+
+    def _replaced(self, node: Node) -> Value:
+        """Return inputs in the place of what a node makes that cannot be run; None for what is no tensor of ours."""
+
+        def one(value: Any, name: str) -> Value:
+            if not isinstance(value, torch.Tensor):
+                return None
+            try:
+                check_kind(value)
+                sizes, dtype = self.sizes(value), DTYPES[value.dtype]
+            except RefusedError:
+                return None
+            return self.builder.input(name, *sizes, dtype=dtype) if sizes else self.builder.scalar(name, dtype)
+
+        value = node.meta.get("val")
+        if isinstance(value, tuple | list):
+            return tuple(one(each, f"{node.name}.{at}'") for at, each in enumerate(value))
+        return one(value, f"{node.name}'")
+
+    def _attribute(self, node: Node) -> Value:
+        found = self.owner
+        for part in str(node.target).split("."):
+            found = getattr(found, part)
+        if isinstance(found, torch.Tensor):
+            check_kind(found)
+            return self.builder.constant(array_of(found))
+        raise RefusedError("it is a graph of its own, which tileir does not run")
+
+    def _called(self, node: Node, value: Any) -> Value:
+        target = str(node.target)
+        if node.target is operator.getitem:
+            whole, at = node.args
+            return self.values[whole][at]
+        if target in _DROPPED or (value is None and not node.users):
+            return None
+        for each in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(each, torch.Tensor):
+                check_kind(each)
+        for each in node.all_input_nodes:
+            known = each.meta.get("val")
+            if isinstance(known, torch.Tensor):
+                check_kind(known)
+        args = map_arg(node.args, self._read)
+        kwargs = map_arg(node.kwargs, self._read)
+        with self.builder.at(_place(node)):
+            return self._fitted(node, self._found(node, target, value, args, kwargs), value)
+
+    def _read(self, node: Node) -> Value:
+        value = self.values[node]
+        if value is None and isinstance(node.meta.get("val"), torch.Tensor):
+            raise RefusedError(f"it reads {node.name}, which is no tensor of tileir's")
+        return value
+
+    def _found(self, node: Node, target: str, value: Any, args: Any, kwargs: Any) -> Value:
+        program = PROGRAMS.get(node.target)
+        if program is not None:
+            found = program(*args, **kwargs)
+            return found if isinstance(found, tuple) or not isinstance(value, tuple | list) else (found,)
+        row = row_of(target)
+        if row is not None:
+            return row(Call(self, node), *map(self._argument, args), **dict(kwargs))
+        if self._is_constant(node, value):
+            return self._folded(node, value)
+        raise RefusedError("tileir has no row for it")
+
+    def _argument(self, value: Any) -> Any:
+        if isinstance(value, torch.SymInt | torch.SymFloat):
+            return size_of(value, self.symbols)
+        return list(map(self._argument, value)) if isinstance(value, list | tuple) else value
+
+    def _is_constant(self, node: Node, value: Any) -> bool:
+        """Return whether a node is a tensor of the same few elements each time."""
+        tags = getattr(node.target, "tags", ())
+        return bool(
+            isinstance(value, torch.Tensor)
+            and isinstance(node.target, torch._ops.OpOverload)
+            and torch.Tag.nondeterministic_seeded not in tags
+            and not any(isinstance(each.meta.get("val"), torch.Tensor) for each in node.all_input_nodes)
+            and np.prod(self.sizes(value), dtype=np.int64) <= _FOLDED
+        )
+
+    def _folded(self, node: Node, value: torch.Tensor) -> Tensor:
+        args, kwargs = map_arg(node.args, self._read), dict(map_arg(node.kwargs, self._read))
+        if "device" in kwargs:
+            kwargs["device"] = torch.device("cpu")
+        kwargs.pop("pin_memory", None)
+        found: torch.Tensor = node.target(*map(self._argument, args), **kwargs)
+        return self.builder.constant(array_of(found.to(value.dtype)))
+
+    def _fitted(self, node: Node, found: Value, value: Any) -> Value:
+        """Return a result in the dtype that PyTorch gives it, once its sizes are those that PyTorch gives it."""
+        if isinstance(value, tuple | list):
+            results = found if isinstance(found, tuple | list) else (found,)
+            return tuple(self._fitted(node, each, one) for each, one in zip(results, value, strict=True))
+        if not isinstance(value, torch.Tensor) or found is None:
+            return found
+        sizes = self.sizes(value)
+        if not isinstance(found, Tensor):
+            return Call(self, node).full(found, sizes, DTYPES[value.dtype])
+        if tuple(found.shape) != sizes:
+            raise RefusedError(f"tileir makes {tuple(found.shape)} of it, and PyTorch {sizes}")
+        dtype = DTYPES[value.dtype]
+        return found if _has_dtype(found, dtype) else ops.cast(found, dtype)
+
+
+def _has_dtype(tensor: Tensor, dtype: DType) -> bool:
+    """Return whether a tensor is known to have a dtype; that of places depends on how many elements there are."""
+    try:
+        return tensor.dtype is dtype
+    except TileError:
+        return False
+
+
+def array_of(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """Return the elements of a tensor as an array of NumPy."""
+    tensor = tensor.detach().cpu().contiguous()
+    if tensor.dtype in (torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2):
+        integers = torch.int16 if tensor.dtype is torch.bfloat16 else torch.uint8
+        tensor, dtype = tensor.view(integers), DTYPES[tensor.dtype].numpy
+        return np.asarray(tensor).view(dtype)
+    return np.asarray(tensor)
+
+
+def check_kind(value: torch.Tensor) -> None:
+    """Raise RefusedError for a tensor that Tile cannot have."""
+    if value.dtype not in DTYPES:
+        raise RefusedError(f"its elements are {value.dtype}".replace("torch.", ""))
+    if value.layout is not torch.strided or value.is_quantized:
+        raise RefusedError(f"its layout is {value.layout}".replace("torch.", ""))
+
+
+def _place(node: Node) -> str:
+    place = place_of(node)
+    return f"{node.target} ({node.name})" + (f" of {place}" if place else "")
+
+
+def _reason_of(error: Exception) -> str:
+    if isinstance(error, TileError):
+        return "; ".join(each.message for each in error.diagnostics)
+    return f"{type(error).__name__}: {error}"
+
+
+def unsupported(graph_module: GraphModule) -> list[Unsupported]:
+    """Return the nodes of a graph of ATen operations that tileir does not run, with reasons and lines of Python.
+
+    Args:
+        graph_module: A graph with fake tensors, as ``torch.export`` or ``aot_autograd`` make it. Sizes that are symbols
+            have the values that they were traced with.
+
+    """
+    found: list[Unsupported] = []
+    Importer(FunctionBuilder(), graph_module, {}, found).run(graph_module.graph)
+    return found
+
+
+def imported(
+    graph: Graph, owner: Any, symbols: Mapping[Any, int] | None = None, *, keeps_orders: bool = True
+) -> Imported:
+    """Return the function of a graph of ATen operations for given sizes.
+
+    Args:
+        graph: The graph, whose nodes have fake tensors.
+        owner: The module that has its constants.
+        symbols: Values of the symbols in sizes.
+        keeps_orders: Whether inputs and results may lie in memory with axes in another order, as their strides say.
+
+    Raises:
+        TileError: TIL605, a node asks for what tileir does not have.
+
+    """
+    importer = Importer(FunctionBuilder(), owner, symbols or {}, None, keeps_orders)
+    importer.run(graph)
+    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    tensors: dict[str, Tensor] = {}
+    results = tuple(_result(importer, each, placeholders, tensors) for each in outputs_of(graph))
+    taken = [at for at, node in enumerate(placeholders) if node in importer.orders]
+    function = importer.builder.build(**tensors) if tensors else None
+    return Imported(function, tuple(taken), tuple(importer.orders[placeholders[at]] for at in taken), results)
+
+
+def _result(importer: Importer, output: Any, placeholders: Sequence[Node], tensors: dict[str, Tensor]) -> Result:
+    if not isinstance(output, Node):
+        return Known(size_of(output, importer.symbols))
+    if output in placeholders:
+        return Passed(placeholders.index(output))
+    found, value = importer.values[output], output.meta.get("val")
+    if not isinstance(found, Tensor):
+        return Known(found)
+    sizes = importer.sizes(value)
+    order = importer.order(value, sizes)
+    moved = found if order == tuple(range(len(sizes))) else ops.transpose(found, order)
+    position = len(tensors)
+    tensors[f"result.{position}"] = moved
+    return Computed(position, value.dtype, sizes, order)

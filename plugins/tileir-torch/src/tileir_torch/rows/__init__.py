@@ -1,0 +1,1 @@
+"""Rows: which function of Tile's operation library serves an operation of ATen."""

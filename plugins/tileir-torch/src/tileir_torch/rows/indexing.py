@@ -1,0 +1,212 @@
+"""Elements at places that data choose: taken, and updated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from tileir import DType, ops
+from tileir.tile.builder import Tensor
+from tileir_torch.importing import Call
+from tileir_torch.rows.arguments import wide, with_axis
+from tileir_torch.rows.table import row
+
+
+def _counted(indices: Tensor, size: int) -> Tensor:
+    """Return places from 0 for those that may count from the end."""
+    places = ops.cast(indices, DType.I64)
+    return ops.where(places < 0, places + size, places)
+
+
+@row("embedding.default")
+def embedding(call: Call, table: Tensor, indices: Tensor, *_: Any) -> Tensor:
+    return ops.take(table, indices, 0)
+
+
+@row("embedding_dense_backward.default")
+def embedding_backward(
+    call: Call, g: Tensor, indices: Tensor, count: int, padding: int, scale_by_frequency: bool
+) -> Tensor:
+    if scale_by_frequency:
+        raise call.refuse("it scales gradients by frequency")
+    flat = prod(int(size) for size in indices.shape)
+    g = ops.cast(g, wide(g.dtype))
+    rows, width = ops.reshape(ops.cast(indices, DType.I64), flat), int(g.shape[-1])
+    updates = ops.reshape(g, flat, width)
+    if padding >= 0:
+        updates = ops.where(ops.reshape(rows == padding, flat, 1), 0, updates)
+    return ops.scatter(call.full(0, (count, width), g.dtype), rows, updates)
+
+
+@row("index_select.default")
+def index_select(call: Call, x: Tensor, dim: int, index: Tensor) -> Tensor:
+    found = ops.take(with_axis(x), with_axis(index), dim % max(x.rank, 1))
+    return ops.reshape(found, *call.sizes) if call.sizes else ops.reshape(found)
+
+
+def _spread(call: Call, x: Tensor, indices: Sequence[Tensor | None]) -> tuple[list[int], Tensor, tuple[int, ...]]:
+    """Return the axes that are indexed, the points [..., axes], and the sizes that the indices broadcast to."""
+    axes = [axis for axis, index in enumerate(indices) if index is not None]
+    given = [index for index in indices if index is not None]
+    if any(index.dtype.is_bool for index in given) or (
+        len(given) > 0 and any(index.dtype is DType.U8 for index in given)
+    ):
+        raise call.refuse("masks choose how many elements there are")
+    places = [_counted(index, int(x.shape[axis])) for axis, index in zip(axes, given, strict=True)]
+    whole = places[0]
+    for each in places[1:]:
+        whole = whole + each * 0
+    sizes = tuple(int(size) for size in whole.shape)
+    spread = [ops.broadcast_to(each, *sizes) if sizes else each for each in places]
+    return axes, ops.stack(spread, len(sizes)), sizes
+
+
+@row("index.Tensor", "_unsafe_index.Tensor")
+def index(call: Call, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    if not any(each is not None for each in indices):
+        return x
+    axes, points, sizes = _spread(call, x, indices)
+    if len(axes) == 1:
+        return ops.take(x, ops.reshape(points, *sizes), axes[0])
+    others = [axis for axis in range(x.rank) if axis not in axes]
+    found = ops.gather_nd(ops.transpose(x, (*axes, *others)), points)
+    if axes == list(range(axes[0], axes[0] + len(axes))) and axes[0]:
+        count, before = len(sizes), axes[0]
+        order = (*range(count, count + before), *range(count), *range(count + before, found.rank))
+        return ops.transpose(found, order)
+    return found
+
+
+@row("index_put.default", "_unsafe_index_put.default", "index_put.hacked_twin")
+def index_put(
+    call: Call, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False, *_: Any
+) -> Tensor:
+    given = [each for each in indices if each is not None]
+    if len(given) == 1 and given[0].dtype.is_bool:
+        return _masked_put(call, x, indices, values, accumulate)
+    axes, points, sizes = _spread(call, x, indices)
+    others = [axis for axis in range(x.rank) if axis not in axes]
+    rest = tuple(int(x.shape[axis]) for axis in others)
+    adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
+    before = axes[0] if adjacent else 0
+    shape = (*rest[:before], *sizes, *rest[before:])
+    values = ops.cast(values, x.dtype)
+    updates = ops.broadcast_to(values, *shape) if shape else values
+    count = len(sizes)
+    updates = (
+        ops.transpose(updates, (*range(before, before + count), *range(before), *range(before + count, len(shape))))
+        if shape
+        else updates
+    )
+    order = (*axes, *others)
+    dtype = wide(x.dtype)
+    moved = ops.cast(ops.transpose(x, order), dtype)
+    updates = ops.reshape(ops.cast(updates, dtype), prod(sizes), *rest)
+    points = ops.reshape(points, prod(sizes), len(axes))
+    found = ops.scatter_nd(moved, points, updates, mode="add" if accumulate else "set")
+    back = sorted(range(x.rank), key=order.__getitem__)
+    return ops.transpose(found, back)
+
+
+def _masked_put(call: Call, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> Tensor:
+    """Return elements of which those below a mask are one number."""
+    before = next(axis for axis, each in enumerate(indices) if each is not None)
+    mask = indices[before]
+    assert mask is not None
+    if any(int(size) != 1 for size in values.shape):
+        raise call.refuse("masks choose how many elements there are")
+    mask = ops.reshape(mask, *[1] * before, *mask.shape, *[1] * (x.rank - before - mask.rank))
+    value = ops.cast(ops.reshape(values), x.dtype)
+    return ops.where(mask, x + value if accumulate else value, x)
+
+
+def _like_indices(source: Any, index: Tensor) -> Any:
+    """Return the part of a source that indices belong to."""
+    if not isinstance(source, Tensor) or tuple(source.shape) == tuple(index.shape):
+        return source
+    return ops.slice(source, *[slice(0, int(size)) for size in index.shape])
+
+
+@row("gather.default")
+def gather(call: Call, x: Tensor, dim: int, index: Tensor, **_: Any) -> Tensor:
+    if not x.rank or not index.rank:
+        return ops.reshape(ops.take(with_axis(x), with_axis(index), 0), *call.sizes) if call.sizes else x
+    dim %= x.rank
+    keys = [slice(None) if axis == dim else slice(0, int(size)) for axis, size in enumerate(index.shape)]
+    return ops.take_along_axis(ops.slice(x, *keys), ops.cast(index, DType.I64), dim)
+
+
+_REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min"}
+
+
+def _scattered(call: Call, x: Tensor, dim: int, index: Tensor, source: Any, mode: str) -> Tensor:
+    """Return elements updated along an axis, where indices may have fewer elements along the other axes."""
+    if not x.rank:
+        x1, index, source = with_axis(x), with_axis(index), with_axis(source) if isinstance(source, Tensor) else source
+        return ops.reshape(_scattered(call, x1, 0, index, source, mode))
+    dim %= x.rank
+    index = ops.cast(with_axis(index), DType.I64)
+    dtype = wide(x.dtype) if mode != "set" else x.dtype
+    source = ops.cast(_like_indices(source, index), dtype) if isinstance(source, Tensor) else source
+    if not isinstance(source, Tensor):
+        source = call.full(source, [int(size) for size in index.shape], dtype)
+    y = ops.cast(x, dtype)
+    count, width = prod(int(size) for size in x.shape), [int(size) for size in x.shape]
+    number: Any = None
+    for axis in range(x.rank):
+        along = index if axis == dim else ops.index(index, axis)
+        number = ops.cast(along, DType.I64) if number is None else number * width[axis] + ops.cast(along, DType.I64)
+    flat = prod(int(size) for size in index.shape)
+    found = ops.scatter(ops.reshape(y, count), ops.reshape(number, flat), ops.reshape(source, flat), mode=mode)
+    return ops.reshape(found, *x.shape)
+
+
+@row("scatter.src", "scatter.value")
+def scatter(call: Call, x: Tensor, dim: int, index: Tensor, source: Any) -> Tensor:
+    return _scattered(call, x, dim, index, source, "set")
+
+
+@row("scatter.reduce", "scatter.value_reduce")
+def scatter_reducing(call: Call, x: Tensor, dim: int, index: Tensor, source: Any, *, reduce: str) -> Tensor:
+    return _scattered(call, x, dim, index, source, _REDUCTIONS[reduce])
+
+
+@row("scatter_add.default")
+def scatter_add(call: Call, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    return _scattered(call, x, dim, index, source, "add")
+
+
+@row("scatter_reduce.two")
+def scatter_reduce(
+    call: Call, x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    if reduce not in _REDUCTIONS or not include_self:
+        raise call.refuse("of scatter_reduce, tileir has sums, products and extremes that include the elements before")
+    return _scattered(call, x, dim, index, source, _REDUCTIONS[reduce])
+
+
+@row("index_add.default")
+def index_add(call: Call, x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
+    dtype, y, s = wide(x.dtype), with_axis(x), with_axis(source)
+    updates = ops.cast(s, dtype)
+    updates = updates if alpha == 1 else updates * call.number(alpha, dtype)
+    found = ops.scatter(ops.cast(y, dtype), with_axis(index), updates, axis=dim % y.rank)
+    return ops.reshape(found, *x.shape)
+
+
+@row("index_copy.default")
+def index_copy(call: Call, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    y = with_axis(x)
+    found = ops.scatter(y, with_axis(index), with_axis(source), axis=dim % y.rank, mode="set")
+    return ops.reshape(found, *x.shape)
+
+
+@row("index_fill.int_Scalar")
+def index_fill(call: Call, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    y = with_axis(x)
+    places = _counted(with_axis(index), int(y.shape[dim]))
+    sizes = [int(size) for size in y.shape]
+    sizes[dim] = int(places.shape[0])
+    found = ops.scatter(y, places, call.full(value, sizes, x.dtype), axis=dim % y.rank, mode="set")
+    return ops.reshape(found, *x.shape)

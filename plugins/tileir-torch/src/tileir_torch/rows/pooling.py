@@ -1,0 +1,166 @@
+"""Pooling and its gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tileir import DType, ops
+from tileir.tile.builder import Tensor
+from tileir_torch.importing import Call
+from tileir_torch.rows.arguments import per_axis, widened
+from tileir_torch.rows.table import row
+
+
+def _batched(x: Tensor, space: int) -> Tensor:
+    """Return data with an axis of examples, of which there may be none."""
+    return x if x.rank == space + 2 else ops.expand_dims(x, 0)
+
+
+def _space(call: Call) -> int:
+    return 3 if "3d" in str(call.node.target) else 1 if "1d" in str(call.node.target) else 2
+
+
+@row("max_pool2d_with_indices.default", "max_pool3d_with_indices.default")
+def max_pool_with_indices(
+    call: Call,
+    x: Tensor,
+    kernel_size: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> tuple[Tensor, Tensor]:
+    space = _space(call)
+    kernel = per_axis(kernel_size, space)
+    found, places = ops.max_pool(
+        _batched(x, space),
+        kernel,
+        stride=per_axis(stride, space) if stride else kernel,
+        padding=per_axis(padding, space),
+        dilation=per_axis(dilation, space),
+        ceil_mode=ceil_mode,
+        return_indices=True,
+    )
+    return ops.reshape(found, *call.sizes), ops.reshape(places, *call.sizes)
+
+
+@row("max_pool2d.default", "max_pool3d.default", "max_pool1d.default")
+def max_pool(call: Call, x: Tensor, *arguments: Any) -> Tensor:
+    space = _space(call)
+    names = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
+    given = dict(zip(names, arguments, strict=False))
+    kernel = per_axis(given["kernel_size"], space)
+    found = ops.max_pool(
+        _batched(x, space),
+        kernel,
+        stride=per_axis(given["stride"], space) if given.get("stride") else kernel,
+        padding=per_axis(given.get("padding", 0), space),
+        dilation=per_axis(given.get("dilation", 1), space),
+        ceil_mode=given.get("ceil_mode", False),
+    )
+    return ops.reshape(found, *call.sizes)
+
+
+@row("max_pool2d_with_indices_backward.default", "max_pool3d_with_indices_backward.default")
+def max_pool_backward(call: Call, g: Tensor, x: Tensor, *arguments: Any) -> Tensor:
+    indices, space = arguments[-1], _space(call)
+    lead = [int(size) for size in x.shape[: x.rank - space]]
+    count, places = prod(int(size) for size in x.shape[-space:]), prod(int(size) for size in g.shape[-space:])
+    flat = prod(lead)
+    rows = call.tensor((np.arange(flat, dtype=np.int64) * count)[:, None])
+    where = ops.reshape(ops.cast(indices, DType.I64), flat, places) + rows
+    zeros = call.full(0, (flat * count,), widened(g).dtype)
+    added = ops.scatter(zeros, ops.reshape(where, flat * places), ops.reshape(widened(g), flat * places))
+    return ops.reshape(added, *x.shape)
+
+
+@row("avg_pool1d.default", "avg_pool2d.default", "avg_pool3d.default")
+def average_pool(
+    call: Call,
+    x: Tensor,
+    kernel_size: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    space = _space(call)
+    kernel = per_axis(kernel_size, space)
+    named: dict[str, Any] = {
+        "stride": per_axis(stride, space) if stride else kernel,
+        "padding": per_axis(padding, space),
+        "ceil_mode": ceil_mode,
+    }
+    batch = _batched(widened(x), space)
+    if divisor_override:
+        found = ops.sum_pool(batch, kernel, **named) / float(divisor_override)
+    else:
+        found = ops.average_pool(batch, kernel, count_include_pad=count_include_pad, **named)
+    return ops.reshape(found, *call.sizes)
+
+
+@row("avg_pool2d_backward.default")
+def average_pool_backward(
+    call: Call,
+    g: Tensor,
+    x: Tensor,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> Tensor:
+    matrices = []
+    for axis in range(2):
+        k, p = per_axis(kernel_size, 2)[axis], per_axis(padding, 2)[axis]
+        s = per_axis(stride, 2)[axis] if stride else k
+        size, outputs = int(x.shape[x.rank - 2 + axis]), int(g.shape[g.rank - 2 + axis])
+        found = np.zeros((outputs, size))
+        for at in range(outputs):
+            first = at * s - p
+            last = min(first + k, size + p)
+            inside = range(max(first, 0), min(last, size))
+            counted = last - first if count_include_pad else len(inside)
+            found[at, list(inside)] = 1.0 if divisor_override else 1 / max(counted, 1)
+        matrices.append(found)
+    return _by_matrices(call, g, matrices, 1 / divisor_override if divisor_override else 1.0)
+
+
+def _by_matrices(call: Call, g: Tensor, matrices: Sequence[Any], factor: float = 1.0) -> Tensor:
+    """Return gradients of what a matrix for each of the last two axes makes, [outputs, inputs]."""
+    g = widened(g)
+    height, width = (
+        call.tensor((each * scale).astype(g.dtype.numpy)) for each, scale in zip(matrices, (factor, 1.0), strict=True)
+    )
+    return ops.matmul(ops.transpose(height), ops.matmul(g, width))
+
+
+def _adaptive_matrix(size: int, outputs: int) -> Any:
+    found = np.zeros((outputs, size))
+    for at in range(outputs):
+        first, last = at * size // outputs, -(-(at + 1) * size // outputs)
+        found[at, first:last] = 1 / (last - first)
+    return found
+
+
+@row("_adaptive_avg_pool2d.default", "_adaptive_avg_pool3d.default", "adaptive_avg_pool2d.default")
+@row("adaptive_avg_pool1d.default", "adaptive_avg_pool3d.default")
+def adaptive_average_pool(call: Call, x: Tensor, output_size: Sequence[int]) -> Tensor:
+    space = _space(call)
+    sizes = per_axis(output_size, space)
+    if all(size == 1 for size in sizes):
+        axes = list(range(x.rank - space, x.rank))
+        return ops.sum(widened(x), axes, keepdims=True) / float(prod(int(x.shape[axis]) for axis in axes))
+    return ops.reshape(ops.adaptive_average_pool(_batched(widened(x), space), sizes), *call.sizes)
+
+
+@row("_adaptive_avg_pool2d_backward.default")
+def adaptive_average_pool_backward(call: Call, g: Tensor, x: Tensor) -> Tensor:
+    pairs = zip(x.shape[-2:], g.shape[-2:], strict=True)
+    return _by_matrices(call, g, [_adaptive_matrix(int(size), int(outputs)) for size, outputs in pairs])

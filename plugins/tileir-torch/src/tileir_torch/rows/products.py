@@ -1,0 +1,58 @@
+"""Products of matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tileir import ops
+from tileir.tile.builder import Tensor
+from tileir_torch.importing import Call
+from tileir_torch.rows.arguments import wide
+from tileir_torch.rows.table import row
+
+
+def _scaled(call: Call, x: Tensor, factor: Any) -> Tensor:
+    return x if factor == 1 else x * call.number(factor, x.dtype)
+
+
+@row("mm.default", "bmm.default", "matmul.default", "mv.default", "dot.default", "vdot.default")
+def matmul(call: Call, x: Tensor, y: Tensor) -> Tensor:
+    return ops.matmul(x, y)
+
+
+def _sum(call: Call, addend: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
+    """Return a product and an addend, scaled; one that is scaled by 0 does not count, whatever its elements are."""
+    dtype = wide(call.dtype)
+    product = _scaled(call, ops.cast(product, dtype), alpha)
+    return product if beta == 0 else _scaled(call, ops.cast(addend, dtype), beta) + product
+
+
+@row("addmm.default", "baddbmm.default", "addmv.default")
+def add_product(call: Call, c: Tensor, x: Tensor, y: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    return _sum(call, c, ops.matmul(x, y), beta, alpha)
+
+
+@row("addbmm.default")
+def add_sum_of_products(call: Call, c: Tensor, x: Tensor, y: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    return _sum(call, c, ops.sum(ops.matmul(x, y), [0]), beta, alpha)
+
+
+@row("addr.default")
+def add_outer(call: Call, c: Tensor, x: Tensor, y: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    return _sum(call, c, ops.outer(x, y), beta, alpha)
+
+
+@row("linear.default")
+def linear(call: Call, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    found = ops.matmul(x, ops.transpose(weight) if weight.rank > 1 else weight)
+    return found if bias is None else found + bias
+
+
+@row("_cdist_forward.default")
+def cdist(call: Call, x: Tensor, y: Tensor, p: float, mode: int | None = None) -> Tensor:
+    return ops.cdist(x, y, order=float(p))
+
+
+@row("trace.default")
+def trace(call: Call, x: Tensor) -> Tensor:
+    return ops.sum(ops.diagonal(ops.cast(x, call.dtype)), [0])

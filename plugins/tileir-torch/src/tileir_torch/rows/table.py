@@ -1,0 +1,67 @@
+"""The table of rows: which function serves an overload of ATen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import Any, Final, TypeAlias, TypeVar
+
+Function: TypeAlias = Callable[..., Any]
+Serving = TypeVar("Serving", bound=Function)
+
+FAMILIES: Final = (
+    "activations",
+    "attention",
+    "convolutions",
+    "creation",
+    "elementwise",
+    "images",
+    "indexing",
+    "normalisation",
+    "ordering",
+    "pooling",
+    "products",
+    "recurrent",
+    "reductions",
+    "shapes",
+)
+"""Modules of rows, which are loaded with the first graph."""
+
+
+class RefusedError(Exception):
+    """A row does not serve a node; the argument says why."""
+
+
+_ROWS: Final[dict[str, Function]] = {}
+
+
+def row(*names: str) -> Callable[[Serving], Serving]:
+    """Enter a function as the row of overloads.
+
+    It is called with a :class:`~tileir_torch.importing.Call` and the arguments of the overload, tensors of a builder
+    for its tensors, and returns the result or a tuple of all. Results are cast to the dtypes that PyTorch gives them.
+
+    Args:
+        names: The overloads of ``aten``, such as ``add.Tensor``; those of others with their namespace.
+
+    """
+
+    def enter(function: Serving) -> Serving:
+        _ROWS.update((name if name.count(".") > 1 else f"aten.{name}", function) for name in names)
+        return function
+
+    return enter
+
+
+@cache
+def rows() -> dict[str, Function]:
+    """Return all rows by overload."""
+    for family in FAMILIES:
+        import_module(f"tileir_torch.rows.{family}")
+    return _ROWS
+
+
+def row_of(target: str) -> Function | None:
+    """Return the row that serves an overload, if one does."""
+    return rows().get(target)

@@ -1,0 +1,167 @@
+"""Functions and modules under ``torch.compile(backend="tileir")``, beside eager."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import tileir_torch
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    torch.manual_seed(0)
+    yield
+    torch._dynamo.reset()
+
+
+def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    return torch.compile(function, backend=tileir_torch.backend, options=options or None)
+
+
+def whole(function: Callable[..., Any]) -> Callable[..., Any]:
+    return compiled(function, fullgraph=True)
+
+
+class Small(nn.Module):
+    """Convolution, norms and products."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, padding=1)
+        self.norm = nn.BatchNorm2d(8)
+        self.linear = nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(self.norm(self.conv(x)))
+        y = nn.functional.max_pool2d(y, 2).mean((2, 3))
+        return self.linear(y).softmax(-1)
+
+
+def test_training_steps_equal_eager() -> None:
+    ours, theirs = Small(), Small()
+    theirs.load_state_dict(ours.state_dict())
+    step = whole(ours)
+    optimisers = [torch.optim.SGD(module.parameters(), lr=0.1) for module in (ours, theirs)]
+    for _ in range(3):
+        x, target = torch.randn(2, 3, 8, 8), torch.tensor([1, 3])
+        for run, optimiser in zip((step, theirs), optimisers, strict=True):
+            optimiser.zero_grad()
+            nn.functional.cross_entropy(run(x), target).backward()
+            optimiser.step()
+    for mine, eager in zip(ours.state_dict().values(), theirs.state_dict().values(), strict=True):
+        torch.testing.assert_close(mine, eager)
+
+
+def test_mutations_of_inputs_are_those_of_eager() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        x[1:3].mul_(y)
+        return x.t() * 2
+
+    x, y = torch.randn(4, 3), torch.randn(3)
+    eager, ours = x.clone(), x.clone()
+    expected, found = function(eager, y), whole(function)(ours, y)
+    torch.testing.assert_close(ours, eager)
+    torch.testing.assert_close(found, expected)
+    assert found.stride() == expected.stride()
+
+
+def test_what_cannot_be_compiled_runs_in_eager() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = torch.sin(x) * 2
+        z = torch.linalg.inv(y @ y.T + torch.eye(4))
+        return z.cos() + x.sum()
+
+    x = torch.randn(4, 4)
+    torch.testing.assert_close(compiled(function)(x), function(x), rtol=1e-4, atol=1e-4)
+    with pytest.raises(Exception, match="linalg_inv") as error:
+        whole(function)(x)
+    assert "torch.linalg.inv(y @ y.T" in str(error.value)
+
+
+def test_random_operations_draw_what_eager_draws() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.dropout(x * 2, 0.5) + 1
+
+    x = torch.randn(5, 7)
+    torch.manual_seed(3)
+    expected = function(x)
+    torch.manual_seed(3)
+    torch.testing.assert_close(compiled(function)(x), expected)
+
+
+def test_dynamic_sizes_are_compiled_for_each_class_and_told_at_the_ninth() -> None:
+    ours = torch.compile(lambda x: x.reshape(-1).cumsum(0) * x.shape[0], backend=tileir_torch.backend, dynamic=True)
+    for rows in range(2, 10):
+        x = torch.randn(rows, 3)
+        torch.testing.assert_close(ours(x), x.reshape(-1).cumsum(0) * rows)
+    with pytest.warns(tileir_torch.SizesWarning, match="9th class of sizes"):
+        ours(torch.randn(10, 3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_other_floats(dtype: torch.dtype) -> None:
+    x, w = torch.randn(5, 8, dtype=dtype), torch.randn(6, 8, dtype=dtype)
+
+    def function(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return nn.functional.gelu(nn.functional.linear(x, w)).softmax(-1)
+
+    torch.testing.assert_close(whole(function)(x, w), function(x, w))
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        torch.arange(12.0).reshape(3, 4).T,
+        torch.arange(3.0).expand(4, 3),
+        torch.arange(24.0)[::2].reshape(4, 3),
+        torch.zeros(0, 3),
+        torch.randn(2, 3, 4, 3).to(memory_format=torch.channels_last)[0, 0],
+    ],
+    ids=["transposed", "expanded", "with gaps", "empty", "part"],
+)
+def test_inputs_however_they_lie_in_memory(x: torch.Tensor) -> None:
+    function = whole(lambda x: (x * 2 + 1).sum(0))
+    torch.testing.assert_close(function(x), (x * 2 + 1).sum(0))
+
+
+def test_channels_last_comes_and_stays() -> None:
+    conv = nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
+    x = torch.randn(2, 3, 6, 6).to(memory_format=torch.channels_last)
+    with torch.no_grad():
+        expected, found = conv(x), whole(conv)(x)
+    torch.testing.assert_close(found, expected)
+    assert found.stride() == expected.stride()
+
+
+def test_unknown_options_are_refused() -> None:
+    with pytest.raises(Exception, match="there is no option whole"):
+        compiled(lambda x: x + 1, whole=True)(torch.zeros(2))
+
+
+def test_complex_numbers_run_in_eager() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.fft.rfft(x * 2).abs() + 1
+
+    x = torch.randn(8)
+    torch.testing.assert_close(compiled(function)(x), function(x))
+
+
+def test_unsupported_nodes_have_reasons() -> None:
+    class Inverse(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.linalg.inv(x) + torch.rand(3)
+
+    program = torch.export.export(Inverse(), (torch.eye(3),)).run_decompositions()
+    found = tileir_torch.unsupported(program.graph_module)
+    assert {each.target for each in found} >= {"aten.linalg_inv_ex.default", "aten.rand.default"}
+    assert all(each.reason for each in found)
+    assert copy.copy(found[0]) == found[0]
