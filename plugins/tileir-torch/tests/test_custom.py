@@ -151,7 +151,7 @@ def test_files_and_constants(tmp_path: Path) -> None:
 @pytest.mark.parametrize("file", ["README.md", "../../README.md"])
 def test_pages_show_an_operation_that_works(file: str) -> None:
     page = (Path(__file__).parent.parent / file).read_text(encoding="utf-8")
-    (code,) = [each for each in re.findall(r"```py\w*\n(.*?)```", page, re.DOTALL) if "import tileir_torch\n" in each]
+    (code,) = [each for each in re.findall(r"```py\w*\n(.*?)```", page, re.DOTALL) if "tileir_torch.op(" in each]
     namespace: dict[str, Any] = {}
     exec(code, namespace)
     torch.testing.assert_close(namespace["gelu_bias"](tensor(4, 5), tensor(5)), gelu_bias(tensor(4, 5), tensor(5)))

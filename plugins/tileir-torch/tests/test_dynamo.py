@@ -48,11 +48,11 @@ class Small(nn.Module):
 def test_training_steps_equal_eager() -> None:
     ours, theirs = Small(), Small()
     theirs.load_state_dict(ours.state_dict())
-    step = whole(ours)
+    steps: list[Any] = [whole(ours), theirs]
     optimisers = [torch.optim.SGD(module.parameters(), lr=0.1) for module in (ours, theirs)]
     for _ in range(3):
         x, target = torch.randn(2, 3, 8, 8), torch.tensor([1, 3])
-        for run, optimiser in zip((step, theirs), optimisers, strict=True):
+        for run, optimiser in zip(steps, optimisers, strict=True):
             optimiser.zero_grad()
             nn.functional.cross_entropy(run(x), target).backward()
             optimiser.step()

@@ -96,7 +96,7 @@ def compiled(module: GraphModule, *, is_whole: bool = False) -> Callable[..., An
     return made
 
 
-class _Supported(OperatorSupport):  # type: ignore[misc]  # PyTorch has no types here
+class _Supported(OperatorSupport):
     """Which nodes tileir runs: those that are not named."""
 
     def __init__(self, unsupported_names: set[str]) -> None:
@@ -110,7 +110,7 @@ class _Supported(OperatorSupport):  # type: ignore[misc]  # PyTorch has no types
         return node.op == "call_function" and node.name not in self.names
 
 
-class _Part(torch.nn.Module):  # type: ignore[misc]  # as above
+class _Part(torch.nn.Module):
     """A part of a graph that is compiled."""
 
     def __init__(self, part: GraphModule) -> None:
