@@ -103,7 +103,7 @@ def test_weights_in_other_files(tmp_path: Path) -> None:
         with pytest.raises(tileir.TileError, match="TIL604"):
             loaded("weights", **more)
     unknown = onnx.ModelProto.FromString(external("weights"))
-    unknown.graph.initializer[0].data_type = TensorProto.INT4
+    unknown.graph.initializer[0].data_type = TensorProto.FLOAT8E4M3FNUZ
     with pytest.raises(tileir.TileError, match=r"TIL605.*which tileir has not"):
         tileir_onnx.load(unknown.SerializeToString())
     with pytest.raises(tileir.TileError, match=r"TIL604.*has no folder"):
@@ -206,3 +206,11 @@ def test_weights_that_are_inputs() -> None:
     np.testing.assert_array_equal(model(x), [1, 2, 3, 4])
     np.testing.assert_array_equal(model.run({"x": x, "w": x + 7})[0], x + 7)
     np.testing.assert_array_equal(model(x), [1, 2, 3, 4])
+
+
+def test_axes_that_are_no_axes_of_anything() -> None:
+    axes = numpy_helper.from_array(np.array([2**40]), "a")
+    nodes = [helper.make_node("Unsqueeze", ["c", "a"], ["u"]), helper.make_node("Add", ["x", "u"], ["y"])]
+    model = model_of(nodes, [axes, numpy_helper.from_array(W[0, :4], "c")])
+    with pytest.raises(tileir.TileError, match="Unsqueeze"):
+        tileir_onnx.load(model.SerializeToString())(W[0, :4])

@@ -242,3 +242,27 @@ def test_sizes_become_floats(tmp_path: Path) -> None:
         y, z = tileir.jit(function)(x)
         check(np.asarray(y), x * np.sqrt(np.float32(n)))
         check(np.asarray(z), ints(int((3 - n) / 2)))
+
+
+FAR = 2**63 - 1
+
+
+@pytest.mark.parametrize("step", [1, 2, -1, -2])
+@pytest.mark.parametrize("bound", [FAR, -FAR, 2**31 - 1, -(2**31)])
+def test_slices_with_bounds_far_out(bound: int, step: int) -> None:
+    for other in (0, 1, -1, bound, -bound):
+        for start, end in ((bound, other), (other, bound)):
+            wanted = X[:, max(-FAR, start) : max(-FAR, end) : step]
+            check(run("Slice", X, ints(start), ints(end), ints(1), ints(step)), wanted)
+    check(run("Slice", X, opset=9, starts=[0], ends=[-FAR], axes=[2]), X[..., :0])
+
+
+def test_all_axes_of_size_1_are_dropped_where_sizes_are_known() -> None:
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 1, 3]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Squeeze", ["x"], ["y"])], "g", ports[:1], ports[1:])
+    model = tileir_onnx.load(helper.make_model(graph, ir_version=10).SerializeToString())
+    for size in (1, 2):
+        x = np.ones((size, 1, 3), np.float32)
+        assert model(x).shape == np.squeeze(x).shape
+    with pytest.raises(tileir.TileError, match=r"TIL605.*sizes of .* are 1 must be known"):
+        _ = model.function

@@ -14,17 +14,6 @@ SHARE: Final = 12
 REFUSED: Final = {"ImageDecoder", "TfIdfVectorizer", "TreeEnsemble", "ArrayFeatureExtractor", "Binarizer"}
 """Operators that tileir has no rows for: pictures, words and trees."""
 
-ROUNDED: Final = {
-    "attention_4d_attn_mask_causal_bf16_expanded",
-    "attention_4d_causal_bf16",
-    "attention_4d_causal_bf16_expanded",
-    "attention_4d_causal_fp16_expanded",
-    "attention_4d_causal_padded_kv_bf16",
-    "attention_4d_causal_padded_kv_bf16_expanded",
-    "attention_4d_padded_kv_bf16_expanded",
-}
-"""Cases whose expected values are rounded to 16 bits after each node, two units in the last place from ours."""
-
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the standard's own cases
 def test_cases_are_right_or_refused_for_a_known_reason() -> None:
@@ -33,6 +22,6 @@ def test_cases_are_right_or_refused_for_a_known_reason() -> None:
     left = {}
     for case in cases:
         verdict = suite.run(case)
-        if verdict.outcome != "pass" and case.name not in ROUNDED and case.op not in REFUSED:
+        if verdict.outcome != "pass" and case.op not in REFUSED:
             left[case.name] = verdict
     assert left == {}

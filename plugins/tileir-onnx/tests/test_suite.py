@@ -72,6 +72,29 @@ def test_a_case_that_ends_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == [("a", "pass", ""), ("b", "crash", "the process ended with 3"), ("c", "pass", "")]
 
 
+@pytest.mark.parametrize(
+    ("found", "expected", "told"),
+    [
+        (3.0, 3.03125, "0.00 units from exact values, expected ones 2.00"),
+        (3.015625, 3.0, "1.00 units from exact values, expected ones 0.00"),
+        (3.03125, 3.03125, "2.00 units from exact values, expected ones 2.00"),
+        (3.03125, 3.015625, ""),
+    ],
+)
+def test_rounding_of_16_bits_is_judged_by_exact_values(found: float, expected: float, told: str) -> None:
+    x, y = np.array([1.0], BF16), np.array([2.0], BF16)
+    ports = [helper.make_tensor_value_info(name, TensorProto.BFLOAT16, [1]) for name in "xyz"]
+    nodes = [
+        helper.make_node("Cast", ["x"], ["w"], to=TensorProto.BFLOAT16),
+        helper.make_node("Add", ["w", "y"], ["z"]),
+    ]
+    model = helper.make_model(helper.make_graph(nodes, "g", ports[:2], ports[2:])).SerializeToString()
+    case = Case("sum", "node", model, (), 0.0, 0.0, ours=True, op="Cast")
+    assert suite.judged(case, (x, y), 0, np.array([found], BF16), np.array([expected], BF16)) == told
+    other = np.array([found], np.float16), np.array([expected], BF16)
+    assert not suite.judged(case, (x, y), 0, *other)
+
+
 def test_cases_of_small_models() -> None:
     found = suite.cases(["simple"])
     assert len(found) == 23

@@ -33,6 +33,7 @@ CASES: tuple[tuple[str, tuple[Any, ...], dict[str, Any]], ...] = (
     ("Add", (S, ("M", 1, 2, "N")), {}),
     ("Add", (S, i(7)), {}),
     ("Cast", (S,), {"to": TensorProto.INT64}),
+    ("Cast", (S,), {"to": TensorProto.INT32}),
     ("Compress", (S, np.array([True, False, True])), {"axis": 0}),
     ("Concat", (S, i(-1), ("N",)), {"axis": 0}),
     ("Div", (S, i(2)), {}),
@@ -229,3 +230,45 @@ def test_arithmetic_on_what_was_scattered(tmp_path: Path) -> None:
         wanted[0, [2, 0]] += np.array([1, 2], np.float32)
         for run in (tileir.jit(path), tileir_onnx.load(path)):
             np.testing.assert_array_equal(run(x), wanted)
+
+
+@pytest.mark.parametrize("kind", [TensorProto.INT32, TensorProto.INT64])
+def test_sizes_as_integers_of_32_bits(kind: int, tmp_path: Path) -> None:
+    """Exporters of TensorFlow compute sizes in i32, and put some of them out."""
+    n, dtype = helper.make_node, helper.tensor_dtype_to_np_dtype(kind)
+    nodes = [
+        n("Shape", ["x"], ["sizes"]),
+        n("Cast", ["sizes"], ["cast"], to=kind),
+        n("Slice", ["cast", "zero", "one"], ["count"]),
+        n("Mul", ["count", "two"], ["double"]),
+        n("Concat", ["double", "half"], ["both"], axis=0),
+        n("Gather", ["both", "one"], ["known"]),
+        n("Cast", ["both"], ["target"], to=TensorProto.INT64),
+        n("Reshape", ["x", "target"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["B", 6])],
+        [helper.make_empty_tensor_value_info(name) for name in ("y", "cast", "both", "known")],
+        [
+            numpy_helper.from_array(array, name)
+            for name, array in {
+                "zero": i(0),
+                "one": i(1),
+                "two": np.array([2], dtype),
+                "half": np.array([3], dtype),
+            }.items()
+        ],
+    )
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    x = np.arange(24, dtype=np.float32).reshape(4, 6)
+    model = tileir_onnx.load(path)
+    y, cast, both, known = model(x)
+    np.testing.assert_array_equal(y, x.reshape(8, 3))
+    for found, wanted in ((cast, [4, 6]), (both, [8, 3]), (known, [3])):
+        assert (found.dtype, found.tolist()) == (dtype, wanted)
+    for each, right in zip(tileir.jit(model.function)(x), (x.reshape(8, 3), [4, 6], [8, 3]), strict=True):
+        np.testing.assert_array_equal(each, right)
+        assert each.dtype in (np.float32, dtype)

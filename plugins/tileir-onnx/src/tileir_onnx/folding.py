@@ -12,7 +12,7 @@ from onnx import defs, helper
 from onnx.reference import ReferenceEvaluator
 
 from tileir_onnx.graph import DTYPES, Array, Graph, Node
-from tileir_onnx.symbols import computed
+from tileir_onnx.symbols import MISTAKES, computed
 
 _BYTES: Final = 1 << 20
 """Bytes up to which results are computed when a model is read."""
@@ -41,7 +41,7 @@ def folded(node: Node, arguments: Sequence[Any]) -> tuple[Any, ...] | None:
     try:
         with np.errstate(all="ignore"):
             return (np.asarray(function(node, *arguments)),)
-    except (ValueError, TypeError, IndexError, KeyError):  # what the node says is wrong, which is told below
+    except MISTAKES:  # what the node says is wrong, which is told below
         return _evaluated(node, arguments)
 
 
@@ -53,7 +53,7 @@ def _grows(node: Node, arguments: Sequence[Array | None]) -> bool:
     bound = _BY_VALUE[node.op]
     try:
         return bound is None or not bound(*given) <= _BYTES
-    except (ValueError, TypeError, IndexError, ZeroDivisionError):  # the row tells what is wrong
+    except MISTAKES:  # the row tells what is wrong
         return True
 
 

@@ -13,6 +13,7 @@ from attrs import field, frozen
 from onnx import TensorProto
 
 from tileir import Source, Span
+from tileir_onnx.narrow import NARROW
 
 if TYPE_CHECKING:
     from onnx import FunctionProto, NodeProto, OperatorSetIdProto
@@ -39,6 +40,10 @@ DTYPES: Final[Mapping[int, np.dtype[Any]]] = MappingProxyType(
     }
 )
 """Element types that tileir has, by their numbers in ONNX."""
+
+
+def _dtype(kind: int) -> np.dtype[Any] | None:
+    return NARROW[kind].dtype if kind in NARROW else DTYPES.get(kind)
 
 
 _LETTERS: Final = 200
@@ -74,8 +79,8 @@ class Port:
 
     @property
     def dtype(self) -> np.dtype[Any] | None:
-        """The element type; None for what tileir has no element type for."""
-        return DTYPES.get(self.kind) if isinstance(self.kind, int) else None
+        """The dtype of its arrays; None for what tileir has no element type for."""
+        return _dtype(self.kind) if isinstance(self.kind, int) else None
 
     @property
     def word(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Hashable, Iterator, Mapping, MutableMapping, Sequence
 from math import prod
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -16,7 +17,9 @@ from tileir.tile.builder import Dim, Tensor
 from tileir_onnx.folding import folded
 from tileir_onnx.functions import Key, depends_on_types, expanded, key_of
 from tileir_onnx.graph import DTYPES, Array, Graph, Node, Port, printable
+from tileir_onnx.narrow import KINDS, NARROW, held
 from tileir_onnx.rows.table import Row, row_of
+from tileir_onnx.symbols import dtype_of
 
 Value: TypeAlias = Any
 """The meaning of a name of a graph: a tensor; an array where it is known, with a Dim for each size that is a symbol;
@@ -26,6 +29,24 @@ Given: TypeAlias = "Port | Array | tuple[Given, ...] | None"
 
 Sizes: TypeAlias = "tuple[Dim | int, ...]"
 
+_MOVING: Final = frozenset(
+    [
+        "Concat",
+        "Expand",
+        "Flatten",
+        "Gather",
+        "Identity",
+        "Pad",
+        "Reshape",
+        "Slice",
+        "Split",
+        "Squeeze",
+        "Tile",
+        "Transpose",
+        "Unsqueeze",
+    ]
+)
+"""Operators whose results have the element type of their inputs, whatever it is."""
 _MESSAGES: Final = 20
 """Faults of one model that are told."""
 _SMALL: Final = 64
@@ -81,26 +102,28 @@ class Imported:
         function: The function; None where all results are known.
         inputs: The inputs of the graph that it has, in order.
         results: Results of the graph in order: arrays where they are known, else what the function's are part of.
+        kinds: Results of the function that have elements of fewer bits, and the numbers of their types.
 
     """
 
     function: Function | None
     inputs: tuple[str, ...]
     results: tuple[Value, ...]
+    kinds: Mapping[Tensor, int] = MappingProxyType({})
 
     def results_of(self, found: Iterator[Any]) -> Iterator[Any]:
         """Yield results of the graph for those of the function."""
         for value in self.results:
-            yield _result_of(value, found)
+            yield self._result_of(value, found)
 
-
-def _result_of(value: Value, found: Iterator[Any]) -> Any:
-    if isinstance(value, Tensor):
-        return next(found)
-    if isinstance(value, Sized):
-        array, count = next(found), int(next(found))
-        return array[(slice(None),) * value.axis + (slice(count),)]
-    return [_result_of(each, found) for each in value] if isinstance(value, tuple) else value
+    def _result_of(self, value: Value, found: Iterator[Any]) -> Any:
+        if isinstance(value, Tensor):
+            array = next(found)
+            return array if value not in self.kinds else np.asarray(array).astype(NARROW[self.kinds[value]].dtype)
+        if isinstance(value, Sized):
+            array, count = self._result_of(value.tensor, found), int(next(found))
+            return array[(slice(None),) * value.axis + (slice(count),)]
+        return [self._result_of(each, found) for each in value] if isinstance(value, tuple) else value
 
 
 def imported(graph: Graph, inputs: Mapping[str, Given]) -> Imported:
@@ -124,6 +147,8 @@ def imported(graph: Graph, inputs: Mapping[str, Given]) -> Imported:
     importer = Importer(builder, {}, free)
     for name, value in given.items():
         importer.comes_from(name, value)
+    for name, port in free.items():
+        importer.has_kind(declared[name], port.kind)
     tensors: dict[str, Tensor] = {}
     results: list[Value] = []
     for port, made in zip(graph.outputs, importer.run(graph, given), strict=True):
@@ -131,7 +156,8 @@ def imported(graph: Graph, inputs: Mapping[str, Given]) -> Imported:
         results.append(value)
         for number, tensor in enumerate(parts(value)):
             tensors[names.result(f"{port.name}.{number}" if number else port.name)] = tensor
-    return Imported(builder.build(**tensors) if tensors else None, tuple(free), tuple(results))
+    kinds = {tensor: kind for tensor in tensors.values() if (kind := importer.kind_of(tensor)) is not None}
+    return Imported(builder.build(**tensors) if tensors else None, tuple(free), tuple(results), kinds)
 
 
 @define
@@ -187,7 +213,8 @@ def _value(declared: Mapping[str, Tensor], given: Given) -> Value:
 
 def _input(builder: FunctionBuilder, port: Port, names: Names) -> Tensor:
     assert port.dtype is not None
-    name, dtype = names.input(port.name), DType.of(port.dtype)
+    name, narrow = names.input(port.name), NARROW.get(port.kind) if isinstance(port.kind, int) else None
+    dtype = DType.of(port.dtype) if narrow is None else narrow.held
     given = (f"{port.name}_{axis}" if dim is None else dim for axis, dim in enumerate(port.dims or ()))
     dims = [names.size(dim) if isinstance(dim, str) else dim for dim in given]
     return builder.input(name, *dims, dtype=dtype) if dims else builder.scalar(name, dtype)
@@ -249,12 +276,22 @@ class Importer:
     free: Mapping[str, Port]
     _origins: dict[Tensor, frozenset[str]] = field(factory=dict)
     _constants: dict[Hashable, tuple[Array, Tensor]] = field(factory=dict)
+    _kinds: dict[Tensor, int] = field(factory=dict)
     _is_closed: bool = False
 
     def comes_from(self, name: str, value: Value) -> None:
         """Note an input of the model, whose value may be needed."""
         if isinstance(value, Tensor):
             self._origins[value] = frozenset({name})
+
+    def has_kind(self, tensor: Tensor, kind: int | str) -> None:
+        """Note the number of the type of a tensor's elements where they have fewer bits than those of tileir."""
+        if kind in NARROW and isinstance(kind, int):
+            self._kinds[tensor] = kind
+
+    def kind_of(self, value: Value) -> int | None:
+        """Return the number of the type of elements where these have fewer bits than those of tileir."""
+        return KINDS.get(value.dtype) if isinstance(value, np.ndarray) else self._kinds.get(value)
 
     def run(self, graph: Graph, inputs: Mapping[str, Value]) -> tuple[Value, ...]:
         """Return the results of a graph.
@@ -278,14 +315,19 @@ class Importer:
 
     def inner(self, graph: Graph, inputs: Sequence[Value] = ()) -> tuple[Value, ...]:
         """Return the results of a graph within this one, which sees the names around it."""
-        scope = evolve(
+        scope = self._within(ChainMap({}, self.values))
+        return scope.run(graph, dict(zip((port.name for port in graph.inputs), inputs, strict=True)))
+
+    def _within(self, values: MutableMapping[str, Value]) -> Importer:
+        """Return an importer that records where this one does, and has other names."""
+        return evolve(
             self,
-            values=ChainMap({}, self.values),
+            values=values,
             origins=self._origins,
             constants=self._constants,
+            kinds=self._kinds,
             is_closed=self._is_closed,
         )
-        return scope.run(graph, dict(zip((port.name for port in graph.inputs), inputs, strict=True)))
 
     def step(self, values: Mapping[str, Value], constants: Sequence[tuple[Array, Tensor]]) -> Importer:
         """Return an importer for the step of a loop, which sees nothing but what it is given.
@@ -310,9 +352,13 @@ class Importer:
         origins: frozenset[str] = frozenset().union(
             *(self._origins.get(part, frozenset()) for each in arguments for part in parts(each))
         )
+        kinds = {self.kind_of(each) for each in arguments if isinstance(each, Tensor | np.ndarray)}
+        kind = next((each for each in kinds if each is not None), None)
         for each in results:
             for part in parts(each):
                 self._origins.setdefault(part, origins)
+                if node.op in _MOVING and kind is not None:
+                    self._kinds.setdefault(part, kind)
         return results
 
     def _of_row(self, node: Node, row: Row, arguments: Sequence[Value]) -> tuple[Value, ...]:
@@ -334,8 +380,7 @@ class Importer:
             raise TileError.of("TIL604", f"it has {len(arguments)} inputs, and {len(body.inputs)} are known", node.span)
         given = dict.fromkeys((port.name for port in body.inputs), None)
         given.update(zip(given, arguments, strict=False))
-        scope = evolve(self, values={}, origins=self._origins, constants=self._constants, is_closed=self._is_closed)
-        return scope.run(body, given)
+        return self._within({}).run(body, given)
 
     def _type(self, value: Value) -> TypeProto | None:
         """Return the type of a value as ONNX has it."""
@@ -343,8 +388,7 @@ class Importer:
             sizes = [size if isinstance(size, int) else None for size in value.shape]
             return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(value.dtype.numpy), sizes)
         if isinstance(value, np.ndarray):
-            kind = np.dtype(np.int64) if value.dtype == object else value.dtype
-            return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(kind), value.shape)
+            return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(dtype_of(value)), value.shape)
         element = self._type(value[0]) if isinstance(value, tuple) and value else None
         return None if element is None else helper.make_sequence_type_proto(element)
 
@@ -387,12 +431,16 @@ class Importer:
         if key not in self._constants:  # the array is kept, so that nothing else gets its id
             if self._is_closed:
                 raise MissingError(value)
-            self._constants[key] = (value, self.builder.constant(value))
+            self._constants[key] = (value, self.builder.constant(held(value)))
+            self.has_kind(self._constants[key][1], KINDS.get(value.dtype, 0))
         return self._constants[key][1]
 
     def _of_sizes(self, array: Array) -> Tensor:
+        numpy = dtype_of(array)
+        dtype = DType.of(numpy)
+        assert dtype is not None
         elements = [
-            ops.cast(each, "i64") if isinstance(each, Dim) else self.tensor(np.array(each, np.int64))
+            ops.cast(each, dtype) if isinstance(each, Dim) else self.tensor(np.array(each, numpy))
             for each in array.flat
         ]
         if not array.ndim:
@@ -457,7 +505,14 @@ class Call:
         return tuple(map(bool, self.node.outputs))
 
     def tensor(self, value: Value) -> Tensor:
-        """Return a value as a tensor."""
+        """Return a value as a tensor.
+
+        Raises:
+            TileError: TIL605, it is a sequence, nothing, or only running tells how many elements it has.
+
+        """
+        if not isinstance(value, Tensor | np.ndarray):
+            raise self.fault("an input is a sequence, nothing, or of a size that is known only when the model has run")
         return self.importer.tensor(value)
 
     def known(self, position: int) -> Array | None:
@@ -480,6 +535,16 @@ class Call:
         if isinstance(value, np.ndarray) or self.importer.needed(value):
             return self.importer.known(self.node, position, value)
         return None
+
+    def kind(self, position: int) -> int | None:
+        """Return the number of the element type of an input where it has fewer bits than those of tileir."""
+        name = self.node.inputs[position] if position < len(self.node.inputs) else ""
+        return self.importer.kind_of(self.importer.values[name]) if name else None
+
+    def of_kind(self, tensor: Tensor, kind: int) -> Tensor:
+        """Return a tensor, noting that its elements are of a type that has fewer bits than those of tileir."""
+        self.importer.has_kind(tensor, kind)
+        return tensor
 
     def dtype(self, number: int) -> DType:
         """Return the element type of a number of ``onnx.TensorProto.DataType``.

@@ -20,6 +20,7 @@ from tileir.tile.builder import Tensor
 from tileir_onnx.feeds import checked, described, key_of, pairs
 from tileir_onnx.graph import Array, Graph, Port
 from tileir_onnx.importing import Given, Imported, NeededError, check, imported
+from tileir_onnx.narrow import NARROW, held
 from tileir_onnx.pruning import pruned
 from tileir_onnx.reading import Reader
 
@@ -225,7 +226,7 @@ class Model:
         with self._lock:
             prepared = self._compiled(given, outputs)
         arrays = {name: array for port, each in given.items() for name, array in pairs(port, each)}
-        return prepared, [arrays[name] for name in prepared.imported.inputs]
+        return prepared, [held(arrays[name]) for name in prepared.imported.inputs]
 
     def _compiled(self, given: Mapping[str, Any], outputs: tuple[str, ...] | None) -> _Prepared:
         while True:
@@ -243,7 +244,7 @@ class Model:
             if (
                 outputs is None
                 and len(given) == len(self.inputs)
-                and all(isinstance(each, Port) for each in told.values())
+                and all(isinstance(each, Port) and each.kind not in NARROW for each in told.values())
             ):
                 self._plain[tuple(tuple(each.shape) for each in given.values())] = prepared
             for kept in (self._prepared, self._plain):
@@ -253,7 +254,7 @@ class Model:
 
     def _prepare(self, told: Mapping[str, Given], outputs: tuple[str, ...] | None) -> _Prepared:
         made = imported(self.graph if outputs is None else pruned(self.graph, outputs), told)
-        is_plain = all(isinstance(each, Tensor) for each in made.results)
+        is_plain = all(isinstance(each, Tensor) for each in made.results) and not made.kinds
         return _Prepared(made, None if made.function is None else self.compiler(made.function), is_plain)
 
     @cached_property

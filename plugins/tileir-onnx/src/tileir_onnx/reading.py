@@ -25,6 +25,7 @@ from onnx import (
 from tileir import TileError
 from tileir_onnx.functions import attributes_of, called, check_calls, key_of
 from tileir_onnx.graph import DTYPES, Array, Graph, Node, Port, domain_of
+from tileir_onnx.narrow import NARROW
 from tileir_onnx.protobuf import MARK, stripped
 
 _NEWEST: Final = 28
@@ -194,18 +195,25 @@ class Reader:
         shape = tuple(proto.dims)
         if any(size < 0 for size in shape):
             raise self.fault(f"has a weight {proto.name!r} with a negative size: {list(shape)}")
-        dtype = DTYPES.get(proto.data_type)
+        dtype, narrow = DTYPES.get(proto.data_type), NARROW.get(proto.data_type)
         if proto.data_location != TensorProto.EXTERNAL:
             return self._small(proto)
+        if narrow is not None:
+            elements = self._external(proto)
+            self._check_length(proto, elements, -(-prod(shape) * narrow.bits // 8))
+            return narrow.unpacked(elements, shape)
         if dtype is None:
             raise self.fault(
                 f"has a long weight {proto.name!r} of type {proto.data_type}, which tileir has not", "TIL605"
             )
         elements = self._external(proto)
-        if len(elements) != prod(shape) * dtype.itemsize:
-            needed = f"{prod(shape) * dtype.itemsize} bytes for {dtype}{list(shape)}, and has {len(elements)}"
-            raise self.fault(f"is cut short: weight {proto.name!r} needs {needed}")
+        self._check_length(proto, elements, prod(shape) * dtype.itemsize)
         return self._view(elements, dtype).reshape(shape)
+
+    def _check_length(self, proto: TensorProto, elements: memoryview, needed: int) -> None:
+        if len(elements) != needed:
+            told = f"{needed} bytes for sizes {list(proto.dims)}, and has {len(elements)}"
+            raise self.fault(f"is cut short: weight {proto.name!r} needs {told}")
 
     def _view(self, elements: memoryview, dtype: np.dtype[Any]) -> Array:
         """Return bytes as an array: a part of the map of their file, from which devices can read in place."""

@@ -18,6 +18,10 @@ Terms = dict[tuple[Expr, ...], int]
 """A polynomial over sizes: the factor of each product of them."""
 
 
+MISTAKES: Final = (ArithmeticError, LookupError, TypeError, ValueError)
+"""What is raised where attributes and inputs of a node do not go together."""
+
+
 class UnknownError(Exception):
     """Only sizes tell a result."""
 
@@ -37,21 +41,39 @@ def computed(
         return None
     try:
         if node.op in _MOVED:
-            return _moved(node, arguments, fold)
+            moved = _moved(node, arguments, fold)
+            return None if moved is None else tuple(_typed(node, arguments, each) for each in moved)
         function = _FUNCTIONS.get(node.op)
         found = None if function is None else function(node, *arguments)
-    except (
-        UnknownError,
-        ValueError,
-        TypeError,
-        IndexError,
-        KeyError,
-        ZeroDivisionError,
-    ):  # the row tells what is wrong
+    except (UnknownError, *MISTAKES):  # the row tells what is wrong
         return None
     if found is None:
         return None
-    return (integers(found.flat, found.shape) if isinstance(found, np.ndarray) else integers([found], ()),)
+    made = integers(found.flat, found.shape) if isinstance(found, np.ndarray) else integers([found], ())
+    return (_typed(node, arguments, made),)
+
+
+class NarrowSizes(np.ndarray[Any, Any]):
+    """Sizes in i32, some of which are symbols."""
+
+
+def dtype_of(array: Array) -> np.dtype[Any]:
+    """Return the dtype of an array as ONNX has it: that of integers where elements are symbols."""
+    integer = np.dtype(np.int32 if isinstance(array, NarrowSizes) else np.int64)
+    return integer if array.dtype == object else np.dtype(array.dtype)
+
+
+def _typed(node: Node, arguments: Sequence[Any], found: Array | None) -> Array | None:
+    """Return sizes in i32 where the inputs of a node, or what it casts to, are."""
+    if found is None or found.dtype.kind == "b" or node.op in ("Shape", "Size"):
+        return found
+    positions = _MOVED.get(node.op) or (0,)
+    is_narrow = dtype_of(arguments[positions[0]]) == np.int32
+    if node.op == "Cast":
+        is_narrow = node.attributes["to"] == TensorProto.INT32
+    if not is_narrow:
+        return found
+    return found.view(NarrowSizes) if found.dtype == object else found.astype(np.int32)
 
 
 def integers(sizes: Iterable[Any], shape: tuple[int, ...] | None = None) -> Array:

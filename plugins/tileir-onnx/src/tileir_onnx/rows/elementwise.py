@@ -13,6 +13,7 @@ from onnx import TensorProto
 from tileir import DType, ops
 from tileir.tile.builder import Tensor
 from tileir_onnx.importing import Call
+from tileir_onnx.narrow import NARROW
 from tileir_onnx.rows.arguments import aligned, like, number, wide
 from tileir_onnx.rows.table import row
 
@@ -186,12 +187,24 @@ def is_inf(call: Call, x: Tensor, *, detect_negative: int = 1, detect_positive: 
 @row("Cast")
 def cast(call: Call, x: Tensor, *, to: int | str, saturate: int = 1, round_mode: str = "up") -> Tensor:
     """Convert elements; ``round_mode`` is for f8e8m0, and ``to`` was a text in opset 1."""
-    return _cast(x, call.dtype(TensorProto.DataType.Value(to) if isinstance(to, str) else to), saturate)
+    number = TensorProto.DataType.Value(to) if isinstance(to, str) else to
+    return _narrowed(call, x, number) if number in NARROW else _cast(_widened(call, x), call.dtype(number), saturate)
 
 
 @row("CastLike")
 def cast_like(call: Call, x: Tensor, target: Tensor, *, saturate: int = 1, round_mode: str = "up") -> Tensor:
-    return _cast(x, target.dtype, saturate)
+    kind = call.kind(1)
+    return _cast(_widened(call, x), target.dtype, saturate) if kind is None else _narrowed(call, x, kind)
+
+
+def _narrowed(call: Call, x: Tensor, kind: int) -> Tensor:
+    """Convert elements to a type of few bits."""
+    return x if call.kind(0) == kind else call.of_kind(NARROW[kind].cast(x), kind)
+
+
+def _widened(call: Call, x: Tensor) -> Tensor:
+    """Return a tensor; one of few bits as another one, which is not of few bits any more."""
+    return x if call.kind(0) is None else ops.cast(x, DType.F32 if x.dtype.is_float else DType.I32)
 
 
 def _cast(x: Tensor, dtype: DType, saturate: int) -> Tensor:

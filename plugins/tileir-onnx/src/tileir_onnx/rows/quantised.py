@@ -8,7 +8,8 @@ from typing import Any
 from tileir import DType, ops
 from tileir.tile.builder import Tensor
 from tileir_onnx.importing import Call
-from tileir_onnx.rows.arguments import padding_of
+from tileir_onnx.narrow import NARROW
+from tileir_onnx.rows.arguments import like, padding_of
 from tileir_onnx.rows.table import row
 
 
@@ -25,6 +26,9 @@ def quantize_linear(
     precision: int = 0,
     saturate: int = 1,
 ) -> Tensor:
+    kind = output_dtype if zero_point is None else call.kind(2)
+    if kind is not None and kind in NARROW:
+        return _narrow(call, kind, x, scale, zero_point, axis, block_size)
     dtype = zero_point.dtype if zero_point is not None else call.dtype(output_dtype) if output_dtype else DType.U8
     return ops.quantize_linear(
         x,
@@ -36,6 +40,21 @@ def quantize_linear(
         saturate=bool(saturate),
         precision=call.dtype(precision) if precision else None,
     )
+
+
+def _narrow(
+    call: Call, kind: int, x: Tensor, scale: Tensor, zero_point: Tensor | None, axis: int, block_size: int
+) -> Tensor:
+    """Return quantised numbers of few bits: integers within their limits, or the nearest floats."""
+    narrow = NARROW[kind]
+    if not narrow.is_float:
+        y = ops.quantize_linear(x, scale, zero_point, axis=axis, block_size=block_size, dtype=narrow.held)
+        return call.of_kind(like(ops.clip(y, *narrow.limits), y), kind)
+    if block_size:
+        raise call.fault("blocks of 4-bit floats are not served")
+    if scale.rank == 1:
+        scale = ops.reshape(scale, *(-1 if at == axis % x.rank else 1 for at in range(x.rank)))
+    return call.of_kind(narrow.cast(x / scale), kind)
 
 
 @row("DequantizeLinear")

@@ -108,12 +108,19 @@ def flatten(call: Call, x: Tensor, *, axis: int = 1) -> Tensor:
 
 @row("Squeeze", until=13)
 def squeeze_before_13(call: Call, x: Tensor, *, axes: Sequence[int] | None = None) -> Tensor:
-    return ops.squeeze(x, axes_of(axes))
+    return _squeeze(call, x, axes_of(axes))
 
 
 @row("Squeeze", since=13, known=("axes",))
 def squeeze(call: Call, x: Tensor, axes: Array | None = None) -> Tensor:
-    return ops.squeeze(x, axes_of(axes))
+    return _squeeze(call, x, axes_of(axes))
+
+
+def _squeeze(call: Call, x: Tensor, axes: list[int] | None) -> Tensor:
+    """Drop axes of size 1; where they are all of this size, each size must be known."""
+    if axes is None and any(isinstance(each, Dim) for each in x.shape):
+        raise call.fault(f"whether sizes of {x} are 1 must be known: say its axes, or call the model with arrays")
+    return ops.squeeze(x, axes)
 
 
 @row("Unsqueeze", until=13)
@@ -187,13 +194,21 @@ def _slice(
     keys = [slice(None)] * x.rank
     for at, (start, end) in enumerate(zip(starts, ends, strict=True)):
         step = 1 if steps is None else steps[at]
-        keys[at if axes is None else axes[at]] = slice(_bound(start), _bound(end), step)
+        keys[at if axes is None else axes[at]] = _key(start, end, step)
     return ops.slice(x, *keys) if x.rank else x
 
 
-def _bound(bound: Any) -> Any:
-    """Return a bound of a slice; those far out, which exporters write for no bound, are None."""
-    return bound if isinstance(bound, Dim) or -_FAR < bound < _FAR - 1 else None
+def _key(start: Any, end: Any, step: int) -> slice:
+    """Return what a slice takes of an axis; bounds far out, which exporters write for no bound, are None."""
+    begins, ends = _side(start) * step, _side(end) * step
+    if begins > 0 or ends < 0:  # it begins behind the axis, or ends before it
+        return slice(0, 0)
+    return slice(None if begins else start, None if ends else end, step)
+
+
+def _side(bound: Any) -> int:
+    """Return on which side of any axis a bound is: -1, 1, or 0 where the size of the axis tells."""
+    return 0 if isinstance(bound, Dim) else (bound >= _FAR - 1) - (bound <= -_FAR)
 
 
 @row("Pad", until=2)

@@ -1,0 +1,96 @@
+"""Element types of fewer than 8 bits: kept in wider ones of tileir, which hold all of their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import prod
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+import ml_dtypes
+import numpy as np
+from attrs import frozen
+from onnx import TensorProto
+
+from tileir import DType, ops
+from tileir.tile.builder import Tensor
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+
+@frozen
+class Narrow:
+    """An element type of few bits.
+
+    Attributes:
+        bits: Bits of an element.
+        dtype: The dtype of arrays, one byte for each element.
+        held: The element type that tileir keeps elements in.
+
+    """
+
+    bits: int
+    dtype: np.dtype[Any]
+    held: DType
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it is a float."""
+        return self.held.is_float
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """The least and the greatest integer."""
+        return (-(1 << self.bits - 1), (1 << self.bits - 1) - 1) if self.held.is_signed else (0, (1 << self.bits) - 1)
+
+    def cast(self, x: Tensor) -> Tensor:
+        """Convert elements: integers keep their last bits, floats are rounded and saturate."""
+        if self.is_float:
+            return ops.cast(_rounded(ops.cast(x, DType.F32)), self.held)
+        mask, sign = (1 << self.bits) - 1, 1 << self.bits - 1
+        last = ops.cast(x, DType.I32) & mask
+        return ops.cast((last ^ sign) - sign if self.held.is_signed else last, self.held)
+
+    def unpacked(self, data: memoryview, shape: tuple[int, ...]) -> Array:
+        """Return elements that lie side by side in bytes, the first ones in the last bits."""
+        packed = np.frombuffer(data, np.uint8).reshape(-1, 1)
+        places = np.array(range(0, 8, self.bits), np.uint8)
+        flat: Array = (packed >> places & ((1 << self.bits) - 1)).reshape(-1)[: prod(shape)].reshape(shape)
+        if self.is_float:
+            return flat.view(self.dtype)
+        sign = 1 << self.bits - 1
+        return np.asarray((flat ^ sign).astype(np.int8) - sign if self.held.is_signed else flat).astype(self.dtype)
+
+
+def _rounded(x: Tensor) -> Tensor:
+    """Return the nearest of 0, 0.5, 1, 1.5, 2, 3, 4 and 6, of two the one with an even last bit; 0 for NaN."""
+    magnitude = ops.minimum(ops.where(ops.isnan(x), 0, ops.abs(x)), 6)
+    unit = ops.where(magnitude < 2, 0.5, ops.where(magnitude < 4, 1.0, 2.0))
+    return ops.copysign(ops.round(magnitude / unit) * unit, x)
+
+
+def _types() -> Iterator[tuple[int, Narrow]]:
+    """Yield the types that the installed packages know, by their numbers in ONNX."""
+    given = (
+        ("INT4", "int4", 4, DType.I8),
+        ("UINT4", "uint4", 4, DType.U8),
+        ("INT2", "int2", 2, DType.I8),
+        ("UINT2", "uint2", 2, DType.U8),
+        ("FLOAT4E2M1", "float4_e2m1fn", 4, DType.F8E4M3FN),
+    )
+    for name, word, bits, held in given:
+        if name in TensorProto.DataType.keys() and hasattr(ml_dtypes, word):  # noqa: SIM118  it is no mapping
+            yield TensorProto.DataType.Value(name), Narrow(bits, np.dtype(getattr(ml_dtypes, word)), held)
+
+
+NARROW: Final[Mapping[int, Narrow]] = MappingProxyType(dict(_types()))
+"""Types of few bits by their numbers in ONNX."""
+
+KINDS: Final[Mapping[np.dtype[Any], int]] = MappingProxyType({each.dtype: kind for kind, each in NARROW.items()})
+"""The numbers of their dtypes."""
+
+
+def held(array: Any) -> Any:
+    """Return an array in the type that tileir keeps its elements in; others are returned as they are."""
+    kind = KINDS.get(array.dtype) if isinstance(array, np.ndarray) else None
+    return array if kind is None else array.astype(NARROW[kind].held.numpy)
