@@ -44,13 +44,20 @@ def _change(model: ModelProto, random: Random) -> None:
             if field.type == field.TYPE_MESSAGE:
                 waiting.extend(value if field.is_repeated else (value,))
     message, field = random.choice(fields)
-    if not field.is_repeated:
+    unset = [each for each in message.DESCRIPTOR.fields if not (each.is_repeated or each.message_type)]
+    if unset and random.random() < 0.1:
+        field = random.choice(unset)
+        setattr(message, field.name, _value(field, model, random))
+    elif not field.is_repeated:
         if field.type == field.TYPE_MESSAGE or random.random() < 0.3:
             message.ClearField(field.name)
         else:
             setattr(message, field.name, _value(field, model, random))
-        return
-    elements = getattr(message, field.name)
+    else:
+        _change_elements(getattr(message, field.name), field, model, random)
+
+
+def _change_elements(elements: Any, field: FieldDescriptor, model: ModelProto, random: Random) -> None:
     kind = random.random()
     if kind < 0.3:
         del elements[random.randrange(len(elements))]

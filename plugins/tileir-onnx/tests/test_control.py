@@ -228,3 +228,59 @@ def test_operators_that_onnx_defines_by_others() -> None:
     text = f"{HEAD}g (float[3, 4] x) => (float[3, 4] y) {{ y = MeanVarianceNormalization<axes=[1]>(x) }}"
     centred = X - X.mean(1, keepdims=True)
     compare(run(text, X), (centred / (centred.std(1, keepdims=True) + 1e-9)).astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        """g (float[3] x) => (float[3] y) {
+          s = ReduceSum<keepdims=0>(x)
+          z = Constant<value_float=0.0>()
+          c = Greater(s, z)
+          y = If<then_branch = t () => (float[3] a) { a = Neg(x) },
+                 else_branch = e () => (float[3] b) { b = Abs(x) }>(c) }
+        """,
+        """g (float[3] x) => (float[3] y) {
+          z = Constant<value_float=9.0>()
+          t = Constant<value_float=2.0>()
+          s = ReduceSum<keepdims=0>(x)
+          c = Less(s, z)
+          n = Constant<value_int=100>()
+          y = Loop<body = b (int64 i, bool d, float[3] v) => (bool e, float[3] w) {
+            w = Mul(v, t)
+            m = ReduceMax<keepdims=0>(w)
+            e = Less(m, z) }>(n, c, x) }""",
+    ],
+    ids=["branch", "loop"],
+)
+def test_numbers_that_decide_are_compiled_once(text: str) -> None:
+    model = tileir_onnx.load(parser.parse_model(HEAD + text).SerializeToString())
+    made = []
+
+    def compiler(function: tileir.Function) -> Any:
+        made.append(function)
+        return tileir.jit(function)
+
+    model.compiler = compiler
+    for x in (np.array([1, 2, 3], np.float32), np.array([1, -2, -3], np.float32), np.array([7, 8, 9], np.float32)):
+        if "If" in text:
+            wanted = -x if x.sum() > 0 else np.abs(x)
+        else:
+            wanted, goes_on = x, x.sum() < 9
+            while goes_on:
+                wanted = wanted * np.float32(2)
+                goes_on = wanted.max() < 9
+        np.testing.assert_array_equal(model(x), wanted)
+        np.testing.assert_array_equal(tileir.jit(model.function)(x), wanted)
+    assert len(made) == 1
+
+
+def test_numbers_that_decide_about_shapes_are_asked_for() -> None:
+    text = """g (float[3] x) => (float[k] y) {
+      z = Constant<value_float=0.0>()
+      s = ReduceSum<keepdims=0>(x)
+      c = Greater(s, z)
+      y = If<then_branch = t () => (float[k] a) { a = Concat<axis=0>(x, x) },
+             else_branch = e () => (float[k] b) { b = Abs(x) }>(c) }"""
+    for x in (np.array([1, 2, 3], np.float32), np.array([1, -2, -3], np.float32)):
+        compare(run(HEAD + text, x), np.concatenate([x, x]) if x.sum() > 0 else np.abs(x))

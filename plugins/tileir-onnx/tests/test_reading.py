@@ -133,7 +133,7 @@ def test_long_weights_stay_in_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "told"),
     [
-        (model_of([helper.make_node("Add", ["a", "x"], ["y"]), helper.make_node("Neg", ["x"], ["a"])]), "makes before"),
+        (model_of([helper.make_node("Add", ["a", "x"], ["y"]), helper.make_node("Neg", ["y"], ["a"])]), "makes before"),
         (model_of([helper.make_node("Add", ["y", "x"], ["y"])]), "makes before it"),
         (model_of([helper.make_node("Neg", ["x"], ["y"]), helper.make_node("Abs", ["x"], ["y"])]), "'y' twice"),
         (model_of([helper.make_node("Neg", ["x"], ["x"])]), "'x' twice"),
@@ -145,6 +145,13 @@ def test_long_weights_stay_in_the_file(tmp_path: Path) -> None:
 def test_wrong_graphs(model: Any, told: str) -> None:
     with pytest.raises(tileir.TileError, match=f"TIL604.*{told}"):
         tileir_onnx.load(model.SerializeToString())(np.zeros(4, np.float32))
+
+
+def test_attributes_of_a_function_outside_of_one() -> None:
+    node = helper.make_node("LeakyRelu", ["x"], ["y"])
+    node.attribute.add(name="alpha", type=onnx.AttributeProto.FLOAT, ref_attr_name="alpha")
+    with pytest.raises(tileir.TileError, match=r"TIL604.*attribute 'alpha' that cannot be read"):
+        tileir_onnx.load(model_of([node]).SerializeToString())
 
 
 def test_huge_results_are_refused_before_they_are_made() -> None:

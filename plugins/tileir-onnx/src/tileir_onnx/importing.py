@@ -526,15 +526,27 @@ class Call:
         return self.importer.inner(graph, inputs)
 
     def value(self, position: int, value: Value) -> Array | None:
-        """Return a value as an array; None where only running tells it.
+        """Return a value as an array; None where only running tells it, or floats do, which differ from call to call.
 
         Raises:
-            NeededError: TIL606, it follows from the values of small inputs of the model.
+            NeededError: TIL606, it follows from the values of small inputs of integers.
 
         """
-        if isinstance(value, np.ndarray) or self.importer.needed(value):
+        names = () if isinstance(value, np.ndarray) else self.importer.needed(value)
+        dtypes = [self.importer.free[name].dtype for name in names]
+        if isinstance(value, np.ndarray) or (names and all(each is not None and each.kind in "iub" for each in dtypes)):
             return self.importer.known(self.node, position, value)
         return None
+
+    def check_value(self, position: int, value: Value) -> None:
+        """Ask for the value of the inputs that a value follows from, where nothing else serves a node.
+
+        Raises:
+            NeededError: TIL606, it follows from the values of small inputs.
+
+        """
+        if self.importer.needed(value):
+            self.importer.known(self.node, position, value)
 
     def kind(self, position: int) -> int | None:
         """Return the number of the element type of an input where it has fewer bits than those of tileir."""

@@ -1,8 +1,8 @@
-"""Graphs for some of their outputs."""
+"""Graphs for some of their outputs, and their nodes in an order in which each comes after those that it reads."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from attrs import evolve
 
@@ -19,6 +19,23 @@ def pruned(graph: Graph, outputs: Collection[str]) -> Graph:
             nodes.append(node)
             needed.update(_reads(node))
     return evolve(graph, outputs=kept, nodes=tuple(reversed(nodes)))
+
+
+def ordered(nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """Return nodes, each of them behind those that it reads; others, and those that read each other, as they came."""
+    makers = {name: node for node in nodes for name in node.outputs if name}
+    found: dict[int, Node] = {}
+    entered: set[int] = set()
+    waiting = list(reversed(nodes))
+    while waiting:
+        node = waiting[-1]
+        missing = [makers[name] for name in _reads(node) if name in makers and id(makers[name]) not in found]
+        if missing and id(node) not in entered:
+            entered.add(id(node))
+            waiting.extend(reversed(missing))
+        else:
+            found.setdefault(id(waiting.pop()), node)
+    return tuple(found.values())
 
 
 def _reads(node: Node) -> Iterator[str]:

@@ -27,6 +27,7 @@ from tileir_onnx.functions import attributes_of, called, check_calls, key_of
 from tileir_onnx.graph import DTYPES, Array, Graph, Node, Port, domain_of
 from tileir_onnx.narrow import NARROW
 from tileir_onnx.protobuf import MARK, stripped
+from tileir_onnx.pruning import ordered, pruned
 
 _NEWEST: Final = 28
 """The last version of ONNX's operators that rows know."""
@@ -84,13 +85,14 @@ class Reader:
                     raise self.fault(f"has a name that is no UTF-8: {value!r:.80}")
 
     def graph(self) -> Graph:
-        """Return the graph of the model.
+        """Return the graph of the model, with the nodes that its results depend on.
 
         Raises:
             TileError: TIL604, weights are not where they are said to be, or do not fit their sizes.
 
         """
-        return self._graph(self.model.graph, self._versions(self.model.opset_import), 0)
+        graph = self._graph(self.model.graph, self._versions(self.model.opset_import), 0)
+        return pruned(graph, {port.name for port in graph.outputs})
 
     def function(self, node: Node) -> FunctionProto | None:
         """Return the function of the model that a node calls."""
@@ -144,7 +146,7 @@ class Reader:
             taken.add(name)
         defaults = tuple(port for port in ports if port.name in weights)
         outputs = tuple(map(_port, proto.output))
-        return Graph(proto.name, inputs, outputs, nodes, weights | constants, defaults)
+        return Graph(proto.name, inputs, outputs, ordered(nodes), weights | constants, defaults)
 
     def _nodes(
         self, protos: Iterable[NodeProto], versions: Mapping[str, int], depth: int
@@ -182,7 +184,10 @@ class Reader:
             case AttributeProto.TYPE_PROTO | AttributeProto.TYPE_PROTOS:
                 return proto.tp
             case _:
-                value = onnx.helper.get_attribute_value(proto)
+                try:
+                    value = onnx.helper.get_attribute_value(proto)
+                except ValueError as error:  # of no known type, or that of a function which this is not
+                    raise self.fault(f"has an attribute {proto.name!r} that cannot be read: {error}") from None
                 return tuple(value) if isinstance(value, list) or hasattr(value, "__len__") else value
 
     def _tensor(self, proto: TensorProto) -> Array:
@@ -315,7 +320,7 @@ def _port(proto: ValueInfoProto) -> Port:
     dims: tuple[int | str | None, ...] | None = None
     if tensor.HasField("shape"):
         dims = tuple(
-            int(each.dim_value) if each.HasField("dim_value") else str(each.dim_param) or None
+            int(each.dim_value) if each.HasField("dim_value") and each.dim_value >= 0 else str(each.dim_param) or None
             for each in tensor.shape.dim
         )
     return Port(proto.name, int(tensor.elem_type), dims)

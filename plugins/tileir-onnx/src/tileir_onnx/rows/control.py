@@ -28,16 +28,17 @@ def branch(call: Call, condition: Value, *, then_branch: Graph, else_branch: Gra
     known = call.value(0, condition)
     if known is not None:
         return call.inner(then_branch if np.all(known) else else_branch)
-    holds = ops.reshape(call.tensor(condition))
     found = []
     for port, left, right in zip(then_branch.outputs, call.inner(then_branch), call.inner(else_branch), strict=True):
         if any(isinstance(each, Items | Sized) or each is None for each in (left, right)):
+            call.check_value(0, condition)
             raise call.fault("the condition is known only when the model runs, and branches put out no tensors")
         then, otherwise = call.tensor(left), call.tensor(right)
         if then.dtype != otherwise.dtype or _differ(then.shape, otherwise.shape):
+            call.check_value(0, condition)
             told = f"{then} in one branch, and {otherwise} in the other"
             raise call.fault(f"the condition is known only when the model runs, and {port.name!r} is {told}")
-        found.append(where(holds, then, otherwise))
+        found.append(where(ops.reshape(call.tensor(condition)), then, otherwise))
     return tuple(found)
 
 
@@ -72,6 +73,8 @@ def loop(call: Call, trips: Value, condition: Value, *initial: Value, body: Grap
         unrolled = looped.unrolled() if is_short else None
         if unrolled is not None:
             return unrolled
+        for position, value in enumerate((trips, condition)):
+            call.check_value(position, value)
         if isinstance(error, TileError):
             raise
         raise call.fault(str(error)) from None
