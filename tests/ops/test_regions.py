@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("attempt", "code", "message"),
     [
-        (lambda x, r: ops.roi_align(x, r, r, (2, 2), samples=0), "TIL217", "samples are counted from 1 on, not 0"),
+        (lambda x, r: ops.roi_align(x, r, r, (2, 2), samples=-1), "TIL217", "samples are 1 or more, or 0 for the mean"),
+        (lambda x, r: ops.roi_align(x, r, r, (2, 2), samples=0, mode="max"), "TIL217", "samples are 1 or more, or 0"),
+        (lambda x, r: ops.roi_pool(x, r, r, (2, 2)), "TIL305", "images have 4 axes, regions two"),
         (lambda x, r: ops.roi_align(x, r, r, (2, 2), samples=1), "TIL305", "images have 4 axes, regions two"),
         (lambda x, r: ops.roi_align(x, r, r, (2, 2), samples=1, mode="min"), "TIL217", "mode is one of 'average'"),
         (lambda x, r: ops.deform_conv(x, x, r), "TIL305", "images, kernels, offsets and masks have 4 axes each"),

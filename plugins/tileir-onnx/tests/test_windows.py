@@ -226,3 +226,34 @@ def test_regions(mode: str, coordinates: str) -> None:
         new = model_of("RoiAlign", arrays, {**attributes, "coordinate_transformation_mode": coordinates})
         old = model_of("RoiAlign", arrays, attributes, version=10)
         np.testing.assert_array_equal(run(new, arrays)[0], run(old, arrays)[0])
+
+
+@pytest.mark.parametrize("coordinates", ["half_pixel", "output_half_pixel"])
+def test_regions_with_as_many_samples_as_pixels(coordinates: str) -> None:
+    x = floats(2, 3, 8, 9)
+    rois = np.array([[0, 0, 5, 6], [-3, 2, 17.2, 27.9], [3, 1, 3.2, 1.1], [4, 4, 2, 2]], np.float32)
+    attributes = {"output_height": 3, "output_width": 2, "coordinate_transformation_mode": coordinates}
+    arrays = [x, rois, np.array([0, 1, 1, 0])]
+    check("RoiAlign", arrays, {**attributes, "spatial_scale": 0.9}, tolerance=1e-4)
+    check("RoiAlign", arrays, {**attributes, "spatial_scale": 2.5, "sampling_ratio": 0}, tolerance=1e-4)
+
+
+def test_greatest_pixels_of_regions() -> None:
+    x = floats(2, 3, 8, 9)
+    rois = np.array([[1, 0, 0, 5, 6], [0, 2, 1, 2, 1], [1, 4, 4, 30, 5], [0, 20, 20, 30, 30]], np.float32)
+    wanted = np.zeros((4, 3, 2, 3), np.float32)
+    for number, (image, left, top, right, bottom) in enumerate(rois.astype(int)):
+        for part in np.ndindex(2, 3):
+            bounds = []
+            for at, count, low, high, size in zip(part, (2, 3), (top, left), (bottom, right), (8, 9), strict=True):
+                extent = high - low + 1
+                bounds.append(slice(min(low + at * extent // count, size), low + -(-(at + 1) * extent // count)))
+            pixels = x[image][:, *bounds]
+            wanted[(number, slice(None), *part)] = pixels.max((1, 2)) if pixels.size else 0
+    check("MaxRoiPool", [x, rois], {"pooled_shape": [2, 3]}, wanted=[wanted])
+    check(
+        "MaxRoiPool",
+        [x, rois * np.array([1, 2, 2, 2, 2], np.float32)],
+        {"pooled_shape": [2, 3], "spatial_scale": 0.5},
+        wanted=[wanted],
+    )

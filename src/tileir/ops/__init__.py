@@ -134,7 +134,7 @@ from tileir.ops.arrays.sorting import argsort, kth_value, median, quantile, rank
 from tileir.ops.images.detection import iou, nms, non_max_suppression
 from tileir.ops.images.image import crop, depth_to_space, reorg_yolo, space_to_depth
 from tileir.ops.images.interpolation import interpolate, upsample
-from tileir.ops.images.regions import deform_conv, roi_align
+from tileir.ops.images.regions import deform_conv, roi_align, roi_pool
 from tileir.ops.images.resizing import resize
 from tileir.ops.images.sampling import affine_grid, grid_sample
 from tileir.ops.networks.activations import (
@@ -321,7 +321,7 @@ __all__ = [
     "normal", "not_equal", "one_hot", "ones", "ones_like", "outer", "pad", "permutation", "permute", "poisson_nll_loss",
     "polynomial_decay", "pow", "prelu", "prod", "quantile", "quantize_linear", "rad2deg", "randint", "random_state",
     "ranks", "reciprocal", "relu", "relu6", "remainder", "reorg_yolo", "repeat", "requantize_linear", "reshape",
-    "resize", "reverse_sequence", "rms_norm", "rmsprop", "rnn", "rnn_cell", "roi_align", "roll", "rot90",
+    "resize", "reverse_sequence", "rms_norm", "rmsprop", "rnn", "rnn_cell", "roi_align", "roi_pool", "roll", "rot90",
     "rotary_embedding", "round", "rsqrt", "scale_gradient", "scaled_dot_product_attention", "scatter",
     "scatter_along_axis", "scatter_nd", "searchsorted", "select", "selu", "separable_conv", "sgd", "shuffle", "sigmoid",
     "sign", "silu", "sin", "sinc", "sinh", "slice", "smooth_l1_loss", "soft_margin_loss", "soft_shrink", "softmax",

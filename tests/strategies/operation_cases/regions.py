@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from fuzz.wide.regions import aligned, deformed
+from fuzz.wide.regions import aligned, deformed, pooled
 from strategies.operations import Case, sample
 from tileir import ops
 
@@ -42,6 +42,24 @@ CASES: Final = (
         )
         for mode in ("average", "max")
         for half in (True, False)
+    ),
+    *(
+        Case(
+            f"align_adaptive_{half}",
+            lambda x, r, i, half=half: ops.roi_align(x, r, i, (2, 3), samples=0, scale=2.5, half_pixel=half),
+            _IMAGES,
+            lambda x, r, i, half=half: _double(aligned(x, r, i, (2, 3), 0, 2.5, "average", half)),
+            wrt=("X",),
+            tolerance=10,
+        )
+        for half in (True, False)
+    ),
+    Case(
+        "roi_pool",
+        lambda x, r, i: ops.roi_pool(x, r, i, (3, 2), scale=1.25),
+        _IMAGES,
+        lambda x, r, i: _double(pooled(x, r, i, (3, 2), 1.25)),
+        wrt=("X",),
     ),
     Case(
         "deform_conv",

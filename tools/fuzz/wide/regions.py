@@ -34,23 +34,41 @@ def aligned(
     mode: str = "average",
     half_pixel: bool = True,
 ) -> Array:
-    """Return the samples of each part of each region, averaged or compared."""
+    """Return the samples of each part of each region, averaged or compared; with 0 as many as a part has pixels."""
     found = np.zeros((len(regions), x.shape[1], *sizes), np.longdouble)
     for number, place in itertools.product(range(len(regions)), np.ndindex(*sizes)):
         x0, y0, x1, y1 = regions[number] * np.longdouble(scale) - (0.5 if half_pixel else 0)
-        values = []
-        for sample in np.ndindex(samples, samples):
+        values = [np.zeros(x.shape[1], np.longdouble)] if mode == "average" else []
+        sides = list(zip((y0, x0), (y1, x1), sizes, strict=True))
+        steps = [(high - low if half_pixel else max(high - low, 1)) / np.longdouble(n) for low, high, n in sides]
+        counts = [samples or max(math.ceil(step), 0) for step in steps]
+        for sample in np.ndindex(*counts):
             at = []
-            for low, high, count, part, inner in zip((y0, x0), (y1, x1), sizes, place, sample, strict=True):
-                step = (high - low if half_pixel else max(high - low, 1)) / np.longdouble(count)
-                at.append(low + (part + (inner + np.longdouble(0.5)) / samples) * step)
+            for (low, _, _), step, count, part, inner in zip(sides, steps, counts, place, sample, strict=True):
+                at.append(low + (part + (inner + np.longdouble(0.5)) / count) * step)
             image = x[min(max(int(images[number]), 0), len(x) - 1)]
             if any(p < -1 or p > size for p, size in zip(at, x.shape[2:], strict=True)):
                 taps = [0 * image[:, 0, 0]]
             else:
                 taps = pixel(image, *(min(max(p, 0), size - 1) for p, size in zip(at, x.shape[2:], strict=True)))
             values.append(np.max(taps, axis=0) if mode == "max" else np.sum(taps, axis=0))
-        found[(number, slice(None), *place)] = np.max(values, 0) if mode == "max" else np.mean(values, 0)
+        total = np.max(values, 0) if mode == "max" else np.sum(values, 0) / max(math.prod(counts), 1)
+        found[(number, slice(None), *place)] = total
+    return found
+
+
+def pooled(x: Array, regions: Array, images: Array, sizes: Sequence[int], scale: float = 1.0) -> Array:
+    """Return the greatest pixel of each part of each region."""
+    found = np.zeros((len(regions), x.shape[1], *sizes), np.longdouble)
+    for number, place in itertools.product(range(len(regions)), np.ndindex(*sizes)):
+        corners = [int(math.copysign(math.floor(abs(each) + 0.5), each)) for each in regions[number] * scale]
+        cuts = []
+        for low, high, count, part, size in zip(corners[1::-1], corners[:1:-1], sizes, place, x.shape[2:], strict=True):
+            extent = max(high - low + 1, 1)
+            begin, end = part * extent // count + low, -(-(part + 1) * extent // count) + low
+            cuts.append(slice(min(max(begin, 0), size), min(max(end, 0), size)))
+        pixels = x[min(max(int(images[number]), 0), len(x) - 1)][:, *cuts]
+        found[(number, slice(None), *place)] = pixels.max((1, 2)) if pixels.size else 0
     return found
 
 
@@ -88,9 +106,15 @@ def _regions(draw: Draw) -> Arguments:
     count = draw.integer(1, 3)
     x, regions = draw.tensor((batch, channels, height, width)), draw.tensor((count, 4), "corners", "f32")
     images = draw.tensor((count,), "index", "i32", below=batch)
-    options = {"samples": draw.integer(1, 3), "scale": draw.pick((1.0, 0.5)), "mode": draw.pick(("average", "max"))}
+    mode = draw.pick(("average", "max"))
+    options = {"samples": draw.integer(mode == "max", 3), "scale": draw.pick((1.0, 0.5)), "mode": mode}
     sizes = {"tuple": [draw.integer(1, 3), draw.integer(1, 2)]}
     return [x, regions, images, sizes], {**options, "half_pixel": draw.flag()}
+
+
+def _pooled(draw: Draw) -> Arguments:
+    arguments, options = _regions(draw)
+    return arguments, {"scale": options["scale"]}
 
 
 def _deformed(draw: Draw) -> Arguments:
@@ -123,6 +147,17 @@ ROWS_REGIONS: Final = (
         constant="B",
         units=32,
         terms=lambda x, *_, **__: np.asarray(64 * np.max(np.abs(x))),
+        tied=True,
+    ),
+    Row(
+        "roi_pool",
+        _pooled,
+        pooled,
+        ("f32", "f64"),
+        flavours=CALM[:3],
+        constant="B",
+        units=0,
+        terms=lambda x, *_, **__: np.asarray(np.max(np.abs(x))),
         tied=True,
     ),
     Row("deform_conv", _deformed, deformed, ("f32", "f64"), flavours=CALM, constant="C", units=32, terms=_weighed),

@@ -6,14 +6,15 @@ Images are [N, C, H, W], places (y, x) in pixels.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Final
 
 from tileir.ops.arithmetic import reductions
 from tileir.ops.arithmetic.einstein import contract
-from tileir.ops.arrays.indexing import gather_nd
+from tileir.ops.arrays.indexing import gather_nd, take
 from tileir.ops.arrays.joining import stack
-from tileir.ops.arrays.shaping import moveaxis
+from tileir.ops.arrays.shaping import moveaxis, unsqueeze
 from tileir.ops.arrays.slicing import select
 from tileir.ops.shared.foundation import (
     Dim,
@@ -56,51 +57,67 @@ def roi_align(
 
     Shapes: ``x`` is [N, C, H, W], ``regions`` [R, 4], their corners (x0, y0, x1, y1), which are multiplied by
     ``scale``; ``images`` [R], the number of the image of each; the result is [R, C, h, w]. Each of h * w parts has
-    ``samples`` times ``samples`` samples in equal distances, of four pixels each, which "max" compares one by one. With
+    ``samples`` times ``samples`` samples in equal distances, of four pixels each, which "max" compares one by one; with
+    ``samples=0``, of which there is the mean alone, as many along each axis as a part has pixels, rounded up. With
     ``half_pixel`` the middle of the first pixel lies at 1/2, without at 0, and regions are one pixel large at least. A
     sample more than a pixel outside of an image is 0. Dtype: that of ``x``; integers give f32. Regions have no
     gradient.
 
     Raises:
-        TileError: TIL305, a rank is another one; TIL217, ``samples`` is below 1, or there is no such mode.
+        TileError: TIL305, a rank is another one; TIL217, ``samples`` is below 0, or there is no such mode.
 
     Source: He et al., "Mask R-CNN", 2017; ONNX' ``RoiAlign``, torchvision's ``roi_align``.
     """
     chosen(mode, ("average", "max"), "mode")
-    if integer_of(samples, "samples") < 1:
-        raise mistaken(f"samples are counted from 1 on, not {samples}; how many a region has is known when compiling")
-    if rank_of(x) != _RANK or rank_of(regions) != 2 or rank_of(images) != 1:
-        ranks = [rank_of(each) for each in (x, regions, images)]
-        raise mistake("TIL305", f"images have {_RANK} axes, regions two, and their numbers one; not {ranks}")
+    if integer_of(samples, "samples") < (mode == "max"):
+        raise mistaken(f"samples are 1 or more, or 0 for the mean of as many as a part has pixels, not {samples}")
+    _check_ranks(x, regions, images)
     count = dims_of(regions)[0]
     pixels, corners = wide_together(x, regions)
     bounds = [select(corners, 1, place) * scale - (0.5 if half_pixel else 0) for place in range(4)]
     tall, broad = (dim_like(x, size) for size in output_size)
+    if not samples:
+        weights = [
+            (_weights(bounds[1], bounds[3], tall, dims_of(x)[2], half_pixel), [*"ray"]),
+            (_weights(bounds[0], bounds[2], broad, dims_of(x)[3], half_pixel), [*"rbx"]),
+        ]
+        return narrowed(contract([(take(pixels, images), [*"rcyx"]), *weights], [*"rcab"], set()), x)
     lines = (
         tf.reshape(_samples(bounds[1], bounds[3], tall, samples, half_pixel), count, tall, samples, 1, 1),
         tf.reshape(_samples(bounds[0], bounds[2], broad, samples, half_pixel), count, 1, 1, broad, samples),
     )
-    number, shape = tf.reshape(images, count, 1, 1, 1, 1), broadcast_dims(*lines)
-    ends = dims_of(x)[2:]
-    gone = [tf.logical_or(place < -1, place > size) for place, size in zip(lines, ends, strict=True)]
-    outside = tf.logical_or(*gone)
-    places = [tf.min(tf.max(place, 0), size - 1) for place, size in zip(lines, ends, strict=True)]
-    pixels = moveaxis(pixels, 1, -1)
-    terms = []
-    for corner in _corners(places):
-        points = [expand(cast_to(each, "i32"), shape) for each in (number, *(at for at, _ in corner))]
-        weight = tf.where(outside, 0, corner[0][1] * corner[1][1])
-        taken = gather_nd(pixels, stack(points, -1), depth=3)
-        terms.append(taken * tf.reshape(tf.as_like(weight, taken), *shape, 1))
-    combine = tf.max if mode == "max" else lambda one, other: one + other
-    total = terms[0]
-    for term in terms[1:]:
-        total = combine(total, term)
-    if mode == "max":  # samples beyond a border meet at one pixel, whose slope counts once
-        found = tf.reduce("argmax", tf.reduce("argmax", total, 4)[0], 2)[0]
-    else:
-        found = reductions.mean(total, (2, 4))
-    return narrowed(moveaxis(found, -1, 1), x)
+    return narrowed(_sampled(pixels, images, lines, mode), x)
+
+
+def roi_pool(
+    x: Tensor, regions: Tensor, images: Tensor, output_size: tuple[Size, Size], *, scale: float = 1.0
+) -> Tensor:
+    """Return regions of images in one size: the maximum of the pixels of each of their parts.
+
+    Shapes: those of :func:`roi_align`. Corners times ``scale`` are rounded to pixels, halves away from 0, and belong to
+    the region, which has one pixel at least; a pixel that two parts cut belongs to both. Parts outside of the image are
+    0. Dtype: that of ``x``; integers give f32. Regions have no gradient.
+
+    Raises:
+        TileError: TIL305, a rank is another one.
+
+    Source: Girshick, "Fast R-CNN", 2015; ONNX' ``MaxRoiPool``, torchvision's ``roi_pool``.
+    """
+    _check_ranks(x, regions, images)
+    pixels, corners = wide_together(x, regions)
+    moved = corners * scale
+    rounded = tf.where(moved < 0, 0 - tf.floor(0.5 - moved), tf.floor(moved + 0.5))
+    found = take(pixels, images)
+    empty: list[Tensor] = []
+    for axis, size in zip((3, 2), reversed(output_size), strict=True):
+        first, last = (select(rounded, 1, place) for place in (3 - axis, 5 - axis))
+        inside = _parts(first, last, dim_like(x, size), dims_of(x)[axis])
+        count, parts, extent = dims_of(inside)
+        form: list[Size] = [count, 1, *([1] * (axis - 2)), parts, *([1] * (3 - axis)), extent]
+        parted = tf.where(tf.reshape(inside, *form), unsqueeze(moveaxis(found, axis, -1), axis), -math.inf)
+        found = reductions.max(parted, -1)
+        empty.append(tf.reshape(tf.logical_not(reductions.any(inside, 2)), *form[:-1]))
+    return narrowed(tf.where(tf.logical_or(*empty), 0, found), x)
 
 
 def deform_conv(
@@ -163,6 +180,42 @@ def deform_conv(
     return promoted(found, x, w, *(() if bias is None else (bias,)))
 
 
+def _check_ranks(x: Tensor, regions: Tensor, images: Tensor) -> None:
+    ranks = [rank_of(each) for each in (x, regions, images)]
+    if ranks != [_RANK, 2, 1]:
+        raise mistake("TIL305", f"images have {_RANK} axes, regions two, and their numbers one; not {ranks}")
+
+
+def _parts(first: Tensor, last: Tensor, parts: Dim, size: Size) -> Tensor:
+    """Return whether pixels along one axis belong to parts of regions: [R, parts, size]."""
+    (count,) = dims_of(first)
+    begin, step = (tf.reshape(each, count, 1, 1) for each in (first, tf.max(last - first + 1, 1) / real(parts)))
+    grid = full(first, [1, parts, size], 0)
+    part, pixel = (tf.as_like(tf.index(grid, axis), first) for axis in (1, 2))
+    behind = tf.ceil((part + 1) * step) + begin
+    return tf.logical_and(pixel >= tf.floor(part * step) + begin, pixel < behind)
+
+
+def _weights(low: Tensor, high: Tensor, parts: Dim, size: Dim, half_pixel: bool) -> Tensor:
+    """Return how much pixels along one axis count in the mean of each part's samples: [R, parts, size].
+
+    A part has a sample for each pixel that it is wide, rounded up. Of those within the image there are no more than two
+    for each of its pixels, which are looked at from the first of them on.
+    """
+    (count,) = dims_of(low)
+    step = (high - low if half_pixel else tf.max(high - low, 1)) / real(parts)
+    begin, width, number = (tf.reshape(each, count, 1, 1, 1) for each in (low, step, tf.max(tf.ceil(step), 0)))
+    grid = full(low, [1, parts, size, 2 * size + 5], 0)
+    part, pixel, turn = (tf.as_like(tf.index(grid, axis), low) for axis in (1, 2, 3))
+    begin = begin + part * width
+    sample = tf.max(tf.floor((-1 - begin) * number / width - 0.5), 0) + turn
+    place = begin + (sample + 0.5) * width / number
+    inside = tf.logical_and(sample < number, tf.logical_and(place >= -1, place <= size))
+    distance = tf.abs(tf.min(tf.max(place, 0), size - 1) - pixel)
+    total = reductions.sum(tf.where(inside, tf.max(1 - distance, 0), 0), 3)
+    return total / tf.reshape(tf.max(number, 1), count, 1, 1)
+
+
 def _samples(low: Tensor, high: Tensor, parts: Dim, samples: int, half_pixel: bool) -> Tensor:
     """Return the places of samples along one axis, [R, parts, samples], between the bounds of each region."""
     (count,) = dims_of(low)
@@ -171,6 +224,31 @@ def _samples(low: Tensor, high: Tensor, parts: Dim, samples: int, half_pixel: bo
     part, sample = (tf.as_like(tf.index(grid, axis), low) for axis in (1, 2))
     step = tf.reshape(whole / real(parts), count, 1, 1)
     return tf.reshape(low, count, 1, 1) + (part + (sample + 0.5) / samples) * step
+
+
+def _sampled(pixels: Tensor, images: Tensor, lines: Sequence[Tensor], mode: str) -> Tensor:
+    """Return the mean or the maximum of samples: [R, C, h, w], by places [R, h, s, 1, 1] and [R, 1, 1, w, s]."""
+    number, shape = tf.reshape(images, *dims_of(images), 1, 1, 1, 1), broadcast_dims(*lines)
+    ends = dims_of(pixels)[2:]
+    gone = [tf.logical_or(place < -1, place > size) for place, size in zip(lines, ends, strict=True)]
+    outside = tf.logical_or(*gone)
+    places = [tf.min(tf.max(place, 0), size - 1) for place, size in zip(lines, ends, strict=True)]
+    pixels = moveaxis(pixels, 1, -1)
+    terms = []
+    for corner in _corners(places):
+        points = [expand(cast_to(each, "i32"), shape) for each in (number, *(at for at, _ in corner))]
+        weight = tf.where(outside, 0, corner[0][1] * corner[1][1])
+        taken = gather_nd(pixels, stack(points, -1), depth=3)
+        terms.append(taken * tf.reshape(tf.as_like(weight, taken), *shape, 1))
+    combine = tf.max if mode == "max" else lambda one, other: one + other
+    total = terms[0]
+    for term in terms[1:]:
+        total = combine(total, term)
+    if mode == "max":  # samples beyond a border meet at one pixel, whose slope counts once
+        found = tf.reduce("argmax", tf.reduce("argmax", total, 4)[0], 2)[0]
+    else:
+        found = reductions.mean(total, (2, 4))
+    return moveaxis(found, -1, 1)
 
 
 def _moved(windows: Sequence[Window], offset: Tensor) -> list[Tensor]:

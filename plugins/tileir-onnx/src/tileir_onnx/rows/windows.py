@@ -276,3 +276,12 @@ def roi_align(
         mode="average" if mode == "avg" else mode,
         half_pixel=given == "half_pixel",
     )
+
+
+@row("MaxRoiPool")
+def max_roi_pool(
+    call: Call, x: Tensor, rois: Tensor, *, pooled_shape: Sequence[int], spatial_scale: float = 1.0
+) -> Tensor:
+    images, regions = ops.select(rois, 1, 0), ops.slice(rois, slice(None), slice(1, None))
+    height, width = pooled_shape
+    return ops.roi_pool(x, regions, ops.cast(images, "i32"), (height, width), scale=spatial_scale)
