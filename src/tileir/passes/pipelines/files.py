@@ -39,6 +39,7 @@ FILES: Final[Mapping[str, str]] = MappingProxyType(
         "join_border": "regions.join_parts",
         "join_parts": "regions.join_parts",
         "join_strips": "regions.join_strips",
+        "lay_panels": "layouts.lay_panels",
         "localise": "rewrites.localise",
         "locate_block": "placement.locate",
         "locate_inner_block": "placement.locate",

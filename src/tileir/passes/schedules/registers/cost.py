@@ -11,11 +11,12 @@ from typing import Final
 from tileir.core.nodes import attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import may_overlap
+from tileir.passes.layouts.lay_panels import PANELS
 from tileir.passes.schedules.registers.blocked import Visit, along_lanes, visit
 from tileir.passes.schedules.registers.packing import WAY_BYTES, dearness, is_dense, whole_uses
 from tileir.passes.schedules.registers.spread import apart
 from tileir.passes.schedules.registers.steps import LATENCY, Rates, Step
-from tileir.schedule import Nest, Refused, Use, product, refused, refusing, rule_out
+from tileir.schedule import Nest, Refused, Segment, Use, product, refused, refusing, rule_out
 from tileir.stripe import ir as stripe
 
 _PIECE: Final = 0.04
@@ -26,6 +27,12 @@ _SETTING: Final = 3.0
 
 _TURNED: Final = 1.5
 """What it costs to pack an element where the lanes run across memory."""
+
+_WIDEST_PANEL: Final = 4
+"""Vectors of a panel that lies ready: what is wider is a matrix."""
+
+_FARTHEST: Final = 32
+"""How many times as large as what fits the cache of a core an operand may be that is read where it lies."""
 
 _MOST_ROWS: Final = 14
 _MOST_MEETING_ROWS: Final = 8  # in one set of the nearest cache, which has as many ways mostly
@@ -114,15 +121,46 @@ def choose(
         else:
             candidates.append(found)
     best: Tiling | None = None
-    for candidate in sorted(candidates, key=lambda each: each.least):
+    ready = ready_indices(nest, limits, lanes)
+    for candidate in sorted(candidates, key=lambda each: (each.vector not in ready, each.least)):
         plan = candidate.best() if best is None or candidate.least <= best.cost else best
         if isinstance(plan, Refused):
             said.append((candidate.vector.range, plan))
-        elif best is None or plan.cost < best.cost:
+        elif best is None or (plan.cost < best.cost and not (ready and plan.visit)):
             best = plan
     if best is not None:
         return best
     return max(said, key=lambda each: each[0])[1] if said else refused("TR503")
+
+
+def ready_indices(nest: Nest, limits: Limits, lanes: int) -> tuple[stripe.Index, ...]:
+    """Return the indices along which panels lie ready, by the pass ``lay_panels``, and for what is not far away.
+
+    Lanes along these need no copies. Further away, a block of the other factor is copied nearer, for lanes along it.
+    """
+    if PANELS not in nest.kernel.tags:
+        return ()
+    found = []
+    for segment in (segment for segment in nest.segments if segment.loops):
+        reads = sch.reads_of(nest, segment)
+        near = {use for use in reads if _nbytes(use, nest, segment) <= _FARTHEST * limits.panel_bytes}
+        for index in (index for index in nest.indices if index.range <= _WIDEST_PANEL * lanes):
+            along = [use for use in reads if use.stride(index.name)]
+            others = near.issuperset(set(reads).difference(along))
+            if along and others and all(_lies_ready(use, index, segment) for use in along):
+                found.append(index)
+    return tuple(found)
+
+
+def _lies_ready(use: Use, index: stripe.Index, segment: Segment) -> bool:
+    """Return whether the steps of a reduction follow each other in memory, each with all values of an index."""
+    loops = [loop for loop in segment.loops if use.stride(loop.name) and loop.range > 1]
+    return use.stride(index.name) == 1 and is_dense(use, loops, index.range)
+
+
+def _nbytes(use: Use, nest: Nest, segment: Segment) -> int:
+    """Return how many bytes a reduction reads of an input."""
+    return use.dtype.itemsize * product(i.range for i in (*nest.indices, *segment.loops) if use.stride(i.name))
 
 
 def panel_uses(nest: Nest, vector: str) -> tuple[Use, ...]:
@@ -251,7 +289,7 @@ class _Candidate:
         """Return how tiles cut the reduction, by the columns that they have; None where they do not."""
         widths = range(1, max(_MOST_COLUMNS_OF_ONE_ROW, self.limits.columns) + 1)
         found = along_lanes(self.nest, self.vector.name)
-        if found is None:
+        if found is None or (PANELS in self.nest.kernel.tags and _lies_ready(found[1], self.vector, found[0])):
             return dict.fromkeys(widths)
         limits, lanes, vector = self.limits, self.lanes, self.vector
         return {

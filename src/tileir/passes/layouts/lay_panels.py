@@ -1,0 +1,245 @@
+"""Panels of factors of products that are constants: they lie in the order in which tiles of registers read them.
+
+Lanes of a product that run along a matrix of weights need its elements beside each other, and the steps of its sum one
+behind the other. Other matrices are copied to that order at each run, piece by piece; constants, as weights of networks
+are, and what is computed of these alone, are copied once, before the first run. For that an index ``k`` of the kernel
+becomes two, the number of a panel and the place in it::
+
+    Y[k, p] = +(W[k, c] * X[c, p])   with W[64, C]
+
+becomes, with panels of 32::
+
+    W_panels[o, c, r] = W[32 * o + r, c]
+    Y[32 * o + r, p] = +(W_panels[o, c, r] * X[c, p])
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Final
+
+from tileir.core import NameScope, attrs
+from tileir.passes.analysis.dependences import roots
+from tileir.passes.base import at_least, with_temporaries
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.merge import nest_of
+from tileir.poly.affine import Affine
+from tileir.schedule import Nest, Node, Refused, Segment, Use, emit, leaf, product
+from tileir.schedule.products import dtype_of_product, factors_of_product
+from tileir.stripe.check.views import is_dense
+from tileir.stripe.ir import (
+    Block,
+    Direction,
+    Index,
+    Launch,
+    Load,
+    Program,
+    Refinement,
+    Statement,
+    Store,
+    Tags,
+    allocation,
+    views_read,
+    views_written,
+)
+
+PANELS: Final = "panels"
+"""Tag of kernels that read panels."""
+
+_VECTORS: Final = (2, 3, 1)
+"""Vectors of a panel, best first: each row of a tile of two of them loads its element for two multiply-adds."""
+
+
+@attrs.frozen
+class LayPanels:
+    """Copy constant factors of products, once, to panels that lanes run along, in the order in which sums read them.
+
+    Attributes:
+        vector_bytes: Width of a vector register.
+        least_reuse: A copy pays where a kernel reads each element so often at least: others read it as it lies.
+    """
+
+    name: ClassVar[str] = "lay_panels"
+    sees_loops: ClassVar[bool] = True
+    vector_bytes: int = attrs.field(default=32, validator=at_least(1))
+    least_reuse: int = attrs.field(default=8, validator=at_least(1))
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program with copies before the kernels that read them."""
+        if not all(isinstance(work, Launch) for work in program.works):
+            return program  # in a loop, copies would be made again and again
+        fixed = _fixed(program)
+        names = NameScope.of((*(r.name for r in program.memory), *(r.name for r in program.main.refinements)))
+        copies: dict[_Key, _Copy] = {}
+        statements: list[Statement] = []
+        for statement in program.main.statements:
+            found = self._factors(statement, fixed) if isinstance(statement, Block) else ()
+            for factor in found:
+                if factor.key not in copies:
+                    copies[factor.key] = _Copy.of(factor, names)
+                    statements.append(copies[factor.key].kernel())
+            statements.append(_reading([(f, copies[f.key]) for f in found]) if found else statement)
+        return with_temporaries(program, statements, [copy.memory for copy in copies.values()]) if copies else program
+
+    def _factors(self, kernel: Block, fixed: Mapping[str, Refinement]) -> tuple[_Factor, ...]:
+        """Return the constant factors of a kernel that get panels along one index: one of each product, or none."""
+        nest = nest_of(kernel)
+        if isinstance(nest, Refused):
+            return ()
+        products = [segment for segment in nest.segments if segment.loops]
+        for index in nest.indices if products else ():
+            found = tuple(factor for each in products for factor in self._along(index, nest, each, fixed))
+            if len(found) == len(products) and len({factor.width for factor in found}) == 1:
+                return found
+        return ()
+
+    def _along(self, index: Index, nest: Nest, segment: Segment, fixed: Mapping[str, Refinement]) -> Iterator[_Factor]:
+        """Yield the factor of a product that gets panels along an index, if there is one."""
+        dtype, factors = dtype_of_product(segment.statements, segment.uses), _both(segment)
+        if dtype is None or not dtype.is_float or index.name in sch.constrained_indices(nest):
+            return
+        lanes = self.vector_bytes // dtype.itemsize
+        width = next((count * lanes for count in _VECTORS if index.range % (count * lanes) == 0), 0)
+        for weight, other in (factors, factors[::-1]) if factors and width else ():
+            source = fixed.get(nest.kernel.refinement(weight.root).source)
+            moving = tuple(i for i in (*nest.indices, *segment.loops) if weight.stride(i.name))
+            reuse = product(i.range for i in nest.indices if i not in moving)
+            free = index in moving and not other.stride(index.name) and weight.dtype is dtype
+            if source is not None and free and reuse >= self.least_reuse and _is_whole(weight, moving, source):
+                yield _Factor(nest, weight, source, index, moving, width)
+
+
+def _both(segment: Segment) -> tuple[Use, Use] | None:
+    return factors_of_product(segment.statements, segment.uses)
+
+
+def _fixed(program: Program) -> dict[str, Refinement]:
+    """Return the views of ``main`` of constants, and of temporaries that single kernels make of such alone."""
+    behind = roots(program)
+    known = {buffer.name for buffer in program.buffers}
+    writers = Counter(behind[name] for s in program.main.statements for name in views_written(s))
+    single = {name for name, count in writers.items() if count == 1} - {*program.inputs, *program.outputs}
+    for statement in program.main.statements:
+        written = {behind[name] for name in views_written(statement)}
+        if written <= single and {behind[name] for name in views_read(statement)} - written <= known:
+            known |= written
+    return {r.name: r for r in program.main.refinements if behind[r.name] in known}
+
+
+def _is_whole(use: Use, moving: tuple[Index, ...], source: Refinement) -> bool:
+    """Return whether the points of some indices each read an element of their own, and all of them a whole tensor."""
+    expected = 1
+    for index in sorted((i for i in moving if i.range > 1), key=lambda i: use.stride(i.name)):
+        if use.stride(index.name) != expected:
+            return False
+        expected *= index.range
+    return max(use.sizes, default=1) == 1 and expected == source.shape.elements and is_dense(source.shape)
+
+
+_Key = tuple[str, tuple[int, ...], tuple[int, ...]]
+
+
+@attrs.frozen(repr=False)
+class _Factor:
+    """A constant factor of a product.
+
+    Attributes:
+        nest: The kernel.
+        use: Its use of the factor.
+        source: The view of ``main`` that it shows.
+        index: The index that becomes two.
+        moving: All indices that move the factor.
+        width: How wide panels are.
+
+    """
+
+    nest: Nest
+    use: Use
+    source: Refinement
+    index: Index
+    moving: tuple[Index, ...]
+    width: int
+
+    @property
+    def others(self) -> tuple[Index, ...]:
+        """The other indices that move the factor, in its order."""
+        moving = (i for i in self.moving if i is not self.index)
+        return tuple(sorted(moving, key=lambda i: -self.use.stride(i.name)))
+
+    @property
+    def key(self) -> _Key:
+        """Source, sizes and strides, by which equal panels are known."""
+        moving = (self.index, *self.others)
+        return (
+            self.source.name,
+            (self.width, *(i.range for i in moving)),
+            tuple(self.use.stride(i.name) for i in moving),
+        )
+
+    def split(self) -> tuple[Index, Index]:
+        """Return the two indices."""
+        names, name = self.nest.taken_names(), self.index.name
+        count = self.index.range // self.width
+        return Index(names.fresh(f"{name}_panel"), count), Index(names.fresh(f"{name}_place"), self.width)
+
+    def values(self) -> dict[str, Affine]:
+        """Return the index in terms of the two."""
+        panel, place = self.split()
+        return {self.index.name: sch.part(panel, self.width) + sch.part(place)}
+
+
+@attrs.frozen(repr=False)
+class _Copy:
+    """Panels of a constant."""
+
+    factor: _Factor
+    memory: Refinement
+
+    @classmethod
+    def of(cls, factor: _Factor, names: NameScope) -> _Copy:
+        """Return the panels of a factor."""
+        shape, width = factor.source.shape, factor.width
+        sizes = (factor.index.range // width, *(i.range for i in factor.others), width)
+        return cls(factor, allocation(names.fresh(f"{factor.source.name}_panels"), shape.dtype, sizes))
+
+    def kernel(self) -> Block:
+        """Return a kernel that copies the constant."""
+        factor = self.factor
+        panel, place = factor.split()
+        source = attrs.evolve(factor.use.substitute(factor.values()), name="from")
+        target = attrs.evolve(self.read(factor), name="to", direction=Direction.OUT)
+        statements = (Load("from", "x"), Store("x", "to"))
+        root = Node((panel, place, *factor.others), statements=statements, uses=(source, target))
+        shown = attrs.evolve(factor.nest.kernel, comments=(), tags=Tags.of("transpose"))
+        block = emit(root, _shown(shown, self.memory, Direction.OUT))
+        return attrs.evolve(block, name=f"lay_{factor.source.name}", deps=())
+
+    def read(self, factor: _Factor) -> Use:
+        """Return the use of the constant as one of the panels."""
+        panel, place = factor.split()
+        access = tuple(map(sch.part, (panel, *factor.others, place)))
+        strides = self.memory.shape.strides
+        return attrs.evolve(factor.use, root=self.memory.name, access=access, strides=strides, sizes=())
+
+
+def _shown(kernel: Block, memory: Refinement, direction: Direction) -> Block:
+    """Return a kernel that sees some memory."""
+    view = attrs.evolve(memory, direction=direction, source=memory.name)
+    return attrs.evolve(kernel, refinements=(*kernel.refinements, view))
+
+
+def _reading(factors: list[tuple[_Factor, _Copy]]) -> Block:
+    """Return a kernel with panels in place of its factors, which are along one index."""
+    first, nest = factors[0][0], factors[0][0].nest
+    read = {factor.use: copy.read(factor) for factor, copy in factors}
+    indices = tuple(each for i in nest.indices for each in (first.split() if i is first.index else (i,)))
+    nodes = []
+    for segment in nest.segments:
+        node = leaf(segment, first.values(), segment.loops)
+        uses = tuple(read.get(old, new) for old, new in zip(segment.uses, node.uses, strict=True))
+        nodes.append(attrs.evolve(node, uses=uses))
+    kernel = attrs.evolve(nest.kernel, tags=nest.kernel.tags.add(PANELS))
+    for memory in {copy.memory.name: copy.memory for _, copy in factors}.values():
+        kernel = _shown(kernel, memory, Direction.IN)
+    return attrs.evolve(emit(Node(indices, nest.allocations, tuple(nodes)), kernel), deps=())

@@ -1,0 +1,156 @@
+"""Panels of constant factors: their shapes, which factors get none, and results as in NumPy in f64."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, strategies as st
+
+import tileir
+from strategies.effort import examples
+from strategies.passes import arrays_for, assert_same_meaning
+from tileir import FunctionBuilder, ops
+from tileir.core.dtype import DType
+from tileir.passes.algorithms.accumulate import Accumulate
+from tileir.passes.base import run
+from tileir.passes.layouts.lay_panels import LayPanels
+from tileir.passes.rewrites.dead_code import DeadCode
+from tileir.stripe.check.verifier import verify
+from tileir.stripe.lower.lowering import lower
+from tileir.tile.text.parser import parse
+from tileir.typed.inference.inference import infer
+from tileir.typed.ir import TensorType
+
+if TYPE_CHECKING:
+    from tileir.stripe.ir import Program
+    from tileir.tile.ir import Function
+
+    Array = np.ndarray[Any, np.dtype[np.float64]]
+
+STEP = LayPanels(vector_bytes=16)  # four lanes of f32
+
+
+def weights(*shape: int, seed: int = 0) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Return integers, which add up exactly in any order."""
+    return np.random.default_rng(seed).integers(-4, 5, shape).astype(np.float32)
+
+
+def convolution(
+    image: tuple[int, ...], shape: tuple[int, ...], *, stride: int = 1, padding: int = 0, groups: int = 1
+) -> tuple[Function, TensorType]:
+    """Return a convolution by constant weights, a bias, and the type of its images."""
+    f = FunctionBuilder()
+    x = f.input("X", *image)
+    y = ops.conv(x, f.constant(weights(*shape)), stride=stride, padding=padding, groups=groups)
+    return f.build(Y=y + f.constant(weights(shape[0], 1, 1, seed=1))), TensorType(DType.F32, image)
+
+
+def before(function: Function, kind: TensorType) -> Program:
+    return run((DeadCode(), Accumulate()), lower(infer(function, {"X": kind})))
+
+
+def panels(program: Program, step: LayPanels = STEP) -> list[tuple[int, ...]]:
+    """Return the shapes of the panels that a pass adds."""
+    after = run((step,), program)
+    return [r.shape.sizes for r in after.memory if "_panels" in r.name]
+
+
+@given(
+    image=st.tuples(st.integers(1, 2), st.integers(1, 3), st.integers(3, 5), st.integers(3, 5)),
+    features=st.sampled_from((3, 4, 8, 12, 16)),
+    window=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    stride=st.integers(1, 2),
+    padding=st.integers(0, 1),
+)
+@examples(12)
+def test_the_meaning_stays(
+    image: tuple[int, ...], features: int, window: tuple[int, int], stride: int, padding: int
+) -> None:
+    assume(padding < min(window))
+    function, kind = convolution(image, (features, image[1], *window), stride=stride, padding=padding)
+    program = before(function, kind)
+    after = run((STEP,), program)
+    verify(after)
+    assert_same_meaning(program, after, arrays_for(program))
+
+
+def test_the_widest_panels_that_fit_are_two_vectors() -> None:
+    found = [panels(before(*convolution((1, 5, 6, 6), (count, 5, 3, 3)))) for count in (4, 8, 12, 16, 20, 24, 7)]
+    wanted = [(1, 5, 3, 3, 4), (1, 5, 3, 3, 8), (1, 5, 3, 3, 12), (2, 5, 3, 3, 8), (5, 5, 3, 3, 4), (3, 5, 3, 3, 8)]
+    assert found == [*([each] for each in wanted), []]
+
+
+def test_equal_factors_share_panels() -> None:
+    f = FunctionBuilder()
+    x, w = f.input("X", 9, 6), f.constant(weights(6, 8))
+    program = before(f.build(Y=ops.matmul(x, w), Z=ops.matmul(x * 2.0, w)), TensorType(DType.F32, (9, 6)))
+    assert panels(program) == [(1, 6, 8)]
+    assert_same_meaning(program, run((STEP,), program), arrays_for(program))
+
+
+def test_what_is_computed_of_constants_gets_panels() -> None:
+    f = FunctionBuilder()
+    y = ops.matmul(f.input("X", 9, 6), f.constant(weights(6, 8)) * 2.0 + 1.0)
+    program = before(f.build(Y=y), TensorType(DType.F32, (9, 6)))
+    assert panels(program) == [(1, 6, 8)]
+    assert_same_meaning(program, run((STEP,), program), arrays_for(program))
+
+
+def test_inputs_few_rows_integers_and_groups_get_none() -> None:
+    kind = TensorType(DType.F32, (9, 6))
+    f = FunctionBuilder()
+    x = f.input("X", 9, 6)
+    assert panels(before(f.build(Y=ops.matmul(x, ops.transpose(x[:8]))), kind)) == []
+    few = FunctionBuilder()
+    product = few.build(Y=ops.matmul(few.input("X", 7, 6), few.constant(weights(6, 8))))
+    assert panels(before(product, TensorType(DType.F32, (7, 6)))) == []
+    whole = FunctionBuilder()
+    integers = whole.build(Y=ops.matmul(whole.input("X", 9, 6), whole.constant(np.ones((6, 8), np.int32))))
+    assert panels(before(integers, TensorType(DType.I32, (9, 6)))) == []
+    assert panels(before(*convolution((1, 8, 6, 6), (8, 1, 3, 3), groups=8))) == []
+
+
+def test_steps_of_loops_make_no_copies() -> None:
+    text = """function (Xs[T, N, N], B[N, N]) -> (S) {
+        W = 1.0 * index(B, 0) + index(B, 1);
+        S = scan(B; Xs; W) function (H[N, N], X[N, N], W[N, N]) -> (H2) {
+            Y[i, j : N, N] = +(H[i, k] * W[k, j]);
+            H2 = Y + X;
+        };
+    }"""
+    types = {"Xs": TensorType(DType.F32, (3, 8, 8)), "B": TensorType(DType.F32, (8, 8))}
+    program = lower(infer(parse(text), types))
+    assert run((STEP,), program) is program
+
+
+def exact(x: Array, w: Array, stride: int, padding: int) -> Array:
+    """Return a convolution in f64, by sums over windows."""
+    rows, columns = w.shape[2:]
+    padded = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (rows, columns), (2, 3))
+    result: Array = np.einsum("nchwij,kcij->nkhw", windows[:, :, ::stride, ::stride], w)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("image", "shape", "stride"),
+    [
+        ((1, 40, 7, 7), (64, 40, 3, 3), 1),
+        ((1, 70, 14, 14), (48, 70, 1, 1), 1),
+        ((2, 33, 15, 15), (32, 33, 3, 3), 2),
+        ((1, 300, 28, 28), (64, 300, 1, 1), 1),
+        ((3, 20, 9, 11), (96, 20, 1, 1), 2),
+        ((1, 3, 32, 32), (16, 3, 5, 5), 2),
+        ((1, 2100, 7, 7), (32, 2100, 1, 1), 1),
+    ],
+)
+def test_kernels_with_panels_convolve(image: tuple[int, ...], shape: tuple[int, ...], stride: int) -> None:
+    function, _ = convolution(image, shape, stride=stride, padding=shape[2] // 2)
+    x = weights(*image, seed=2)
+    wide = exact(x.astype(np.float64), weights(*shape).astype(np.float64), stride, shape[2] // 2)
+    wanted = wide + weights(shape[0], 1, 1, seed=1)
+    call = tileir.jit(function)
+    for _ in range(2):  # the copies are made before the first
+        np.testing.assert_allclose(call(x), wanted, rtol=0)
