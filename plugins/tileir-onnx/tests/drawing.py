@@ -137,6 +137,8 @@ class Drawing:
 
     def _is_declared(self, node: NodeProto, results: Sequence[Any]) -> bool:
         """Return whether results have dtypes and shapes that ONNX infers, which the reference does not look at."""
+        if any(isinstance(self.values.get(name), list) for name in node.input):
+            return True  # whose types are not written down here
         names = [name for name in (*node.input, *_outer(node)) if isinstance(self.values.get(name), np.ndarray)]
         known = {name: self.values[name] for name in names}
         ports = [helper.make_tensor_value_info(name, number_of(each.dtype), each.shape) for name, each in known.items()]

@@ -27,12 +27,15 @@ import tileir
 import tileir_onnx
 from drawing import BF16, FLOATS, Array, Drawing, computed, drawn, number_of
 from makers import MAKERS
+from rarer import RARER
 from tileir_onnx.graph import Port
 from tileir_onnx.importing import NeededError, imported
 from tileir_onnx.model import Model
 
 ERRORS: Final = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 2e-5, np.dtype(np.float16): 4e-3, BF16: 3e-2}
 """Errors that are allowed, relative to the greatest magnitude among inputs and results of a node."""
+_IN_F32: Final = frozenset({"Resize"})
+"""Operators that others compute in f32, whatever the dtype is."""
 _REMOVED: Final = 8
 """Nodes of one graph that may be refused."""
 _SHARE: Final = 3
@@ -195,10 +198,11 @@ def differs(node: NodeProto, opset: int, known: Mapping[str, Any], drawn_values:
         except Exception:  # others raise whatever they like for what they do not have
             continue
         scale = max((_greatest(known.get(name)) for name in node.input), default=0.0)
+        least = ERRORS[np.dtype(np.float32)] if node.op_type in _IN_F32 else 0.0
         found = [
             f"{name}: {each}"
             for name, right in zip(names, wanted, strict=True)
-            if (each := _unlike(known[name], right, 1, scale, drawn_values[name]))
+            if (each := _unlike(known[name], right, 1, scale, drawn_values[name], least))
         ]
         if not found:
             return ""
@@ -247,14 +251,24 @@ def _greatest(value: Any) -> float:
     return float(wide[np.isfinite(wide)].max(initial=0.0))
 
 
-def _unlike(found: Any, wanted: Any, factor: float, scale: float = 0.0, typed: Any = None) -> str:
-    """Return how a value differs from another one, in words; ``typed`` has the dtype that it must have."""
+def _unlike(found: Any, wanted: Any, factor: float, scale: float = 0.0, typed: Any = None, least: float = 0.0) -> str:
+    """Return how a value differs from another one, in words.
+
+    Args:
+        found: The value.
+        wanted: What it must be.
+        factor: By how much the error of its dtype is multiplied.
+        scale: The greatest magnitude of what it is computed from.
+        typed: A value of the dtype that it must have, where ``wanted`` has another one.
+        least: The least error that is allowed.
+
+    """
     if isinstance(wanted, list):
         if not isinstance(found, list) or len(found) != len(wanted):
             return "it is no such sequence"
         return next(filter(None, (_unlike(*each, factor, scale) for each in zip(found, wanted, strict=True))), "")
     found, wanted = np.asarray(found), np.asarray(wanted)
-    dtype = wanted.dtype if typed is None else typed.dtype
+    dtype = typed.dtype if isinstance(typed, np.ndarray) else wanted.dtype
     if (found.dtype, found.shape) != (dtype, wanted.shape):
         return f"{found.dtype}{list(found.shape)} and not {dtype}{list(wanted.shape)}"
     if found.dtype not in FLOATS:
@@ -262,7 +276,7 @@ def _unlike(found: Any, wanted: Any, factor: float, scale: float = 0.0, typed: A
     else:
         left, right = found.astype(np.float64), wanted.astype(np.float64)
         with np.errstate(all="ignore"):
-            error = max(ERRORS[found.dtype], ERRORS.get(wanted.dtype, 0.0))
+            error = max(ERRORS[found.dtype], ERRORS.get(wanted.dtype, 0.0), least)
             allowed = factor * error * np.maximum(np.abs(right), max(_greatest(wanted), scale, 1e-6))
             off = ~((np.abs(left - right) <= allowed) | (left == right) | (np.isnan(left) & np.isnan(right)))
     if not np.any(off):
@@ -306,7 +320,7 @@ def _remove(drawing: Drawing, node: NodeProto) -> None:
 def draw(seed: int, most: int) -> Drawing:
     """Return the graph of a seed."""
     random = Random(seed)
-    return drawn(random, random.randint(1, most), MAKERS)
+    return drawn(random, random.randint(1, most), (*MAKERS, *RARER))
 
 
 def examine(seed: int, most: int = 60, device: str | None = None, share: int = 10) -> tuple[int, int, list[Finding]]:
