@@ -101,6 +101,19 @@ def test_large_arrays_are_what_small_ones_are(dtype: DType) -> None:
         assert copied == large
 
 
+@pytest.mark.parametrize(("count", "in_place"), [(1023, False), (1024, True), (5000, True)])
+def test_arrays_of_a_page_are_aligned_so_that_devices_read_them_in_place(count: int, in_place: bool) -> None:
+    array = np.arange(2 * count, dtype=np.float32)[::-2]
+    value = ArrayValue.of(array)
+    assert isinstance(value.data, memoryview) is in_place
+    assert not in_place or value.numpy().ctypes.data % 64 == 0
+    assert not value.numpy().flags.writeable
+    np.testing.assert_array_equal(value.numpy(), array)
+    kept = array.copy()
+    array[:] = 0
+    np.testing.assert_array_equal(value.numpy(), kept)
+
+
 def test_strides_of_large_arrays_do_not_show() -> None:
     array = np.arange(LARGE, dtype=np.float32).reshape(1024, 1024)
     for view in (array.T, array[::2, ::-1], array.astype(">f4")):

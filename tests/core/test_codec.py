@@ -21,7 +21,7 @@ from strategies.tile import Case, cases
 from strategies.tile_text import functions
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
-from tileir.core.json.codec import content_hash, from_json, to_json
+from tileir.core.json.codec import content_hash, from_json, quick_json, to_json
 from tileir.core.json.decoder import MAX_DEPTH
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.core.text.span import Source, Span
@@ -150,6 +150,7 @@ def test_from_json_undoes_to_json(node: attrs.AttrsInstance) -> None:
     assert repr(back) == repr(node)
     assert to_json(back) == data
     assert to_json(from_json(data.decode(), type(node))) == data
+    assert to_json(from_json(quick_json(node), type(node))) == data
 
 
 def test_nodes_compare_equal_after_a_round_trip() -> None:
@@ -321,9 +322,11 @@ def test_depth_is_bounded_both_ways() -> None:
     deep = nested(200)
     data = to_json(deep)
     assert to_json(from_json(data, sem.Apply)) == data
-    with pytest.raises(TileError) as caught:
-        to_json(nested(100_000))
-    assert [d.code for d in caught.value.diagnostics] == ["TIL602"]
+    assert from_json(quick_json(deep), sem.Apply) == deep
+    for written in (to_json, quick_json):
+        with pytest.raises(TileError) as caught:
+            written(nested(100_000))
+        assert [d.code for d in caught.value.diagnostics] == ["TIL602"]
     code, message = fault(b"[" * (MAX_DEPTH + 2) + b"]" * (MAX_DEPTH + 2))
     assert code == "TIL602"
     assert "nested" in message

@@ -14,6 +14,9 @@ from strategies.executors import PlainDevice
 from strategies.opencl_device import device as opencl_device
 from strategies.plans import plan_of
 from tileir import ops
+from tileir.core import ArrayValue
+from tileir.runtime.plans.preparation import memory_of_constant
+from tileir.semtree.ir import Buffer, BufferRole
 from tileir.semtree.text.parser import parse_program
 
 if TYPE_CHECKING:
@@ -54,6 +57,15 @@ def test_constant_works_run_once(device: Callable[[], Any]) -> None:
         a, out = np.full(4, number, np.float32), np.empty(4, np.float32)
         plan.run([a], [out])
         np.testing.assert_array_equal(out, 4 * np.array([1, 2, 3, 4]) + 2 * number)
+
+
+@pytest.mark.parametrize("count", [1024, 300_000])
+def test_constants_are_read_where_they_lie(count: int) -> None:
+    value = ArrayValue.of(np.arange(count, dtype=np.float32))
+    buffer = Buffer("K", value.dtype, value.shape, BufferRole.CONSTANT, value.data)
+    memory = memory_of_constant(PlainDevice(), buffer)
+    assert memory.host() is not None
+    assert np.shares_memory(memory.host(), value.numpy())
 
 
 def _weights(*shape: int, seed: int = 0) -> np.ndarray[Any, np.dtype[np.float32]]:

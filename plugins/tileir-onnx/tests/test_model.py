@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tileir
 import tileir_onnx
+from tileir_onnx.importing import Imported, imported
 
 W = np.random.default_rng(0).standard_normal((12, 5)).astype(np.float32)
 
@@ -47,6 +49,22 @@ def test_a_model_is_called_with_any_batch(file: Path) -> None:
         wanted = x.reshape(n, -1).astype(np.float64) @ W
         np.testing.assert_allclose(model(x), wanted, rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(tileir.jit(file)(x), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_garbage_is_not_looked_for_while_a_graph_becomes_a_function(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enabled = []
+
+    def watched(*arguments: Any) -> Imported:
+        enabled.append(gc.isenabled())
+        return imported(*arguments)
+
+    monkeypatch.setattr(tileir_onnx.model, "imported", watched)
+    tileir_onnx.load(file)(np.zeros((1, 3, 4), np.float32))
+    assert enabled
+    assert not any(enabled)
+    assert gc.isenabled()
 
 
 def test_a_function_keeps_symbols(file: Path) -> None:

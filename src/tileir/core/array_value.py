@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 
 Content: TypeAlias = bytes | memoryview
-"""Bytes that never change; where there are many, a view of pages that devices can read in place."""
+"""Bytes that never change; where there are more than a few, a view of memory that devices can read in place."""
+
+_FEW: Final = 1 << 12
+"""Bytes of a constant from which on it is aligned, so that devices read it in place."""
 
 _PAGES: Final = 1 << 20
 """Least bytes of a constant in pages of its own."""
@@ -94,7 +97,7 @@ class ArrayValue:
         if sys.byteorder != "little":
             native = native.byteswap()
         if native.nbytes < _PAGES:
-            return cls(dtype, array.shape, native.tobytes())
+            return cls(dtype, array.shape, native.tobytes() if native.nbytes < _FEW else _aligned(native))
         owner = None if dtype.is_bool else _owner(native)
         constant = None if owner is None else _part(native, owner)
         if owner is None or constant is None:
@@ -133,6 +136,15 @@ class ArrayValue:
 
     def __str__(self) -> str:
         return f"{self.dtype.value}[{', '.join(map(str, self.shape))}]"
+
+
+def _aligned(array: Array) -> memoryview:
+    """Return the elements of an array, copied to memory that devices can read in place."""
+    room = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
+    start = -room.ctypes.data % _ALIGNMENT
+    part = room[start : start + array.nbytes]
+    np.copyto(part.view(array.dtype).reshape(array.shape), array)
+    return part.data.toreadonly()
 
 
 def _pages(array: Array) -> memoryview:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tileir.core import ArrayValue, BackendError, GroupLimitError, Target, TileError, attrs, collection_paused
 from tileir.core.array_value import Content
-from tileir.core.json.codec import from_json, identity, to_json
+from tileir.core.json.codec import from_json, identity, quick_json, to_json
 from tileir.driver import programs
 from tileir.runtime.caches.disk_cache import DiskCache, cache_log, digest_of
 from tileir.runtime.caches.source_digest import digest_of_extensions, source_digest
@@ -238,7 +238,8 @@ def _arguments(request: Request, function: typed.Function | None) -> typed.Funct
 def _encoded(kernels: tuple[KernelFunction, ...]) -> bytes | None:
     """Return the JSON of kernels, one in each line; None where they are nested too deeply for it."""
     try:
-        return b"\n".join(map(to_json, kernels))
+        with collection_paused():
+            return b"\n".join(map(quick_json, kernels))
     except TileError:
         return None
 

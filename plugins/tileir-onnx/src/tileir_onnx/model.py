@@ -16,6 +16,7 @@ from onnx import ModelProto
 
 import tileir
 from tileir import ArgumentError, Diagnostic, Function, Options, TileError
+from tileir.core import collection_paused
 from tileir.tile.builder import Tensor
 from tileir_onnx.feeds import checked, described, key_of, pairs
 from tileir_onnx.graph import Array, Graph, Port
@@ -253,7 +254,8 @@ class Model:
             return prepared
 
     def _prepare(self, told: Mapping[str, Given], outputs: tuple[str, ...] | None) -> _Prepared:
-        made = imported(self.graph if outputs is None else pruned(self.graph, outputs), told)
+        with collection_paused():
+            made = imported(self.graph if outputs is None else pruned(self.graph, outputs), told)
         is_plain = all(isinstance(each, Tensor) for each in made.results) and not made.kinds
         return _Prepared(made, None if made.function is None else self.compiler(made.function), is_plain)
 

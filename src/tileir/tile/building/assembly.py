@@ -52,9 +52,9 @@ def assemble(
         for node in walk(root)
         if isinstance(node, Name)
     ]
-    steps = _live(recorder, (*outputs, *sized))
-    values = Counter(name for step in steps for name in _value_reads(step))
-    others = {*outputs, *sized, *(name for step in steps for name in _other_reads(step))}
+    steps, reads = _live(recorder, (*outputs, *sized))
+    values = Counter(name for inside, _ in reads for name in inside)
+    others = {*outputs, *sized, *(name for _, others in reads for name in others)}
     exprs: dict[str, Expr] = {}  # what to read instead of a reference
     statements: list[Statement] = []
     for step in steps:
@@ -126,15 +126,25 @@ def _renamed(reference: str, replacements: Mapping[str, Expr]) -> str:
     return replacement.name if isinstance(replacement, Name) else reference
 
 
-def _live(recorder: Recorder, outputs: Sequence[str]) -> list[Step]:
-    """Return the steps that an output needs, directly or not, and those that are named or marked, or that assert."""
-    return needed(
+def _live(recorder: Recorder, outputs: Sequence[str]) -> tuple[list[Step], list[tuple[list[str], list[str]]]]:
+    """Return the steps that an output needs, directly or not, and those that are named or marked, or that assert.
+
+    With them come the names that each reads: in elementwise values, and elsewhere.
+    """
+    reads: dict[str, tuple[list[str], list[str]]] = {}
+
+    def read(step: Step) -> list[str]:
+        values, others = reads[step.reference] = _value_reads(step), _other_reads(step)
+        return values + others
+
+    steps = needed(
         recorder.steps.values(),
         outputs,
         attrgetter("reference"),
-        lambda step: (*_value_reads(step), *_other_reads(step)),
+        read,
         lambda step: step.name is not None or bool(step.attributes) or step.reference in recorder.kept,
     )
+    return steps, [reads[step.reference] for step in steps]
 
 
 def _value_reads(step: Step) -> list[str]:

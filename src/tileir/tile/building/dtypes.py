@@ -66,19 +66,20 @@ def dtype_of(recorder: Recorder, reference: str) -> DType | None:
     What is made of literals alone has the dtype that it has as a result. Each statement is looked at once.
     """
     known = recorder.dtypes
-    pending = [reference]
+    pending = [] if reference in known else [reference]
+    opened: set[str] = set()
     while pending:
         name = pending[-1]
         step = recorder.steps.get(name)
-        if name in known or step is None:
-            pending.pop()
-            continue
-        missing = [each for each in _operands(step.body) if each in recorder.steps and each not in known]
-        if missing:
-            pending.extend(missing)
-        else:
+        if step is not None and name not in known and name not in opened:
+            opened.add(name)
+            missing = [each for each in _operands(step.body) if each in recorder.steps and each not in known]
+            if missing:
+                pending.extend(missing)
+                continue
+        if step is not None and name not in known:
             known[name] = _of(recorder, step.body)
-            pending.pop()
+        pending.pop()
     found = known.get(reference)
     return found if isinstance(found, DType) else {"integer": DType.I32, "float": DType.F32}.get(found or "")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
@@ -24,18 +24,19 @@ def sizes_of(recorder: Recorder, reference: str) -> Sizes | None:
     Each statement is looked at once, and only when the sizes of it, or of what reads it, are asked for.
     """
     known = recorder.sizes
-    pending = [reference]
+    pending = [] if reference in known else [reference]
+    opened: set[str] = set()
     while pending:
         name = pending[-1]
-        if name in known:
-            pending.pop()
-            continue
-        missing = [operand for operand in _operands(recorder, name) if operand not in known]
-        if missing:
-            pending.extend(missing)
-        else:
+        if name not in known and name not in opened:
+            opened.add(name)
+            missing = [operand for operand in _operands(recorder, name) if operand not in known]
+            if missing:
+                pending.extend(missing)
+                continue
+        if name not in known:
             known[name] = _sizes(recorder, name)
-            pending.pop()
+        pending.pop()
     return known[reference]
 
 
@@ -70,14 +71,17 @@ def _parts(dim: Dim) -> tuple[Expr, ...]:
             return ()
 
 
-def _operands(recorder: Recorder, reference: str) -> tuple[str, ...]:
-    """Return the tensors whose sizes decide about those of a statement."""
+def _operands(recorder: Recorder, reference: str) -> Iterator[str]:
+    """Yield the tensors whose sizes decide about those of a statement."""
     step = recorder.steps.get(reference)
     if step is None or isinstance(step.body, Contraction | Scan | While | Constant):
-        return ()
-    nodes = tuple(walk(step.body))
-    names = (node.name for node in nodes if isinstance(node, Name) and node.name not in recorder.dims)
-    return *names, *(carry for node in nodes if (carry := _carry(recorder, node)) is not None)
+        return
+    for node in walk(step.body):
+        if isinstance(node, Name):
+            if node.name not in recorder.dims:
+                yield node.name
+        elif (carry := _carry(recorder, node)) is not None:
+            yield carry
 
 
 def _carry(recorder: Recorder, body: Expr) -> str | None:
