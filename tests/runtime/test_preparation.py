@@ -63,7 +63,8 @@ def test_constant_works_run_once(device: Callable[[], Any]) -> None:
 def test_constants_are_read_where_they_lie(count: int) -> None:
     value = ArrayValue.of(np.arange(count, dtype=np.float32))
     buffer = Buffer("K", value.dtype, value.shape, BufferRole.CONSTANT, value.data)
-    memory = memory_of_constant(PlainDevice(), buffer)
+    device: Any = PlainDevice()
+    memory = memory_of_constant(device, buffer)
     assert memory.host() is not None
     assert np.shares_memory(memory.host(), value.numpy())
 

@@ -7,7 +7,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from onnx import numpy_helper
 
+import tileir
+import tileir_onnx
 from rows import check, floats, model_of, run
 
 Array = np.ndarray[Any, Any]
@@ -29,6 +32,37 @@ def test_batches_by_given_statistics(version: int) -> None:
     s, b, m, v = (_channel(each, 4) for each in (scale, bias, mean, variance))
     wanted = ((x - m) / np.sqrt(v + 1e-3) * s + b).astype(np.float32)
     check("BatchNormalization", [x, scale, bias, mean, variance], {"epsilon": 1e-3}, version=version, wanted=[wanted])
+
+
+@pytest.mark.parametrize(("version", "rank"), [(7, 4), (9, 2), (15, 3), (15, 5)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_batches_by_statistics_that_are_weights(version: int, rank: int, dtype: type[Any]) -> None:
+    far = np.array([0, 1000, -1000], dtype)  # where what is left of a difference must not be rounded before
+    x = (floats(2, 3, *[4] * (rank - 2)) + _channel(far, rank)).astype(dtype)
+    given = [floats(3), floats(3, seed=1), far, floats(3) ** 2 + np.float32(0.1)]
+    scale, bias, mean, variance = (each.astype(dtype) for each in given)
+    s, b, m, v = (_channel(each, rank) for each in (scale, bias, mean, variance))
+    wanted = (x.astype(np.float64) - m) / np.sqrt(v + 1e-3) * s + b
+    model = model_of("BatchNormalization", [x, scale, bias, mean, variance], {"epsilon": 1e-3}, version=version)
+    del model.graph.input[1:]
+    names = model.graph.node[0].input[1:]
+    arrays = zip((scale, bias, mean, variance), names, strict=True)
+    model.graph.initializer.extend(numpy_helper.from_array(array, name) for array, name in arrays)
+    loaded = tileir_onnx.load(model.SerializeToString())
+    np.testing.assert_allclose(loaded(x), wanted, rtol=2e-2 if dtype is np.float16 else 2e-6, atol=1e-5)
+    assert len(loaded.function.statements) <= 7 or dtype is np.float16
+
+
+def test_wrong_sizes_of_statistics_that_are_weights_are_told() -> None:
+    x, given = floats(2, 3, 4), [floats(2)] * 4
+    model = model_of("BatchNormalization", [x, *given], {}, version=15)
+    del model.graph.input[1:]
+    names = model.graph.node[0].input[1:]
+    model.graph.initializer.extend(
+        numpy_helper.from_array(array, name) for array, name in zip(given, names, strict=True)
+    )
+    with pytest.raises(tileir.TileError, match="BatchNormalization"):
+        tileir_onnx.load(model.SerializeToString())(x)
 
 
 def test_batches_whose_elements_have_statistics_of_their_own() -> None:

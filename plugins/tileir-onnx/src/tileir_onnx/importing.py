@@ -268,6 +268,7 @@ class Importer:
         builder: Where tensors are recorded.
         values: What names stand for; those of graphs within graphs hide those around them.
         free: Inputs whose values are not known.
+        is_closed: Whether it runs the step of a loop, which is given all its arrays.
 
     """
 
@@ -277,7 +278,7 @@ class Importer:
     _origins: dict[Tensor, frozenset[str]] = field(factory=dict)
     _constants: dict[Hashable, tuple[Array, Tensor]] = field(factory=dict)
     _kinds: dict[Tensor, int] = field(factory=dict)
-    _is_closed: bool = False
+    is_closed: bool = False
 
     def comes_from(self, name: str, value: Value) -> None:
         """Note an input of the model, whose value may be needed."""
@@ -326,7 +327,7 @@ class Importer:
             origins=self._origins,
             constants=self._constants,
             kinds=self._kinds,
-            is_closed=self._is_closed,
+            is_closed=self.is_closed,
         )
 
     def step(self, values: Mapping[str, Value], constants: Sequence[tuple[Array, Tensor]]) -> Importer:
@@ -429,7 +430,7 @@ class Importer:
             return self._of_sizes(value)
         key = _key(value)
         if key not in self._constants:  # the array is kept, so that nothing else gets its id
-            if self._is_closed:
+            if self.is_closed:
                 raise MissingError(value)
             self._constants[key] = (value, self.builder.constant(held(value)))
             self.has_kind(self._constants[key][1], KINDS.get(value.dtype, 0))
@@ -503,6 +504,11 @@ class Call:
     def outputs(self) -> tuple[bool, ...]:
         """True for each output that somebody reads."""
         return tuple(map(bool, self.node.outputs))
+
+    @property
+    def in_loop(self) -> bool:
+        """Whether the node is in the step of a loop, which can make no arrays."""
+        return self.importer.is_closed
 
     def tensor(self, value: Value) -> Tensor:
         """Return a value as a tensor.

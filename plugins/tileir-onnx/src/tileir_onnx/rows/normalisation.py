@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tileir import ops
+import numpy as np
+
+from tileir import DType, ops
 from tileir.tile.builder import Tensor
 from tileir_onnx.graph import Array
 from tileir_onnx.importing import Call
@@ -60,11 +62,32 @@ def batch_norm_14(
     training_mode: int = 0,
 ) -> tuple[Tensor, ...]:
     if not training_mode:
+        if (known := _by_known_statistics(call, x, epsilon)) is not None:
+            return (known,)
         y = ops.batch_norm_inference(x, mean, variance, scale, bias, epsilon=epsilon)
         return (like(y, x),)
     y, *batch = ops.batch_norm(x, scale, bias, epsilon=epsilon)
     running = (old * momentum + new * (1 - momentum) for old, new in zip((mean, variance), batch, strict=True))
     return (like(y, x), *(ops.cast(each, mean.dtype) for each in running))
+
+
+def _by_known_statistics(call: Call, x: Tensor, epsilon: float) -> Tensor | None:
+    """Return the normalised elements where the vectors are known: the factors are computed now, in f64.
+
+    A network has hundreds of these nodes, and three operations of each are left. None where something is not known.
+    """
+    known = [call.known(position) for position in range(1, 5)]
+    given = [each for each in known if each is not None and each.dtype == x.dtype.numpy]
+    if len(given) < 4 or call.in_loop or x.rank < 2 or x.dtype not in (DType.F32, DType.F64):
+        return None
+    if any(each.shape != (x.shape[1],) for each in given):
+        return None
+    scale, bias, mean, variance = given
+    with np.errstate(all="ignore"):
+        factor = scale / np.sqrt(variance.astype(np.float64) + epsilon)
+        arrays = (each.astype(mean.dtype, copy=False) for each in (mean, factor, bias))
+    middle, factors, offset = (call.tensor(each.reshape(-1, *[1] * (x.rank - 2))) for each in arrays)
+    return (x - middle) * factors + offset
 
 
 @row("InstanceNormalization")
