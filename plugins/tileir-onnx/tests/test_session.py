@@ -6,6 +6,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -101,6 +102,17 @@ def test_arrays_are_bound(model: onnx.ModelProto) -> None:
     assert (value.shape(), value.data_type(), value.device_name()) == ([2, 3], "tensor(float)", "cpu")
     (found,) = session.run_with_ort_values(["relu"], {"x": value, "y": value})
     np.testing.assert_array_equal(found.numpy(), X)
+
+
+def test_values_of_few_bits_and_of_types_that_are_not_there(model: onnx.ModelProto) -> None:
+    value = onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros(3, ml_dtypes.int4))
+    assert (value.data_type(), value.element_type()) == ("tensor(int4)", onnx.TensorProto.INT4)
+    with pytest.raises(tileir.ArgumentError, match=r"TIL701.*no elements of complex64"):
+        onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros(3, np.complex64)).element_type()
+    binding = onnxruntime.InferenceSession(model.SerializeToString()).io_binding()
+    for kind in (onnx.TensorProto.INT4, onnx.TensorProto.COMPLEX64):
+        with pytest.raises(tileir.ArgumentError, match=r"TIL701.*cannot be bound by its address"):
+            binding.bind_input("y", "cpu", 0, kind, X.shape, X.ctypes.data)
 
 
 def test_threads_share_a_session(model: onnx.ModelProto) -> None:

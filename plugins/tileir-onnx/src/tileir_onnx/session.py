@@ -21,6 +21,8 @@ from onnx import TensorProto
 
 import tileir
 from tileir import ArgumentError, BackendError, Diagnostic
+from tileir_onnx import narrow
+from tileir_onnx.feeds import KINDS
 from tileir_onnx.graph import DTYPES, Array, Port
 from tileir_onnx.model import Model, load
 from tileir_onnx.profile import Profile
@@ -421,7 +423,11 @@ def _arrays(feeds: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _number(dtype: np.dtype[Any]) -> int:
-    return next(number for number, each in DTYPES.items() if each == dtype)
+    """Return ONNX's number of an element type; raise TIL701 where tileir has no such type."""
+    found = narrow.KINDS.get(dtype, KINDS.get(dtype))
+    if found is None:
+        raise ArgumentError.of("TIL701", f"tileir has no elements of {dtype}")
+    return found
 
 
 def _word(kind: int) -> str:
@@ -430,7 +436,9 @@ def _word(kind: int) -> str:
 
 def _at(device_type: str, element_type: Any, shape: Sequence[int], address: int) -> Any:
     """Return an array over memory by its address."""
-    dtype = DTYPES[element_type] if isinstance(element_type, int) else np.dtype(element_type)
+    dtype = DTYPES.get(element_type) if isinstance(element_type, int) else np.dtype(element_type)
+    if dtype is None or dtype in narrow.KINDS:
+        raise ArgumentError.of("TIL701", f"memory with elements of type {element_type} cannot be bound by its address")
     if device_type != "cpu":
         return _Card(dtype, tuple(shape), address)
     return np.asarray(_Memory(dtype, tuple(shape), address))
