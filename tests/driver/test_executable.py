@@ -48,6 +48,26 @@ def test_results_are_written_to_out(form: str) -> None:
     np.testing.assert_array_equal(difference, a - b)
 
 
+def test_later_calls_write_to_lists_of_arrays_as_the_first_does() -> None:
+    a, b = np.arange(4.0, dtype=np.float32), np.ones(4, np.float32)
+    function = tileir.compile(TWO, (a, b))
+    for _ in range(3):
+        total, difference = np.zeros(4, np.float32), np.zeros(4, np.float32)
+        results = function(a, b, out=[total, difference])
+        assert results[0] is total
+        assert results[1] is difference
+        np.testing.assert_array_equal(total, a + b)
+        np.testing.assert_array_equal(difference, a - b)
+    with pytest.raises(tileir.ArgumentError):
+        function(a, b, out=[total])
+    with pytest.raises(tileir.ArgumentError):
+        function(a, b, out=[total, total[:]])
+    shared = a.copy()
+    function(shared, b, out=[shared, difference])
+    np.testing.assert_array_equal(shared, a + b)
+    np.testing.assert_array_equal(difference, a - b)
+
+
 def test_out_may_be_an_input() -> None:
     a = np.arange(12, dtype=np.float32).reshape(3, 4)
     expected = a.T.copy().reshape(3, 4)

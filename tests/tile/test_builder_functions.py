@@ -80,6 +80,16 @@ def test_dtypes_of_coordinates_are_known_where_sizes_are() -> None:
         _ = tf.index(f.input("Y", "N"), 0).dtype
 
 
+def test_dtypes_of_choices_among_truth_values_and_numbers_are_those_of_the_compiled_program() -> None:
+    f = FunctionBuilder()
+    x, v = f.input("X", 3, dtype="bool"), f.input("V", 3, dtype="bool")
+    chosen = {"A": ops.where(x, v, 1), "B": ops.where(x, v, x), "C": ops.clip(v, 0, 1), "D": ops.heaviside(x, v)}
+    found = [each.dtype for each in chosen.values()]
+    executable = tileir.compile(f.build(**chosen), ["bool[3]", "bool[3]"], device="llvm")
+    assert found == [each.dtype for each in executable.result_types.values()]
+    assert [each.value for each in found] == ["i32", "bool", "i32", "i32"]
+
+
 def test_dtypes_of_derivatives_are_known_while_building() -> None:
     """As inference has them: those of what they are taken by, f32 where that has 8 bits."""
     f = FunctionBuilder()

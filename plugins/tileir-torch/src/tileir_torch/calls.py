@@ -63,10 +63,13 @@ class Specialised:
 
     Attributes:
         imported: The function, and what its inputs and results are.
+        fixed: Positions of placeholders that are the same tensors at each call, unless others are put in their places.
 
     """
 
     imported: Imported
+    fixed: frozenset[int] = frozenset()
+    _seen: dict[int, tuple[Any, np.ndarray[Any, Any]]] = field(factory=dict, init=False)
     _told: list[str] = field(factory=list, init=False)
 
     @cached_property
@@ -140,7 +143,22 @@ class Specialised:
                 yield values[each.position] if isinstance(each, Passed) else each.value
 
     def _run(self, values: Sequence[Any]) -> list[torch.Tensor]:
-        arrays = [self._array(values[at], order) for at, order in self._inputs]
+        arrays: list[Any] = []
+        for at, order in self._inputs:
+            tensor = values[at]
+            seen = self._seen.get(at)
+            if seen is not None and seen[0] is tensor:
+                arrays.append(seen[1])
+                continue
+            if order is None and tensor.dtype not in _INTEGERS and tensor.is_contiguous():
+                try:
+                    arrays.append(tensor.numpy())
+                except RuntimeError:  # gradients are wanted, or the sign is another one
+                    arrays.append(self._array(tensor, order))
+            else:
+                arrays.append(self._array(tensor, order))
+            if at in self.fixed:
+                self._seen[at] = tensor, arrays[-1]
         results = [torch.empty(sizes, dtype=dtype) for sizes, dtype, _ in self._rooms]
         executable = self._executable
         assert executable is not None
@@ -191,12 +209,14 @@ class Specialising:
         graph: The graph of ATen operations.
         owner: The module that has its constants.
         what: What warnings call it.
+        fixed: Positions of placeholders that are the same tensors at each call, unless others are put in their places.
 
     """
 
     graph: Graph
     owner: Any = field(repr=False)
     what: str = "the graph"
+    fixed: frozenset[int] = frozenset()
     _known: OrderedDict[tuple[int, ...], Specialised] = field(factory=OrderedDict, init=False)
     _lock: threading.RLock = field(factory=threading.RLock, init=False)
     _symbols: list[tuple[Any, int, int | None]] = field(init=False)
@@ -232,7 +252,7 @@ class Specialising:
 
     def _made(self, key: tuple[int, ...]) -> Specialised:
         symbols = {symbol: sympify(size) for (symbol, _, _), size in zip(self._symbols, key, strict=True)}
-        made = self._known[key] = Specialised(imported(self.graph, self.owner, symbols))
+        made = self._known[key] = Specialised(imported(self.graph, self.owner, symbols), self.fixed)
         self._count += 1
         if self._count == _MANY + 1:
             told = f"{self.what} is compiled for the {self._count}th class of sizes, which takes time for each"

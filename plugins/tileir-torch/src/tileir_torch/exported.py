@@ -50,10 +50,10 @@ class Compiled:
     _written: list[tuple[int, int]] = field(init=False, repr=False)
     _returned: list[int] = field(init=False, repr=False)
     _is_flat: bool = field(init=False, repr=False)
+    _spec: Any = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         program, signature = self.program, self.program.graph_signature
-        self._run = Specialising(program.graph, program.graph_module, "the module")
         constants = {**program.constants, **program.state_dict}
         self._bound, self._given, self._places = [], [], {}
         names: dict[str, int] = {}
@@ -78,7 +78,10 @@ class Compiled:
                 self._written.append((at, names[out.target or ""]))
             else:
                 raise TileError.of("TIL605", f"the module's outputs have a {out.kind.name.lower()}")
-        spec_in = program.call_spec.in_spec
+        written = {place for _, place in self._written}
+        fixed = frozenset(at for at, each in enumerate(self._bound) if each is not None and at not in written)
+        self._run = Specialising(program.graph, program.graph_module, "the module", fixed)
+        spec_in, self._spec = program.call_spec.in_spec, program.call_spec.out_spec
         args_spec, kwargs_spec = spec_in.children_specs if hasattr(spec_in, "children_specs") else spec_in.children()
         self._is_flat = (
             not kwargs_spec.num_leaves
@@ -114,8 +117,7 @@ class Compiled:
         found = [results[at] for at in self._returned]
         if of_numpy:
             found = [array_of(each) if isinstance(each, torch.Tensor) else each for each in found]
-        spec = self.program.call_spec.out_spec
-        return found[0] if spec.is_leaf() else pytree.tree_unflatten(found, spec)
+        return found[0] if self._spec.is_leaf() else pytree.tree_unflatten(found, self._spec)
 
     def _leaves(self, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Sequence[Any]:
         leaves, spec = pytree.tree_flatten((arguments, dict(named)))

@@ -63,10 +63,11 @@ class UsualCalls:
             found = None if queued is None else queued.call(arrays, out)
             return self._call_there(arrays, out) if found is None else found
         try:
-            results = plan.fresh_outputs() if out is None else [out]
+            several = type(out) is list
+            results = plan.fresh_outputs() if out is None else out if several else [out]
             done = plan.run_as_they_are(arrays, results)
             if done is None:
-                done = plan.accepts(arrays) and (out is None or plan.fills(out, arrays))
+                done = not several and plan.accepts(arrays) and (out is None or plan.fills(out, arrays))
                 if done:
                     plan.run(arrays, results)
         except MemoryError as error:

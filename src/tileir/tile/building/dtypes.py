@@ -231,7 +231,7 @@ def _applied(op: Op, kinds: Sequence[Kind]) -> Kind:
     if dtype.is_float or floating:
         return float_for(dtype)
     if op.info.domain is Domain.STORED:
-        return dtype
+        return DType.I32 if dtype.is_bool and len(strong) < len(operands) else dtype
     counted = dtype.is_bool and (len(strong) < len(operands) or op.info.domain is Domain.NUMBER or op in SHIFTS)
     return DType.I32 if counted else arithmetic_type(dtype)
 

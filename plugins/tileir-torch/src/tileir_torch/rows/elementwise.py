@@ -418,3 +418,23 @@ def clone(call: Call, x: Tensor, **_: Any) -> Any:
 @row("copy.default")
 def copied(call: Call, x: Tensor, source: Tensor, *_: Any) -> Any:
     return ops.broadcast_to(ops.cast(source, x.dtype), *call.sizes) if x.rank else ops.cast(source, x.dtype)
+
+
+@row("ldexp.Tensor")
+def load_exponent(call: Call, x: Tensor, y: Tensor) -> Any:
+    x, y = _in_dtype(call, x, y)
+    return x * ops.pow(ops.full_like(y, 2), y)
+
+
+@row("dist.default")
+def distance(call: Call, x: Tensor, y: Tensor, p: Any = 2) -> Any:
+    difference = ops.abs(call.operand(x, wide(call.dtype)) - call.operand(y, wide(call.dtype)))
+    if p != 2:
+        raise call.refuse("of distances, tileir has the Euclidean one")
+    return ops.sqrt(ops.sum(difference * difference))
+
+
+@row("angle.default")
+def angle(call: Call, x: Tensor) -> Any:
+    y = call.operand(x, wide(call.dtype))
+    return ops.where(y != y, y, ops.where(y < 0, call.number(np.pi, y.dtype), ops.full_like(y, 0)))

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from tileir import DType, ops
 from tileir.tile.builder import Tensor
 from tileir_torch.importing import Call
@@ -181,9 +183,34 @@ def scatter_add(call: Call, x: Tensor, dim: int, index: Tensor, source: Tensor) 
 def scatter_reduce(
     call: Call, x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    if reduce not in _REDUCTIONS or not include_self:
-        raise call.refuse("of scatter_reduce, tileir has sums, products and extremes that include the elements before")
-    return _scattered(call, x, dim, index, source, _REDUCTIONS[reduce])
+    first = x
+    if not include_self:
+        start = _NEUTRAL[reduce]
+        neutral = _limit(x.dtype, largest=reduce == "amin") if start is None else start
+        first = _scattered(call, x, dim, index, call.full(neutral, [int(n) for n in index.shape], x.dtype), "set")
+    if reduce != "mean":
+        return _scattered(call, first, dim, index, source, _REDUCTIONS[reduce])
+    ones = call.full(1, [int(size) for size in index.shape], DType.I32)
+    counts = _scattered(call, call.full(int(include_self), call.sizes, DType.I32), dim, index, ones, "add")
+    counts = ops.maximum(counts, 1)
+    dtype = wide(x.dtype)
+    total = ops.cast(_scattered(call, ops.cast(first, dtype), dim, index, ops.cast(source, dtype), "add"), dtype)
+    if dtype.is_float:
+        return total / ops.cast(counts, dtype)
+    return ops.floor_divide(total, ops.cast(counts, dtype))
+
+
+_NEUTRAL: dict[str, Any] = {"sum": 0, "mean": 0, "prod": 1, "amax": None, "amin": None}
+"""What a reduction starts from; None for the extreme of the dtype."""
+
+
+def _limit(dtype: DType, *, largest: bool) -> Any:
+    if dtype.is_float:
+        return float("inf") if largest else float("-inf")
+    if dtype.is_bool:
+        return largest
+    limits = np.iinfo(dtype.numpy)
+    return int(limits.max if largest else limits.min)
 
 
 @row("index_add.default")

@@ -202,6 +202,17 @@ def batch_norm(
     return (*first, *running)
 
 
+@row("native_batch_norm.default")
+def native_batch_norm(
+    call: Call, x: Tensor, weight: Any, bias: Any, mean: Any, variance: Any, training: bool, momentum: float, eps: float
+) -> tuple[Tensor, ...]:
+    if training:
+        if mean is not None or variance is not None:
+            raise call.refuse("it writes to running statistics")
+        return batch_norm_without_statistics(call, x, weight, bias, training, momentum, eps)
+    return batch_norm_inference(call, x, weight, bias, mean, variance, momentum, eps)
+
+
 @row("_native_batch_norm_legit.no_stats")
 def batch_norm_without_statistics(
     call: Call, x: Tensor, weight: Any, bias: Any, training: bool, momentum: float, eps: float

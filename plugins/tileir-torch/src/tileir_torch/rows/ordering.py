@@ -43,3 +43,75 @@ def top_k(
         return sort(call, x, dim, largest)
     _, places = ops.top_k(_ordered(x), k, dim % x.rank, largest=largest)
     return ops.take_along_axis(x, places, dim % x.rank), places
+
+
+@row("kthvalue.default")
+def kth_value(call: Call, x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    if not x.rank:
+        return x, call.full(0, (), DType.I64)
+    dim %= x.rank
+    places = ops.narrow(ops.argsort(_ordered(x), dim), dim, k - 1, 1)
+    found = ops.take_along_axis(x, places, dim)
+    return (found, places) if keepdim else (ops.squeeze(found, dim), ops.squeeze(places, dim))
+
+
+@row("median.default")
+def median(call: Call, x: Tensor) -> Tensor:
+    if not x.rank:
+        return x
+    count = int(x.size)
+    flat = ops.reshape(x, count)
+    found = ops.reshape(kth_value(call, flat, (count - 1) // 2 + 1, 0)[0])
+    if not x.dtype.is_float:
+        return found
+    return ops.where(ops.any(flat != flat), call.number(float("nan"), x.dtype), found)
+
+
+@row("median.dim")
+def median_along(call: Call, x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    if not x.rank:
+        return x, call.full(0, (), DType.I64)
+    if x.dtype.is_float:
+        raise call.refuse("the median of an axis with NaN is PyTorch's own")
+    return kth_value(call, x, (int(x.shape[dim]) - 1) // 2 + 1, dim, keepdim)
+
+
+def _found(call: Call, edges: Tensor, x: Tensor, right: bool) -> Tensor:
+    """Return how many edges, which are sorted along the last axis, lie before each value."""
+    if int(edges.size) * int(x.size) > _MOST:
+        raise call.refuse("values and edges are too many to compare all of them")
+    dtype = DType.F64 if DType.F64 in (edges.dtype, x.dtype) or not x.dtype.is_float else edges.dtype
+    dtype = dtype if edges.dtype is not x.dtype else x.dtype
+    edges, x = ops.cast(edges, dtype), ops.cast(x, dtype)
+    if edges.rank == 1:
+        y = ops.expand_dims(x, x.rank)
+        edges = ops.reshape(edges, *[1] * x.rank, edges.size)
+    else:
+        y, edges = ops.expand_dims(x, x.rank), ops.expand_dims(edges, edges.rank - 1)
+    before = ops.logical_not(edges > y) if right else ops.logical_not(edges >= y)
+    return ops.sum(ops.cast(before, DType.I64), [y.rank - 1])
+
+
+_MOST = 1 << 24
+"""Comparisons up to which all edges are compared with all values."""
+
+
+@row("bucketize.Tensor")
+def bucketize(call: Call, x: Tensor, edges: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+    return _found(call, edges, x, right)
+
+
+@row("searchsorted.Tensor")
+def searchsorted(
+    call: Call,
+    edges: Tensor,
+    x: Tensor,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
+    if sorter is not None:
+        edges = ops.take_along_axis(edges, sorter, edges.rank - 1)
+    return _found(call, edges, x, right or side == "right")

@@ -164,3 +164,31 @@ def adaptive_average_pool(call: Call, x: Tensor, output_size: Sequence[int]) -> 
 def adaptive_average_pool_backward(call: Call, g: Tensor, x: Tensor) -> Tensor:
     pairs = zip(x.shape[-2:], g.shape[-2:], strict=True)
     return _by_matrices(call, g, [_adaptive_matrix(int(size), int(outputs)) for size, outputs in pairs])
+
+
+@row("adaptive_max_pool2d.default", "adaptive_max_pool3d.default")
+def adaptive_max_pool(call: Call, x: Tensor, output_size: Sequence[int]) -> tuple[Tensor, ...]:
+    space = _space(call)
+    sizes = [int(size) for size in x.shape[-space:]]
+    outputs = per_axis(output_size, space)
+    if any(output == 0 or size % output for size, output in zip(sizes, outputs, strict=True)):
+        raise call.refuse("its windows have several sizes")
+    kernel = tuple(size // output for size, output in zip(sizes, outputs, strict=True))
+    return max_pool_with_indices(call, x, kernel, kernel)
+
+
+@row("adaptive_max_pool2d_backward.default", "adaptive_max_pool3d_backward.default")
+def adaptive_max_pool_backward(call: Call, g: Tensor, x: Tensor, indices: Tensor) -> Tensor:
+    return max_pool_backward(call, g, x, indices)
+
+
+@row("max_unpool2d.default", "max_unpool3d.default")
+def max_unpool(call: Call, x: Tensor, indices: Tensor, *_: Any) -> Tensor:
+    space = _space(call)
+    flat, places = prod(int(size) for size in x.shape[: x.rank - space]), prod(int(s) for s in x.shape[-space:])
+    count = prod(call.sizes[-space:])
+    rows = call.tensor((np.arange(flat, dtype=np.int64) * count)[:, None])
+    where = ops.reshape(ops.cast(indices, DType.I64), flat, places) + rows
+    zeros = call.full(0, (flat * count,), x.dtype)
+    found = ops.scatter(zeros, ops.reshape(where, flat * places), ops.reshape(x, flat * places), mode="set")
+    return ops.reshape(found, *call.sizes)

@@ -204,3 +204,58 @@ def pixel_unshuffle(call: Call, x: Tensor, factor: int) -> Tensor:
     count = len(batch)
     axes = (*range(count), *(count + axis for axis in (0, 2, 4, 1, 3)))
     return ops.reshape(ops.transpose(y, axes), *call.sizes)
+
+
+def _strided(sizes: Sequence[int], strides: Sequence[int], offset: int) -> Any:
+    """Return the places of elements in memory, for sizes and strides."""
+    places = np.full(tuple(sizes), offset, np.int64)
+    for axis, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
+        places += (np.arange(size) * stride).reshape(-1, *[1] * (len(sizes) - 1 - axis))
+    return places
+
+
+def _flat(call: Call, x: Tensor) -> Tensor:
+    """Return the elements as they lie in memory, which is contiguous."""
+    value = call.given(0)
+    if not value.is_contiguous() or value.storage_offset():
+        raise call.refuse("its input lies in memory with gaps or in another order")
+    return ops.reshape(x, x.size)
+
+
+@row("as_strided.default", "as_strided_copy.default")
+def as_strided(call: Call, x: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Tensor:
+    places = _strided(size, stride, offset or 0)
+    if not places.size:
+        return call.full(0, call.sizes, call.dtype)
+    if places.max() >= int(x.size):
+        raise call.refuse("it reads behind the end of its input")
+    return ops.take(_flat(call, x), call.tensor(places), 0)
+
+
+@row("as_strided_scatter.default")
+def as_strided_scatter(
+    call: Call, x: Tensor, source: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None
+) -> Tensor:
+    places = _strided(size, stride, offset or 0)
+    if len(np.unique(places)) != places.size or places.max(initial=0) >= int(x.size):
+        raise call.refuse("some of its places are written to twice, or not there")
+    updates = ops.reshape(ops.cast(source, x.dtype), places.size)
+    found = ops.scatter(_flat(call, x), call.tensor(places.reshape(-1)), updates, mode="set", unique=True)
+    return ops.reshape(found, *x.shape)
+
+
+@row("diagonal_scatter.default")
+def diagonal_scatter(call: Call, x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    sizes = [int(size) for size in x.shape]
+    places = np.arange(int(np.prod(sizes))).reshape(sizes).diagonal(offset, dim1, dim2)
+    updates = ops.reshape(ops.cast(source, x.dtype), places.size)
+    found = ops.scatter(
+        ops.reshape(x, x.size), call.tensor(places.reshape(-1).copy()), updates, mode="set", unique=True
+    )
+    return ops.reshape(found, *x.shape)
+
+
+@row("narrow_copy.default")
+def narrow_copy(call: Call, x: Tensor, dim: int, start: int, length: int) -> Tensor:
+    start %= max(int(x.shape[dim]), 1)
+    return part(call, x, dim, start, start + length)
