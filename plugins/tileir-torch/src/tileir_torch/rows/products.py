@@ -7,7 +7,7 @@ from typing import Any
 from tileir import ops
 from tileir.tile.builder import Tensor
 from tileir_torch.importing import Call
-from tileir_torch.rows.arguments import wide
+from tileir_torch.rows.arguments import wide, widened
 from tileir_torch.rows.table import row
 
 
@@ -27,25 +27,32 @@ def _sum(call: Call, addend: Tensor, product: Tensor, beta: Any, alpha: Any) -> 
     return product if beta == 0 else _scaled(call, ops.cast(addend, dtype), beta) + product
 
 
-@row("addmm.default", "baddbmm.default", "addmv.default")
+@row("addmm.default")
 def add_product(call: Call, c: Tensor, x: Tensor, y: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    return _sum(call, c, ops.matmul(x, y), beta, alpha)
+    beta, alpha = (each if each == 1 else call.number(each, wide(call.dtype)) for each in (beta, alpha))
+    return ops.gemm(x, y, None if beta == 0 else c, alpha=alpha, beta=beta)
+
+
+@row("baddbmm.default", "addmv.default")
+def add_products(call: Call, c: Tensor, x: Tensor, y: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    return _sum(call, c, ops.matmul(widened(x), y), beta, alpha)
 
 
 @row("addbmm.default")
 def add_sum_of_products(call: Call, c: Tensor, x: Tensor, y: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    return _sum(call, c, ops.sum(ops.matmul(x, y), [0]), beta, alpha)
+    return _sum(call, c, ops.sum(ops.matmul(widened(x), y), [0]), beta, alpha)
 
 
 @row("addr.default")
 def add_outer(call: Call, c: Tensor, x: Tensor, y: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    return _sum(call, c, ops.outer(x, y), beta, alpha)
+    return _sum(call, c, ops.outer(widened(x), widened(y)), beta, alpha)
 
 
 @row("linear.default")
 def linear(call: Call, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    found = ops.matmul(x, ops.transpose(weight) if weight.rank > 1 else weight)
-    return found if bias is None else found + bias
+    if weight.rank == 1:
+        return ops.matmul(x, weight)
+    return ops.linear(x, weight, bias)
 
 
 @row("_cdist_forward.default")
