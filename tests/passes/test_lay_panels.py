@@ -112,6 +112,12 @@ def test_inputs_few_rows_integers_and_groups_get_none() -> None:
     assert panels(before(*convolution((1, 8, 6, 6), (8, 1, 3, 3), groups=8))) == []
 
 
+def test_products_of_what_is_far_away_get_none() -> None:
+    program = before(*convolution((1, 5, 6, 6), (8, 5, 3, 3)))
+    assert panels(program, LayPanels(vector_bytes=16, most_bytes=4 * 5 * 6 * 6)) == [(1, 5, 3, 3, 8)]
+    assert panels(program, LayPanels(vector_bytes=16, most_bytes=4 * 5 * 6 * 6 - 1)) == []
+
+
 def test_steps_of_loops_make_no_copies() -> None:
     text = """function (Xs[T, N, N], B[N, N]) -> (S) {
         W = 1.0 * index(B, 0) + index(B, 1);

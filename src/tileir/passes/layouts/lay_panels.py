@@ -16,7 +16,7 @@ becomes, with panels of 32::
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import ClassVar, Final
 
 from tileir.core import NameScope, attrs
@@ -58,23 +58,29 @@ class LayPanels:
     Attributes:
         vector_bytes: Width of a vector register.
         least_reuse: A copy pays where a kernel reads each element so often at least: others read it as it lies.
+        most_bytes: Other factors of more bytes are far from the processor, and better copied nearer, with lanes along
+            these.
     """
 
     name: ClassVar[str] = "lay_panels"
     sees_loops: ClassVar[bool] = True
     vector_bytes: int = attrs.field(default=32, validator=at_least(1))
     least_reuse: int = attrs.field(default=8, validator=at_least(1))
+    most_bytes: int = attrs.field(default=1 << 23, validator=at_least(0))
 
     def __call__(self, program: Program) -> Program:
         """Return the program with copies before the kernels that read them."""
         if not all(isinstance(work, Launch) for work in program.works):
             return program  # in a loop, copies would be made again and again
         fixed = _fixed(program)
+        near = {
+            r.name for r in program.main.refinements if r.shape.elements * r.shape.dtype.itemsize <= self.most_bytes
+        }
         names = NameScope.of((*(r.name for r in program.memory), *(r.name for r in program.main.refinements)))
         copies: dict[_Key, _Copy] = {}
         statements: list[Statement] = []
         for statement in program.main.statements:
-            found = self._factors(statement, fixed) if isinstance(statement, Block) else ()
+            found = self._factors(statement, fixed, near) if isinstance(statement, Block) else ()
             for factor in found:
                 if factor.key not in copies:
                     copies[factor.key] = _Copy.of(factor, names)
@@ -82,19 +88,21 @@ class LayPanels:
             statements.append(_reading([(f, copies[f.key]) for f in found]) if found else statement)
         return with_temporaries(program, statements, [copy.memory for copy in copies.values()]) if copies else program
 
-    def _factors(self, kernel: Block, fixed: Mapping[str, Refinement]) -> tuple[_Factor, ...]:
+    def _factors(self, kernel: Block, fixed: Mapping[str, Refinement], near: Container[str]) -> tuple[_Factor, ...]:
         """Return the constant factors of a kernel that get panels along one index: one of each product, or none."""
         nest = nest_of(kernel)
         if isinstance(nest, Refused):
             return ()
         products = [segment for segment in nest.segments if segment.loops]
         for index in nest.indices if products else ():
-            found = tuple(factor for each in products for factor in self._along(index, nest, each, fixed))
+            found = tuple(factor for each in products for factor in self._along(index, nest, each, fixed, near))
             if len(found) == len(products) and len({factor.width for factor in found}) == 1:
                 return found
         return ()
 
-    def _along(self, index: Index, nest: Nest, segment: Segment, fixed: Mapping[str, Refinement]) -> Iterator[_Factor]:
+    def _along(
+        self, index: Index, nest: Nest, segment: Segment, fixed: Mapping[str, Refinement], near: Container[str]
+    ) -> Iterator[_Factor]:
         """Yield the factor of a product that gets panels along an index, if there is one."""
         dtype, factors = dtype_of_product(segment.statements, segment.uses), _both(segment)
         if dtype is None or not dtype.is_float or index.name in sch.constrained_indices(nest):
@@ -106,6 +114,7 @@ class LayPanels:
             moving = tuple(i for i in (*nest.indices, *segment.loops) if weight.stride(i.name))
             reuse = product(i.range for i in nest.indices if i not in moving)
             free = index in moving and not other.stride(index.name) and weight.dtype is dtype
+            free = free and nest.kernel.refinement(other.root).source in near
             if source is not None and free and reuse >= self.least_reuse and _is_whole(weight, moving, source):
                 yield _Factor(nest, weight, source, index, moving, width)
 

@@ -31,9 +31,6 @@ _TURNED: Final = 1.5
 _WIDEST_PANEL: Final = 4
 """Vectors of a panel that lies ready: what is wider is a matrix."""
 
-_FARTHEST: Final = 32
-"""How many times as large as what fits the cache of a core an operand may be that is read where it lies."""
-
 _MOST_ROWS: Final = 14
 _MOST_MEETING_ROWS: Final = 8  # in one set of the nearest cache, which has as many ways mostly
 _MOST_COLUMNS: Final = 8
@@ -121,7 +118,7 @@ def choose(
         else:
             candidates.append(found)
     best: Tiling | None = None
-    ready = ready_indices(nest, limits, lanes)
+    ready = ready_indices(nest, lanes)
     for candidate in sorted(candidates, key=lambda each: (each.vector not in ready, each.least)):
         plan = candidate.best() if best is None or candidate.least <= best.cost else best
         if isinstance(plan, Refused):
@@ -133,21 +130,16 @@ def choose(
     return max(said, key=lambda each: each[0])[1] if said else refused("TR503")
 
 
-def ready_indices(nest: Nest, limits: Limits, lanes: int) -> tuple[stripe.Index, ...]:
-    """Return the indices along which panels lie ready, by the pass ``lay_panels``, and for what is not far away.
-
-    Lanes along these need no copies. Further away, a block of the other factor is copied nearer, for lanes along it.
-    """
+def ready_indices(nest: Nest, lanes: int) -> tuple[stripe.Index, ...]:
+    """Return the indices along which panels lie ready, by the pass ``lay_panels``: lanes along these need no copies."""
     if PANELS not in nest.kernel.tags:
         return ()
     found = []
     for segment in (segment for segment in nest.segments if segment.loops):
         reads = sch.reads_of(nest, segment)
-        near = {use for use in reads if _nbytes(use, nest, segment) <= _FARTHEST * limits.panel_bytes}
         for index in (index for index in nest.indices if index.range <= _WIDEST_PANEL * lanes):
             along = [use for use in reads if use.stride(index.name)]
-            others = near.issuperset(set(reads).difference(along))
-            if along and others and all(_lies_ready(use, index, segment) for use in along):
+            if along and all(_lies_ready(use, index, segment) for use in along):
                 found.append(index)
     return tuple(found)
 
@@ -156,11 +148,6 @@ def _lies_ready(use: Use, index: stripe.Index, segment: Segment) -> bool:
     """Return whether the steps of a reduction follow each other in memory, each with all values of an index."""
     loops = [loop for loop in segment.loops if use.stride(loop.name) and loop.range > 1]
     return use.stride(index.name) == 1 and is_dense(use, loops, index.range)
-
-
-def _nbytes(use: Use, nest: Nest, segment: Segment) -> int:
-    """Return how many bytes a reduction reads of an input."""
-    return use.dtype.itemsize * product(i.range for i in (*nest.indices, *segment.loops) if use.stride(i.name))
 
 
 def panel_uses(nest: Nest, vector: str) -> tuple[Use, ...]:
@@ -289,7 +276,7 @@ class _Candidate:
         """Return how tiles cut the reduction, by the columns that they have; None where they do not."""
         widths = range(1, max(_MOST_COLUMNS_OF_ONE_ROW, self.limits.columns) + 1)
         found = along_lanes(self.nest, self.vector.name)
-        if found is None or (PANELS in self.nest.kernel.tags and _lies_ready(found[1], self.vector, found[0])):
+        if found is None or self.vector in ready_indices(self.nest, self.lanes):
             return dict.fromkeys(widths)
         limits, lanes, vector = self.limits, self.lanes, self.vector
         return {

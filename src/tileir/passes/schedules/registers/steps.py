@@ -31,6 +31,10 @@ _ELSEWHERE: Final = 16.0
 
 _LINE: Final = 64
 
+_FURTHER: Final = 8.0
+"""What it costs in a step that a further row begins another cache line of a large operand: nothing fetches these ahead,
+as it does what one row reads."""
+
 _TEST: Final = 1.5
 """What it costs in a step that a row at one side of a tile may be left out: a branch."""
 
@@ -173,6 +177,7 @@ class Step:
         scalars = sum([_moving(heights, moved) for moved in self.scalars])
         elsewhere = self.lines if beside else self.elsewhere
         pages = sum([share * _moving(heights, moved) for share, moved in elsewhere])
+        further = sum([share * (_moving(heights, moved) - 1) for share, moved in self.lines])
         # The next line is fetched ahead; a tile that moves on by more waits for what is behind it.
         moved = (share * max(0.0, heights.get(n, 1) * b / _LINE - 1) for share, rows in self.moving for n, b in rows)
         return Rate(
@@ -185,7 +190,7 @@ class Step:
             beside=max(1, beside),
             least=LATENCY * self.sums,
             tests=_TEST * sum([min(heights.get(name, 0), abs(rows)) for test in self.tests for name, rows in test]),
-            ahead=_ELSEWHERE * sum(moved),
+            ahead=_ELSEWHERE * sum(moved) + _FURTHER * further,
         )
 
 
