@@ -142,6 +142,21 @@ def test_channels_last_comes_and_stays() -> None:
     assert found.stride() == expected.stride()
 
 
+def test_tensors_that_a_function_makes_of_literals_are_constants() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x[torch.tensor([0, 1, 0]), :, torch.tensor([2, 2, 2])] * torch.tensor([1.0, 2.0, 3.0, 4.0])
+
+    ours, theirs = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 4, 5)
+    theirs.copy_(ours)
+    ours.requires_grad_(), theirs.requires_grad_()
+    found = whole(lambda x: function(x[0]))(ours)
+    expected = function(theirs[0])
+    torch.testing.assert_close(found, expected)
+    found.square().sum().backward()
+    expected.square().sum().backward()
+    torch.testing.assert_close(ours.grad, theirs.grad)
+
+
 def test_unknown_options_are_refused() -> None:
     with pytest.raises(Exception, match="there is no option whole"):
         compiled(lambda x: x + 1, whole=True)(torch.zeros(2))

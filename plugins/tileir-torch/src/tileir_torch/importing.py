@@ -13,6 +13,7 @@ from attrs import define, field, frozen
 from sympy import sympify
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
+from torch.utils._python_dispatch import _disable_current_modes
 
 from tileir import Diagnostic, DType, Function, FunctionBuilder, TileError, ops
 from tileir.tile.builder import Tensor
@@ -268,16 +269,19 @@ class Importer:
 
     def run(self, graph: Graph) -> None:
         """Call all nodes of a graph but its last."""
-        for node in graph.nodes:
-            if node.op == "output":
-                continue
-            try:
-                self.values[node] = self._made(node)
-            except (RefusedError, TileError, TypeError, ValueError, IndexError, KeyError) as error:
-                if self.unsupported is None:
-                    raise TileError([self._fault(node, error).diagnostic]) from error
-                self.unsupported.append(self._fault(node, error))
-                self.values[node] = self._replaced(node)
+        with _disable_current_modes():  # constants have elements, also while PyTorch traces with tensors that have none
+            for node in graph.nodes:
+                if node.op != "output":
+                    self._run(node)
+
+    def _run(self, node: Node) -> None:
+        try:
+            self.values[node] = self._made(node)
+        except (RefusedError, TileError, TypeError, ValueError, IndexError, KeyError) as error:
+            if self.unsupported is None:
+                raise TileError([self._fault(node, error).diagnostic]) from error
+            self.unsupported.append(self._fault(node, error))
+            self.values[node] = self._replaced(node)
 
     def _fault(self, node: Node, error: Exception) -> Unsupported:
         reason = str(error.args[0]) if isinstance(error, RefusedError) else _reason_of(error)
