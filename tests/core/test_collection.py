@@ -16,11 +16,10 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _thawed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Thaw what was frozen for all tests, as a process starts, and freeze it again."""
+    """Thaw what was frozen for all tests, as a process starts, and freeze it again: to collect it takes seconds."""
     monkeypatch.setattr(collection, "_FROZEN_BY_OTHERS", [])
     gc.unfreeze()
     yield
-    gc.collect()
     gc.freeze()
 
 

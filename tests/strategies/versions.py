@@ -48,7 +48,10 @@ PYTHON: Final = (
 classes show. They get the marker ``python``, by which the versions beside the one that runs everything choose them."""
 
 
+_PATHS: Final = frozenset(TESTS / each for each in PYTHON)
+
+
 @functools.cache  # each of forty thousand tests asks
 def depends_on_python(path: Path) -> bool:
     """Return whether the tests of a file, or of some files of a folder, get the marker ``python``."""
-    return any(path.is_relative_to(TESTS / each) for each in PYTHON)
+    return not _PATHS.isdisjoint((path, *path.parents))
