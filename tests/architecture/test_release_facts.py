@@ -50,8 +50,9 @@ def test_the_supported_versions_of_python_are_those_that_are_tested() -> None:
     minors = sorted(int(found[1]) for found in named if found)
     settings = (ROOT / "tox.ini").read_text(encoding="utf-8")
     (tested,) = re.findall(r"^env_list = .*py{([\d,]+)}", settings, re.MULTILINE)
+    (nightly,) = re.findall(r"^`tox -e nightly,py(\d+)`", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.M)
     (everything,) = re.findall(r"^description = all tests.*\nbase_python = python3\.(\d+),", settings, re.MULTILINE)
-    assert sorted([f"3{everything}", *tested.split(",")]) == [f"3{minor}" for minor in minors]
+    assert sorted([f"3{everything}", *tested.split(","), nightly]) == [f"3{minor}" for minor in minors]
     assert project(ROOT)["requires-python"] == f">=3.{minors[0]}"
 
 
