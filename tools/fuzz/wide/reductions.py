@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -116,8 +117,15 @@ def position(best: Any) -> Callable[..., Array]:
 def ordered(x: Array, axis: int = -1, descending: bool = False) -> Array:
     """Return the stable order along an axis, in which NaN is the last, or the first one descending."""
     if not descending:
-        return np.argsort(x, axis, kind="stable")
-    return x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
+        return _order(x, axis)
+    return x.shape[axis] - 1 - np.flip(_order(np.flip(x, axis), axis), axis)
+
+
+def _order(x: Array, axis: int) -> Array:
+    """Return the stable order along an axis; NumPy sorts arrays of 32 axes at most."""
+    last = np.moveaxis(x, axis, -1)
+    rows = last.reshape(math.prod(last.shape[:-1]), last.shape[-1])
+    return np.moveaxis(np.argsort(rows, -1, kind="stable").reshape(last.shape), -1, axis)
 
 
 def sorted_along(x: Array, axis: int = -1, descending: bool = False) -> Array:
@@ -146,7 +154,7 @@ def quantile(x: Array, q: float, axis: int = -1, interpolation: str = "linear", 
     """Return a quantile; NaN where an element is."""
     if not x.shape[axis]:
         raise ValueError
-    values, place = np.sort(real(x), axis), q * (x.shape[axis] - 1)
+    values, place = sorted_along(real(x), axis), q * (x.shape[axis] - 1)
     low, high = (np.take(values, [int(f(place))], axis) for f in (np.floor, np.ceil))
     part = np.longdouble(place) - np.floor(place)
     match interpolation:
@@ -397,7 +405,7 @@ ROWS_ALONG: Final = (
     Row(
         "ranks",
         _in_order,
-        lambda x, axis, descending: np.argsort(ordered(x, axis, descending), axis, kind="stable"),
+        lambda x, axis, descending: _order(ordered(x, axis, descending), axis),
         FLOATS + INTEGERS,
         exact=True,
     ),
