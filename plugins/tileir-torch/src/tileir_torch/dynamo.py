@@ -105,9 +105,7 @@ class _Supported(OperatorSupport):
 
     def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:  # noqa: ARG002
         """Return whether tileir runs a node."""
-        if node.op == "get_attr":
-            return True
-        return node.op == "call_function" and node.name not in self.names
+        return node.op in ("call_function", "get_attr") and node.name not in self.names
 
 
 class _Part(torch.nn.Module):

@@ -35,7 +35,7 @@ def _matrix(mode: str, size: int, outputs: int, align: bool | None, scale: float
     return found.reshape(size, outputs).T.numpy()
 
 
-def _resampled(call: Call, x: Tensor, matrices: Sequence[Any]) -> Tensor:
+def resampled(call: Call, x: Tensor, matrices: Sequence[Any]) -> Tensor:
     """Return data whose last axes are resampled, each by its matrix."""
     y = widened(x)
     for axis, matrix in enumerate(matrices, x.rank - len(matrices)):
@@ -65,7 +65,9 @@ def _mode(call: Call) -> tuple[str, str]:
     return mode, "exact" if "exact" in target else ""
 
 
-def _matrices(call: Call, sizes: Sequence[Any], outputs: Sequence[Any], align: Any, scales: Sequence[Any]) -> list[Any]:
+def matrices_of(
+    call: Call, sizes: Sequence[Any], outputs: Sequence[Any], align: Any, scales: Sequence[Any]
+) -> list[Any]:
     mode, exact = _mode(call)
     return [
         _matrix(mode, int(size), int(output), align, scale, exact)
@@ -77,20 +79,20 @@ def _matrices(call: Call, sizes: Sequence[Any], outputs: Sequence[Any], align: A
 @row("_upsample_nearest_exact1d.vec", "_upsample_nearest_exact3d.vec")
 def upsample_nearest(call: Call, x: Tensor, output_size: Any = None, scales: Any = None) -> Tensor:
     space = x.rank - 2
-    return _resampled(call, x, _matrices(call, x.shape[2:], call.sizes[2:], None, scales or [None] * space))
+    return resampled(call, x, matrices_of(call, x.shape[2:], call.sizes[2:], None, scales or [None] * space))
 
 
 @row("upsample_linear1d.vec", "upsample_bilinear2d.vec", "upsample_trilinear3d.vec", "upsample_bicubic2d.vec")
 def upsample_linear(call: Call, x: Tensor, output_size: Any, align_corners: bool, scales: Any = None) -> Tensor:
     space = x.rank - 2
-    return _resampled(call, x, _matrices(call, x.shape[2:], call.sizes[2:], align_corners, scales or [None] * space))
+    return resampled(call, x, matrices_of(call, x.shape[2:], call.sizes[2:], align_corners, scales or [None] * space))
 
 
 @row("upsample_nearest1d.default", "upsample_nearest2d.default", "upsample_nearest3d.default")
 @row("_upsample_nearest_exact1d.default", "_upsample_nearest_exact2d.default", "_upsample_nearest_exact3d.default")
 def upsample_nearest_to(call: Call, x: Tensor, output_size: Any, *scales: Any) -> Tensor:
     space = x.rank - 2
-    return _resampled(call, x, _matrices(call, x.shape[2:], call.sizes[2:], None, (*scales, *[None] * space)[:space]))
+    return resampled(call, x, matrices_of(call, x.shape[2:], call.sizes[2:], None, (*scales, *[None] * space)[:space]))
 
 
 @row("upsample_linear1d.default", "upsample_bilinear2d.default", "upsample_trilinear3d.default")
@@ -98,7 +100,7 @@ def upsample_nearest_to(call: Call, x: Tensor, output_size: Any, *scales: Any) -
 def upsample_linear_to(call: Call, x: Tensor, output_size: Any, align_corners: bool, *scales: Any) -> Tensor:
     space = x.rank - 2
     scales = (*scales, *[None] * space)[:space]
-    return _resampled(call, x, _matrices(call, x.shape[2:], call.sizes[2:], align_corners, scales))
+    return resampled(call, x, matrices_of(call, x.shape[2:], call.sizes[2:], align_corners, scales))
 
 
 @row("upsample_nearest2d_backward.default", "upsample_bilinear2d_backward.default")
@@ -107,8 +109,8 @@ def upsample_backward(call: Call, g: Tensor, output_size: Any, input_size: Any, 
     is_nearest = _mode(call)[0] == "nearest"
     align, scales = (None, options) if is_nearest else (options[0], options[1:])
     scales = (*scales, None, None)[:2]
-    matrices = _matrices(call, input_size[2:], output_size, align, scales)
-    return _resampled(call, g, [matrix.T for matrix in matrices])
+    matrices = matrices_of(call, input_size[2:], output_size, align, scales)
+    return resampled(call, g, [matrix.T for matrix in matrices])
 
 
 @row("grid_sampler_2d.default", "grid_sampler_3d.default")

@@ -15,7 +15,7 @@ from tileir_torch.rows.arguments import wide, with_axis
 from tileir_torch.rows.table import row
 
 
-def _counted(indices: Tensor, size: int) -> Tensor:
+def counted(indices: Tensor, size: int) -> Tensor:
     """Return places from 0 for those that may count from the end."""
     places = ops.cast(indices, DType.I64)
     return ops.where(places < 0, places + size, places)
@@ -55,7 +55,7 @@ def _spread(call: Call, x: Tensor, indices: Sequence[Tensor | None]) -> tuple[li
         len(given) > 0 and any(index.dtype is DType.U8 for index in given)
     ):
         raise call.refuse("masks choose how many elements there are")
-    places = [_counted(index, int(x.shape[axis])) for axis, index in zip(axes, given, strict=True)]
+    places = [counted(index, int(x.shape[axis])) for axis, index in zip(axes, given, strict=True)]
     whole = places[0]
     for each in places[1:]:
         whole = whole + each * 0
@@ -139,14 +139,14 @@ def gather(call: Call, x: Tensor, dim: int, index: Tensor, **_: Any) -> Tensor:
     return ops.take_along_axis(ops.slice(x, *keys), ops.cast(index, DType.I64), dim)
 
 
-_REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min"}
+REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min"}
 
 
-def _scattered(call: Call, x: Tensor, dim: int, index: Tensor, source: Any, mode: str) -> Tensor:
+def scattered(call: Call, x: Tensor, dim: int, index: Tensor, source: Any, mode: str) -> Tensor:
     """Return elements updated along an axis, where indices may have fewer elements along the other axes."""
     if not x.rank:
         x1, index, source = with_axis(x), with_axis(index), with_axis(source) if isinstance(source, Tensor) else source
-        return ops.reshape(_scattered(call, x1, 0, index, source, mode))
+        return ops.reshape(scattered(call, x1, 0, index, source, mode))
     dim %= x.rank
     index = ops.cast(with_axis(index), DType.I64)
     dtype = wide(x.dtype) if mode != "set" else x.dtype
@@ -166,17 +166,17 @@ def _scattered(call: Call, x: Tensor, dim: int, index: Tensor, source: Any, mode
 
 @row("scatter.src", "scatter.value")
 def scatter(call: Call, x: Tensor, dim: int, index: Tensor, source: Any) -> Tensor:
-    return _scattered(call, x, dim, index, source, "set")
+    return scattered(call, x, dim, index, source, "set")
 
 
 @row("scatter.reduce", "scatter.value_reduce")
 def scatter_reducing(call: Call, x: Tensor, dim: int, index: Tensor, source: Any, *, reduce: str) -> Tensor:
-    return _scattered(call, x, dim, index, source, _REDUCTIONS[reduce])
+    return scattered(call, x, dim, index, source, REDUCTIONS[reduce])
 
 
 @row("scatter_add.default")
 def scatter_add(call: Call, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    return _scattered(call, x, dim, index, source, "add")
+    return scattered(call, x, dim, index, source, "add")
 
 
 @row("scatter_reduce.two")
@@ -187,14 +187,14 @@ def scatter_reduce(
     if not include_self:
         start = _NEUTRAL[reduce]
         neutral = _limit(x.dtype, largest=reduce == "amin") if start is None else start
-        first = _scattered(call, x, dim, index, call.full(neutral, [int(n) for n in index.shape], x.dtype), "set")
+        first = scattered(call, x, dim, index, call.full(neutral, [int(n) for n in index.shape], x.dtype), "set")
     if reduce != "mean":
-        return _scattered(call, first, dim, index, source, _REDUCTIONS[reduce])
+        return scattered(call, first, dim, index, source, REDUCTIONS[reduce])
     ones = call.full(1, [int(size) for size in index.shape], DType.I32)
-    counts = _scattered(call, call.full(int(include_self), call.sizes, DType.I32), dim, index, ones, "add")
+    counts = scattered(call, call.full(int(include_self), call.sizes, DType.I32), dim, index, ones, "add")
     counts = ops.maximum(counts, 1)
     dtype = wide(x.dtype)
-    total = ops.cast(_scattered(call, ops.cast(first, dtype), dim, index, ops.cast(source, dtype), "add"), dtype)
+    total = ops.cast(scattered(call, ops.cast(first, dtype), dim, index, ops.cast(source, dtype), "add"), dtype)
     if dtype.is_float:
         return total / ops.cast(counts, dtype)
     return ops.floor_divide(total, ops.cast(counts, dtype))
@@ -226,14 +226,4 @@ def index_add(call: Call, x: Tensor, dim: int, index: Tensor, source: Tensor, *,
 def index_copy(call: Call, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     y = with_axis(x)
     found = ops.scatter(y, with_axis(index), with_axis(source), axis=dim % y.rank, mode="set")
-    return ops.reshape(found, *x.shape)
-
-
-@row("index_fill.int_Scalar")
-def index_fill(call: Call, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    y = with_axis(x)
-    places = _counted(with_axis(index), int(y.shape[dim]))
-    sizes = [int(size) for size in y.shape]
-    sizes[dim] = int(places.shape[0])
-    found = ops.scatter(y, places, call.full(value, sizes, x.dtype), axis=dim % y.rank, mode="set")
     return ops.reshape(found, *x.shape)

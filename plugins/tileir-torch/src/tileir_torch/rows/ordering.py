@@ -1,4 +1,4 @@
-"""Order along an axis: sorting, and the greatest elements."""
+"""Order along an axis: sorting, the greatest elements, and running extremes."""
 
 from __future__ import annotations
 
@@ -69,11 +69,17 @@ def median(call: Call, x: Tensor) -> Tensor:
 
 @row("median.dim")
 def median_along(call: Call, x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """Return the lower of two elements in the middle, or the first NaN, and where it stands."""
     if not x.rank:
         return x, call.full(0, (), DType.I64)
+    dim %= x.rank
+    found, place = kth_value(call, x, (int(x.shape[dim]) - 1) // 2 + 1, dim, True)
     if x.dtype.is_float:
-        raise call.refuse("the median of an axis with NaN is PyTorch's own")
-    return kth_value(call, x, (int(x.shape[dim]) - 1) // 2 + 1, dim, keepdim)
+        is_nan = ops.cast(x != x, DType.I32)
+        first = ops.cast(ops.argmax(is_nan, dim, keepdims=True), DType.I64)
+        place = ops.where(ops.max(is_nan, [dim], keepdims=True) > 0, first, ops.cast(place, DType.I64))
+        found = ops.take_along_axis(x, place, dim)
+    return (found, place) if keepdim else (ops.squeeze(found, dim), ops.squeeze(place, dim))
 
 
 def _found(call: Call, edges: Tensor, x: Tensor, right: bool) -> Tensor:
@@ -115,3 +121,22 @@ def searchsorted(
     if sorter is not None:
         edges = ops.take_along_axis(edges, sorter, edges.rank - 1)
     return _found(call, edges, x, right or side == "right")
+
+
+@row("cummax.default")
+def running_max(call: Call, x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    return _running(call, x, dim, "max")
+
+
+@row("cummin.default")
+def running_min(call: Call, x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    return _running(call, x, dim, "min")
+
+
+def _running(call: Call, x: Tensor, dim: int, word: str) -> tuple[Tensor, Tensor]:
+    if not x.rank:
+        return x, call.full(0, (), DType.I64)
+    if not x.size:
+        return x, call.full(0, call.sizes, DType.I64)
+    plain = ops.cast(x, DType.I8) if x.dtype.is_bool else x
+    return (ops.cummax if word == "max" else ops.cummin)(plain, dim % x.rank)

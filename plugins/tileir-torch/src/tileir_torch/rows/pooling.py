@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import inf, prod
 from typing import Any
 
 import numpy as np
@@ -166,15 +166,39 @@ def adaptive_average_pool_backward(call: Call, g: Tensor, x: Tensor) -> Tensor:
     return _by_matrices(call, g, [_adaptive_matrix(int(size), int(outputs)) for size, outputs in pairs])
 
 
+def _window(size: int, count: int) -> np.ndarray[Any, Any]:
+    """Return the elements of each window, the last one again where a window is shorter than others."""
+    starts = [at * size // count for at in range(count)]
+    ends = [-(-(at + 1) * size // count) for at in range(count)]
+    width = max((end - start for start, end in zip(starts, ends, strict=True)), default=1)
+    return np.array(
+        [np.minimum(np.arange(start, start + width), end - 1) for start, end in zip(starts, ends, strict=True)]
+    )
+
+
 @row("adaptive_max_pool2d.default", "adaptive_max_pool3d.default")
-def adaptive_max_pool(call: Call, x: Tensor, output_size: Sequence[int]) -> tuple[Tensor, ...]:
-    space = _space(call)
+def adaptive_max_pool(call: Call, x: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Take the elements of each window side by side, and of them the greatest with its number in the image."""
+    space, outputs = len(output_size), [int(size) for size in output_size]
     sizes = [int(size) for size in x.shape[-space:]]
-    outputs = per_axis(output_size, space)
-    if any(output == 0 or size % output for size, output in zip(sizes, outputs, strict=True)):
-        raise call.refuse("its windows have several sizes")
-    kernel = tuple(size // output for size, output in zip(sizes, outputs, strict=True))
-    return max_pool_with_indices(call, x, kernel, kernel)
+    if all(output and size % output == 0 for size, output in zip(sizes, outputs, strict=True)):
+        kernel = tuple(size // output for size, output in zip(sizes, outputs, strict=True))
+        return max_pool_with_indices(call, x, kernel, kernel)
+    x = _batched(x, space)
+    if not prod(call.sizes):
+        return call.full(0, call.sizes, x.dtype), call.full(0, call.sizes, DType.I64)
+    numbers = np.zeros([1] * (2 * space), np.int64)
+    for axis, (size, count) in enumerate(zip(sizes, outputs, strict=True)):
+        window = _window(size, count)
+        shape = [count if at == axis else window.shape[1] if at == axis + space else 1 for at in range(2 * space)]
+        numbers = numbers * size + window.reshape(shape)
+    numbers = numbers.reshape(*outputs, -1)
+    taken = ops.take(ops.reshape(x, *x.shape[:2], prod(sizes)), call.tensor(numbers), 2)
+    keys = ops.where(taken != taken, call.tensor(np.array(inf, x.dtype.numpy)), taken)
+    first = ops.argmax(keys, -1, keepdims=True)
+    table = ops.broadcast_to(call.tensor(numbers[None, None]), *taken.shape)
+    places = ops.squeeze(ops.take_along_axis(table, first, -1), [-1])
+    return ops.reshape(ops.max(taken, [taken.rank - 1]), *call.sizes), ops.reshape(places, *call.sizes)
 
 
 @row("adaptive_max_pool2d_backward.default", "adaptive_max_pool3d_backward.default")

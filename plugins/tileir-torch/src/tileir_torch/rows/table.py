@@ -20,11 +20,14 @@ FAMILIES: Final = (
     "indexing",
     "normalisation",
     "ordering",
+    "placing",
     "pooling",
     "products",
     "recurrent",
     "reductions",
+    "sampling",
     "shapes",
+    "windows",
 )
 """Modules of rows, which are loaded with the first graph."""
 

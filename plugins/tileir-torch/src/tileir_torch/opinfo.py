@@ -1,0 +1,448 @@
+"""Operations of PyTorch with the samples of its own tests, compiled: ``python -m tileir_torch.opinfo --only softmax``.
+
+OpInfo is the database of PyTorch's tests: entries with samples of arguments for each dtype. An entry is right where all
+samples are compiled in one part, with nothing left to eager execution, and results have the dtype, sizes and values of
+eager's; a value is right where it is as close to eager's in f64, from the same arguments, as rounding explains.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import json
+import os
+import re
+import signal
+import sys
+import time
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+import torch
+from attrs import asdict, frozen
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
+
+from tileir import BackendError, TileError
+from tileir_torch.dynamo import backend
+
+OUTCOMES: Final = ("right", "partly", "wrong", "refused", "crash")
+DTYPES: Final[Mapping[str, torch.dtype]] = MappingProxyType(
+    {
+        "f32": torch.float32,
+        "f64": torch.float64,
+        "f16": torch.float16,
+        "bf16": torch.bfloat16,
+        "i64": torch.int64,
+        "bool": torch.bool,
+    }
+)
+GRADIENTS: Final = "f32 gradients"
+_OTHERS: Final = 3
+"""How many samples of a dtype other than f32."""
+_SECONDS: Final = 300
+"""After which a case counts as a crash."""
+_ANY_OF_EQUAL: Final = frozenset({"kthvalue", "median", "mode", "msort", "nanmedian", "sort", "topk"})
+"""Entries that may put out the place of any of several equal elements."""
+_UNINITIALISED: Final = re.compile(r"(new_)?empty(_like|_strided|_permuted)?")
+
+
+@frozen
+class Verdict:
+    """The outcome of the samples of an entry and a dtype.
+
+    Attributes:
+        entry: The name of the entry.
+        case: The dtype, or :data:`GRADIENTS`.
+        outcome: One of :data:`OUTCOMES`.
+        reasons: Reasons of samples that are not right, in a line each, without repetitions.
+        samples: How many samples there are, without those that eager execution refuses.
+        right: How many of them are right.
+        seconds: The time that they took.
+
+    """
+
+    entry: str
+    case: str
+    outcome: str
+    reasons: tuple[str, ...] = ()
+    samples: int = 0
+    right: int = 0
+    seconds: float = 0.0
+
+
+def entries() -> dict[str, Any]:
+    """Return all entries by name.
+
+    Raises:
+        BackendError: TIL903, this version of PyTorch has no such database, or it needs a package that is missing.
+
+    """
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            database = import_module("torch.testing._internal.common_methods_invocations").op_db
+    except (ImportError, AttributeError) as error:
+        message = f"the database of PyTorch's tests cannot be loaded ({error}); pip install expecttest"
+        raise BackendError.of("TIL903", message) from error
+    return {name_of(entry): entry for entry in database}
+
+
+def name_of(entry: Any) -> str:
+    """Return the name of an entry, with that of its variant."""
+    return f"{entry.name}.{entry.variant_test_name}" if entry.variant_test_name else str(entry.name)
+
+
+def cases(entry: Any) -> Iterator[str]:
+    """Yield the cases of an entry."""
+    supported = entry.supported_dtypes("cpu")
+    yield from (word for word, dtype in DTYPES.items() if dtype in supported)
+    if entry.supports_autograd and torch.float32 in entry.supported_backward_dtypes("cpu") & supported:
+        yield GRADIENTS
+
+
+def run(name: str, entry: Any, case: str, limit: int | None) -> Verdict:
+    """Run the samples of a case.
+
+    Args:
+        name: The name of the entry.
+        entry: The entry.
+        case: The dtype, or :data:`GRADIENTS`.
+        limit: How many samples of f32 there are at most, evenly among all.
+
+    """
+    began = time.perf_counter()
+    reasons: dict[str, str] = {}
+    counts: Counter[str] = Counter()
+    for sample in _samples(entry, case, limit):
+        outcome, reason = _tried(entry, sample, is_gradient=case == GRADIENTS)
+        counts[outcome] += 1
+        if outcome not in ("right", "invalid"):
+            reasons.setdefault(reason, f"{outcome}: {reason}" if outcome != "refused" else reason)
+    total = counts.total() - counts["invalid"]
+    outcome = next((each for each in ("crash", "wrong") if counts[each]), "partly")
+    if outcome == "partly" and (counts["right"] == total or not counts["right"]):
+        outcome = "right" if counts["right"] == total else "refused"
+    told = tuple(reasons.values())[:8]
+    return Verdict(name, case, outcome, told, total, counts["right"], time.perf_counter() - began)
+
+
+def _samples(entry: Any, case: str, limit: int | None) -> list[Any]:
+    is_gradient = case == GRADIENTS
+    dtype = torch.float32 if is_gradient else DTYPES[case]
+    torch.manual_seed(0)
+    with warnings.catch_warnings(action="ignore"):
+        found = list(entry.sample_inputs("cpu", dtype, requires_grad=is_gradient))
+    count = limit if dtype is torch.float32 else _OTHERS
+    if count is None or len(found) <= count:
+        return found
+    return [found[at * (len(found) - 1) // max(1, count - 1)] for at in range(count)]
+
+
+@frozen(eq=False)
+class _Call:
+    """A call of an operation: a function of tensors alone, and these.
+
+    Attributes:
+        function: The function, which returns a list of tensors.
+        tensors: Its arguments.
+
+    """
+
+    function: Callable[..., list[torch.Tensor]]
+    tensors: tuple[torch.Tensor, ...]
+
+
+def _call_of(entry: Any, sample: Any) -> _Call:
+    leaves, spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
+    places = [at for at, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+
+    def function(*tensors: torch.Tensor) -> list[torch.Tensor]:
+        given = list(leaves)
+        for at, tensor in zip(places, tensors, strict=True):
+            given[at] = tensor
+        first, args, kwargs = pytree.tree_unflatten(given, spec)
+        found = pytree.tree_leaves(sample.output_process_fn_grad(entry.op(first, *args, **kwargs)))
+        return [each for each in found if isinstance(each, torch.Tensor)]
+
+    return _Call(function, tuple(leaves[at] for at in places))
+
+
+def _tried(entry: Any, sample: Any, *, is_gradient: bool) -> tuple[str, str]:
+    """Return the outcome of a sample, which is ``invalid`` where eager execution refuses it, and a reason."""
+    call = _call_of(entry, sample)
+    try:
+        wanted = _run(call.function, call, is_gradient)
+    except Exception:  # what eager execution makes of a sample is not looked into
+        return "invalid", ""
+    if not wanted:
+        return "invalid", ""
+    if any(each.dtype.is_complex or each.layout is not torch.strided for each in (*call.tensors, *wanted)):
+        return "refused", "complex or sparse tensors"
+    try:
+        graph = make_fx(call.function)(*_copies(call, is_gradient))
+    except Exception as error:  # PyTorch cannot record it
+        return "refused", f"no graph: {_line(error)}"
+    is_random = bool(_UNINITIALISED.fullmatch(entry.name)) or any(map(_draws, graph.graph.nodes))
+    try:
+        found = _run(backend(graph, _copies(call, is_gradient), options={"fullgraph": True}), call, is_gradient)
+    except TileError as error:
+        return "refused", _line(error)
+    except Exception as error:
+        is_tracing = type(error).__name__ in _TRACING
+        return ("refused", f"no graph: {_line(error)}") if is_tracing else ("crash", _line(error))
+    exact = None if is_random else _exactly(call, is_gradient)
+    if entry.name in _ANY_OF_EQUAL:
+        found, wanted, exact = found[:1], wanted[:1], None if exact is None else exact[:1]
+    told = _difference(found, wanted, exact, is_random=is_random, is_by_element=type(entry).__name__ in _BY_ELEMENT)
+    return ("wrong", told) if told else ("right", "")
+
+
+_TRACING: Final = frozenset(
+    {
+        "DataDependentOutputException",
+        "DynamicOutputShapeException",
+        "GuardOnDataDependentSymNode",
+        "UnsupportedFakeTensorException",
+        "UnsupportedOperatorException",
+    }
+)
+"""Exceptions of PyTorch where a graph depends on the elements of tensors."""
+
+_BY_ELEMENT: Final = frozenset({"UnaryUfuncInfo", "BinaryUfuncInfo"})
+"""Classes of entries whose results are of one element of each argument: their errors are not those of sums."""
+
+
+def _copies(call: _Call, is_gradient: bool, dtype: torch.dtype | None = None) -> list[torch.Tensor]:
+    """Return the arguments anew, as an operation may change them; floats in another dtype."""
+    found = []
+    for tensor in call.tensors:
+        made = tensor.detach().clone()
+        if dtype is not None and made.is_floating_point():
+            made = made.to(dtype)
+        found.append(made.requires_grad_(is_gradient and tensor.requires_grad))
+    return found
+
+
+def _run(
+    function: Callable[..., Any], call: _Call, is_gradient: bool, dtype: torch.dtype | None = None
+) -> list[torch.Tensor]:
+    """Return results, or gradients for cotangents that depend on nothing but their sizes."""
+    tensors = _copies(call, is_gradient, dtype)
+    torch.manual_seed(0)
+    results = list(function(*tensors))
+    if not is_gradient:
+        return [each.detach() for each in results]
+    results = [each for each in results if each.requires_grad]
+    wrt = [each for each in tensors if each.requires_grad]
+    if not results or not wrt:
+        return []
+    found = torch.autograd.grad(results, wrt, [_cotangent(each) for each in results], allow_unused=True)
+    return [torch.zeros_like(each) if got is None else got.detach() for each, got in zip(wrt, found, strict=True)]
+
+
+def _cotangent(result: torch.Tensor) -> torch.Tensor:
+    drawn = torch.rand(result.shape, generator=torch.Generator().manual_seed(3), dtype=torch.float32)
+    return (drawn + 0.5).to(result.dtype)
+
+
+def _exactly(call: _Call, is_gradient: bool) -> list[torch.Tensor] | None:
+    """Return results in f64, None where there are none."""
+    try:
+        return _run(call.function, call, is_gradient, dtype=torch.float64)
+    except Exception:  # not every sample is one of f64
+        return None
+
+
+def _draws(node: torch.fx.Node) -> bool:
+    """Return whether a node draws random numbers."""
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+
+
+def _difference(
+    found: Sequence[torch.Tensor],
+    wanted: Sequence[torch.Tensor],
+    exact: Sequence[torch.Tensor] | None,
+    *,
+    is_random: bool,
+    is_by_element: bool,
+) -> str:
+    """Return in words how results differ from what they must be; nothing where they do not."""
+    if len(found) != len(wanted):
+        return f"{len(found)} results and not {len(wanted)}"
+    references = wanted if exact is None or len(exact) != len(wanted) else exact
+    for at, (mine, right, reference) in enumerate(zip(found, wanted, references, strict=True)):
+        if mine.dtype != right.dtype or mine.shape != right.shape:
+            return f"result {at} is {mine.dtype}{list(mine.shape)} and not {right.dtype}{list(right.shape)}"
+        differs = (
+            torch.zeros_like(right, dtype=torch.bool)
+            if is_random
+            else off(mine, right, reference, is_by_element=is_by_element)
+        )
+        if differs.any():
+            place = tuple(int(each) for each in differs.nonzero()[0])
+            told = f"{mine[place].item()} and not {right[place].item()} at {list(place)}"
+            return f"result {at} differs in {int(differs.sum())} of {differs.numel()}: {told}"
+    return ""
+
+
+def off(found: torch.Tensor, wanted: torch.Tensor, exact: torch.Tensor, *, is_by_element: bool) -> torch.Tensor:
+    """Return where a result is neither eager's nor close to the exact one.
+
+    The error may be four times eager's own, and as much more as rounding a few times makes: of each element where it
+    comes from one element of each argument, and of the greatest where elements are added up.
+    """
+    same = (found == wanted) | (found.isnan() & wanted.isnan())
+    if not wanted.is_floating_point() or exact.shape != wanted.shape:
+        return ~same
+    left, eager, right = (each.to(torch.float64) for each in (found, wanted, exact))
+    limits = torch.finfo(wanted.dtype)
+    slack = 64 if wanted.dtype is torch.float64 else 8
+    errors = (eager - right).abs().nan_to_num(0.0, 0.0, 0.0)
+    bound = slack * limits.eps * right.abs() + 4 * errors + limits.tiny
+    if not is_by_element:
+        finite = torch.where(right.isfinite(), right.abs(), 0.0)
+        bound = bound + 2 * slack * limits.eps * (finite.max() if finite.numel() else 0.0)
+        bound = bound + 4 * (errors.max() if errors.numel() else 0.0)
+    return ~(same | ((left - right).abs() <= bound) | (left == right))
+
+
+def _line(error: BaseException) -> str:
+    """Return an error in a line, in which only kinds of values are told, so that equal reasons are equal."""
+    lines = [line for line in f"{error}".splitlines() if line.strip()] or [""]
+    line = re.sub(r"^.*?error\[(TIL\d+)\]", r"\1", lines[0])
+    line = re.sub(r"0x[0-9a-f]+", "0x…", line)
+    return f"{line if isinstance(error, TileError) else f'{type(error).__name__}: {line}':.160}"
+
+
+def verdicts(chosen: Mapping[str, Any], only: Sequence[str], jobs: int, limit: int | None) -> Iterator[Verdict]:
+    """Run cases in processes, so that one which kills its process is told and ends nothing else.
+
+    Args:
+        chosen: Entries by name.
+        only: The cases to run.
+        jobs: Processes at a time.
+        limit: How many samples of f32 there are at most.
+
+    """
+    waiting = [(name, case) for name, entry in reversed(list(chosen.items())) for case in cases(entry) if case in only]
+    share_size = max(1, min(30, len(waiting) // (4 * jobs)))
+    running: dict[Connection, tuple[Any, list[tuple[str, str]]]] = {}
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            share = [waiting.pop() for _ in range(min(len(waiting), share_size))]
+            ours, theirs = get_context("fork").Pipe()
+            process = get_context("fork").Process(target=_serve, args=(theirs, chosen, share, limit))
+            process.start()
+            theirs.close()
+            running[ours] = process, share
+        for ready in wait(list(running)):
+            assert isinstance(ready, Connection)
+            process, share = running[ready]
+            try:
+                yield ready.recv()
+                share.pop(0)
+            except EOFError:
+                process.join()
+                del running[ready]
+                if share:
+                    yield Verdict(*share.pop(0), "crash", (f"the process ended with {process.exitcode}",))
+                    waiting += reversed(share)
+
+
+def _serve(pipe: Connection, chosen: Mapping[str, Any], share: Sequence[tuple[str, str]], limit: int | None) -> None:
+    signal.signal(signal.SIGALRM, _too_long)
+    warnings.simplefilter("ignore")  # PyTorch's, about samples
+    torch.set_num_threads(1)
+    for name, case in list(share):
+        signal.alarm(_SECONDS)
+        try:
+            verdict = run(name, chosen[name], case, limit)
+        except Exception as error:  # whatever its samples are made by
+            verdict = Verdict(name, case, "crash", (_line(error),))
+        signal.alarm(0)
+        pipe.send(verdict)
+        gc.collect()
+    pipe.close()
+    os._exit(0)  # nothing of the parent's is to be cleaned up here
+
+
+def _too_long(*_: object) -> None:
+    raise TimeoutError(f"it takes more than {_SECONDS} seconds")
+
+
+def outcome_of(found: Sequence[Verdict]) -> str:
+    """Return the outcome of an entry from those of its cases, of which those without samples do not count."""
+    outcomes = {each.outcome for each in found if each.samples or each.outcome == "crash"}
+    if len(outcomes) <= 1:
+        return next(iter(outcomes), "refused")
+    return next((each for each in ("crash", "wrong") if each in outcomes), "partly")
+
+
+def report(found: Sequence[Verdict]) -> str:
+    """Return tables of entries and cases by outcome, what is wrong or crashed, and the reasons of all others."""
+    by_entry: dict[str, list[Verdict]] = defaultdict(list)
+    by_case: dict[str, Counter[str]] = defaultdict(Counter)
+    for each in found:
+        if each.case != GRADIENTS:
+            by_entry[each.entry].append(each)
+        if each.samples or each.outcome == "crash":
+            by_case[each.case][each.outcome] += 1
+    by_case["entries"] = Counter(outcome_of(each) for each in by_entry.values())
+    lines = [f"{'':16}" + "".join(f"{word:>9}" for word in (*OUTCOMES, "all"))]
+    for case in ("entries", *DTYPES, GRADIENTS):
+        if count := by_case[case]:
+            numbers = (*(count[word] for word in OUTCOMES), count.total())
+            lines.append(f"{case:16}" + "".join(f"{number:9}" for number in numbers))
+    reasons: dict[str, dict[str, None]] = defaultdict(dict)
+    for each in found:
+        if each.outcome in ("wrong", "crash"):
+            lines += [f"{each.outcome}: {each.entry} {each.case}: {reason}" for reason in each.reasons]
+        elif each.outcome != "right":
+            for reason in each.reasons:
+                reasons[reason][each.entry] = None
+    for reason, names in sorted(reasons.items(), key=lambda each: -len(each[1])):
+        shown = ", ".join(list(names)[:8]) + (" …" if len(names) > 8 else "")
+        lines.append(f"{len(names):4}  {reason}: {shown}")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run entries and print what came of them; return 1 where one is wrong or crashed."""
+    parser = argparse.ArgumentParser(prog="python -m tileir_torch.opinfo", description=__doc__.splitlines()[0])
+    parser.add_argument("--only", metavar="REGEX", default="", help="entries whose name has a match")
+    parser.add_argument("--cases", nargs="+", choices=[*DTYPES, GRADIENTS], default=[*DTYPES, GRADIENTS])
+    parser.add_argument("--samples", type=int, metavar="N", help="at most N samples of f32 of an entry, evenly chosen")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
+    parser.add_argument("--slow", type=int, default=0, metavar="N", help="list the N slowest cases")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write outcomes to a file, a line for each case")
+    given = parser.parse_args(arguments)
+    began = time.perf_counter()
+    pattern = re.compile(given.only)
+    chosen = {name: entry for name, entry in entries().items() if pattern.search(name)}
+    found = []
+    with contextlib.ExitStack() as stack:
+        file = None if given.json is None else stack.enter_context(given.json.open("w", encoding="utf-8", buffering=1))
+        for verdict in verdicts(chosen, given.cases, given.jobs, given.samples):
+            found.append(verdict)
+            if file is not None:
+                file.write(f"{json.dumps(asdict(verdict))}\n")
+    lines = [report(found)]
+    slowest = sorted(found, key=lambda each: -each.seconds)[: given.slow]
+    lines += [f"slow: {each.entry} {each.case}: {each.seconds:.1f} s for {each.samples}" for each in slowest]
+    lines.append(f"{time.perf_counter() - began:.0f} s for {len(chosen)} entries")
+    sys.stdout.write("\n".join((*lines, "")))
+    return int(any(each.outcome in ("wrong", "crash") for each in found))
+
+
+if __name__ == "__main__":
+    from tileir_torch import opinfo  # whose classes can be found again by those who read what is written
+
+    sys.exit(opinfo.main())

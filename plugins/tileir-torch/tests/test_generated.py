@@ -1,0 +1,17 @@
+"""Some of the functions of :mod:`generated` under ``torch.compile``."""
+
+from __future__ import annotations
+
+import pytest
+
+import tileir_torch
+from generated import Generated, difference
+
+SHARE = range(0, 500, 25)
+
+
+@pytest.mark.filterwarnings("ignore")  # PyTorch's own
+@pytest.mark.parametrize("seed", SHARE)
+def test_mutations_views_and_aliases(seed: int) -> None:
+    generated = Generated(seed)
+    assert difference(generated, tileir_torch.backend) == "", generated.source

@@ -1,0 +1,93 @@
+"""Operations compiled whole, beside eager execution: values, and gradients where there are some."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+import torch
+from torch.nn import functional as F  # noqa: N812  as everybody calls it
+
+import tileir_torch
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # PyTorch's own, about what it compiles
+
+
+def tensor(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+I, J = torch.tensor([2, -1, 0]), torch.tensor([[0, 1, 1], [2, 0, 2]])  # noqa: E741
+POOLED, PLACES = F.max_pool2d(tensor(2, 3, 6, 6), 2, return_indices=True)
+CASES: Final[dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]]] = {
+    "take": (lambda x: torch.take(x, J - 3), (tensor(3, 4),)),
+    "put": (lambda x, y: x.put(J, y, accumulate=True), (tensor(3, 4), tensor(2, 3))),
+    "index_fill": (lambda x: x.index_fill(1, I, 2.5), (tensor(3, 4),)),
+    "index_reduce": (
+        lambda x, y: x.index_reduce(0, I % 3, y, "amax", include_self=False),
+        (tensor(4, 2), tensor(3, 2)),
+    ),
+    "scatter_mean": (
+        lambda x, y: x.scatter_reduce(0, J, y, "mean", include_self=False),
+        (tensor(3, 3), tensor(2, 3, seed=1)),
+    ),
+    "scatter_prod": (
+        lambda x, y: x.scatter_reduce(0, J, y, "prod", include_self=False),
+        (tensor(3, 3), tensor(2, 3, seed=1)),
+    ),
+    "masked_scatter": (lambda x, y: x.masked_scatter(x > 0, y), (tensor(3, 4), tensor(12, seed=1))),
+    "as_strided": (lambda x: torch.as_strided(x * 2, (3, 2), (2, 3), 1), (tensor(3, 4),)),
+    "as_strided_scatter": (
+        lambda x, y: torch.as_strided_scatter(x, y, (2, 2), (1, 3), 1),
+        (tensor(3, 4), tensor(2, 2)),
+    ),
+    "diagonal_scatter": (lambda x, y: torch.diagonal_scatter(x, y, 1), (tensor(3, 4), tensor(3))),
+    "unfold": (lambda x: x.unfold(1, 3, 2).sin(), (tensor(2, 9),)),
+    "kthvalue": (lambda x: x.kthvalue(2, 1)[0], (tensor(3, 5),)),
+    "median": (lambda x: (x.median(0)[0], x.median()), (tensor(4, 5),)),
+    "median_of_nan": (lambda x: torch.where(x > 1, float("nan"), x).median(1)[0], (tensor(4, 5),)),
+    "cummax": (lambda x: torch.cummax(x, 1), (tensor(3, 7),)),
+    "cummin": (lambda x: torch.cummin(x, 0), (tensor(3, 7),)),
+    "searchsorted": (lambda x, y: torch.searchsorted(x, y, right=True), (tensor(2, 6).sort().values, tensor(2, 3))),
+    "bucketize": (lambda x: torch.bucketize(x, torch.tensor([-1.0, 0, 1])), (tensor(3, 4),)),
+    "adaptive_max": (lambda x: F.adaptive_max_pool2d(x, (3, 2), return_indices=True), (tensor(2, 3, 7, 5),)),
+    "adaptive_max_3d": (lambda x: F.adaptive_max_pool3d(x, (2, 1, 2)), (tensor(2, 5, 4, 3),)),
+    "adaptive_average_3d": (lambda x: F.adaptive_avg_pool3d(x, (2, 3, 2)), (tensor(1, 2, 5, 4, 3),)),
+    "average_3d": (lambda x: F.avg_pool3d(x, 2, 1, 1, count_include_pad=False), (tensor(1, 2, 3, 4, 3),)),
+    "max_unpool": (lambda x: F.max_unpool2d(x, PLACES, 2), (POOLED,)),
+    "patches": (lambda x: F.unfold(x, 3, dilation=2, padding=1, stride=2), (tensor(2, 3, 8, 7),)),
+    "nearest_1d": (lambda x: F.interpolate(x, scale_factor=2.5), (tensor(2, 3, 5),)),
+    "linear_1d": (lambda x: F.interpolate(x, 7, mode="linear"), (tensor(2, 3, 5),)),
+    "trilinear": (
+        lambda x: F.interpolate(x, (4, 5, 3), mode="trilinear", align_corners=True),
+        (tensor(1, 2, 3, 3, 4),),
+    ),
+    "smooth_bilinear": (lambda x: F.interpolate(x, (3, 4), mode="bilinear", antialias=True), (tensor(1, 2, 8, 7),)),
+    "smooth_bicubic": (lambda x: F.interpolate(x, (5, 12), mode="bicubic", antialias=True), (tensor(1, 2, 8, 7),)),
+    "grid_sample": (
+        lambda x, g: F.grid_sample(x, g.tanh(), padding_mode="border", align_corners=False),
+        (tensor(1, 2, 5, 4), tensor(1, 3, 3, 2)),
+    ),
+    "reflection": (lambda x: F.pad(x, (2, 1, 1, 2), mode="reflect"), (tensor(1, 2, 4, 5),)),
+    "replication": (lambda x: F.pad(x, (2, 1), mode="replicate"), (tensor(1, 2, 4),)),
+    "channel_shuffle": (lambda x: F.channel_shuffle(x, 2) * 2, (tensor(1, 6, 2, 2),)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_and_gradients(name: str) -> None:
+    torch._dynamo.reset()
+    function, arguments = CASES[name]
+
+    def both(call: Callable[..., Any]) -> list[torch.Tensor]:
+        given = [each.clone().requires_grad_(each.is_floating_point()) for each in arguments]
+        found = call(*given)
+        results = list(found) if isinstance(found, tuple) else [found]
+        floats = [each for each in results if each.requires_grad]
+        loss = sum((each * torch.linspace(1, 2, each.numel()).reshape(each.shape)).sum() for each in floats)
+        gradients = torch.autograd.grad(loss, given, allow_unused=True) if floats else ()
+        return [*(each.detach() for each in results), *(each for each in gradients if each is not None)]
+
+    found = both(torch.compile(function, backend=tileir_torch.backend, fullgraph=True, options={"fullgraph": True}))
+    torch.testing.assert_close(found, both(function), rtol=1e-5, atol=1e-5, equal_nan=True)

@@ -1,0 +1,106 @@
+"""Outcomes of entries of PyTorch's tests: bounds of errors, samples that are refused or wrong, and the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+import tileir
+from tileir_torch import opinfo
+
+
+def entry(op: Callable[..., Any], *inputs: torch.Tensor, name: str = "own") -> Any:
+    """Return what an entry of the database looks like."""
+    samples = [SimpleNamespace(input=x, args=(), kwargs={}, output_process_fn_grad=lambda found: found) for x in inputs]
+    return SimpleNamespace(
+        name=name,
+        op=op,
+        variant_test_name="",
+        supports_autograd=True,
+        supported_dtypes=lambda _: {torch.float32},
+        supported_backward_dtypes=lambda _: {torch.float32},
+        sample_inputs=lambda _, __, requires_grad: [
+            SimpleNamespace(**{**vars(each), "input": each.input.clone().requires_grad_(requires_grad)})
+            for each in samples
+        ],
+    )
+
+
+X = torch.linspace(-2, 2, 12).reshape(3, 4)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_right() -> None:
+    sine = entry(torch.sin, X, X[0])
+    assert list(opinfo.cases(sine)) == ["f32", opinfo.GRADIENTS]
+    for case in opinfo.cases(sine):
+        found = opinfo.run("sin", sine, case, None)
+        assert (found.outcome, found.samples, found.right, found.reasons) == ("right", 2, 2, ())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_samples_that_eager_execution_refuses_do_not_count() -> None:
+    found = opinfo.run("mm", entry(lambda x: x @ x.T if x.dim() == 2 else x @ x[1:], X, X[0]), "f32", None)
+    assert (found.outcome, found.samples) == ("right", 1)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_refused_says_why() -> None:
+    found = opinfo.run("nonzero", entry(torch.nonzero, X), "f32", None)
+    assert found.outcome == "refused"
+    assert "nonzero" in found.reasons[0]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_wrong_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opinfo, "backend", lambda module, *_, **__: lambda *x: [each + 1e-5 for each in module(*x)])
+    found = opinfo.run("sin", entry(torch.sin, X), "f32", None)
+    assert found.outcome == "wrong"
+    assert "differs in 12 of 12" in found.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("found", "by_element", "wrong"),
+    [
+        (1 + 2**-22, True, False),
+        (1 + 2**-18, True, True),
+        (float("nan"), True, True),
+        (float("inf"), False, True),
+        (1 - 2**-17, False, True),
+    ],
+)
+def test_bounds_are_a_few_roundings(found: float, by_element: bool, wrong: bool) -> None:
+    right = torch.tensor([1.0])
+    off = opinfo.off(torch.tensor([found]), right, right.double(), is_by_element=by_element)
+    assert bool(off.any()) is wrong
+
+
+def test_sums_may_be_as_wrong_as_the_greatest() -> None:
+    wanted = torch.tensor([1000.0, 1e-3])
+    found = wanted + torch.tensor([0.0, 1e-4])
+    assert not opinfo.off(found, wanted, wanted.double(), is_by_element=False).any()
+    assert opinfo.off(found, wanted, wanted.double(), is_by_element=True).tolist() == [False, True]
+
+
+def test_the_report() -> None:
+    found = [
+        opinfo.Verdict("add", "f32", "right", (), 3, 3),
+        opinfo.Verdict("add", "bool", "refused", ("TIL605: no row",), 1, 0),
+        opinfo.Verdict("sin", "f32", "right", (), 2, 2),
+        opinfo.Verdict("svd", "f32", "refused", ("TIL605: no row",), 2, 0),
+        opinfo.Verdict("erf", "f32", "wrong", ("wrong: result 0 differs",), 2, 1),
+    ]
+    lines = opinfo.report(found).splitlines()
+    assert lines[1].split() == ["entries", "1", "1", "1", "1", "0", "4"]
+    assert "wrong: erf f32: wrong: result 0 differs" in lines
+    assert any(line.split(": ")[-1] == "add, svd" for line in lines)
+
+
+def test_a_database_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opinfo, "import_module", lambda _: SimpleNamespace())
+    with pytest.raises(tileir.BackendError, match=r"TIL903.*pip install expecttest"):
+        opinfo.entries()
