@@ -701,7 +701,7 @@ def two_threads_compile_at_once() -> None:
             made = compiled(model)
             for n in (2, 3):
                 alike(made(tensor(n, 4 + seed)), model(tensor(n, 4 + seed)))
-        except BaseException as error:
+        except BaseException as error:  # shown by the test below
             errors.append(error)
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(2)]

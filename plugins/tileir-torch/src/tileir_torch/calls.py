@@ -19,7 +19,7 @@ from torch.fx import Graph, Node
 import tileir
 from tileir import DeviceInfo, Executable, TensorType
 from tileir_torch.dtypes import DTYPES
-from tileir_torch.importing import Computed, Imported, Order, Passed, imported
+from tileir_torch.importing import Computed, Imported, Order, Passed, Viewed, imported
 
 KEPT: Final = 32
 """Classes of sizes of a graph that are kept compiled."""
@@ -96,7 +96,8 @@ class Specialised:
     @cached_property
     def _rooms(self) -> tuple[tuple[tuple[int, ...], torch.dtype, Order | None], ...]:
         """What memory results take, and the order of axes that shows it as the graph has it."""
-        computed = [each for each in self.imported.results if isinstance(each, Computed)]
+        made = {each.position: each for each in self.imported.results if isinstance(each, Computed)}
+        computed = [made[position] for position in sorted(made)]
         return tuple(
             (
                 tuple(each.sizes[axis] for axis in each.order),
@@ -108,7 +109,8 @@ class Specialised:
 
     @cached_property
     def _is_plain(self) -> bool:
-        return all(isinstance(each, Computed) for each in self.imported.results)
+        places = [each.position if isinstance(each, Computed) else -1 for each in self.imported.results]
+        return places == list(range(len(places)))
 
     def compile(self) -> None:
         """Compile now what the first call would."""
@@ -139,6 +141,8 @@ class Specialised:
         for each in self.imported.results:
             if isinstance(each, Computed):
                 yield results[each.position]
+            elif isinstance(each, Viewed):
+                yield results[each.position].as_strided(each.sizes, each.strides, each.offset)
             else:
                 yield values[each.position] if isinstance(each, Passed) else each.value
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from math import isfinite
+from math import isfinite, prod
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -116,7 +116,25 @@ class Known:
     value: Any
 
 
-Result: TypeAlias = Computed | Passed | Known
+@frozen
+class Viewed:
+    """An output of a graph that is a view of the memory of another one, as eager has it.
+
+    Attributes:
+        position: Which result of the function it is a view of.
+        sizes: Its sizes.
+        strides: Its strides, in elements.
+        offset: The element where it begins, of those of the result.
+
+    """
+
+    position: int
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+
+Result: TypeAlias = Computed | Passed | Known | Viewed
 
 
 def place_of(node: Node) -> str:
@@ -487,10 +505,55 @@ def imported(
     importer.run(graph)
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     tensors: dict[str, Tensor] = {}
-    results = tuple(_result(importer, each, placeholders, tensors) for each in outputs_of(graph))
+    outputs = outputs_of(graph)
+    bases = _bases(importer, outputs, placeholders)
+    known = {each: _result(importer, each, placeholders, tensors) for each in dict.fromkeys(bases.values())}
+    results = tuple(
+        _viewed(importer, each, bases[each], known[bases[each]])
+        if isinstance(each, Node) and each in bases
+        else _result(importer, each, placeholders, tensors)
+        for each in outputs
+    )
     taken = [at for at, node in enumerate(placeholders) if node in importer.orders]
     function = importer.builder.build(**tensors) if tensors else None
     return Imported(function, tuple(taken), tuple(importer.orders[placeholders[at]] for at in taken), results)
+
+
+def _bases(importer: Importer, outputs: Sequence[Any], placeholders: Sequence[Node]) -> dict[Node, Node]:
+    """Return, for outputs that share their memory in eager, the one that all of it belongs to."""
+    sharing: dict[Any, list[Node]] = {}
+    for output in outputs:
+        value = output.meta.get("val") if isinstance(output, Node) and output not in placeholders else None
+        if isinstance(value, torch.Tensor) and isinstance(importer.values[output], Tensor):
+            sharing.setdefault((value.untyped_storage()._cdata, value.dtype), []).append(output)
+    found: dict[Node, Node] = {}
+    for together in sharing.values():
+        whole = max(together, key=lambda node: prod(importer.sizes(node.meta["val"])))
+        value = whole.meta["val"]
+        count, order = prod(importer.sizes(value)), importer.order(value, importer.sizes(value))
+        strides = tuple(size_of(stride, importer.symbols) for stride in value.stride())
+        room = size_of(value.untyped_storage().nbytes(), importer.symbols)
+        if len(together) > 1 and room == count * value.itemsize and strides == _dense(importer.sizes(value), order):
+            found.update(dict.fromkeys(together, whole))
+    return found
+
+
+def _dense(sizes: Sequence[int], order: Order) -> tuple[int, ...]:
+    """Return the strides of a tensor without gaps whose axes lie in memory in an order."""
+    found, step = [0] * len(sizes), 1
+    for axis in reversed(order):
+        found[axis] = step
+        step *= max(sizes[axis], 1)
+    return tuple(found)
+
+
+def _viewed(importer: Importer, output: Node, base: Node, result: Result) -> Result:
+    if output is base or not isinstance(result, Computed):
+        return result
+    value = output.meta["val"]
+    strides = tuple(size_of(stride, importer.symbols) for stride in value.stride())
+    offset = size_of(value.storage_offset(), importer.symbols)
+    return Viewed(result.position, importer.sizes(value), strides, offset)
 
 
 def _result(importer: Importer, output: Any, placeholders: Sequence[Node], tensors: dict[str, Tensor]) -> Result:

@@ -195,7 +195,7 @@ def _tried(entry: Any, sample: Any, *, is_gradient: bool) -> tuple[str, str]:
         found = _run(backend(graph, _copies(call, is_gradient), options={"fullgraph": True}), call, is_gradient)
     except TileError as error:
         return "refused", _line(error)
-    except Exception as error:
+    except Exception as error:  # a crash, or what depends on elements
         is_tracing = type(error).__name__ in _TRACING
         return ("refused", f"no graph: {_line(error)}") if is_tracing else ("crash", _line(error))
     exact = None if is_random else _exactly(call, is_gradient)
