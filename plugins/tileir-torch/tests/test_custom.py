@@ -91,6 +91,7 @@ def test_what_pytorch_checks() -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 def test_one_graph_serves_all_sizes() -> None:
     torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
     compiled = torch.compile(lambda x, b: GELU_BIAS(x, b) * 2, backend="aot_eager", fullgraph=True, dynamic=True)
     with torch.compiler.set_stance("default"):
         for n in (3, 7, 9):

@@ -107,11 +107,12 @@ def trained(model: nn.Module, call: Any, optimiser: Any, data: tuple[Any, ...]) 
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
-@pytest.mark.parametrize("make", [residual, llama])
 @pytest.mark.parametrize(
-    "optimiser",
-    [lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9), lambda p: torch.optim.AdamW(p, lr=1e-3)],
-    ids=["sgd", "adamw"],
+    ("make", "optimiser"),
+    [
+        (residual, lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9)),
+        (llama, lambda p: torch.optim.AdamW(p, lr=1e-3)),
+    ],
 )
 def test_twenty_steps_are_those_of_eager_execution(make: Any, optimiser: Any) -> None:
     torch._dynamo.reset()
