@@ -44,7 +44,7 @@ _SHARE: Final = 3
 
 @frozen
 class Finding:
-    """What is wrong with a graph.
+    """A fault found in a graph.
 
     Attributes:
         kind: ``wrong``, ``crash``, ``refused``, or ``open`` for one that only open sizes have.

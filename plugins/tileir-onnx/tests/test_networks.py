@@ -16,7 +16,7 @@ import tileir_onnx
 from models import Array, Network, images, pixels, texts
 
 DECODED = "llama_decode"
-"""What has a test of its own."""
+"""Networks that have a test of their own."""
 
 QUICK = ("detector", "resnet", "unet", "mobilenet", "efficientnet")
 """Those that take more than half a second to compile with all passes."""

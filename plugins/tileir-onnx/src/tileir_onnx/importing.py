@@ -507,7 +507,7 @@ class Call:
 
     @property
     def in_loop(self) -> bool:
-        """Whether the node is in the step of a loop, which can make no arrays."""
+        """True for nodes in the step of a loop, which can make no arrays."""
         return self.importer.is_closed
 
     def tensor(self, value: Value) -> Tensor:

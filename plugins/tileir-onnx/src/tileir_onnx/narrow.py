@@ -35,7 +35,7 @@ class Narrow:
 
     @property
     def is_float(self) -> bool:
-        """Whether it is a float."""
+        """True for floats of few bits, false for integers."""
         return self.held.is_float
 
     @property

@@ -19,7 +19,7 @@ Terms = dict[tuple[Expr, ...], int]
 
 
 MISTAKES: Final = (ArithmeticError, LookupError, TypeError, ValueError)
-"""What is raised where attributes and inputs of a node do not go together."""
+"""Exceptions that mean that attributes and inputs of a node do not go together."""
 
 
 class UnknownError(Exception):

@@ -95,7 +95,7 @@ class Specialised:
 
     @cached_property
     def _rooms(self) -> tuple[tuple[tuple[int, ...], torch.dtype, Order | None], ...]:
-        """What memory results take, and the order of axes that shows it as the graph has it."""
+        """Memory for results, and the order of axes in which the graph sees it."""
         made = {each.position: each for each in self.imported.results if isinstance(each, Computed)}
         computed = [made[position] for position in sorted(made)]
         return tuple(

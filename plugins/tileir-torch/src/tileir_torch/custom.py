@@ -120,7 +120,7 @@ class _Program:
 
     @cached_property
     def words(self) -> tuple[str, ...]:
-        """What PyTorch calls the types of the arguments."""
+        """PyTorch's names of the types of the arguments."""
         known = {**dict.fromkeys(self.numbers, "float"), **dict.fromkeys(sizing_inputs(self.function), "SymInt")}
         return tuple(known.get(each.name, "Tensor") for each in self.function.inputs)
 

@@ -1,4 +1,4 @@
-"""Which operations are taken apart before they are imported, and which are kept whole."""
+"""Decompositions of operations before a graph is imported, and the operations that are kept whole."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ def scatter_reduce(
 
 
 _NEUTRAL: dict[str, Any] = {"sum": 0, "mean": 0, "prod": 1, "amax": None, "amin": None}
-"""What a reduction starts from; None for the extreme of the dtype."""
+"""Initial values of reductions; None for the extreme of the dtype."""
 
 
 def _limit(dtype: DType, *, largest: bool) -> Any:
