@@ -49,3 +49,13 @@ def per_axis(numbers: int | Sequence[int], count: int) -> tuple[int, ...]:
 def with_axis(x: Tensor) -> Tensor:
     """Return a tensor with an axis, of 1 element where it had none."""
     return x if x.rank else ops.reshape(x, 1)
+
+
+def space_of(call: Call) -> int:
+    """Return how many spatial axes an operation has by its name, such as 3 for ``avg_pool3d``; 2 where it has none."""
+    return 3 if "3d" in str(call.node.target) else 1 if "1d" in str(call.node.target) else 2
+
+
+def batched(x: Tensor, space: int) -> Tensor:
+    """Return data with an axis of examples, of which there may be none."""
+    return x if x.rank == space + 2 else ops.expand_dims(x, 0)

@@ -29,18 +29,13 @@ def convolution(
     space = w.rank - 2
     if x.rank != w.rank:
         raise call.refuse("its data has no axis of examples")
-    named: dict[str, Any] = {
-        "stride": per_axis(stride, space),
-        "padding": per_axis(padding, space),
-        "dilation": per_axis(dilation, space),
-        "groups": groups,
-    }
+    named = _windows(space, stride, padding, dilation, groups)
     if not transposed:
         return ops.conv(x, w, bias, **named)
     return ops.conv_transpose(x, w, bias, output_size=call.sizes[2:], **named)
 
 
-def _space(call: Call, space: int, stride: Any, padding: Any, dilation: Any, groups: int) -> dict[str, Any]:
+def _windows(space: int, stride: Any, padding: Any, dilation: Any, groups: int) -> dict[str, Any]:
     return {
         "stride": per_axis(stride, space),
         "padding": per_axis(padding, space),
@@ -63,7 +58,7 @@ def convolution_of_parts(
     space = w.rank - 2
     is_alone = x.rank == space + 1
     batch = ops.expand_dims(x, 0) if is_alone else x
-    found = ops.conv(batch, w, bias, **_space(call, space, stride, padding, dilation, groups))
+    found = ops.conv(batch, w, bias, **_windows(space, stride, padding, dilation, groups))
     return ops.squeeze(found, 0) if is_alone else found
 
 
@@ -82,7 +77,7 @@ def convolution_backward(
     groups: int,
     output_mask: Sequence[bool],
 ) -> tuple[Tensor | None, ...]:
-    named = _space(call, w.rank - 2, stride, padding, dilation, groups)
+    named = _windows(w.rank - 2, stride, padding, dilation, groups)
     wants_x, wants_w, wants_bias = output_mask
     by_x = by_w = by_bias = None
     kernel = tuple(w.shape[2:])

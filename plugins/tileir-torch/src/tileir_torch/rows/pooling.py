@@ -11,17 +11,8 @@ import numpy as np
 from tileir import DType, ops
 from tileir.tile.builder import Tensor
 from tileir_torch.importing import Call
-from tileir_torch.rows.arguments import per_axis, widened
+from tileir_torch.rows.arguments import batched, per_axis, space_of, widened
 from tileir_torch.rows.table import row
-
-
-def _batched(x: Tensor, space: int) -> Tensor:
-    """Return data with an axis of examples, of which there may be none."""
-    return x if x.rank == space + 2 else ops.expand_dims(x, 0)
-
-
-def _space(call: Call) -> int:
-    return 3 if "3d" in str(call.node.target) else 1 if "1d" in str(call.node.target) else 2
 
 
 @row("max_pool2d_with_indices.default", "max_pool3d_with_indices.default")
@@ -34,10 +25,10 @@ def max_pool_with_indices(
     dilation: Any = 1,
     ceil_mode: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    space = _space(call)
+    space = space_of(call)
     kernel = per_axis(kernel_size, space)
     found, places = ops.max_pool(
-        _batched(x, space),
+        batched(x, space),
         kernel,
         stride=per_axis(stride, space) if stride else kernel,
         padding=per_axis(padding, space),
@@ -50,12 +41,12 @@ def max_pool_with_indices(
 
 @row("max_pool2d.default", "max_pool3d.default", "max_pool1d.default")
 def max_pool(call: Call, x: Tensor, *arguments: Any) -> Tensor:
-    space = _space(call)
+    space = space_of(call)
     names = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
     given = dict(zip(names, arguments, strict=False))
     kernel = per_axis(given["kernel_size"], space)
     found = ops.max_pool(
-        _batched(x, space),
+        batched(x, space),
         kernel,
         stride=per_axis(given["stride"], space) if given.get("stride") else kernel,
         padding=per_axis(given.get("padding", 0), space),
@@ -67,7 +58,7 @@ def max_pool(call: Call, x: Tensor, *arguments: Any) -> Tensor:
 
 @row("max_pool2d_with_indices_backward.default", "max_pool3d_with_indices_backward.default")
 def max_pool_backward(call: Call, g: Tensor, x: Tensor, *arguments: Any) -> Tensor:
-    indices, space = arguments[-1], _space(call)
+    indices, space = arguments[-1], space_of(call)
     lead = [int(size) for size in x.shape[: x.rank - space]]
     count, places = prod(int(size) for size in x.shape[-space:]), prod(int(size) for size in g.shape[-space:])
     flat = prod(lead)
@@ -89,14 +80,14 @@ def average_pool(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    space = _space(call)
+    space = space_of(call)
     kernel = per_axis(kernel_size, space)
     named: dict[str, Any] = {
         "stride": per_axis(stride, space) if stride else kernel,
         "padding": per_axis(padding, space),
         "ceil_mode": ceil_mode,
     }
-    batch = _batched(widened(x), space)
+    batch = batched(widened(x), space)
     if divisor_override:
         found = ops.sum_pool(batch, kernel, **named) / float(divisor_override)
     else:
@@ -104,66 +95,15 @@ def average_pool(
     return ops.reshape(found, *call.sizes)
 
 
-@row("avg_pool2d_backward.default")
-def average_pool_backward(
-    call: Call,
-    g: Tensor,
-    x: Tensor,
-    kernel_size: Any,
-    stride: Any,
-    padding: Any,
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor_override: int | None,
-) -> Tensor:
-    matrices = []
-    for axis in range(2):
-        k, p = per_axis(kernel_size, 2)[axis], per_axis(padding, 2)[axis]
-        s = per_axis(stride, 2)[axis] if stride else k
-        size, outputs = int(x.shape[x.rank - 2 + axis]), int(g.shape[g.rank - 2 + axis])
-        found = np.zeros((outputs, size))
-        for at in range(outputs):
-            first = at * s - p
-            last = min(first + k, size + p)
-            inside = range(max(first, 0), min(last, size))
-            counted = last - first if count_include_pad else len(inside)
-            found[at, list(inside)] = 1.0 if divisor_override else 1 / max(counted, 1)
-        matrices.append(found)
-    return _by_matrices(call, g, matrices, 1 / divisor_override if divisor_override else 1.0)
-
-
-def _by_matrices(call: Call, g: Tensor, matrices: Sequence[Any], factor: float = 1.0) -> Tensor:
-    """Return gradients of what a matrix for each of the last two axes makes, [outputs, inputs]."""
-    g = widened(g)
-    height, width = (
-        call.tensor((each * scale).astype(g.dtype.numpy)) for each, scale in zip(matrices, (factor, 1.0), strict=True)
-    )
-    return ops.matmul(ops.transpose(height), ops.matmul(g, width))
-
-
-def _adaptive_matrix(size: int, outputs: int) -> Any:
-    found = np.zeros((outputs, size))
-    for at in range(outputs):
-        first, last = at * size // outputs, -(-(at + 1) * size // outputs)
-        found[at, first:last] = 1 / (last - first)
-    return found
-
-
 @row("_adaptive_avg_pool2d.default", "_adaptive_avg_pool3d.default", "adaptive_avg_pool2d.default")
 @row("adaptive_avg_pool1d.default", "adaptive_avg_pool3d.default")
 def adaptive_average_pool(call: Call, x: Tensor, output_size: Sequence[int]) -> Tensor:
-    space = _space(call)
+    space = space_of(call)
     sizes = per_axis(output_size, space)
     if all(size == 1 for size in sizes):
         axes = list(range(x.rank - space, x.rank))
         return ops.sum(widened(x), axes, keepdims=True) / float(prod(int(x.shape[axis]) for axis in axes))
-    return ops.reshape(ops.adaptive_average_pool(_batched(widened(x), space), sizes), *call.sizes)
-
-
-@row("_adaptive_avg_pool2d_backward.default")
-def adaptive_average_pool_backward(call: Call, g: Tensor, x: Tensor) -> Tensor:
-    pairs = zip(x.shape[-2:], g.shape[-2:], strict=True)
-    return _by_matrices(call, g, [_adaptive_matrix(int(size), int(outputs)) for size, outputs in pairs])
+    return ops.reshape(ops.adaptive_average_pool(batched(widened(x), space), sizes), *call.sizes)
 
 
 def _window(size: int, count: int) -> np.ndarray[Any, Any]:
@@ -184,7 +124,7 @@ def adaptive_max_pool(call: Call, x: Tensor, output_size: Sequence[int]) -> tupl
     if all(output and size % output == 0 for size, output in zip(sizes, outputs, strict=True)):
         kernel = tuple(size // output for size, output in zip(sizes, outputs, strict=True))
         return max_pool_with_indices(call, x, kernel, kernel)
-    x = _batched(x, space)
+    x = batched(x, space)
     if not prod(call.sizes):
         return call.full(0, call.sizes, x.dtype), call.full(0, call.sizes, DType.I64)
     numbers = np.zeros([1] * (2 * space), np.int64)
@@ -208,7 +148,7 @@ def adaptive_max_pool_backward(call: Call, g: Tensor, x: Tensor, indices: Tensor
 
 @row("max_unpool2d.default", "max_unpool3d.default")
 def max_unpool(call: Call, x: Tensor, indices: Tensor, *_: Any) -> Tensor:
-    space = _space(call)
+    space = space_of(call)
     flat, places = prod(int(size) for size in x.shape[: x.rank - space]), prod(int(s) for s in x.shape[-space:])
     count = prod(call.sizes[-space:])
     rows = call.tensor((np.arange(flat, dtype=np.int64) * count)[:, None])

@@ -1,4 +1,4 @@
-"""Patches of images, and gradients of pooling in three dimensions."""
+"""Patches of images, and gradients of average pooling."""
 
 from __future__ import annotations
 
@@ -12,13 +12,8 @@ from tileir import ops
 from tileir.tile.builder import Tensor
 from tileir.tile.builder_functions import vjp
 from tileir_torch.importing import Call
-from tileir_torch.rows.arguments import per_axis, widened
+from tileir_torch.rows.arguments import batched, per_axis, space_of, widened
 from tileir_torch.rows.table import row
-
-
-def _batched(x: Tensor, space: int) -> Tensor:
-    """Return data with an axis of examples, of which there may be none."""
-    return x if x.rank == space + 2 else ops.expand_dims(x, 0)
 
 
 def _fitted(call: Call, found: Tensor) -> Tensor:
@@ -35,8 +30,8 @@ def pulled(call: Call, function: Callable[[Tensor], Tensor], arriving: Tensor, s
     return found
 
 
-@row("avg_pool3d_backward.default")
-def average_pool3d_backward(
+@row("avg_pool2d_backward.default", "avg_pool3d_backward.default")
+def average_pool_backward(
     call: Call,
     g: Tensor,
     x: Tensor,
@@ -47,10 +42,11 @@ def average_pool3d_backward(
     count_include_pad: bool,
     divisor_override: int | None,
 ) -> Tensor:
-    kernel = per_axis(kernel_size, 3)
+    space = space_of(call)
+    kernel = per_axis(kernel_size, space)
     window: dict[str, Any] = {
-        "stride": per_axis(stride, 3) if stride else kernel,
-        "padding": per_axis(padding, 3),
+        "stride": per_axis(stride, space) if stride else kernel,
+        "padding": per_axis(padding, space),
         "ceil_mode": ceil_mode,
     }
 
@@ -59,20 +55,21 @@ def average_pool3d_backward(
             return ops.sum_pool(zeros, kernel, **window) / float(divisor_override)
         return ops.average_pool(zeros, kernel, count_include_pad=count_include_pad, **window)
 
-    sizes = [int(size) for size in _batched(x, 3).shape]
-    return _fitted(call, pulled(call, pool, _batched(g, 3), sizes))
+    sizes = [int(size) for size in batched(x, space).shape]
+    return _fitted(call, pulled(call, pool, batched(g, space), sizes))
 
 
-@row("_adaptive_avg_pool3d_backward.default")
-def adaptive_average_pool3d_backward(call: Call, g: Tensor, x: Tensor) -> Tensor:
-    g, sizes = _batched(g, 3), [int(size) for size in _batched(x, 3).shape]
+@row("_adaptive_avg_pool2d_backward.default", "_adaptive_avg_pool3d_backward.default")
+def adaptive_average_pool_backward(call: Call, g: Tensor, x: Tensor) -> Tensor:
+    space = space_of(call)
+    g, sizes = batched(g, space), [int(size) for size in batched(x, space).shape]
     outputs = [int(size) for size in g.shape[2:]]
     return _fitted(call, pulled(call, lambda zeros: ops.adaptive_average_pool(zeros, outputs), g, sizes))
 
 
 @row("im2col.default")
 def patches(call: Call, x: Tensor, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Tensor:
-    x = _batched(x, 2)
+    x = batched(x, 2)
     x = ops.pad(x, [(0, 0), (0, 0), *((each, each) for each in per_axis(padding, 2))])
     sizes = [int(size) for size in x.shape[2:]]
     places = []
