@@ -82,7 +82,7 @@ class Compiled:
         fixed = frozenset(at for at, each in enumerate(self._bound) if each is not None and at not in written)
         self._run = Specialising(program.graph, program.graph_module, "the module", fixed)
         spec_in, self._spec = program.call_spec.in_spec, program.call_spec.out_spec
-        args_spec, kwargs_spec = spec_in.children_specs if hasattr(spec_in, "children_specs") else spec_in.children()
+        args_spec, kwargs_spec = spec_in.children() if hasattr(spec_in, "children") else spec_in.children_specs
         self._is_flat = (
             not kwargs_spec.num_leaves
             and args_spec.num_leaves == args_spec.num_children
