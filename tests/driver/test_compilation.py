@@ -14,12 +14,14 @@ import numpy as np
 import pytest
 
 import tileir
+from strategies.opencl_device import device as opencl_device
 from tileir import Context, Options
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.driver import compilation
 from tileir.driver.compiler import passes_of
 from tileir.passes.schedules.vectors.thread import Thread
 from tileir.runtime.caches.disk_cache import DiskCache
+from tileir.runtime.interface import DeviceInfo
 from tileir.stripe.ir import Program
 
 TEXT = """function (A[M, K], B[K, N]) -> (C, S) {
@@ -323,3 +325,79 @@ def test_processes_share_programs(tmp_path: Path) -> None:
         "2.0 2.0 2.0",
     ]
     assert [line.split("-")[0] for line in outputs[1]] == ["hit: program", "hit: library", "2.0 2.0 2.0"]
+
+
+# Results of works that depend on constants alone
+
+
+def _with_weights(rows: int = 64, seed: int = 0) -> tuple[tileir.Function, np.ndarray[Any, Any]]:
+    """Return a product of an input with factors made of weights, and these factors in f64."""
+    weights = np.random.default_rng(seed).standard_normal((96, 300), np.float32)
+    f = tileir.FunctionBuilder()
+    function = f.build(Y=tileir.ops.matmul(f.input("X", rows, 96), f.constant(weights) * 3.0 - 1.0))
+    return function, 3 * weights.astype(np.float64) - 1
+
+
+def _check_weights(
+    disk: DiskCache, device: str | DeviceInfo = "llvm", rows: int = 64, seed: int = 0
+) -> tileir.Executable:
+    function, exact = _with_weights(rows, seed)
+    x = np.random.default_rng(rows).standard_normal((rows, 96), np.float32)
+    executable = tileir.compile(function, [x], device=device, context=Context(disk_cache=disk))
+    for _ in range(2):
+        np.testing.assert_allclose(executable(x), x @ exact, rtol=1e-3, atol=1e-3)
+    return executable
+
+
+def _results(disk: DiskCache) -> set[str]:
+    return {entry.key for entry in disk.entries() if entry.kind == "results"}
+
+
+@pytest.mark.parametrize("device", ["llvm", "opencl"])
+def test_results_of_constants_are_kept_for_other_contexts(
+    disk: DiskCache, log: pytest.LogCaptureFixture, device: str
+) -> None:
+    chosen = opencl_device() if device == "opencl" else device
+    _check_weights(disk, chosen)
+    (key,) = _results(disk)
+    log.clear()
+    _check_weights(disk, chosen)
+    assert f"hit: results-{key}" in log.text
+    assert "stored" not in log.text
+    _check_weights(disk, chosen, seed=1)
+    assert len(_results(disk)) == 2
+
+
+def test_programs_share_results_of_equal_works(disk: DiskCache) -> None:
+    _check_weights(disk)
+    executable = _check_weights(disk, rows=128)
+    assert len(executable.sem.works) > 1
+    assert len(_results(disk)) == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 300 * 96 * 4, b"\0" * 64])
+def test_damaged_results_are_computed_again(disk: DiskCache, content: bytes) -> None:
+    _check_weights(disk)
+    (key,) = _results(disk)
+    path = disk.directory / f"results-{key}"
+    path.write_bytes(content)
+    _check_weights(disk)
+    assert path.stat().st_size > 300 * 96 * 4
+
+
+def test_results_of_another_size_are_computed_again(disk: DiskCache, log: pytest.LogCaptureFixture) -> None:
+    _check_weights(disk)
+    (key,) = _results(disk)
+    disk.put_mapped("results", key, [bytes(64)], {})
+    _check_weights(disk)
+    assert "64 bytes of results" in log.text
+
+
+def test_few_results_are_not_kept(disk: DiskCache) -> None:
+    f = tileir.FunctionBuilder()
+    weights = f.constant(np.ones((64, 64), np.float32))
+    function = f.build(Y=tileir.ops.matmul(f.input("X", 8, 64), tileir.ops.softmax(weights, 0)))
+    executable = tileir.compile(function, [(8, 64)], context=Context(disk_cache=disk))
+    assert len(executable.sem.works) > 1
+    np.testing.assert_allclose(executable(np.ones((8, 64), np.float32)), np.ones((8, 64)), rtol=1e-5)
+    assert _results(disk) == set()

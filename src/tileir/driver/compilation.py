@@ -7,7 +7,7 @@ with equal kernels share it. The stages are loaded when something is compiled th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -18,7 +18,9 @@ from tileir.driver import programs
 from tileir.runtime.caches.disk_cache import DiskCache, cache_log, digest_of
 from tileir.runtime.caches.source_digest import digest_of_extensions, source_digest
 from tileir.runtime.interface import Compiler, DeviceInfo, Library
-from tileir.semtree.ir import KernelFunction, Program
+from tileir.runtime.plans.kept_results import KeptResults
+from tileir.semtree.ir import KernelFunction, Program, Work
+from tileir.semtree.launches import launches, used_buffers
 from tileir.tile.ir import Function as TileFunction
 from tileir.tile.traversal import arrays
 from tileir.typed import ir as typed
@@ -28,6 +30,7 @@ from tileir.typed.numbers import takes_numbers
 if TYPE_CHECKING:
     from tileir.driver.compiler import Stages
     from tileir.passes.base import Pass
+    from tileir.runtime.plans.preparation import KeptBy
     from tileir.schedule.remarks import Remark
 
 T = TypeVar("T")
@@ -308,14 +311,45 @@ def built(
 
 def _library_key(compilation: Compilation, compiler: Compiler[Any], device: DeviceInfo) -> str | None:
     """Return what libraries of equal kernels for equal devices share; None where that cannot be told."""
-    if compilation.kernels is None:
-        return None
+    maker = _maker(compiler, device)
+    return None if compilation.kernels is None or maker is None else digest_of(compilation.kernels, *maker)
+
+
+def _maker(compiler: Compiler[Any], device: DeviceInfo) -> tuple[str | bytes, ...] | None:
+    """Return what tells the code that a compiler makes of kernels from that of others; None where nothing does."""
     kind = type(compiler)
     ours, theirs = source_digest("tileir"), source_digest(kind.__module__.partition(".")[0])
     if ours is None or theirs is None:
         return None
     described = (kind.__module__, kind.__qualname__, compiler.identity, device.backend, device.name, *device.features)
-    return digest_of(compilation.kernels, ours, theirs, to_json(device.target), *described)
+    return ours, theirs, to_json(device.target), *described
+
+
+def results_in(disk: DiskCache, compilation: Compilation, compiler: Compiler[Any], device: DeviceInfo) -> KeptBy:
+    """Return what finds the results of works of a program, which depend on constants alone, in a cache.
+
+    Their key covers the works, their kernels, who compiles these for which device, and digests of the constants.
+    """
+
+    def find(works: Sequence[Work], results: Sequence[str]) -> KeptResults | None:
+        maker = _maker(compiler, device)
+        if compilation.kernels is None or maker is None:
+            return None
+        program, kernels = compilation.sem, compilation.kernels.splitlines()
+        used = frozenset(used_buffers(works))
+        digests = {id(array.data): array.digest for array in _arrays(compilation.request.program) if array.elements}
+        described = [
+            f"{buffer.name} {buffer.role.value} {buffer.dtype.value}{buffer.shape}"
+            f" {digests.get(id(buffer.data)) or digest_of(bytes(buffer.data))}"
+            for buffer in program.buffers
+            if buffer.name in used
+        ]
+        launched = sorted({launch.kernel for launch in launches(works)})
+        code = [part for number in launched for part in (str(number), kernels[number])]
+        key = digest_of(repr(works), *results, "", *described, "", *code, "", *maker)
+        return KeptResults(disk, key, _named(tuple(program.kernels[number] for number in launched)))
+
+    return find
 
 
 def _saved(library: Library) -> Mapping[str, bytes]:

@@ -22,7 +22,7 @@ from tileir.driver.calls.arguments import (
 )
 from tileir.driver.calls.pending import PendingCall, R_co
 from tileir.driver.calls.usual_calls import UsualCalls
-from tileir.driver.compilation import Compilation, ready
+from tileir.driver.compilation import Compilation, ready, results_in
 from tileir.driver.listings import forms_of, listing_of
 from tileir.driver.programs import Program, Source, described, input_names, output_names, refuse_schedules, types_of
 from tileir.driver.requests import Origin, requested
@@ -391,7 +391,8 @@ def compile_for(
         def prepare(compilation: Compilation, library: Library) -> Plan:
             passed = compilation.arguments
             inputs = input_names(program) if passed is None else tuple(value.name for value in passed.inputs)
-            return Plan.of(compilation.sem, library, resources, inputs, output_names(program))
+            kept_by = None if disk is None else results_in(disk, compilation, compiler, chosen)
+            return Plan.of(compilation.sem, library, resources, inputs, output_names(program), kept_by)
 
         compiler = context.compiler(chosen, wanted)
         compilation, library, plan = ready(request, compiler, chosen, disk, prepare)

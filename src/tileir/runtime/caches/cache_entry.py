@@ -10,6 +10,8 @@
     table             JSON: {"about": {name: text}, "parts": [[name, stored size, size]]}
     parts             one after the other, compressed by zlib where the two sizes differ
 
+An entry that is mapped has one part, which is not compressed and begins at a multiple of 64 bytes, as blanks end the
+table.
 Numbers are little-endian. Nothing of it is executed or unpickled.
 """
 
@@ -19,15 +21,22 @@ import hashlib
 import json
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from tileir.core.array_value import Content
 from tileir.core.nodes import attrs
 
 FORMAT: Final = 1
 MAGIC: Final = b"tileir" + FORMAT.to_bytes(2, "little")
 HEADER: Final = struct.Struct("<8s32s32sQ")
 LENGTH: Final = struct.Struct("<I")
+
+MAPPED: Final = "mapped"
+"""Name of the only part of an entry that is mapped."""
+
+ALIGNMENT: Final = 64
+"""Where it begins, in bytes: devices that see the memory of the host read it in place."""
 
 COMPRESSED: Final = 1024
 """Parts of at least so many bytes are compressed."""
@@ -58,6 +67,45 @@ def encode(key: bytes, about: Mapping[str, str], parts: Mapping[str, bytes]) -> 
     for piece in pieces:
         digest.update(piece)
     return HEADER.pack(MAGIC, key, digest.digest(), sum(map(len, pieces))), *pieces
+
+
+def encode_mapped(key: bytes, about: Mapping[str, str], pieces: Sequence[Content]) -> tuple[Content, ...]:
+    """Return the content of an entry with one part, given in pieces, that is to be mapped."""
+    size = sum(map(len, pieces))
+    table = json.dumps({"about": dict(about), "parts": [[MAPPED, size, size]]}, separators=(",", ":")).encode()
+    table += b" " * (-(HEADER.size + LENGTH.size + len(table)) % ALIGNMENT)
+    content = (LENGTH.pack(len(table)), table, *pieces)
+    digest = hashlib.sha256()
+    for piece in content:
+        digest.update(piece)
+    return HEADER.pack(MAGIC, key, digest.digest(), sum(map(len, content))), *content
+
+
+def mapped_part(key: bytes, content: memoryview, is_sealed: Callable[[Mapping[str, str]], bool]) -> memoryview:
+    """Return the part of an entry that :func:`encode_mapped` made.
+
+    Args:
+        key: What it was stored for.
+        content: The whole file.
+        is_sealed: Whether, by its facts for people, nobody can have changed it, so that its digest is not checked.
+
+    Raises:
+        BrokenEntryError: It is not such an entry, or not whole.
+
+    """
+    digest, size = _header(key, bytes(content[: HEADER.size]))
+    payload = content[HEADER.size :]
+    if len(payload) != size:
+        raise BrokenEntryError(f"it has {len(payload)} bytes where {size} were stored")
+    (length,) = LENGTH.unpack_from(payload) if size >= LENGTH.size else (0,)
+    start = HEADER.size + LENGTH.size + length
+    table = table_of(key, bytes(content[:start]))
+    if not is_sealed(table.about) and hashlib.sha256(payload).digest() != digest:
+        raise BrokenEntryError("its digest is not that of its content")
+    part = content[start:]
+    if table.parts != ((MAPPED, len(part), len(part)),) or start % ALIGNMENT:
+        raise BrokenEntryError("it has no part that can be mapped")
+    return part
 
 
 def decode(key: bytes, content: bytes) -> Mapping[str, bytes]:

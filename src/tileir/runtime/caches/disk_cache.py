@@ -8,17 +8,26 @@ were killed never see or leave half of one. Trust rests on who owns the director
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tileir.core import ArgumentError, attrs
-from tileir.runtime.caches.cache_entry import BrokenEntryError, decode, encode, table_of
+from tileir.core.array_value import Content
+from tileir.runtime.caches.cache_entry import (
+    BrokenEntryError,
+    decode,
+    encode,
+    encode_mapped,
+    mapped_part,
+    table_of,
+)
 from tileir.runtime.caches.private_directory import OpenDirectory, UntrustedError, opened
 
 if TYPE_CHECKING:
@@ -48,6 +57,8 @@ ABANDONED_SECONDS: Final = 600.0
 _ENTRY: Final = re.compile(r"([a-z]+)-([0-9a-f]{64})")
 _TEMPORARY: Final = re.compile(r"\.[0-9]+-[0-9a-f]{16}\.tmp")
 _TABLE_BYTES: Final = 1 << 16
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+_SEALED: Final = "sealed"
 _warned: Final[set[Path]] = set()
 
 
@@ -195,8 +206,46 @@ class DiskCache:
 
     def put(self, kind: str, key: str, parts: Mapping[str, bytes], about: Mapping[str, str]) -> bool:
         """Store an entry in the place of any that there was; return whether that was possible."""
+        return self._store(_name(kind, key), encode(bytes.fromhex(key), about, parts))
+
+    def put_mapped(self, kind: str, key: str, pieces: Sequence[Content], about: Mapping[str, str]) -> bool:
+        """Store an entry of many bytes, given in pieces, that :meth:`mapped` is to return; return whether it could."""
+        name, now = _name(kind, key), int(time.time())
+        if sum(map(len, pieces)) > self.limit // 2:  # asked before all is read for its digest
+            cache_log().info("not stored: %s is too large for a cache of %d bytes", name, self.limit)
+            return False
+        sealed = {**about, _SEALED: _seal(now)}
+        return self._store(name, encode_mapped(bytes.fromhex(key), sealed, pieces), now)
+
+    def mapped(self, kind: str, key: str) -> memoryview | None:
+        """Return what :meth:`put_mapped` stored, mapped to be read; None where there is none that can be trusted.
+
+        Its digest is not computed while the file is as long as it was and has the time of change that was given to it,
+        and the system has been running since then: what a crash may have left half written is read.
+        """
         name = _name(kind, key)
-        pieces = encode(bytes.fromhex(key), about, parts)
+        try:
+            with opened(self.directory) as folder:
+                try:
+                    with folder.reading(name) as descriptor:
+                        part = _mapped(descriptor, bytes.fromhex(key))
+                        _mark_used(descriptor, time.time_ns())
+                except (BrokenEntryError, UntrustedError) as error:
+                    cache_log().warning("miss: %s is dropped: %s", name, error)
+                    folder.remove(name)
+                    return None
+        except FileNotFoundError:
+            cache_log().info("miss: %s is not stored", name)
+            return None
+        except OSError as error:
+            cache_log().info("miss: %s: %s", name, error)
+            self._warn_once("is not used", error)
+            return None
+        cache_log().info("hit: %s, %d bytes", name, len(part))
+        return part
+
+    def _store(self, name: str, pieces: Sequence[Content], changed: int | None = None) -> bool:
+        """Write the pieces of an entry, and make room for it."""
         size = sum(map(len, pieces))
         if size > self.limit // 2:
             cache_log().info("not stored: %s has %d bytes, and the cache takes %d", name, size, self.limit)
@@ -205,7 +254,7 @@ class DiskCache:
             with opened(self.directory, create=True) as folder:
                 blocks = -(-size // BLOCK)
                 used = _count(folder, blocks)  # before the entry, so that no kill leaves it uncounted
-                folder.write(name, pieces)
+                folder.write(name, pieces, changed)
                 if used == blocks or used * BLOCK > self.limit:
                     self._sweep(folder)
         except OSError as error:
@@ -336,6 +385,33 @@ def _entry(folder: OpenDirectory, match: re.Match[str], status: os.stat_result) 
     except (OSError, BrokenEntryError):
         about = {}
     return Entry(kind, key, status.st_size, status.st_mtime, status.st_atime, about)
+
+
+def _mapped(descriptor: int, key: bytes) -> memoryview:
+    """Return the part of an entry that is mapped.
+
+    Raises:
+        BrokenEntryError: It is not what was stored.
+        OSError: It cannot be mapped.
+
+    """
+    status = os.fstat(descriptor)
+    if not status.st_size:
+        raise BrokenEntryError("it is empty")
+    content = memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
+    seal = "" if status.st_mtime_ns % 10**9 else _seal(status.st_mtime_ns // 10**9)
+    return mapped_part(key, content, lambda about: bool(seal) and about.get(_SEALED) == seal)
+
+
+def _seal(changed: int) -> str:
+    """Return what tells that a file was written since the system runs and has its time of change from us, or nothing.
+
+    It is a whole number of seconds, as no later change leaves it.
+    """
+    try:
+        return f"{changed} {_BOOT.read_text(encoding='ascii').strip()}"
+    except OSError:  # other systems have no such file
+        return ""
 
 
 def _mark_used(descriptor: int, nanoseconds: int) -> None:

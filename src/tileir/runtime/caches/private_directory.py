@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from tileir.core.array_value import Content
 from tileir.core.nodes import attrs
 
 OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
@@ -70,10 +71,16 @@ class OpenDirectory:
         finally:
             os.close(descriptor)
 
-    def write(self, name: str, contents: Iterable[bytes]) -> None:
+    def write(self, name: str, contents: Iterable[Content], changed: int | None = None) -> None:
         """Create or replace a file. Whoever opens it sees either the old content or the whole of the new one.
 
         It is not forced to the disk: readers verify what they read, and a cache may lose entries.
+
+        Args:
+            name: The file.
+            contents: Its content in pieces.
+            changed: When it is to seem to have been changed, in seconds since 1970, where the system can do that.
+
         """
         temporary = f".{os.getpid()}-{os.urandom(8).hex()}.tmp"
         descriptor = os.open(self._place(temporary), _NEW, 0o600, dir_fd=self.descriptor)
@@ -81,6 +88,8 @@ class OpenDirectory:
             try:
                 for content in contents:
                     _write_all(descriptor, content)
+                if changed is not None and os.utime in os.supports_fd:
+                    os.utime(descriptor, (changed, changed))
             finally:
                 os.close(descriptor)
             source, destination = self._place(temporary), self._place(name)
@@ -190,7 +199,7 @@ def _not_a_directory(path: Path) -> UntrustedError:
     return UntrustedError(f"{path} is a link or no directory; give the place itself")
 
 
-def _write_all(descriptor: int, content: bytes) -> None:
-    rest = memoryview(content)
+def _write_all(descriptor: int, content: Content) -> None:
+    rest = memoryview(content).cast("B")
     while rest:
         rest = rest[os.write(descriptor, rest) :]

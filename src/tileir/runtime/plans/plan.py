@@ -24,7 +24,7 @@ from tileir.runtime.interface import (
 from tileir.runtime.offers import decides
 from tileir.runtime.plans.dependencies import GRAPH_LAUNCHES, ancestors, chain, dependencies, merged_accesses
 from tileir.runtime.plans.placement import Placement, place
-from tileir.runtime.plans.preparation import Preparation, memory_of_constant
+from tileir.runtime.plans.preparation import KeptBy, Preparation, memory_of_constant
 from tileir.runtime.plans.queued import QueuedRuns
 from tileir.runtime.plans.resources import Resources, Spare
 from tileir.runtime.plans.running import RunningEvent
@@ -133,6 +133,7 @@ class Plan:
         resources: Resources,
         inputs: Sequence[str] = (),
         outputs: Sequence[str] = (),
+        kept_by: KeptBy | None = None,
     ) -> Plan:
         """Ready the kernels of ``program``, which ``library`` holds in the same order.
 
@@ -142,6 +143,7 @@ class Plan:
             resources: What it is run by.
             inputs: What to call its inputs in errors; by default by their names in the program.
             outputs: The same of its outputs.
+            kept_by: Finds where results of works that depend on constants alone may be kept for other processes.
 
         Raises:
             BackendError: the device cannot load them.
@@ -163,7 +165,7 @@ class Plan:
             after,
             placement,
             resources,
-            _layout(program, running, first, library, resources, after, placement),
+            _layout(program, running, first, library, resources, after, placement, kept_by),
         )
 
     @property
@@ -327,6 +329,7 @@ def _layout(
     resources: Resources,
     after: tuple[tuple[int, ...], ...],
     placement: Placement,
+    kept_by: KeptBy | None,
 ) -> Layout:
     """Return the layout of what is left of a whole program beside its first works, which depend on constants alone."""
     executor = resources.executor
@@ -343,7 +346,7 @@ def _layout(
     followed = {earlier for direct in after for earlier in direct}
     constants = _with_role(program, BufferRole.CONSTANT)
     wanted = {buffer.name: numbers[buffer.name] for buffer in constants if buffer.name not in known}
-    prepared = Preparation.of(executor, whole, first, lambda work, own: _step(work, kernels, own), wanted)
+    prepared = Preparation.of(executor, whole, first, lambda work, own: _step(work, kernels, own), wanted, kept_by)
     return Layout(
         executor,
         steps,

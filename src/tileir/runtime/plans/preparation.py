@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from tileir.core.nodes import attrs
 from tileir.runtime.arrays import Array
 from tileir.runtime.interface import Buffer as Memory, Executor
+from tileir.runtime.plans.kept_results import KeptResults
 from tileir.runtime.plans.workspace import AnyStep, copied, executed, holds
 from tileir.semtree.ir import Buffer, BufferRole, Program, Work
 from tileir.semtree.launches import used_buffers
+
+LEAST_KEPT: Final = 1 << 16
+"""Bytes of results from which on they are kept; fewer are computed as fast as they are read."""
+
+KeptBy: TypeAlias = Callable[[Sequence[Work], Sequence[str]], KeptResults | None]
+"""Finds where the content of some buffers, which works write, may be kept; None for nowhere."""
 
 
 @attrs.frozen(eq=False)
@@ -26,6 +33,7 @@ class Preparation:
         steps: The works, in order.
         uses: The buffers that each step uses, by number.
         results: What is wanted of the buffers: the numbers under which later works know them.
+        kept: Where the results may be kept for other processes.
 
     """
 
@@ -34,6 +42,7 @@ class Preparation:
     steps: tuple[AnyStep, ...]
     uses: tuple[tuple[int, ...], ...]
     results: Mapping[int, int]
+    kept: KeptResults | None = None
     _made: list[dict[int, Memory]] = attrs.field(factory=list, init=False, repr=False)
 
     @classmethod
@@ -44,6 +53,7 @@ class Preparation:
         works: Sequence[Work],
         step: Callable[[Work, Mapping[str, int]], AnyStep],
         wanted: Mapping[str, int],
+        kept_by: KeptBy | None = None,
     ) -> Preparation:
         """Ready works of a program; ``wanted`` has the names of buffers whose content later works may read.
 
@@ -53,22 +63,51 @@ class Preparation:
             works: They alone, in order.
             step: Makes a step of a work, by the numbers of the buffers.
             wanted: Numbers under which later works know some of the buffers.
+            kept_by: Finds where their content may be kept for other processes.
 
         """
         numbers = {buffer.name: number for number, buffer in enumerate(program.buffers)}
         uses = tuple(tuple(dict.fromkeys(numbers[name] for name in used_buffers((work,)))) for work in works)
         used = frozenset(number for each in uses for number in each)
         results = {numbers[name]: number for name, number in wanted.items() if numbers[name] in used}
-        return cls(executor, program.buffers, tuple(step(work, numbers) for work in works), uses, results)
+        steps = tuple(step(work, numbers) for work in works)
+        kept = None if kept_by is None else kept_by(works, [program.buffers[number].name for number in sorted(results)])
+        return cls(executor, program.buffers, steps, uses, results, kept)
 
     def memory(self) -> Mapping[int, Memory]:
         """Return the memory of the results, by the numbers under which later works know them.
 
-        The works run when it is first asked for; of threads that ask at the same time, each may run them.
+        The works run when it is first asked for, unless their results are kept; of threads that ask at the same time,
+        each may run them.
         """
         if not self._made:
-            self._made.append(self._run())
+            made = self._run() if self.kept is None else self._kept_or_run(self.kept)
+            self._made.append({number: made[own] for own, number in self.results.items()})
         return self._made[0]
+
+    def _kept_or_run(self, kept: KeptResults) -> Mapping[int, Memory]:
+        """Return the memory of the results by their own numbers, mapped from what is kept of them where it can be."""
+        numbers = sorted(self.results)
+        sizes = [_nbytes(self.buffers[number]) for number in numbers]
+        if sum(sizes) < LEAST_KEPT:
+            return self._run()
+        content = kept.load(sizes)
+        if content is None:
+            made = self._run()
+            content = kept.store([self._downloaded(made[at], size) for at, size in zip(numbers, sizes, strict=True)])
+            if content is None or made[numbers[0]].host() is None:  # what is on a device stays there
+                return made
+        return dict(zip(numbers, map(self._placed, content), strict=True))
+
+    def _placed(self, content: memoryview) -> Memory:
+        return memory_of(self.executor, np.frombuffer(content, np.uint8))
+
+    def _downloaded(self, memory: Memory, nbytes: int) -> memoryview:
+        host = memory.host()
+        if host is None:
+            host = np.empty(nbytes, np.uint8)
+            self.executor.copy(memory, host).wait()
+        return host[:nbytes].data
 
     def _run(self) -> dict[int, Memory]:
         """Run the works; memory is taken when it is first needed, and given back after its last use."""
@@ -83,19 +122,28 @@ class Preparation:
             for number in used:
                 if last[number] == place and number not in self.results:
                     del memory[number]
-        return {number: memory[own] for own, number in self.results.items()}
+        return memory
 
     def _fresh(self, buffer: Buffer) -> Memory:
         if buffer.role is BufferRole.CONSTANT:
             return memory_of_constant(self.executor, buffer)
-        return self.executor.allocate(buffer.elements * buffer.dtype.itemsize)
+        return self.executor.allocate(_nbytes(buffer))
 
 
 def memory_of_constant(executor: Executor[Any], buffer: Buffer) -> Memory:
     """Return memory with a constant: pages of its own stay where they are, if the device reads them in place."""
     content = _content(buffer)
-    memory: Memory | None = executor.wrap(content) if isinstance(buffer.data, memoryview) else None
+    return memory_of(executor, content) if isinstance(buffer.data, memoryview) else copied(executor, content)
+
+
+def memory_of(executor: Executor[Any], content: Array) -> Memory:
+    """Return memory with the content of an array that never changes: its own, if the device reads it in place."""
+    memory: Memory | None = executor.wrap(content)
     return copied(executor, content) if memory is None else memory
+
+
+def _nbytes(buffer: Buffer) -> int:
+    return buffer.elements * buffer.dtype.itemsize
 
 
 def _content(buffer: Buffer) -> Array:
