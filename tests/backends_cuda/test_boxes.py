@@ -110,6 +110,7 @@ PRODUCTS = {
 }
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("inputs", "terms"), PRODUCTS.items())
 @pytest.mark.parametrize("size", [3000, 4096, 6000, 6004])
 def test_large_products_copy_boxes(inputs: str, terms: str, size: int) -> None:

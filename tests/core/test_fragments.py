@@ -32,6 +32,7 @@ def places(fragment: Fragment, axes: str, layout: Layout) -> np.ndarray:
     return np.array([[[layout.at(axis, t, e) for axis in axes] for e in elements] for t in threads])
 
 
+@pytest.mark.sampled(55)
 @ALL
 def test_each_element_is_held_as_often_as_any_other(fragment: Fragment) -> None:
     extents = dict(zip("mnk", fragment.mnk, strict=True))

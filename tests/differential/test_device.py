@@ -15,6 +15,7 @@ from tileir.tile.text.parser import parse
 targets = st.sampled_from(sorted(means.TARGETS))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("passes", means.PASSES)
 @given(case=cases(special=True, empty=True), target=targets)
 @examples(150)

@@ -84,6 +84,7 @@ def test_a_number_means_what_a_literal_means(expression: str, dtype: str) -> Non
         check_same(tileir.evaluate, program(expression), [x, number], written(expression, number), [x])
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("expression", [e for e in EXPRESSIONS if "sqrt" not in e and "pow" not in e])
 def test_devices_compute_with_a_number_as_with_a_literal(expression: str) -> None:
     for dtype in (DType.I8, DType.F16, DType.F64):

@@ -145,6 +145,7 @@ def found(name: str, values: Any, what: Callable[[Function, Any], Any]) -> Any:
     return np.asarray(tileir.jit(case.function(), "llvm")(values))
 
 
+@pytest.mark.sampled(84)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_values(name: str, dtype: str) -> None:

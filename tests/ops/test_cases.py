@@ -22,6 +22,7 @@ def test_values_by_interpretation(name: str, dtype: str) -> None:
     case.check(tileir.evaluate(case.function(), arrays), case.expected(arrays), dtype)
 
 
+@pytest.mark.sampled(300)
 @pytest.mark.parametrize(("name", "dtype"), COMPILED)
 def test_values_on_llvm(name: str, dtype: str) -> None:
     case = CASES[name]

@@ -29,6 +29,7 @@ def run(build: Callable[..., Any], seed: int = 1, **inputs: Any) -> Any:
     return tileir.jit(function, "llvm")(ops.random_state(seed), *inputs.values())
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("draws", "mean", "variance"),
     [

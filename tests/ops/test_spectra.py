@@ -37,6 +37,7 @@ def test_mistakes(attempt: Callable[[Tensor], object], code: str, message: str) 
     assert (found, text[: len(message)]) == (code, message)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("size", [1, 2, 7, 64, 1000])
 def test_inverse_transforms_give_the_signal_back(size: int) -> None:
     x = sample(2, size, 2)

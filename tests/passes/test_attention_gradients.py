@@ -306,6 +306,7 @@ def heads(t: dict[str, Any]) -> dict[str, Any]:
     return gradients_of(ops.sum(result * t["G"]), t) | {"O": result}
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("make", "shared", "names"),
     [

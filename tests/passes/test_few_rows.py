@@ -66,6 +66,7 @@ def compiled(name: str, shape: tuple[int, ...], dtype: DType, target: Target) ->
 SHAPES: Final = ((1, 7), (64, 96), (5, 1000), (256, 4096), (1, 50257), (8, 128, 768), (2048, 16), (3, 3, 31), (1023, 2))
 
 
+@pytest.mark.sampled(50)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("name", ROWS)
 def test_each_is_one_kernel(name: str, shape: tuple[int, ...]) -> None:

@@ -230,6 +230,7 @@ def test_a_window_of_three_channels_has_few_steps() -> None:
     assert steps == Const(14, Type(DType.I32))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("batch", "picture", "step", "tile"),
     [

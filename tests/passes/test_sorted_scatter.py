@@ -127,7 +127,7 @@ def kernels(updates: tuple[int, ...], rest: tuple[int, ...], size: int, dtype: D
     return compile_stages(function, {n: TensorType(dtypes[n], s) for n, s in shapes.items()}, CARD).sem
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("updates", "rest", "size", "dtype"),
     [

@@ -194,6 +194,7 @@ def _steps(works: Iterable[Work]) -> Iterable[Loop]:
     return (work for work in works if isinstance(work, Loop))
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("dtype", [DType.F32, DType.F64, DType.F16])
 @pytest.mark.parametrize("name", CASES)
 def test_a_step_is_a_kernel_or_two_of_many_threads(name: str, dtype: DType) -> None:

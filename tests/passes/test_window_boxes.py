@@ -58,7 +58,7 @@ def copies(found: Stages) -> list[BulkCopy]:
     return [stmt for stmt in body_of(found) if isinstance(stmt, BulkCopy)]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("text", "shapes", "spots"),
     [
@@ -127,6 +127,7 @@ def test_windows_of_any_size(
     check(found, shapes, 1, lowered=False)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("text", "shapes", "word"),
     [

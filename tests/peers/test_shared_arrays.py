@@ -82,6 +82,7 @@ class Asked:
         return self.value.__dlpack_device__()
 
 
+@pytest.mark.sampled(60)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("library", "dtype"), PAIRS, ids=NAMES)

@@ -96,6 +96,7 @@ def points(op: Op, dtype: DType, seed: int = 0) -> list[Array]:
             return [narrow(drawn, dtype)]
 
 
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("dtype", [DType.F32, DType.F64])
 @pytest.mark.parametrize("op", FUNCTIONS)
 def test_error_is_within_the_stated_bound(op: Op, dtype: DType) -> None:

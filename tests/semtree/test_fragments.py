@@ -19,7 +19,7 @@ from tileir.semtree.text.parser import parse_kernel
 from tileir.semtree.text.printer import to_text
 
 
-@pytest.mark.sampled(36)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("fragment", FRAGMENTS.values(), ids=FRAGMENTS)
 def test_products_are_those_of_matrices(fragment: Fragment) -> None:
     (m, n, k), number = fragment.mnk, list(FRAGMENTS).index(fragment.name)

@@ -47,7 +47,7 @@ def platform() -> str:
     return next((each.version for each in platforms if each.name == POCL), platforms[0].version)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("name", "kind"), CASES)
 def test_opencl_source_runs_without_tileir(name: str, kind: str, tmp_path: Path) -> None:
     given = assignment(FORMULAS[name], PICTURES[kind])
@@ -64,7 +64,7 @@ def test_opencl_source_loops_and_branches_without_tileir(number: int, tmp_path: 
     case.check(dict(zip(case.expected(), found, strict=True)))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", FORMULAS)
 def test_the_script_makes_the_same_bytes(name: str, tmp_path: Path) -> None:
     given = assignment(FORMULAS[name], GREY if name == "two" else COLOUR)

@@ -129,6 +129,7 @@ def test_integers_are_rounded_once(source: DType, monkeypatch: pytest.MonkeyPatc
         check(case, C_LIKE, monkeypatch)
 
 
+@pytest.mark.sampled(40)
 @BACK_ENDS
 @pytest.mark.parametrize("number", range(40))
 def test_generated_kernels(capabilities: Capabilities, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
