@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from strategies.effort import register_profiles, spread
+from strategies.effort import register_profiles
+from strategies.rows import add_option, drop_rows
 from strategies.versions import depends_on_python
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ CACHE = pytest.StashKey[str]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden texts instead of comparing")
-    parser.addoption("--every-row", action="store_true", help="run all rows of the tests that are marked `sampled`")
+    add_option(parser)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -56,21 +57,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark tests of Python, and leave out rows of tests with the marker ``sampled``."""
-    rows_of: dict[str, list[pytest.Item]] = {}
     for item in items:
         if depends_on_python(item.path):
             item.add_marker("python")
-        if item.get_closest_marker("sampled") and not config.getoption("every_row"):
-            rows_of.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    dropped = {row for rows in rows_of.values() for row in set(rows) - set(spread(rows, _most_rows(rows[0])))}
-    config.hook.pytest_deselected(items=[item for item in items if item in dropped])
-    items[:] = [item for item in items if item not in dropped]
-
-
-def _most_rows(item: pytest.Item) -> int:
-    marker = item.get_closest_marker("sampled")
-    assert marker is not None
-    return int(marker.args[0])
+    drop_rows(config, items)
 
 
 def pytest_collection_finish() -> None:

@@ -233,6 +233,7 @@ def test_a_worker_that_is_killed_leaves_the_page_alive(browser: Browser, tmp_pat
         wait_for_picture(page, "box\n")
 
 
+@pytest.mark.sampled(0)
 def test_an_edit_that_never_ends_is_stopped_and_the_page_goes_on(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "photo.png"
     Image.fromarray(LEVELS).save(file)
@@ -340,6 +341,7 @@ def test_nothing_keeps_anybody_out(browser: Browser, address: str, page_folder: 
         check_access(page, "faults")
 
 
+@pytest.mark.sampled(0)
 def test_the_page_works_at_twice_the_size(browser: Browser, address: str) -> None:
     with opened(browser, address, viewport={"width": 640, "height": 400}) as page:
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -91,6 +91,7 @@ def values(text: str) -> tuple[str, str]:
     return near, far
 
 
+@pytest.mark.sampled(0)
 def test_the_zoom_scrolls_by_keys_and_pixels_keep_their_places(browser: Browser, address: str) -> None:
     with opened(browser, address) as page:
         zoom(page, "400 %")

@@ -173,6 +173,7 @@ def test_steps_that_leave_the_window_are_reached_by_scrolling(browser: Browser, 
         assert first >= left
 
 
+@pytest.mark.sampled(0)
 def test_the_explorer_has_place_at_any_width(browser: Browser, tmp_path: Path, check_widths: Check) -> None:
     file = tmp_path / "a_program_with_a_rather_long_name_for_its_file.tile"
     file.write_text(PROGRAM, encoding="utf-8")

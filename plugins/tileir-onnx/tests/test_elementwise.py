@@ -38,6 +38,7 @@ ARITHMETIC: dict[str, Callable[[Array, Array], Array]] = {
 }
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS], ids=str)
 @pytest.mark.parametrize("op", ARITHMETIC)
 def test_arithmetic_keeps_its_dtype(op: str, dtype: np.dtype[Any]) -> None:
@@ -60,6 +61,7 @@ def test_remainders_have_the_sign_that_fmod_says(dtype: np.dtype[Any]) -> None:
     check(run("Mod", x, y, fmod=1), np.fmod(x, y))
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("exponent", [np.float32, np.int64, np.int32, np.float64], ids=lambda each: each.__name__)
 @pytest.mark.parametrize("base", [np.float32, np.int32, np.int64, np.float16, np.float64], ids=lambda e: e.__name__)
 def test_powers_have_the_dtype_of_the_base(base: type[Any], exponent: type[Any]) -> None:
@@ -162,6 +164,7 @@ def test_where(dtype: np.dtype[Any]) -> None:
     check(run("Where", mask, x, y), np.where(mask, x, y))
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("target", [*FLOATS, *INTEGERS, np.dtype(bool)], ids=str)
 def test_casts(target: np.dtype[Any]) -> None:
     for source in (*FLOATS, np.dtype(np.int16), np.dtype(np.uint8), np.dtype(bool)):
@@ -219,6 +222,7 @@ UNARY: dict[str, Callable[[Array], Array]] = {
 BEFORE: dict[str, Callable[[Array], Array]] = {"Acosh": lambda x: x + 1, "Round": lambda x: x * 10}
 
 
+@pytest.mark.sampled(28)
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("op", UNARY)
 def test_functions_of_one_number(op: str, dtype: np.dtype[Any]) -> None:

@@ -49,6 +49,7 @@ def updated(x: Array, place: Any, updates: Array, reduction: str) -> Array:
     return result
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("dtype", [np.dtype(each) for each in (np.float32, np.float64, np.int32, np.uint8)], ids=str)
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_scatters(reduction: str, dtype: np.dtype[Any]) -> None:

@@ -68,6 +68,7 @@ MASKS: dict[str, tuple[Array | None, Array]] = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", MASKS)
 @pytest.mark.parametrize("causal", [0, 1])
 def test_masks(kind: str, causal: int) -> None:
@@ -169,6 +170,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", CASES)
 def test_group_query_attention(name: str) -> None:
     _grouped(**CASES[name])

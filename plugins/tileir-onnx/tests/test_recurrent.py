@@ -139,6 +139,7 @@ def layer(
           opened=False)  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("op", GATES)
 def test_directions(op: str, direction: str) -> None:

@@ -53,6 +53,7 @@ def test_no_axes_are_all_or_none(op: str) -> None:
     check(run(op, x, opset=18, noop_with_empty_axes=1, keepdims=0), wanted)
 
 
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("dtype", [*FLOATS, np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.uint32)], ids=str)
 @pytest.mark.parametrize("op", REDUCTIONS)
 def test_results_have_the_dtype_of_the_input(op: str, dtype: np.dtype[Any]) -> None:
