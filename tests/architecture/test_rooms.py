@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+SUITES: Final = ("/tileir_onnx/suite.py", "/tileir_torch/opinfo.py")
+"""Commands of plug-ins that run the test cases of others, in processes as the kit has them."""
+
 ROOMS: Final = {
     "tileir_formula": (
         *("tileir.core", "tileir.poly.affine", "tileir.tile", "tileir.ops", "tileir.runtime"),
@@ -96,10 +99,11 @@ def test_the_compiler_imports_them_for_types_alone() -> None:
     assert found == []
 
 
-def test_back_ends_see_none_and_their_tests_the_kit() -> None:
+def test_back_ends_see_none_and_their_tests_and_suites_the_kit() -> None:
     paths = (*python_files(BACKENDS), *python_files(ROOT / "plugins"))
     used = [(name_of(path), module) for path in paths for module, _ in imports_of(path) if top(module) in ROOMS]
-    assert [use for use in used if top(use[1]) != "tileir_testing" or "/tests/" not in use[0]] == []
+    kit = {use for use in used if top(use[1]) == "tileir_testing"}
+    assert [use for use in used if use not in kit or not ("/tests/" in use[0] or use[0].endswith(SUITES))] == []
 
 
 def test_what_they_add_comes_by_entry_points() -> None:

@@ -62,7 +62,7 @@ def test_outcomes() -> None:
 def test_a_case_that_ends_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
     cases = [evolve(negation(-2), name=name) for name in "abc"]
 
-    def run(case: Case, *_: object) -> suite.Verdict:
+    def run(case: Case, **_: object) -> suite.Verdict:
         if case.name == "b":
             os._exit(3)
         return suite.Verdict(case.name, "pass")

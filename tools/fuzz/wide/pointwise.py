@@ -184,7 +184,6 @@ _SMOOTH: Final = (
     _unary("deg2rad", lambda x: real(x) * PI / 180, dtypes=ALL[:4]),
     _unary("rad2deg", lambda x: real(x) * 180 / PI),
     _unary("erf", erf, units=8),
-    _unary("erfc", erfc, units=8, terms=lambda x: 0 * x + 1),
     _unary("exp", lambda x: np.exp(real(x)), units=8),
     _unary("exp2", lambda x: np.exp2(real(x)), units=16),
     _unary("expm1", lambda x: np.expm1(real(x)), units=8),

@@ -11,18 +11,14 @@ or by as many as the expected values are; cases to which this applies are listed
 from __future__ import annotations
 
 import argparse
-import os
 import pickle
 import re
-import signal
 import sys
 import time
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from multiprocessing import get_context
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,12 +33,11 @@ from tileir import TileError
 from tileir_onnx.exact import PRECISIONS, exact_results, units
 from tileir_onnx.graph import DTYPES
 from tileir_onnx.model import load
+from tileir_testing.processes import outcomes
 
 KINDS: Final = ("node", "simple", "pytorch-operator", "pytorch-converted", "light")
 OUTCOMES: Final = ("pass", "wrong", "refused", "crash")
 _RANDOM: Final = frozenset({"Bernoulli", "RandomNormalLike", "RandomUniform", "RandomUniformLike"})
-_SECONDS: Final = 300
-"""After which a case counts as a crash."""
 
 
 @frozen(eq=False)
@@ -256,42 +251,11 @@ def verdicts(chosen: Sequence[Case], jobs: int, device: str | None, interpret: b
         interpret: Run cases by the interpreter instead.
 
     """
-    waiting = list(reversed(chosen))
-    running: dict[Connection, tuple[Any, list[Case]]] = {}
-    while waiting or running:
-        while waiting and len(running) < jobs:
-            share = [waiting.pop() for _ in range(min(len(waiting), max(1, min(50, len(chosen) // (4 * jobs) or 1))))]
-            ours, theirs = get_context("fork").Pipe()
-            process = get_context("fork").Process(target=_serve, args=(theirs, share, device, interpret))
-            process.start()
-            theirs.close()
-            running[ours] = process, share
-        for ready in wait(list(running)):
-            assert isinstance(ready, Connection)
-            process, share = running[ready]
-            try:
-                yield ready.recv()
-                share.pop(0)
-            except EOFError:
-                process.join()
-                del running[ready]
-                if share:
-                    yield Verdict(share.pop(0).name, "crash", f"the process ended with {process.exitcode}")
-                    waiting += reversed(share)
+    return outcomes(chosen, partial(run, device=device, interpret=interpret), _crashed, jobs=jobs)
 
 
-def _serve(pipe: Connection, share: Sequence[Case], device: str | None, interpret: bool) -> None:
-    signal.signal(signal.SIGALRM, _too_long)
-    for case in list(share):
-        signal.alarm(_SECONDS)
-        pipe.send(run(case, device, interpret))
-    signal.alarm(0)
-    pipe.close()
-    os._exit(0)  # nothing of the parent's is to be cleaned up here
-
-
-def _too_long(*_: object) -> None:
-    raise TimeoutError(f"it takes more than {_SECONDS} seconds")
+def _crashed(case: Case, told: str) -> Verdict:
+    return Verdict(case.name, "crash", told)
 
 
 def report(found: Mapping[str, tuple[Case, Verdict]]) -> str:

@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import gc
 import json
-import os
 import re
-import signal
 import sys
 import time
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib import import_module
-from multiprocessing import get_context
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -32,6 +28,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from tileir import BackendError, TileError
+from tileir_testing.processes import outcomes
 from tileir_torch.dynamo import backend
 
 OUTCOMES: Final = ("right", "partly", "wrong", "refused", "crash")
@@ -48,8 +45,6 @@ DTYPES: Final[Mapping[str, torch.dtype]] = MappingProxyType(
 GRADIENTS: Final = "f32 gradients"
 _OTHERS: Final = 3
 """How many samples of a dtype other than f32."""
-_SECONDS: Final = 300
-"""After which a case counts as a crash."""
 _ANY_OF_EQUAL: Final = frozenset({"kthvalue", "median", "mode", "msort", "nanmedian", "sort", "topk"})
 """Entries that may put out the place of any of several equal elements."""
 _UNINITIALISED: Final = re.compile(r"(new_)?empty(_like|_strided|_permuted)?")
@@ -199,9 +194,11 @@ def _tried(entry: Any, sample: Any, *, is_gradient: bool) -> tuple[str, str]:
         is_tracing = type(error).__name__ in _TRACING
         return ("refused", f"no graph: {_line(error)}") if is_tracing else ("crash", _line(error))
     exact = None if is_random else _exactly(call, is_gradient)
+    is_by_element = type(entry).__name__ in _BY_ELEMENT
+    moved = _exactly(call, is_gradient, moved=True) if is_by_element and exact is not None else None
     if entry.name in _ANY_OF_EQUAL:
         found, wanted, exact = found[:1], wanted[:1], None if exact is None else exact[:1]
-    told = _difference(found, wanted, exact, is_random=is_random, is_by_element=type(entry).__name__ in _BY_ELEMENT)
+    told = _difference(found, wanted, exact, moved, is_random=is_random, is_by_element=is_by_element)
     return ("wrong", told) if told else ("right", "")
 
 
@@ -220,22 +217,29 @@ _BY_ELEMENT: Final = frozenset({"UnaryUfuncInfo", "BinaryUfuncInfo"})
 """Classes of entries whose results are of one element of each argument: their errors are not those of sums."""
 
 
-def _copies(call: _Call, is_gradient: bool, dtype: torch.dtype | None = None) -> list[torch.Tensor]:
-    """Return the arguments anew, as an operation may change them; floats in another dtype."""
+def _copies(
+    call: _Call, is_gradient: bool, dtype: torch.dtype | None = None, *, moved: bool = False
+) -> list[torch.Tensor]:
+    """Return the arguments anew, as an operation may change them; floats in another dtype, or moved by a rounding."""
     found = []
     for tensor in call.tensors:
         made = tensor.detach().clone()
         if dtype is not None and made.is_floating_point():
-            made = made.to(dtype)
+            made = made.to(dtype) * (1 + moved * torch.finfo(made.dtype).eps)
         found.append(made.requires_grad_(is_gradient and tensor.requires_grad))
     return found
 
 
 def _run(
-    function: Callable[..., Any], call: _Call, is_gradient: bool, dtype: torch.dtype | None = None
+    function: Callable[..., Any],
+    call: _Call,
+    is_gradient: bool,
+    dtype: torch.dtype | None = None,
+    *,
+    moved: bool = False,
 ) -> list[torch.Tensor]:
     """Return results, or gradients for cotangents that depend on nothing but their sizes."""
-    tensors = _copies(call, is_gradient, dtype)
+    tensors = _copies(call, is_gradient, dtype, moved=moved)
     torch.manual_seed(0)
     results = list(function(*tensors))
     if not is_gradient:
@@ -253,10 +257,10 @@ def _cotangent(result: torch.Tensor) -> torch.Tensor:
     return (drawn + 0.5).to(result.dtype)
 
 
-def _exactly(call: _Call, is_gradient: bool) -> list[torch.Tensor] | None:
-    """Return results in f64, None where there are none."""
+def _exactly(call: _Call, is_gradient: bool, *, moved: bool = False) -> list[torch.Tensor] | None:
+    """Return results in f64, from arguments that are off by a rounding of their dtype where they are moved."""
     try:
-        return _run(call.function, call, is_gradient, dtype=torch.float64)
+        return _run(call.function, call, is_gradient, dtype=torch.float64, moved=moved)
     except Exception:  # not every sample is one of f64
         return None
 
@@ -270,6 +274,7 @@ def _difference(
     found: Sequence[torch.Tensor],
     wanted: Sequence[torch.Tensor],
     exact: Sequence[torch.Tensor] | None,
+    moved: Sequence[torch.Tensor] | None,
     *,
     is_random: bool,
     is_by_element: bool,
@@ -278,13 +283,14 @@ def _difference(
     if len(found) != len(wanted):
         return f"{len(found)} results and not {len(wanted)}"
     references = wanted if exact is None or len(exact) != len(wanted) else exact
-    for at, (mine, right, reference) in enumerate(zip(found, wanted, references, strict=True)):
+    others = references if moved is None or len(moved) != len(wanted) else moved
+    for at, (mine, right, reference, other) in enumerate(zip(found, wanted, references, others, strict=True)):
         if mine.dtype != right.dtype or mine.shape != right.shape:
             return f"result {at} is {mine.dtype}{list(mine.shape)} and not {right.dtype}{list(right.shape)}"
         differs = (
             torch.zeros_like(right, dtype=torch.bool)
             if is_random
-            else off(mine, right, reference, is_by_element=is_by_element)
+            else off(mine, right, reference, other, is_by_element=is_by_element)
         )
         if differs.any():
             place = tuple(int(each) for each in differs.nonzero()[0])
@@ -293,11 +299,27 @@ def _difference(
     return ""
 
 
-def off(found: torch.Tensor, wanted: torch.Tensor, exact: torch.Tensor, *, is_by_element: bool) -> torch.Tensor:
+def off(
+    found: torch.Tensor,
+    wanted: torch.Tensor,
+    exact: torch.Tensor,
+    moved: torch.Tensor | None = None,
+    *,
+    is_by_element: bool,
+) -> torch.Tensor:
     """Return where a result is neither eager's nor close to the exact one.
 
     The error may be four times eager's own, and as much more as rounding a few times makes: of each element where it
-    comes from one element of each argument, and of the greatest where elements are added up.
+    comes from one element of each argument, and of the greatest where elements are added up. Near a zero of a function,
+    rounding its argument changes the result by more than rounding that.
+
+    Args:
+        found: Our result.
+        wanted: Eager's.
+        exact: That in f64.
+        moved: That in f64 of arguments which are off by one rounding; None where it does not count.
+        is_by_element: Whether results are of one element of each argument.
+
     """
     same = (found == wanted) | (found.isnan() & wanted.isnan())
     if not wanted.is_floating_point() or exact.shape != wanted.shape:
@@ -307,6 +329,8 @@ def off(found: torch.Tensor, wanted: torch.Tensor, exact: torch.Tensor, *, is_by
     slack = 64 if wanted.dtype is torch.float64 else 8
     errors = (eager - right).abs().nan_to_num(0.0, 0.0, 0.0)
     bound = slack * limits.eps * right.abs() + 4 * errors + limits.tiny
+    if moved is not None and moved.shape == exact.shape:
+        bound = bound + slack * (moved.to(torch.float64) - right).abs().nan_to_num(0.0, 0.0, 0.0)
     if not is_by_element:
         finite = torch.where(right.isfinite(), right.abs(), 0.0)
         bound = bound + 2 * slack * limits.eps * (finite.max() if finite.numel() else 0.0)
@@ -332,50 +356,19 @@ def verdicts(chosen: Mapping[str, Any], only: Sequence[str], jobs: int, limit: i
         limit: How many samples of f32 there are at most.
 
     """
-    waiting = [(name, case) for name, entry in reversed(list(chosen.items())) for case in cases(entry) if case in only]
-    share_size = max(1, min(30, len(waiting) // (4 * jobs)))
-    running: dict[Connection, tuple[Any, list[tuple[str, str]]]] = {}
-    while waiting or running:
-        while waiting and len(running) < jobs:
-            share = [waiting.pop() for _ in range(min(len(waiting), share_size))]
-            ours, theirs = get_context("fork").Pipe()
-            process = get_context("fork").Process(target=_serve, args=(theirs, chosen, share, limit))
-            process.start()
-            theirs.close()
-            running[ours] = process, share
-        for ready in wait(list(running)):
-            assert isinstance(ready, Connection)
-            process, share = running[ready]
-            try:
-                yield ready.recv()
-                share.pop(0)
-            except EOFError:
-                process.join()
-                del running[ready]
-                if share:
-                    yield Verdict(*share.pop(0), "crash", (f"the process ended with {process.exitcode}",))
-                    waiting += reversed(share)
+    waiting = [(name, case) for name, entry in chosen.items() for case in cases(entry) if case in only]
+    return outcomes(waiting, partial(_run_in_process, chosen, limit), _crashed, jobs=jobs, most=30)
 
 
-def _serve(pipe: Connection, chosen: Mapping[str, Any], share: Sequence[tuple[str, str]], limit: int | None) -> None:
-    signal.signal(signal.SIGALRM, _too_long)
+def _run_in_process(chosen: Mapping[str, Any], limit: int | None, each: tuple[str, str]) -> Verdict:
     warnings.simplefilter("ignore")  # PyTorch's, about samples
     torch.set_num_threads(1)
-    for name, case in list(share):
-        signal.alarm(_SECONDS)
-        try:
-            verdict = run(name, chosen[name], case, limit)
-        except Exception as error:  # whatever its samples are made by
-            verdict = Verdict(name, case, "crash", (_line(error),))
-        signal.alarm(0)
-        pipe.send(verdict)
-        gc.collect()
-    pipe.close()
-    os._exit(0)  # nothing of the parent's is to be cleaned up here
+    name, case = each
+    return run(name, chosen[name], case, limit)
 
 
-def _too_long(*_: object) -> None:
-    raise TimeoutError(f"it takes more than {_SECONDS} seconds")
+def _crashed(each: tuple[str, str], told: str) -> Verdict:
+    return Verdict(*each, "crash", (f"{told:.160}",))
 
 
 def outcome_of(found: Sequence[Verdict]) -> str:

@@ -32,7 +32,6 @@ from tileir.tile.builder_functions import (
     abs,
     atan,
     cos,
-    erf,
     exp,
     log,
     override_gradient,
@@ -53,7 +52,6 @@ __all__ = [
     "clip",
     "copysign",
     "deg2rad",
-    "erfc",
     "exp2",
     "expm1",
     "full_like",
@@ -257,12 +255,6 @@ def xlogy(x: Operand, y: Operand) -> Tensor:
     """
     infinite = compared(operator.le, y, 0) | compared(operator.eq, y, _INFINITY)
     return call("mul", x, log(call("cond", infinite & compared(operator.eq, x, 0), 1, y)))
-
-
-@rounded_once
-def erfc(x: Operand) -> Tensor:
-    """Return ``1 - erf(x)``; far out on the right only its absolute error is small."""
-    return 1 - erf(x)
 
 
 @rounded_once

@@ -27,6 +27,7 @@ FAMILIES: Final = (
     "reductions",
     "sampling",
     "shapes",
+    "special",
     "windows",
 )
 """Modules of rows, which are loaded with the first graph."""
