@@ -107,6 +107,9 @@ def test_gradients_of_zeta_and_polygamma() -> None:
     s = np.array([2.0, 3.5])
     found = run(lambda s, q: gradient(ops.sum(ops.zeta(s, q)), q), s, np.array(1.5))
     np.testing.assert_allclose(found, -sum(s * run(lambda s: ops.zeta(s + 1, 1.5 * ops.ones_like(s)), s)), rtol=1e-14)
+    np.testing.assert_array_equal(
+        run(lambda s: ops.zeta(s, 1.5), s), run(lambda s: ops.zeta(s, ops.full_like(s, 1.5)), s)
+    )
     found = run(lambda q: gradient(ops.polygamma(2, q), q), x)
     np.testing.assert_allclose(found, run(lambda q: ops.polygamma(3, q), x), rtol=1e-14)
 

@@ -71,6 +71,59 @@ CASES: Final[dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]]] = {
     ),
     "reflection": (lambda x: F.pad(x, (2, 1, 1, 2), mode="reflect"), (tensor(1, 2, 4, 5),)),
     "replication": (lambda x: F.pad(x, (2, 1), mode="replicate"), (tensor(1, 2, 4),)),
+    "cropped_replication": (lambda x: F.pad(x, (-2, 3, 1, -1), mode="replicate"), (tensor(1, 2, 4, 5),)),
+    "nanmedian": (
+        lambda x: (torch.where(x > 0.5, float("nan"), x).nanmedian(1)[0], torch.where(x > 0, x, x / 0 * 0).nanmedian()),
+        (tensor(4, 5),),
+    ),
+    "mode": (lambda x: (x * 2).round().mode(1)[0], (tensor(3, 12),)),
+    "histc": (lambda x: (x.histc(7, -1, 1.5), x.histc(4), x.histc(1, 0, 1)), (tensor(50),)),
+    "dist": (
+        lambda x, y: (torch.dist(x, y, 3), torch.dist(x.detach(), y.detach(), 0)),
+        (tensor(3, 4), tensor(4, seed=1)),
+    ),
+    "pdist": (lambda x: F.pdist(x), (tensor(5, 3),)),
+    "bilinear": (
+        lambda x, y, w: F.bilinear(x, y, w),
+        (tensor(4, 3), tensor(4, 2, seed=1), tensor(5, 3, 2, seed=2)),
+    ),
+    "gcd": (lambda x: (torch.gcd(x * 6, J * 4), torch.lcm(x - 5, J)), (torch.tensor([[4, 0, -9], [12, 7, 30]]),)),
+    "nextafter": (
+        lambda x, y: (torch.nextafter(x, y), torch.nextafter(x * 0, -y), torch.nextafter(y.bfloat16(), x.bfloat16())),
+        (tensor(3, 4), tensor(3, 4, seed=1)),
+    ),
+    "frexp": (lambda x: torch.frexp(x * 10.0 ** torch.arange(-44, 36, 20)), (tensor(3, 4),)),
+    "searchsorted_number": (lambda x: torch.searchsorted(x, 0.5), (tensor(7).sort().values,)),
+    "gamma": (lambda x: (torch.lgamma(x), torch.digamma(x), torch.polygamma(2, x)), (tensor(3, 4),)),
+    "error_functions": (
+        lambda x: (torch.erfinv(x.tanh()), torch.special.log_ndtr(x * 4), torch.special.erfcx(x)),
+        (tensor(3, 4),),
+    ),
+    "quantile_of_the_normal_distribution": (lambda x: torch.special.ndtri(x.sigmoid()), (tensor(3, 4),)),
+    "modified_bessel": (
+        lambda x: (torch.i0(x), torch.special.i1(x * 5), torch.special.i0e(x), torch.special.i1e(x)),
+        (tensor(3, 4),),
+    ),
+    "bessel": (
+        lambda x: (
+            torch.special.bessel_j0(x * 9),
+            torch.special.bessel_y1(x.exp()),
+            torch.special.scaled_modified_bessel_k0(x.exp()),
+        ),
+        (tensor(3, 4),),
+    ),
+    "polynomials": (
+        lambda x: (
+            torch.special.chebyshev_polynomial_t(x, J),
+            torch.special.shifted_chebyshev_polynomial_w(x, 3),
+            torch.special.laguerre_polynomial_l(x, J + 4),
+        ),
+        (tensor(2, 3),),
+    ),
+    "zeta": (
+        lambda x: (torch.special.zeta(x.detach().exp() + 1.5, 2.5), torch.special.zeta(3.5, x.exp())),
+        (tensor(3, 4),),
+    ),
     "channel_shuffle": (lambda x: F.channel_shuffle(x, 2) * 2, (tensor(1, 6, 2, 2),)),
 }
 

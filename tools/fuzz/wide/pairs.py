@@ -94,6 +94,8 @@ def _angle(y: Array, x: Array) -> Array:
 ROWS_PAIRS: Final = (
     _binary("atan2", _angle, units=8, terms=lambda y, x: 0 * (y + x) + 4),
     _binary("copysign", lambda x, y: np.where(y < 0, -abs(x), abs(x)), exact=True, flavours=TAME),
+    _binary("gcd", np.gcd, dtypes=("i16", "i32", "i64", "u32"), exact=True),
+    _binary("lcm", np.lcm, dtypes=("i32", "i64"), exact=True),
     _binary("floor_divide", floored, dtypes=("i8", "u8", "i16", "i32", "u32", "f32"), units=1, constant="*"),
     _binary("fmod", np.fmod, exact=True, flavours=TAME, constant="*"),
     _binary(

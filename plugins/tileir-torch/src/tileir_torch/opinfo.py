@@ -22,6 +22,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+import mpmath  # type: ignore[import-untyped]  # it has no types
 import torch
 from attrs import asdict, frozen
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -47,6 +48,10 @@ _OTHERS: Final = 3
 """How many samples of a dtype other than f32."""
 _ANY_OF_EQUAL: Final = frozenset({"kthvalue", "median", "mode", "msort", "nanmedian", "sort", "topk"})
 """Entries that may put out the place of any of several equal elements."""
+_BY_MPMATH: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
+    {"polygamma": lambda x, n: mpmath.psi(n, x), "special.polygamma": lambda x, n: mpmath.psi(n, x)}
+)
+"""Functions of an element that eager execution is off by more than roundings in f64, too."""
 _UNINITIALISED: Final = re.compile(r"(new_)?empty(_like|_strided|_permuted)?")
 
 
@@ -194,6 +199,8 @@ def _tried(entry: Any, sample: Any, *, is_gradient: bool) -> tuple[str, str]:
         is_tracing = type(error).__name__ in _TRACING
         return ("refused", f"no graph: {_line(error)}") if is_tracing else ("crash", _line(error))
     exact = None if is_random else _exactly(call, is_gradient)
+    if exact and entry.name in _BY_MPMATH and not is_gradient:
+        exact = [_by_mpmath(_BY_MPMATH[entry.name], sample)]
     is_by_element = type(entry).__name__ in _BY_ELEMENT
     moved = _exactly(call, is_gradient, moved=True) if is_by_element and exact is not None else None
     if entry.name in _ANY_OF_EQUAL:
@@ -263,6 +270,19 @@ def _exactly(call: _Call, is_gradient: bool, *, moved: bool = False) -> list[tor
         return _run(call.function, call, is_gradient, dtype=torch.float64, moved=moved)
     except Exception:  # not every sample is one of f64
         return None
+
+
+def _by_mpmath(function: Callable[..., Any], sample: Any) -> torch.Tensor:
+    """Return what mpmath has for each element, NaN at poles."""
+
+    def one(x: float) -> float:
+        try:
+            return float(function(x, *sample.args))
+        except ValueError:
+            return float("nan")
+
+    x = sample.input.detach().to(torch.float64)
+    return torch.tensor([one(each) for each in x.flatten().tolist()], dtype=torch.float64).reshape(x.shape)
 
 
 def _draws(node: torch.fx.Node) -> bool:

@@ -6,10 +6,12 @@ from __future__ import annotations
 import operator
 
 from tileir.ops.arithmetic.elementwise import compared
-from tileir.ops.shared.foundation import Operand, Tensor, call, promoted
-from tileir.tile.builder_functions import round, trunc
+from tileir.ops.arithmetic.reductions import any
+from tileir.ops.shared.foundation import Operand, Tensor, broadcast_dims, call, expand, promoted, rank_of, tensor_of
+from tileir.tile.builder_functions import abs, round, trunc
+from tileir.tile.building.loops import while_loop
 
-__all__ = ["floor_divide", "fmod", "frac", "remainder"]
+__all__ = ["floor_divide", "fmod", "frac", "gcd", "lcm", "remainder"]
 
 
 def fmod(x: Operand, y: Operand) -> Tensor:
@@ -39,6 +41,31 @@ def floor_divide(x: Operand, y: Operand) -> Tensor:
 def frac(x: Tensor) -> Tensor:
     """Return ``x - trunc(x)``."""
     return x - trunc(x)
+
+
+def gcd(x: Operand, y: Operand) -> Tensor:
+    """Return the greatest common divisor of integers, by Euclid's algorithm, a loop; that of 0 and 0 is 0."""
+    one = call("mul", call("as_like", 1, tensor_of(x, x)), call("as_like", 1, tensor_of(y, y)))
+    x, y = call("mul", x, one), call("mul", y, one)
+    sizes = broadcast_dims(x, y)
+    x, y = (expand(each, sizes) if sizes else each for each in (x, y))
+    found, _ = while_loop(_is_divisible, _euclid, (x, y))
+    return abs(found)
+
+
+def lcm(x: Operand, y: Operand) -> Tensor:
+    """Return the least common multiple of integers, which is not negative; that of 0 and another one is 0."""
+    divisor = gcd(x, y)
+    return abs(call("mul", call("div", x, call("cond", divisor == 0, 1, divisor)), y))
+
+
+def _is_divisible(_: Tensor, y: Tensor) -> Tensor:
+    return any(y != 0) if rank_of(y) else y != 0
+
+
+def _euclid(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    ends = y == 0
+    return call("cond", ends, x, y), call("cond", ends, y, call("mod", x, call("cond", ends, 1, y)))
 
 
 def _widened(x: Operand) -> Operand:

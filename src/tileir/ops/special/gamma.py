@@ -94,7 +94,7 @@ def zeta(s: Operand, q: Operand) -> Tensor:
     It is infinite where ``s`` is 1, and where ``q`` is 0 or a negative integer, and NaN for lesser ``s`` and for powers
     of negative numbers that are not real. The gradient by ``s`` is none.
     """
-    q = floating(q)
+    q = floating(q if isinstance(q, Tensor) else call("as_like", q, floating(s)))
     s = call("as_like", s, q)
     sizes = broadcast_dims(s, q)
     q = expand(q, sizes) if sizes else q

@@ -428,10 +428,48 @@ def load_exponent(call: Call, x: Tensor, y: Tensor) -> Any:
 
 @row("dist.default")
 def distance(call: Call, x: Tensor, y: Tensor, p: Any = 2) -> Any:
-    difference = ops.abs(call.operand(x, wide(call.dtype)) - call.operand(y, wide(call.dtype)))
-    if p != 2:
-        raise call.refuse("of distances, tileir has the Euclidean one")
-    return ops.sqrt(ops.sum(difference * difference))
+    difference = call.operand(x, wide(call.dtype)) - call.operand(y, wide(call.dtype))
+    return ops.norm(difference, order=float(p)) if difference.rank else ops.abs(difference)
+
+
+@row("nextafter.default")
+def next_after(call: Call, x: Tensor, y: Tensor) -> Any:
+    """Return the neighbour of x on the side of y: the one whose bits are an integer more, or less."""
+    x, y = (call.operand(each, call.dtype) for each in (x, y))
+    integer = _INTEGERS[call.dtype.bits]
+    bits = ops.bit_cast(x, integer)
+    moved = ops.bit_cast(ops.where((y > x) == (x > 0), bits + 1, bits - 1), call.dtype)
+    least = ops.bit_cast(ops.full_like(bits, 1), call.dtype)
+    moved = ops.where(x == 0, ops.where(y < 0, -least, least), moved)
+    return ops.where(x == y, y, ops.where((x != x) | (y != y), x + y, moved))
+
+
+@row("frexp.Tensor")
+def mantissa_and_exponent(call: Call, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a mantissa from 1/2 to 1, with the sign of x, and the power of two that it is multiplied by."""
+    y = ops.cast(x, wide(x.dtype))
+    integer, digits, bias = (DType.I64, 52, 1022) if y.dtype is DType.F64 else (DType.I32, 23, 126)
+    shift = digits + 2
+    tiny = ops.abs(y) < np.finfo(y.dtype.numpy).tiny
+    bits = ops.bit_cast(ops.where(tiny, y * 2.0**shift, y), integer)
+    exponent = ((bits >> digits) & (2 * bias + 3)) - bias
+    mantissa = ops.bit_cast((bits & ~((2 * bias + 3) << digits)) | (bias << digits), y.dtype)
+    whole = (y == 0) | (y != y) | (ops.abs(y) == np.inf)
+    exponent = ops.where(tiny, exponent - shift, exponent)
+    return ops.where(whole, y, mantissa), ops.where(whole, 0, exponent)
+
+
+_INTEGERS: Final = MappingProxyType({16: DType.I16, 32: DType.I32, 64: DType.I64})
+
+
+@row("gcd.default")
+def greatest_common_divisor(call: Call, x: Tensor, y: Tensor) -> Any:
+    return ops.gcd(call.operand(x, call.dtype), call.operand(y, call.dtype))
+
+
+@row("lcm.default")
+def least_common_multiple(call: Call, x: Tensor, y: Tensor) -> Any:
+    return ops.lcm(call.operand(x, call.dtype), call.operand(y, call.dtype))
 
 
 @row("angle.default")

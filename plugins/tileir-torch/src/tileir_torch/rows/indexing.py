@@ -134,6 +134,8 @@ def _like_indices(source: Any, index: Tensor) -> Any:
 def gather(call: Call, x: Tensor, dim: int, index: Tensor, **_: Any) -> Tensor:
     if not x.rank or not index.rank:
         return ops.reshape(ops.take(with_axis(x), with_axis(index), 0), *call.sizes) if call.sizes else x
+    if not int(index.size):
+        return call.full(0, call.sizes, x.dtype)
     dim %= x.rank
     keys = [slice(None) if axis == dim else slice(0, int(size)) for axis, size in enumerate(index.shape)]
     return ops.take_along_axis(ops.slice(x, *keys), ops.cast(index, DType.I64), dim)

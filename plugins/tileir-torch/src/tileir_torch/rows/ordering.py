@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tileir import DType, ops
 from tileir.tile.builder import Tensor
 from tileir_torch.importing import Call
@@ -82,6 +84,65 @@ def median_along(call: Call, x: Tensor, dim: int, keepdim: bool = False) -> tupl
     return (found, place) if keepdim else (ops.squeeze(found, dim), ops.squeeze(place, dim))
 
 
+@row("nanmedian.default")
+def median_of_numbers(call: Call, x: Tensor) -> Tensor:
+    if not x.rank:
+        return x
+    return ops.reshape(median_of_numbers_along(call, ops.reshape(x, int(x.size)), 0)[0])
+
+
+@row("nanmedian.dim")
+def median_of_numbers_along(call: Call, x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """Return the lower of two elements in the middle of those that are not NaN, and where it stands."""
+    if not x.rank:
+        return x, call.full(0, (), DType.I64)
+    dim %= x.rank
+    count = ops.sum(ops.cast(x == x, DType.I64), [dim], keepdims=True)
+    middle = ops.floor_divide(ops.maximum(count - 1, 0), 2)
+    place = ops.take_along_axis(ops.cast(ops.argsort(_ordered(x), dim), DType.I64), middle, dim)
+    found = ops.take_along_axis(x, place, dim)
+    return (found, place) if keepdim else (ops.squeeze(found, dim), ops.squeeze(place, dim))
+
+
+@row("mode.default")
+def mode(call: Call, x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """Return the least of the most frequent elements, and where one stands."""
+    if not x.rank:
+        return x, call.full(0, (), DType.I64)
+    dim %= x.rank
+    places = ops.cast(ops.argsort(_ordered(x), dim), DType.I64)
+    ordered = ops.moveaxis(ops.take_along_axis(x, places, dim), dim, -1)
+    if int(ordered.size) * int(ordered.shape[-1]) > _MOST:
+        raise call.refuse("elements are too many to compare all of them")
+    same = ops.expand_dims(ordered, x.rank) == ops.expand_dims(ordered, x.rank - 1)
+    counts = ops.moveaxis(ops.sum(ops.cast(same, DType.I32), [x.rank]), -1, dim)
+    place = ops.take_along_axis(places, ops.cast(ops.argmax(counts, dim, keepdims=True), DType.I64), dim)
+    found = ops.take_along_axis(x, place, dim)
+    return (found, place) if keepdim else (ops.squeeze(found, dim), ops.squeeze(place, dim))
+
+
+@row("histc.default")
+def histogram(call: Call, x: Tensor, bins: int = 100, low: Any = 0, high: Any = 0) -> Tensor:
+    """Return how many elements lie between bounds of equal distance, of which only the last belongs to its bin."""
+    count = int(x.size)
+    if not count:
+        return call.full(0, call.sizes, call.dtype)
+    if count * bins > _MOST:
+        raise call.refuse("elements and bounds are too many to compare all of them")
+    flat = ops.reshape(x, count, 1)
+    if low == high:
+        low, high = ops.min(x), ops.max(x)
+        equal = low == high
+        low, high = ops.where(equal, low - 1, low), ops.where(equal, high + 1, high)
+    low, high = (call.operand(each, x.dtype) for each in (low, high))
+    numbers = call.tensor(np.arange(bins).astype(x.dtype.numpy))
+    step = (high - low) / float(bins)
+    edges = ops.where(numbers < (bins + 1) // 2, low + step * numbers, high - step * (float(bins) - numbers))
+    above = ops.sum(ops.cast(flat >= edges, DType.I64), [0])
+    beyond = ops.sum(ops.cast(flat > high, DType.I64), [0])
+    return above - ops.concatenate([ops.slice(above, slice(1, bins)), beyond], 0) if bins > 1 else above - beyond
+
+
 def _found(call: Call, edges: Tensor, x: Tensor, right: bool) -> Tensor:
     """Return how many edges, which are sorted along the last axis, lie before each value."""
     if int(edges.size) * int(x.size) > _MOST:
@@ -105,6 +166,11 @@ _MOST = 1 << 24
 @row("bucketize.Tensor")
 def bucketize(call: Call, x: Tensor, edges: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     return _found(call, edges, x, right)
+
+
+@row("searchsorted.Scalar")
+def searchsorted_number(call: Call, edges: Tensor, x: Any, **named: Any) -> Tensor:
+    return searchsorted(call, edges, ops.cast(call.tensor(np.asarray(x)), edges.dtype), **named)
 
 
 @row("searchsorted.Tensor")

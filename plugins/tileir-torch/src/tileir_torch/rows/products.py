@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tileir import ops
 from tileir.tile.builder import Tensor
+from tileir.tile.builder_functions import vjp
 from tileir_torch.importing import Call
 from tileir_torch.rows.arguments import wide, widened
 from tileir_torch.rows.table import row
@@ -58,6 +61,41 @@ def linear(call: Call, x: Tensor, weight: Tensor, bias: Tensor | None = None) ->
 @row("_cdist_forward.default")
 def cdist(call: Call, x: Tensor, y: Tensor, p: float, mode: int | None = None) -> Tensor:
     return ops.cdist(x, y, order=float(p))
+
+
+@row("_pdist_forward.default")
+def pdist(call: Call, x: Tensor, p: float = 2) -> Tensor:
+    return _distances(call, widened(x), p) if call.sizes[0] else call.full(0, call.sizes, call.dtype)
+
+
+@row("_pdist_backward.default")
+def pdist_backward(call: Call, g: Tensor, x: Tensor, p: float, distances: Tensor) -> Tensor:
+    if not int(distances.size):
+        return call.full(0, call.sizes, call.dtype)
+    y = widened(x)
+    found = vjp(_distances(call, y, p), widened(g), y)
+    assert isinstance(found, Tensor)
+    return found
+
+
+def _distances(call: Call, x: Tensor, p: float) -> Tensor:
+    """Return the distance of each pair of rows, those of the first row first."""
+    rows, columns = np.triu_indices(int(x.shape[0]), 1)
+    return ops.norm(ops.take(x, call.tensor(rows), 0) - ops.take(x, call.tensor(columns), 0), 1, order=float(p))
+
+
+@row("_trilinear.default")
+def trilinear(
+    call: Call, x: Tensor, y: Tensor, z: Tensor, x_axes: Any, y_axes: Any, z_axes: Any, summed: Any, unroll: int = 1
+) -> Tensor:
+    """Multiply three tensors, each with axes of 1 element put in, and sum up axes."""
+    spread = []
+    for tensor, axes in ((x, x_axes), (y, y_axes), (z, z_axes)):
+        spread.append(widened(tensor))
+        for axis in sorted(axes):
+            spread[-1] = ops.expand_dims(spread[-1], axis)
+    product = spread[0] * spread[1] * spread[2]
+    return ops.sum(product, list(summed)) if summed else product
 
 
 @row("trace.default")

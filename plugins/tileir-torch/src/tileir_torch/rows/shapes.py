@@ -173,7 +173,15 @@ def reflection_pad(call: Call, x: Tensor, pads: Sequence[int]) -> Tensor:
 
 @row("replication_pad1d.default", "replication_pad2d.default", "replication_pad3d.default")
 def replication_pad(call: Call, x: Tensor, pads: Sequence[int]) -> Tensor:
-    return _padded(call, x, pads, "edge")
+    for at in range(0, len(pads), 2):
+        axis = x.rank - 1 - at // 2
+        size = int(x.shape[axis])
+        places = np.clip(np.arange(-pads[at], size + pads[at + 1]), 0, size - 1)
+        if min(pads[at : at + 2]) < 0:  # what is cut off does not count as the border
+            x = ops.take(x, call.tensor(places), axis)
+    return _padded(
+        call, x, [0 if min(pads[at // 2 * 2 : at // 2 * 2 + 2]) < 0 else each for at, each in enumerate(pads)], "edge"
+    )
 
 
 @row("unfold.default", "unfold_copy.default")
