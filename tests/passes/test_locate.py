@@ -10,7 +10,8 @@ from tileir.passes.base import Pass, run
 from tileir.passes.pipelines.catalog import load_pipeline
 from tileir.passes.placement.locate import LocateBlock, LocateInnerBlock, LocateMemory, Place, RewriteLocations
 from tileir.stripe.ir import Block, Program
-from tileir.stripe.text.printer import location_text, to_text
+from tileir.stripe.text.language import location_text
+from tileir.stripe.text.printer import to_text
 
 NEST = """
 #CONV

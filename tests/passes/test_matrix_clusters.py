@@ -30,8 +30,9 @@ from tileir.core.json.codec import from_json, to_json
 from tileir.schedule.remarks import Remarks, listening
 from tileir.semtree.ir import Barrier, BulkCopy, Scope, WarpRole
 from tileir.semtree.rewrite import statements
-from tileir.stripe.instructions import Pipeline, instruction_of, instruction_words
+from tileir.stripe.instructions import Pipeline
 from tileir.stripe.ir import Program, Tags
+from tileir.stripe.text.instruction_words import instruction_of, instruction_words
 from tileir.stripe.text.parser import parse
 from tileir.stripe.text.printer import to_text
 

@@ -14,7 +14,8 @@ from tileir.passes.placement.partition import PartitionCompute, PartitionMemory
 from tileir.passes.placement.schedule_memory import Schedule
 from tileir.stripe.aliases import allocations, byte_size
 from tileir.stripe.ir import Program
-from tileir.stripe.text.printer import location_text, to_text
+from tileir.stripe.text.language import location_text
+from tileir.stripe.text.printer import to_text
 
 PRODUCT = """
 #CONV

@@ -22,7 +22,8 @@ from tileir.semtree.lower.lowering import lower
 from tileir.stripe.aliases import allocations, byte_size
 from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Block, Program
-from tileir.stripe.text.printer import location_text, to_text
+from tileir.stripe.text.language import location_text
+from tileir.stripe.text.printer import to_text
 
 
 def steps(program: Program) -> list[str]:

@@ -29,7 +29,8 @@ from tileir.passes.pipelines.catalog import load_pipeline, resolve_pipeline
 from tileir.passes.pipelines.pipeline import to_json
 from tileir.stripe.lower.lowering import lower
 from tileir.stripe.nesting import main_of
-from tileir.stripe.text.printer import location_text, named, to_text
+from tileir.stripe.text.language import location_text
+from tileir.stripe.text.printer import named, to_text
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 

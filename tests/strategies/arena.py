@@ -16,7 +16,7 @@ from tileir.semtree.ir import BufferRole
 from tileir.semtree.launches import executed
 from tileir.semtree.lower.lowering import lower
 from tileir.stripe.aliases import byte_size
-from tileir.stripe.text.printer import location_text
+from tileir.stripe.text.language import location_text
 from tileir.stripe.works import inner_memory
 
 if TYPE_CHECKING:

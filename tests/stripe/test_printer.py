@@ -24,8 +24,9 @@ from tileir.stripe.ir import (
     Tags,
     TensorShape,
 )
+from tileir.stripe.text.language import byte_text
 from tileir.stripe.text.parser import parse, parse_block
-from tileir.stripe.text.printer import byte_text, refinement_text, statement_text, to_text
+from tileir.stripe.text.printer import refinement_text, statement_text, to_text
 
 
 @examples(100)

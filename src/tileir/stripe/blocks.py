@@ -25,7 +25,7 @@ import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from tileir.core import Aggregation, DType, Op, attrs, counted, merges, rewritten, schema, statements_in
 from tileir.core.array_value import Content  # the decoder of JSON reads annotations
@@ -41,7 +41,6 @@ from tileir.stripe.instructions import (
     Product as Product,
     Repair as Repair,
     Role as Role,
-    instruction_words,
     role_words,
 )
 from tileir.stripe.shapes import (
@@ -163,14 +162,22 @@ class Index(Node):
         return attrs.evolve(self, binding=(*bindings, self.binding)[0], serial=serial or self.serial, tags=tags)
 
 
+class Definition(Node):
+    """A statement that defines a scalar, whose text stands before the form of its class."""
+
+    __slots__ = ()
+    head: ClassVar[str] = "{into:scalar} = "
+
+
 @attrs.frozen(cache_hash=True, repr=False)
-class Load(Node):
+class Load(Definition):
     """``$into = load(source)``: read one element.
 
     With ``index``, an integer scalar, the element is displaced along axis 0 of the view by that value clamped to
     ``[0, size - 1]``, where size is that axis' extent (``INSIDE``: it is there): ``$into = load(source[$index])``.
     """
 
+    form: ClassVar[str] = r"load({source}[\[{index:scalar}\]])"
     source: str = attrs.field(metadata=READS)
     into: str = attrs.field(metadata=INTRODUCES)
     index: str | None = attrs.field(default=None, metadata=USES)
@@ -182,6 +189,7 @@ class Load(Node):
 class Store(Node):
     """``into = store($source)``: write or merge one element; ``index`` as for :class:`Load`."""
 
+    form: ClassVar[str] = r"{into}[\[{index:scalar}\]] = store({source:scalar})"
     source: str = attrs.field(metadata=USES)
     into: str = attrs.field(metadata=WRITES)
     index: str | None = attrs.field(default=None, metadata=USES)
@@ -190,9 +198,10 @@ class Store(Node):
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class LoadIndex(Node):
+class LoadIndex(Definition):
     """``$into = load_index(affine)``: the value of an integral affine of the block's indices, as ``dtype``."""
 
+    form: ClassVar[str] = "load_index{dtype:suffix}({affine})"
     affine: Affine
     into: str = attrs.field(metadata=INTRODUCES)
     dtype: DType
@@ -201,9 +210,10 @@ class LoadIndex(Node):
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class Constant(Node):
+class Constant(Definition):
     """``$into = (dtype)value``; compared by text, which tells 0.0 from -0.0 and a NaN from no other."""
 
+    form: ClassVar[str] = "({dtype:kind}){value}"
     into: str = attrs.field(metadata=INTRODUCES)
     dtype: DType
     value: bool | int | float = attrs.field(eq=repr)
@@ -212,9 +222,10 @@ class Constant(Node):
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class Intrinsic(Node):
+class Intrinsic(Definition):
     """``$into = op($inputs…)`` with result ``dtype``; operand dtypes as :class:`tileir.core.ops.OpInfo` asks."""
 
+    form: ClassVar[str] = "{op}{dtype:suffix}{inputs:scalars}"
     op: Op
     inputs: tuple[str, ...] = attrs.field(metadata=USES)
     into: str = attrs.field(metadata=INTRODUCES)
@@ -224,9 +235,10 @@ class Intrinsic(Node):
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class Convert(Node):
+class Convert(Definition):
     """``$into = cast_dtype($input)``: :func:`tileir.core.numbers.arithmetic.cast`."""
 
+    form: ClassVar[str] = "{dtype:cast}{input:operand}"
     input: str = attrs.field(metadata=USES)
     into: str = attrs.field(metadata=INTRODUCES)
     dtype: DType
@@ -247,6 +259,7 @@ class Special(Node):
     tensorisation, and have no meaning here.
     """
 
+    form: ClassVar[str] = "{outputs:names} = {name}{inputs:arguments}"
     name: str
     inputs: tuple[str, ...] = attrs.field(metadata=READS)
     outputs: tuple[str, ...] = attrs.field(metadata=WRITES)
@@ -263,6 +276,7 @@ class Reduction(Node):
     any grouping: by several states that begin with the identity, and are merged by the rule.
     """
 
+    form: ClassVar[str] = "reduction {combine} {elements} {positions}"
     combine: Combine
     elements: DType
     positions: DType
@@ -292,7 +306,11 @@ class Block(Whole):
     @property
     def words(self) -> Tags:
         """Words for it in text: its tags, and that for its instruction."""
-        return self.tags if self.instruction is None else self.tags.add(**instruction_words(self.instruction))
+        if self.instruction is None:
+            return self.tags
+        from tileir.stripe.text.instruction_words import instruction_words  # forms are slow to import
+
+        return self.tags.add(**instruction_words(self.instruction))
 
     def refinement(self, name: str) -> Refinement:
         """Return the refinement called ``name``; a KeyError is a defect of the caller."""
@@ -349,6 +367,7 @@ Statement: TypeAlias = Load | Store | LoadIndex | Constant | Intrinsic | Convert
 class Buffer(Node):
     """Constant content of a tensor: row-major elements, little-endian."""
 
+    form: ClassVar[str] = "buffer {name} = {data}"
     name: str
     data: Content = attrs.field(repr=False)
 

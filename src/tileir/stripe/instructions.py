@@ -6,8 +6,7 @@ The blocks mean the same without, and that is how devices run them that have no 
 from __future__ import annotations
 
 import enum
-import re
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from tileir.core.fragments import FRAGMENTS
 from tileir.core.nodes import attrs
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 class Product(Node):
     """A product of matrices by the fragment of that name: :class:`Index.role` says what its indices move along."""
 
+    form: ClassVar[str] = "{fragment}"
     fragment: str
 
 
@@ -40,6 +40,9 @@ class Pipeline(Node):
     whose groups copy boxes together that do not depend on it.
     """
 
+    form: ClassVar[str] = (
+        "{stages}[ in {groups} groups][ of {teams} teams][ in clusters of {cluster}][ with {registers} registers]"
+    )
     stages: int
     groups: int = 0
     registers: tuple[int, ...] = ()
@@ -58,6 +61,7 @@ class Copy(Node):
     devices.
     """
 
+    form: ClassVar[str] = "{box} of {extents} by {strides}[ every {steps}][ along {axes}]"
     box: tuple[int, ...] = ()
     extents: tuple[int, ...] = ()
     strides: tuple[int, ...] = ()
@@ -166,97 +170,6 @@ class Role(Node):
 
     kind: RoleKind
     bit: int = 0
-
-
-def instruction_words(instruction: Instruction) -> dict[str, TagValue]:
-    """Return the word of text for an instruction, with its value."""
-    match instruction:
-        case Product(fragment=fragment):
-            return {PRODUCT: fragment}
-        case Pipeline(stages=stages, groups=0, registers=(), teams=1, cluster=1):
-            return {PIPELINE: stages}
-        case Pipeline(stages=stages, groups=groups, registers=registers, teams=teams, cluster=cluster):
-            said = [f"{_IN} {groups} {_GROUPS}"] * (groups != 0) + [f"{_OF} {teams} {_TEAMS}"] * (teams != 1)
-            said += [f"{_IN} {_CLUSTERS} {_OF} {cluster}"] * (cluster != 1)
-            said += [f"{_WITH} {_by(registers)} {_REGISTERS}"] * bool(registers)
-            return {PIPELINE: " ".join((f"{stages}", *said))}
-        case Copy(box=()):
-            return {COPY: None}
-        case Repair():
-            return {REPAIR: None}
-        case Copy(box=box, extents=extents, strides=strides, steps=steps, axes=axes):
-            parts = {_OF: extents, _AT: strides, _EVERY: steps, _ALONG: axes}
-            word = COPY_BACK if isinstance(instruction, CopyBack) else COPY
-            return {word: " ".join((_by(box), *(f"{word} {_by(sizes)}" for word, sizes in parts.items() if sizes)))}
-
-
-def _by(sizes: tuple[int, ...]) -> str:
-    return "x".join(map(str, sizes))
-
-
-_OF: Final = "of"
-_AT: Final = "by"
-_EVERY: Final = "every"
-_ALONG: Final = "along"
-_IN: Final = "in"
-_GROUPS: Final = "groups"
-_WITH: Final = "with"
-_REGISTERS: Final = "registers"
-_TEAMS: Final = "teams"
-_CLUSTERS: Final = "clusters"
-
-
-def copy_of(value: TagValue) -> Copy | None:
-    """Return the copy that the value of the word for copies stands for, such as ``64x64 of 1000x3000 by 3000x1``."""
-    if value is None:
-        return Copy()
-    words = value.split() if isinstance(value, str) else []
-    sizes = [word.split("x") for word in words[::2]]
-    said = [word for word in (_OF, _AT, _EVERY, _ALONG) if word in words[1::2]]
-    well_formed = len(words) % 2 and words[1::2] == said and said[:2] == [_OF, _AT]
-    if not well_formed or not all(each.isdecimal() for part in sizes for each in part):
-        return None
-    box, *parts = (tuple(map(int, part)) for part in sizes)
-    found = dict(zip(said, parts, strict=True))
-    return Copy(box, found[_OF], found[_AT], found.get(_EVERY, ()), found.get(_ALONG, ()))
-
-
-def instruction_of(tags: Tags) -> tuple[Instruction | None, Tags]:
-    """Return the instruction that a word among ``tags`` stands for, the first one of several, and the other tags.
-
-    Words with another value than they should have are left among the others, where the verifier tells of them.
-    """
-    match {name: value for name, value in tags.items if name in INSTRUCTIONS}:
-        case {"multiply": str(fragment)}:
-            return Product(fragment), tags.remove(PRODUCT)
-        case {"pipeline": int(stages)} if not isinstance(stages, bool):
-            return Pipeline(stages), tags.remove(PIPELINE)
-        case {"pipeline": str(value)} if (found := _pipeline_of(value)) is not None:
-            return found, tags.remove(PIPELINE)
-        case {"copy_back": str(value)} if (box := copy_of(value)) is not None:
-            return CopyBack(box.box, box.extents, box.strides, box.steps, box.axes), tags.remove(COPY_BACK)
-        case {"repair": None}:
-            return Repair(), tags.remove(REPAIR)
-        case _:
-            return None, tags
-
-
-def _pipeline_of(value: str) -> Pipeline | None:
-    """Return the pipeline that the value of its word stands for, such as ``4 in 132 groups with 40x232 registers``."""
-    found = _PIPELINE.fullmatch(value)
-    if found is None:
-        return None
-    registers = tuple(map(int, found["registers"].split("x"))) if found["registers"] else ()
-    numbers = (int(found[name] or default) for name, default in (("groups", 0), ("teams", 1), ("cluster", 1)))
-    groups, teams, cluster = numbers
-    return Pipeline(int(found["stages"]), groups, registers, teams, cluster)
-
-
-_PIPELINE: Final = re.compile(
-    rf"(?P<stages>\d+)(?: {_IN} (?P<groups>\d+) {_GROUPS})?(?: {_OF} (?P<teams>\d+) {_TEAMS})?"
-    rf"(?: {_IN} {_CLUSTERS} {_OF} (?P<cluster>\d+))?"
-    rf"(?: {_WITH} (?P<registers>\d+(?:x\d+)*) {_REGISTERS})?"
-)
 
 
 def role_words(role: Role) -> dict[str, TagValue]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache, cached_property
 from operator import attrgetter
-from typing import Final
+from typing import ClassVar, Final
 
 from tileir.core import attrs, call_of, counted, statements_in
 from tileir.core.nodes.schema import slots
@@ -22,6 +22,7 @@ from tileir.stripe.shapes import Location, Node, TensorShape, Whole
 class Parameter(Node):
     """Memory that a kernel is launched on, as far as the kernel knows it."""
 
+    form: ClassVar[str] = "{name}{location:location} {shape}"
     name: str
     shape: TensorShape
     location: Location = ()

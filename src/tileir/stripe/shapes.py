@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import prod
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from tileir.core import DType, Shown, ShownWhole, attrs
 from tileir.poly.affine import Affine
@@ -19,7 +19,7 @@ class Node(Shown):
     __slots__ = ()
 
     def __str__(self) -> str:
-        from tileir.stripe.text.node_printer import node_text  # it imports the nodes
+        from tileir.stripe.text.printer import node_text  # it imports the nodes
 
         return node_text(self)
 
@@ -34,6 +34,7 @@ class Whole(Node, ShownWhole):
 class Device(Node):
     """One step of a location: ``name[units…]``."""
 
+    form: ClassVar[str] = r"{name}[\[{units}\]]"
     name: str
     units: tuple[Affine, ...] = ()
 
@@ -46,6 +47,7 @@ Location: TypeAlias = tuple[Device, ...]
 class Dim(Node):
     """Extent of one axis, and the distance of neighbours in elements."""
 
+    form: ClassVar[str] = "{size}:{stride}"
     size: int
     stride: int
 
@@ -54,6 +56,7 @@ class Dim(Node):
 class TensorShape(Node):
     """Element type, and extent and stride of each axis."""
 
+    form: ClassVar[str] = "{dtype}:I({sizes}):({strides}):{dims:bytes}"
     dtype: DType
     dims: tuple[Dim, ...] = ()
 

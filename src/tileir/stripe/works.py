@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, assert_never
 
 from tileir.core import attrs, rewritten, schema
 from tileir.core.nodes.schema import BODY, PART, READS, USES, WRITES
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 class Launch(Node):
     """Run kernel number ``kernel`` on memory, one name for each of its parameters."""
 
+    form: ClassVar[str] = "launch {kernel}({arguments})"
     kernel: int
     arguments: tuple[str, ...] = attrs.field(metadata=USES)
     name: str = ""
@@ -31,6 +32,7 @@ class Launch(Node):
 class Carry(Node):
     """A step of a loop leaves in ``made`` what the next one, and what follows the loop, finds in ``kept``."""
 
+    form: ClassVar[str] = "{kept} = {made}"
     kept: str = attrs.field(metadata=WRITES)
     made: str = attrs.field(metadata=READS)
 
@@ -39,6 +41,7 @@ class Carry(Node):
 class While(Node):
     """As long as ``memory``, which holds one bool, is true; it is read before each step of a loop."""
 
+    form: ClassVar[str] = "while ({memory})"
     memory: str = attrs.field(metadata=READS)
 
 
@@ -50,6 +53,7 @@ class Loop(Node):
     nothing when a step begins.
     """
 
+    form: ClassVar[str] = "{times:times} \\{{works:lines}{carries:lines}\n\\}"
     times: int | While = attrs.field(metadata=PART)
     works: tuple[Work, ...] = attrs.field(metadata=BODY)
     carries: tuple[Carry, ...] = attrs.field(default=(), metadata=PART)
@@ -62,6 +66,7 @@ class Loop(Node):
 class Branch(Node):
     """Run ``then`` where memory ``condition``, which holds one bool, is true, and ``otherwise`` where it is not."""
 
+    form: ClassVar[str] = "if ({condition}) \\{{then:lines}\n[\\} else \\{{otherwise:lines}\n]\\}"
     condition: str = attrs.field(metadata=READS)
     then: tuple[Work, ...] = attrs.field(metadata=BODY)
     otherwise: tuple[Work, ...] = attrs.field(default=(), metadata=BODY)

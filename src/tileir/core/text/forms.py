@@ -122,11 +122,15 @@ def _default(kind: type, name: str) -> object:
     return () if hint.startswith("tuple") else False if hint == "bool" else None
 
 
+def _unread(*_: object) -> Any:
+    raise TypeError("this is text for people alone")
+
+
 class Spelling(NamedTuple):
-    """Text of the values of a type: a function of a writer and a value, and one of a reader."""
+    """Text of the values of a type: a function of a writer and a value, and one of a reader where it is read back."""
 
     write: Callable[[Any, Any], str]
-    read: Callable[[Any], Any]
+    read: Callable[[Any], Any] = _unread
 
 
 class Part(NamedTuple):
@@ -136,7 +140,7 @@ class Part(NamedTuple):
     """
 
     write: Callable[[Any, Any], str]
-    read: Callable[[Any, dict[str, Any]], None]
+    read: Callable[[Any, dict[str, Any]], None] = _unread
 
 
 @attrs.frozen(eq=False)
@@ -165,8 +169,9 @@ class Language:
     def words_of(self, kind: type, field: Field) -> Mapping[str, Any] | None:
         """Return the values of a field by their words; None where it has others than some words."""
         name = field.hint.removesuffix(" | None")
-        known = self.words.get(field.spelling or name)
-        if known is None:
+        word = field.spelling or name
+        known = self.words.get(word)
+        if known is None and word not in self.types:
             hint = vars(sys.modules[kind.__module__]).get(name)
             if isinstance(hint, type) and issubclass(hint, enum.Enum):
                 allowed = () if field.is_property else schema.choices(kind, field.name)
@@ -303,8 +308,9 @@ class Language:
                 values[name] = reader.cursor.one_of(words, expected)
 
             return read_word
-        read = self._spelling(field.spelling or field.hint).read
-        if field.hint.startswith("tuple[") and field.hint not in self.types:
+        spelling = field.spelling or field.hint
+        read = self._spelling(spelling).read
+        if field.hint.startswith("tuple[") and spelling not in self.types:
             return self._several(field, read, behind)
 
         def read_field(reader: FormReader, values: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from tileir.stripe.aliases import byte_size, same_place
 from tileir.stripe.check.scope import Scope
 from tileir.stripe.ir import PROGRAM, Block, Program, Refinement
 from tileir.stripe.lifetimes import Coexistence, Lifetime, lifetimes
-from tileir.stripe.text.printer import location_text
+from tileir.stripe.text.language import location_text
 
 
 @attrs.frozen

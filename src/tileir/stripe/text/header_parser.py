@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tileir.core import Aggregation, Combine, attrs
+from tileir.core import Aggregation, attrs
 from tileir.core.text.lexing import END
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Dim, Direction, Index, Reduction, Refinement, TensorShape, bindings_of
+from tileir.stripe.text.language import Reader
 from tileir.stripe.text.lexer import NAME, NUMBER, TAG, comments
 from tileir.stripe.text.token_parser import TokenParser
 
 _DIRECTIONS: Final = {direction.value: direction for direction in Direction}
-_COMBINES: Final = {combine.value: combine for combine in Combine}
 _AGGREGATIONS: Final = {aggregation.value: aggregation for aggregation in Aggregation}
 
 
@@ -40,7 +40,7 @@ class HeaderParser(TokenParser):
             if self.at(END):
                 raise self.unclosed(opening, "this block header is not closed: add )")
             if self.at_word("reduction") and self.after().kind == NAME:
-                reduction = self.line(self._reduction)
+                reduction = self.line(lambda: Reader(self, {}).node(Reduction, {}))
             elif self._at_refinement():
                 view = self.line(self._refinement)
                 refinements.extend(() if view is None else (view,))
@@ -52,11 +52,6 @@ class HeaderParser(TokenParser):
             self.report("this block header is not closed: add )", self.span_of(opening))
         views = tuple(refinements)
         return Block(name, indices, tuple(constraints), views, (), tuple(said), location, reduction=reduction)
-
-    def _reduction(self) -> Reduction:
-        """Read ``reduction combine elements positions``."""
-        self.advance()
-        return Reduction(self.one_of(_COMBINES), self.dtype(), self.dtype())
 
     def _index(self) -> Index:
         if not self.at("("):
@@ -146,7 +141,7 @@ class HeaderParser(TokenParser):
         """Read ``dtype:I(sizes):(strides):bytes`` or the elder ``dtype(size:stride, …)``."""
         dtype = self.dtype()
         if self.at("("):
-            return TensorShape(dtype, self.enclosed(self._elder_dim))
+            return TensorShape(dtype, self.enclosed(lambda: Reader(self, {}).node(Dim, {})))
         self.expect(":")
         self.word("I")
         sizes = self.enclosed(self.integer)
@@ -157,11 +152,6 @@ class HeaderParser(TokenParser):
             raise self.fault(token, f"{len(sizes)} sizes need as many strides, not {len(strides)}")
         self._bytes()
         return TensorShape(dtype, tuple(map(Dim, sizes, strides)))
-
-    def _elder_dim(self) -> Dim:
-        size = self.integer()
-        self.expect(":")
-        return Dim(size, self.integer())
 
     def _bytes(self) -> None:
         """Step behind ``:1.5 KiB`` if it is there; sizes below 0, which the verifier refuses, print a sign."""

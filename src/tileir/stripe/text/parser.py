@@ -11,34 +11,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from tileir.core import DType, Op, attrs
+from tileir.core import DType, attrs
 from tileir.core.text.lexing import END, AbandonError, everything, source_of
-from tileir.core.text.writer import bytes_of_text
-from tileir.stripe.dtypes import DTYPES, intrinsic_dtype, scalar_dtype
+from tileir.stripe.dtypes import scalar_dtype
 from tileir.stripe.flattening import flattened
-from tileir.stripe.instructions import COPY, Pipeline, Product, copy_of, instruction_of, role_of
+from tileir.stripe.instructions import COPY, Pipeline, Product, role_of
 from tileir.stripe.ir import (
     Block,
     Buffer,
     Constant,
-    Convert,
     Index,
-    Intrinsic,
-    Load,
-    LoadIndex,
     Location,
     Program,
     Special,
     Statement,
     Store,
     Tags,
-    TagValue,
     scalar_output,
 )
 from tileir.stripe.nesting import parameters_of
 from tileir.stripe.text.header_parser import HeaderParser
+from tileir.stripe.text.instruction_words import copy_of, instruction_of
+from tileir.stripe.text.language import DEFINITIONS, Reader
 from tileir.stripe.text.lexer import MAX_CHARACTERS, NAME, NUMBER, SCALAR
 from tileir.stripe.text.token_parser import MAX_SHOWN, HopelessError
 
@@ -46,10 +42,6 @@ T = TypeVar("T")
 
 MAX_DEPTH: Final = 200
 """Blocks nested deeper than this are refused."""
-
-_OPS: Final = {op.value: op for op in Op}
-_CAST: Final = "cast_"
-_KINDS: Final = {"int": DType.I32, "float": DType.F32}
 
 
 def parse(text: str, name: str = "<stripe>") -> Program:
@@ -96,14 +88,8 @@ class _Parser(HeaderParser):
         if not named:
             inputs, outputs = parameters_of(entry)
         buffers: list[Buffer] = []
-        while self.skip_word("buffer"):
-            name = self.name()
-            self.expect("=")
-            start = self.token
-            try:
-                buffers.append(Buffer(name, bytes_of_text(self.string())))
-            except ValueError as error:
-                raise self.hopeless(start, str(error)) from None
+        while self.at_word("buffer"):
+            buffers.append(Reader(self, {}).node(Buffer, {}))
         return entry, inputs, outputs, tuple(buffers)
 
     def block_text(self) -> Block:
@@ -156,86 +142,34 @@ class _Parser(HeaderParser):
         token = self.token
         if token.kind == NAME and token.text == "block" and not self._stores():
             return self._block(tags, deps, depth + 1)
+        reader, values = Reader(self, scalars), {"tags": tags, "deps": deps}
         statement: Statement
         if token.kind == SCALAR:
-            statement = self._definition(scalars)
-        elif token.text == "(":
-            statement = self._special()
+            statement = self._definition(reader, values)
         else:
-            statement = self._store()
+            statement = reader.node(Special if token.text == "(" else Store, values)
         self.skip(";")
-        return attrs.evolve(statement, tags=tags, deps=deps)
+        return statement
 
     def _stores(self) -> bool:
         """Tell whether the name that comes next is stored into, rather than the word ``block``."""
         after = self.after()
         return after.text == "=" or (after.text == "[" and self.source.text[after.stop : after.stop + 1] == "$")
 
-    def _store(self) -> Store:
-        into = self.name()
-        index = self._displacement()
-        self.expect("=")
-        self.word("store")
-        return Store(self.inside(self.scalar), into, index)
-
-    def _displacement(self) -> str | None:
-        return self.inside(self.scalar, "[]") if self.at("[") else None
-
-    def _special(self) -> Special:
-        outputs = self.names()
-        self.expect("=")
-        name = self.name()
-        parameters: list[tuple[str, TagValue]] = []
-
-        def argument() -> str:
-            word = self.name()
-            if self.skip("="):
-                parameters.append((word, self.literal()))
-                return ""
-            return word
-
-        inputs = tuple(filter(None, self.enclosed(argument)))
-        return Special(name, inputs, outputs, tuple(parameters))
-
-    def _constant_dtype(self) -> DType:
-        """Read the dtype of a constant; the reference writes only of which kind it is, and means 32 bits."""
-        for word, dtype in _KINDS.items():
-            if self.skip_word(word):
-                return dtype
-        return self.dtype()
-
-    def _definition(self, scalars: dict[str, DType | None]) -> Statement:
+    def _definition(self, reader: Reader, values: dict[str, Any]) -> Any:
         """Read ``$into = …``."""
-        into = self.scalar()
+        values["into"] = self.scalar()
         self.expect("=")
         if self.at("("):
-            return Constant(into, self.inside(self._constant_dtype), self.number_literal())
-        token = self.token
+            return reader.node(Constant, values)
+        start = self.token
         operation = self.name()
-        suffix = self.suffixed(":", self.dtype)
-        if operation == "load":
-            return self._load(into)
-        if operation == "load_index":
-            return LoadIndex(self.inside(self.affine), into, DTYPES["i32"] if suffix is None else suffix)
-        operands = self.enclosed(self.scalar)
-        if operation.startswith(_CAST) and operation[len(_CAST) :] in DTYPES:
-            if len(operands) != 1:
-                raise self.fault(token, "a conversion takes one scalar")
-            return Convert(operands[0], into, DTYPES[operation[len(_CAST) :]])
-        if operation not in _OPS:
-            raise self.fault(token, f"{operation[:MAX_SHOWN]!r} is no operation: see the names of tileir.core.ops.Op")
-        op = _OPS[operation]
-        result = suffix if suffix is not None else intrinsic_dtype(op, [scalars.get(name) for name in operands])
-        if result is None and not self.faults.found:  # after a fault an operand may be missing for that reason
-            raise self.fault(token, f"the operands do not tell the dtype: write it, as in {operation}:fp32(…)")
-        return Intrinsic(op, operands, into, DTYPES["fp32"] if result is None else result)
-
-    def _load(self, into: str) -> Load:
-        self.expect("(")
-        source = self.name()
-        index = self._displacement()
-        self.expect(")")
-        return Load(source, into, index)
+        if operation not in DEFINITIONS:
+            self.suffixed(":", self.dtype)
+            self.enclosed(self.scalar)
+            raise self.fault(start, f"{operation[:MAX_SHOWN]!r} is no operation: see the names of tileir.core.ops.Op")
+        kind, told = DEFINITIONS[operation]
+        return reader.node(kind, {**values, **told}, 1, self.span_of(start))
 
 
 def _with_copy(statement: Statement) -> Statement:

@@ -11,42 +11,35 @@ again, where they are free; whoever reads the text back finds the same kernel.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from math import prod
-from typing import Final, assert_never
+from typing import Final
 
 from tileir.core import DType, attrs
-from tileir.core.text.writer import Writer, bytes_text, listed
+from tileir.core.text.writer import Writer, listed
 from tileir.stripe.dtypes import SPELLING, intrinsic_dtype, scalar_dtype
+from tileir.stripe.instructions import Copy, Pipeline, Product, Repair, Role, role_words
 from tileir.stripe.ir import (
     KERNEL,
     USER,
     Block,
-    Constant,
-    Convert,
     Direction,
     Index,
     Intrinsic,
     Kernel,
     Launch,
-    Load,
-    LoadIndex,
-    Location,
     Program,
-    Reduction,
     Refinement,
-    Special,
     Statement,
-    Store,
     Tags,
-    TagValue,
-    TensorShape,
     scalar_output,
 )
 from tileir.stripe.lower.kernel_table import launched
 from tileir.stripe.lower.renaming import with_names
 from tileir.stripe.nesting import entry_around, main_of, parameters_of
+from tileir.stripe.shapes import Node
+from tileir.stripe.text.instruction_words import instruction_words
+from tileir.stripe.text.language import LANGUAGE, byte_text, location_text, tags_text
 
 
 def named(kernel: Kernel, launch: Launch) -> Block:
@@ -85,8 +78,29 @@ def to_text(node: Program | Block, style: str = STYLES[0]) -> str:
         entry = attrs.evolve(entry, refinements=tuple(map(_without_user, entry.refinements)))
     _block(writer, entry, 0, seed)
     for buffer in node.buffers:
-        writer.line(f'buffer {buffer.name} = "{bytes_text(buffer.data)}"')
+        writer.line(LANGUAGE.text(None, buffer))
     return writer.text()
+
+
+def node_text(node: Node) -> str:
+    """Return the text of any node; works, which text shows as the blocks that they launch, are told in words."""
+    match node:
+        case Program() | Block():
+            return to_text(node)
+        case Kernel(parameters=parameters, block=block):
+            return "".join(f"{parameter}\n" for parameter in parameters) + to_text(block)
+        case Refinement():
+            return refinement_text(node)
+        case Index():
+            return _index(node)
+        case Tags():
+            return tags_text(node).rstrip()
+        case Product() | Pipeline() | Copy() | Repair():
+            return tags_text(Tags.of(**instruction_words(node))).rstrip()
+        case Role():
+            return tags_text(Tags.of(**role_words(node))).rstrip()
+        case _:
+            return LANGUAGE.text(None, node)
 
 
 def _without_user(memory: Refinement) -> Refinement:
@@ -101,9 +115,8 @@ def _kernel(kernel: Kernel, launch: Launch) -> Block:
 
 def refinement_text(refinement: Refinement, ranges: Mapping[str, int] | None = None, seed: bool = False) -> str:
     """Return the line of a refinement; with the ranges of its block's indices it tells the exterior too."""
-    parts = [f"#{name}{_tag_value(value)}" for name, value in refinement.tags.items]
-    location = location_text(refinement.location)
-    parts.append(refinement.direction.value)
+    location, shape = location_text(refinement.location), refinement.shape
+    parts = [f"{tags_text(refinement.tags)}{refinement.direction.value}"]
     if refinement.constant:
         parts.append("const")
     if refinement.offset is not None:
@@ -118,7 +131,7 @@ def refinement_text(refinement: Refinement, ranges: Mapping[str, int] | None = N
         parts.append(f"= {refinement.source}")
     aggregation = "" if refinement.aggregation is None else f":{refinement.aggregation.value}"
     parts[-1] += f"{'' if before else location}[{_access(refinement)}]{aggregation}"
-    parts.append(_elder_shape(refinement.shape) if seed else shape_text(refinement.shape))
+    parts.append(f"{SPELLING[shape.dtype]}({listed(shape.dims)})" if seed else LANGUAGE.text(None, shape))
     text = " ".join(parts)
     if ranges is not None and not seed and refinement.direction is not Direction.NONE:
         text += _exterior(refinement, ranges)
@@ -127,95 +140,12 @@ def refinement_text(refinement: Refinement, ranges: Mapping[str, int] | None = N
     return text
 
 
-def _elder_shape(shape: TensorShape) -> str:
-    return f"{SPELLING[shape.dtype]}({listed(f'{dim.size}:{dim.stride}' for dim in shape.dims)})"
-
-
 def statement_text(statement: Statement, natural: DType | None = None) -> str:
     """Return one statement without its number, tags and dependencies; of a block only the header.
 
     ``natural`` is the dtype that the operands give an intrinsic: its dtype is written only where it differs.
     """
-    match statement:
-        case Load(source=source, into=into, index=index):
-            return f"${into} = load({source}{_displacement(index)})"
-        case Store(source=source, into=into, index=index):
-            return f"{into}{_displacement(index)} = store(${source})"
-        case LoadIndex(affine=affine, into=into, dtype=dtype):
-            suffix = "" if dtype is DType.I32 else f":{SPELLING[dtype]}"
-            return f"${into} = load_index{suffix}({affine})"
-        case Constant(into=into, dtype=dtype, value=value):
-            return f"${into} = ({SPELLING[dtype]}){_literal(value)}"
-        case Intrinsic(op=op, inputs=inputs, into=into, dtype=dtype):
-            suffix = "" if dtype is natural else f":{SPELLING[dtype]}"
-            return f"${into} = {op.value}{suffix}({', '.join(f'${name}' for name in inputs)})"
-        case Convert(input=value, into=into, dtype=dtype):
-            return f"${into} = cast_{SPELLING[dtype]}(${value})"
-        case Special(name=name, inputs=inputs, outputs=outputs, parameters=parameters):
-            arguments = (*inputs, *(f"{key}={_literal(parameter)}" for key, parameter in parameters))
-            return f"({', '.join(outputs)}) = {name}({', '.join(arguments)})"
-        case Block():
-            return _block_header(statement)
-        case _:
-            assert_never(statement)
-
-
-def location_text(location: Location) -> str:
-    """Return ``<device[units…]/…>``; empty for an unspecified location."""
-    steps = (device.name + (f"[{listed(device.units)}]" if device.units else "") for device in location)
-    return f"<{'/'.join(steps)}>" if location else ""
-
-
-def shape_text(shape: TensorShape) -> str:
-    """Return ``dtype:I(sizes):(strides):bytes``."""
-    elements = shape.elements * shape.dtype.itemsize
-    return f"{SPELLING[shape.dtype]}:I({listed(shape.sizes)}):({listed(shape.strides)}):{byte_text(elements)}"
-
-
-def reduction_text(reduction: Reduction) -> str:
-    """Return the line that says what a point of a reduction does."""
-    return f"reduction {reduction.combine.value} {SPELLING[reduction.elements]} {SPELLING[reduction.positions]}"
-
-
-def byte_text(count: int) -> str:
-    """Return a number of bytes for people: ``48 B``, ``1.5 KiB``."""
-    size, units = float(count), ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
-    for unit in units[:-1]:
-        if size < 1024:
-            return f"{_two_decimals(size)} {unit}"
-        size /= 1024
-    return f"{_two_decimals(size)} {units[-1]}"
-
-
-def _two_decimals(value: float) -> str:
-    return f"{value:.2f}".rstrip("0").rstrip(".")
-
-
-def _literal(value: TagValue) -> str:
-    match value:
-        case None:
-            return "none"
-        case bool():
-            return "true" if value else "false"
-        case str():
-            return json.dumps(value)
-        case int() | float():
-            return repr(value)
-        case _:
-            assert_never(value)
-
-
-def _tag_value(value: TagValue) -> str:
-    return "" if value is None else f"={_literal(value)}"
-
-
-def tags_text(tags: Tags) -> str:
-    """Return ``#name`` and ``#name=value``, each with a blank behind it."""
-    return "".join(f"#{name}{_tag_value(value)} " for name, value in tags.items)
-
-
-def _displacement(index: str | None) -> str:
-    return "" if index is None else f"[${index}]"
+    return _block_header(statement) if isinstance(statement, Block) else LANGUAGE.text(natural, statement)
 
 
 def _access(refinement: Refinement) -> str:
@@ -237,7 +167,7 @@ def _exterior(refinement: Refinement, ranges: Mapping[str, int]) -> str:
     return f", E({listed(sizes)}):{byte_text(prod(sizes) * shape.dtype.itemsize)}"
 
 
-def index_text(index: Index) -> str:
+def _index(index: Index) -> str:
     """Return ``name:range``, or ``name = affine``, with its tags."""
     if index.affine is None:
         text = f"{index.name}:{index.range}"
@@ -250,7 +180,7 @@ def index_text(index: Index) -> str:
 def _block_header(block: Block, seed: bool = False) -> str:
     name = f" // {block.name}" if block.name else ""
     count = "" if seed else f":{block.points}"
-    return f"block{location_text(block.location)} [{', '.join(map(index_text, block.indices))}]{count} ({name}"
+    return f"block{location_text(block.location)} [{', '.join(map(_index, block.indices))}]{count} ({name}"
 
 
 def _prefix(number: int, statement: Statement) -> str:
@@ -272,7 +202,7 @@ def _block(writer: Writer, block: Block, number: int, seed: bool) -> None:
         for constraint in block.constraints:
             writer.line(f"{constraint} >= 0")
         if (reduction := block.reduction) is not None:
-            writer.line(reduction_text(reduction))
+            writer.line(LANGUAGE.text(None, reduction))
         for refinement in block.refinements:
             writer.line(refinement_text(refinement, ranges, seed))
     writer.line(") {")
