@@ -20,6 +20,7 @@ from strategies.semtree_values import ALL_DTYPES, allowed_ops, same_content
 from tileir.core.dtype import DType
 from tileir.core.numbers import arithmetic
 from tileir.core.ops import Op
+from tileir.semtree.analysis.constant_works import constant_works
 from tileir.semtree.emit.c_like import NATIVE
 from tileir.semtree.interpret import interpreter
 from tileir.semtree.ir import Apply, Buffer, BufferRole, Cast, KernelFunction, Launch, ParamAccess, Program, Type
@@ -65,6 +66,32 @@ def test_a_program_gives_what_the_interpreter_does(vector_bytes: int, flags: Seq
     results = run(made(MATMUL, inputs, vector_bytes), inputs, tmp_path, *flags)
     for name, expected in zip(("C", "D"), tileir.evaluate(MATMUL, inputs), strict=True):
         np.testing.assert_allclose(results[name], expected, rtol=1e-5, atol=1e-5)
+
+
+def _of_weights(rows: int) -> tuple[tileir.Function, Array]:
+    """Return a product with what is made of weights, on the left and on the right, and the weights."""
+    weights = np.random.default_rng(rows).standard_normal((rows, 96), np.float32)
+    f = tileir.FunctionBuilder()
+    factors = tileir.ops.softmax(f.constant(weights), 0)
+    product = tileir.ops.matmul(f.input("X", 7, 96), tileir.ops.transpose(factors))
+    return f.build(Y=tileir.ops.matmul(product, factors) + 1.0), weights
+
+
+@pytest.mark.parametrize("rows", [40, 70_000])
+def test_what_depends_on_constants_alone_is_a_constant_unless_there_is_much_of_it(rows: int) -> None:
+    function, _ = _of_weights(rows)
+    program = lower(function, {"X": tileir.TensorType(DType.F32, (7, 96))}, 32)
+    assert bool(constant_works(program)) == (rows > 40)
+
+
+def test_results_of_constants_are_right_in_c(tmp_path: Path) -> None:
+    function, weights = _of_weights(40)
+    x = np.random.default_rng(0).standard_normal((7, 96), np.float32)
+    program = lower(function, {"X": tileir.TensorType(DType.F32, x.shape)}, 32)
+    exponents = np.exp(weights.astype(np.float64))
+    factors = exponents / exponents.sum(0)
+    found = run(ahead(program, "program"), {"X": x}, tmp_path)
+    np.testing.assert_allclose(found["Y"], x @ factors.T @ factors + 1, rtol=1e-4, atol=1e-5)
 
 
 @needs_sanitizers

@@ -6,9 +6,10 @@ offered to a context of its own, and what the context compiled has the kernels.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import attrs
+import numpy as np
 
 import tileir
 from tileir.core.errors import BackendError
@@ -16,6 +17,10 @@ from tileir.runtime.discovery import Registry
 from tileir.runtime.events import all_ended
 from tileir.runtime.host_memory import HostBuffer, allocate
 from tileir.runtime.interface import Backend, DeviceInfo
+from tileir.semtree.analysis.constant_works import constant_works, without_constant_works
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.ir import BufferRole, Launch
+from tileir.semtree.launches import launches, used_buffers, with_launches
 from tileir_c.compiler import whole
 from tileir_c.device import target
 from tileir_c.emitter import emit
@@ -25,10 +30,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tileir.runtime.events import PendingEvent
-    from tileir.semtree.ir import KernelFunction, Program
+    from tileir.semtree.ir import KernelFunction, Program, Work
 
 NAME = "c-source"
 """The back end's name, and the stem of its only device."""
+
+_INTERPRETED: Final = 1 << 25
+"""Operations and elements moved, all in all, up to which the interpreter computes what depends on constants alone."""
 
 
 def lower(function: tileir.Function | str, types: Mapping[str, tileir.TensorType], vector_bytes: int) -> Program:
@@ -44,7 +52,41 @@ def lower(function: tileir.Function | str, types: Mapping[str, tileir.TensorType
         NAME, lambda: (device,), lambda _device, _options: _Emitter(), lambda _device, _options: _Nowhere()
     )
     with tileir.Context(registry=Registry.of(backend), disk_cache=None) as context:
-        return tileir.compile(function, types, device=device.id, context=context).sem
+        return _folded(tileir.compile(function, types, device=device.id, context=context).sem)
+
+
+def _folded(program: Program) -> Program:
+    """Return a program with the results of works that depend on constants alone as constants.
+
+    The interpreter of kernels runs them; where that would take long, each call of the program does.
+    """
+    once = constant_works(program)
+    works = tuple(work for number, work in enumerate(program.works) if number in once)
+    if not works or sum(_operations(program, work) for work in works) > _INTERPRETED:
+        return program
+    left = without_constant_works(program, once)
+    known = {buffer.name for buffer in program.buffers if buffer.role is BufferRole.CONSTANT}
+    wanted = {buffer.name for buffer in left.buffers if buffer.role is BufferRole.CONSTANT} - known
+    used = {*used_buffers(works), *wanted}
+    buffers = tuple(
+        attrs.evolve(buffer, role=BufferRole.OUTPUT) if buffer.name in wanted else buffer
+        for buffer in program.buffers
+        if buffer.name in used
+    )
+    found = run_program(attrs.evolve(program, buffers=buffers, works=works), {})
+    results = {name: np.ascontiguousarray(array).tobytes() for name, array in found.items()}
+    kernels = tuple(dict.fromkeys(launch.kernel for launch in launches(left.works)))
+    return attrs.evolve(
+        left,
+        kernels=tuple(program.kernels[number] for number in kernels),
+        buffers=tuple(attrs.evolve(each, data=results.get(each.name, each.data)) for each in left.buffers),
+        works=with_launches(left.works, lambda launch: attrs.evolve(launch, kernel=kernels.index(launch.kernel))),
+    )
+
+
+def _operations(program: Program, work: Work) -> int:
+    """Return how much a launch computes and moves; more than any limit where that is not known, as in loops."""
+    return (program.kernels[work.kernel].operations if isinstance(work, Launch) else 0) or _INTERPRETED + 1
 
 
 @attrs.frozen
