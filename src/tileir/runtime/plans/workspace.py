@@ -356,7 +356,11 @@ def holds(executor: Executor[Any], memory: Memory) -> bool:
 def copied(executor: Executor[Any], array: Operand) -> Memory:
     """Return fresh memory of the device with the content of an array, or of other memory."""
     memory: Memory = executor.allocate(array.nbytes)
-    executor.copy(array, memory).wait()
+    host = memory.host()
+    if host is not None and isinstance(array, np.ndarray):  # nobody else has it yet: no thread need be asked
+        host[: array.nbytes] = array.reshape(-1).view(np.uint8)
+    else:
+        executor.copy(array, memory).wait()
     return memory
 
 

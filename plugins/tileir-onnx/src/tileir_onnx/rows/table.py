@@ -74,29 +74,31 @@ class Row:
     @inputs.default
     def _inputs(self) -> tuple[str, ...]:
         kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        return tuple(name for name, each in self._parameters().items() if each.kind in kinds)[1:]
+        return tuple(name for name, each in _parameters(self.function).items() if each.kind in kinds)[1:]
 
     @variadic.default
     def _variadic(self) -> str:
         kind = inspect.Parameter.VAR_POSITIONAL
-        return next((name for name, each in self._parameters().items() if each.kind is kind), "")
+        return next((name for name, each in _parameters(self.function).items() if each.kind is kind), "")
 
     @attributes.default
     def _attributes(self) -> frozenset[str]:
         kind = inspect.Parameter.KEYWORD_ONLY
-        return frozenset(name for name, each in self._parameters().items() if each.kind is kind)
+        return frozenset(name for name, each in _parameters(self.function).items() if each.kind is kind)
 
     @needed.default
     def _needed(self) -> int:
         empty = inspect.Parameter.empty
-        return sum(self._parameters()[name].default is empty for name in self.inputs)
-
-    def _parameters(self) -> dict[str, inspect.Parameter]:
-        return dict(inspect.signature(self.function).parameters)
+        return sum(_parameters(self.function)[name].default is empty for name in self.inputs)
 
     def parameter(self, position: int) -> str:
         """Return the name of the parameter that takes an input."""
         return self.inputs[position] if position < len(self.inputs) else self.variadic
+
+
+@cache
+def _parameters(function: Function) -> dict[str, inspect.Parameter]:
+    return dict(inspect.signature(function).parameters)
 
 
 _ROWS: Final[dict[tuple[str, str], list[Row]]] = {}
