@@ -382,3 +382,23 @@ def test_warnings_of_what_was_compiled_are_those_for_its_types() -> None:
     executable = tileir.compile("function (A[M, N]) -> (C) { C[i : M] = =(A[i, 7]); }", [(5, 3)], device="llvm")
     assert [warning.code for warning in executable.warnings] == ["TIL411"]
     assert tileir.compile(executable.stripe, device="llvm").warnings == ()
+
+
+def test_memory_is_taken_by_its_addresses() -> None:
+    a, b = np.arange(4.0, dtype=np.float32), np.ones(4, np.float32)
+    total, difference = np.zeros(4, np.float32), np.zeros(4, np.float32)
+    executable: Any = tileir.compile(TWO, [a, b])
+    for _ in range(2):
+        assert executable.run_at([array.ctypes.data for array in (a, b, total, difference)])
+        np.testing.assert_array_equal(total, a + b)
+        np.testing.assert_array_equal(difference, a - b)
+        a += 1
+
+
+@pytest.mark.parametrize("argument", [[np.ones(4, np.float32), 1.5], ["f32[4]", "f32[4]"]])
+def test_numbers_and_devices_with_memory_of_their_own_take_no_addresses(argument: list[Any]) -> None:
+    of_device = argument[1] == "f32[4]"
+    context = tileir.Context(registry=Registry.of(distant_backend(DistantDevice()))) if of_device else None
+    with context or tileir.Context() as used:
+        executable: Any = tileir.compile(TWO, argument, context=used)
+        assert executable.run_at([0, 0, 0, 0]) is False

@@ -7,6 +7,9 @@ import dataclasses
 import functools
 import gc
 import io
+import subprocess
+import sys
+import tempfile
 import threading
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable
@@ -410,6 +413,100 @@ def a_result_is_a_view_of_an_argument() -> None:
 
 
 @behaviour
+def results_share_memory_as_in_eager_execution() -> None:
+    def function(x: Any) -> Any:
+        y = x + 1
+        return y[1:], y[0], (x * 2).expand(2, *x.shape)
+
+    tail, first, wide = compiled(function)(tensor(3, 4))
+    assert tail.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
+    assert (tail.storage_offset(), wide.stride()) == (4, (0, 4, 1))
+    alike((tail, first, wide), function(tensor(3, 4)))
+
+
+@behaviour
+def parts_of_an_argument_share_its_memory() -> None:
+    x = tensor(3, 4, grad=True)
+    part, other = compiled(lambda x: (x.unbind(0)[1], x.sin()))(x)
+    assert part.data_ptr() == x[1].data_ptr()
+    (part.sum() + other.sum()).backward()
+    alike(x.grad, x.detach().cos() + torch.tensor([[0.0], [1.0], [0.0]]))
+
+
+@behaviour
+def arguments_and_results_can_be_resized() -> None:
+    x = tensor(3)
+    y = compiled(lambda x: x * 2)(x)
+    assert x.resize_(100).shape == y.resize_(100).shape == (100,)
+
+
+@behaviour
+def integers_wrap_around() -> None:
+    x = torch.tensor([250, 3], dtype=torch.uint8)
+    same(lambda x: (x + 300, x * -1, x - 5), x)
+
+
+@behaviour
+def one_mask_of_dropout_serves_both_directions() -> None:
+    made = compiled(lambda x: nn.functional.dropout(x, 0.25).sum())
+    x = torch.ones(1000, requires_grad=True)
+    found = made(x)
+    found.backward()
+    assert 650 < int((x.grad > 0).sum()) < 850
+    alike(found, x.grad.sum())
+    alike(compiled(nn.Dropout(0.0))(x), x)
+    assert not compiled(nn.Dropout(1.0))(x).any()
+    alike(compiled(nn.Dropout(0.5).eval())(x), x)
+
+
+@behaviour
+def errors_of_compiling_leave_a_graph_to_eager_execution() -> None:
+    import tileir
+
+    def failing(*_: Any, **__: Any) -> Any:
+        raise tileir.TileError.of("TIL605", "told for a test")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tileir, "compile", failing)
+        made = compiled(lambda x: x * 2 + 1)
+        with pytest.warns(tileir_torch.EagerWarning, match="told for a test"):
+            alike(made(tensor(3)), tensor(3) * 2 + 1)
+        alike(made(tensor(3)), tensor(3) * 2 + 1)
+        with pytest.raises(tileir.TileError, match="told for a test"):
+            compiled(lambda x: x * 3 + 1, options={"fullgraph": True})(tensor(3))
+
+
+PARALLEL: Final = """
+import sys, torch, torch.distributed as dist, tileir_torch
+from torch import nn
+
+rank, file = int(sys.argv[1]), sys.argv[2]
+dist.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=2)
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+wrapped = nn.parallel.DistributedDataParallel(model)
+made = torch.compile(wrapped, backend=tileir_torch.backend)
+x = torch.randn(6, 4, generator=torch.Generator().manual_seed(5))
+made(x[rank::2]).square().mean().backward()
+model2 = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+model2.load_state_dict(model.state_dict())
+model2(x).square().mean().backward()
+for mine, right in zip(model.parameters(), model2.parameters()):
+    torch.testing.assert_close(mine.grad, right.grad)
+dist.destroy_process_group()
+"""
+
+
+@behaviour
+def gradients_are_shared_by_processes() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        words = [[sys.executable, "-W", "ignore", "-c", PARALLEL, str(rank), f"{folder}/meeting"] for rank in range(2)]
+        running = [subprocess.Popen(each, stderr=subprocess.PIPE, text=True) for each in words]
+        told = [each.communicate()[1] for each in running]
+    assert [each.returncode for each in running] == [0, 0], told
+
+
+@behaviour
 def arguments_overlap() -> None:
     def function(x: Any, y: Any) -> Any:
         x.add_(1)
@@ -747,6 +844,22 @@ def memory_stays_flat_over_calls() -> None:
         made(x).sum().backward()
     gc.collect()
     assert _resident() - before < 4 << 20
+
+
+@behaviour
+def memory_stays_flat_over_recompilations() -> None:
+    def again(n: int) -> None:
+        torch._dynamo.reset()
+        compiled(lambda x: (x @ x).relu())(tensor(4 + n % 2, 4 + n % 2))
+
+    for n in range(20):
+        again(n)
+    gc.collect()
+    before = _resident()
+    for n in range(50):
+        again(n)
+    gc.collect()
+    assert _resident() - before < 16 << 20
 
 
 def _resident() -> int:

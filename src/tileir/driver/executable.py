@@ -250,6 +250,26 @@ class Executable(Generic[R_co]):
             message = "%s: inputs %s are copied to the device at each call; pass what tileir.to_device makes of them"
             logging.getLogger("tileir").info(message, self, ", ".join(names))
 
+    def run_at(self, addresses: list[int]) -> bool:
+        """Run on memory of the host by its addresses, which other libraries know sooner than they make arrays of it.
+
+        Args:
+            addresses: Where the inputs begin, then where the results do, in declared order: contiguous, of the dtypes
+                and shapes that it was compiled for. No result shares memory with anything else. Nothing is checked.
+
+        Returns:
+            False, with nothing done, where only arrays will do: on devices with memory of their own, while submitted
+            calls are not done, where kernels ask for more alignment.
+
+        Raises:
+            ArgumentError: TIL708, there is not enough memory.
+
+        """
+        if self._takes_numbers or self._plan.resources.calls:
+            return False
+        with memory_checked():
+            return self._plan.run_at(addresses)
+
     def takes(self, arrays: Sequence[Any]) -> bool:
         """Return whether arrays of the host can be used as they are."""
         return not self._takes_numbers and self._plan.accepts(arrays)

@@ -87,6 +87,14 @@ class ArraySequence(KernelSequence, Protocol):
 
 
 @runtime_checkable
+class AddressedSequence(KernelSequence, Protocol):
+    """A sequence that takes memory of the host by its addresses."""
+
+    def launch_at(self, addresses: list[int]) -> bool:
+        """Do what :meth:`KernelSequence.launch` does, with arrays that begin at addresses."""
+
+
+@runtime_checkable
 class SharingExecutor(Protocol):
     """An executor whose memory other libraries can use in place, and the other way round: by DLPack and the like.
 

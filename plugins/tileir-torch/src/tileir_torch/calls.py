@@ -17,9 +17,9 @@ from sympy import sympify
 from torch.fx import Graph, Node
 
 import tileir
-from tileir import DeviceInfo, Executable, TensorType
-from tileir_torch.dtypes import DTYPES
-from tileir_torch.importing import Computed, Imported, Order, Passed, Viewed, imported
+from tileir import DeviceInfo, DType, Executable, TensorType
+from tileir_torch.dtypes import DTYPES, TORCH
+from tileir_torch.importing import Computed, Imported, Order, Passed, Seen, Viewed, imported
 
 KEPT: Final = 32
 """Classes of sizes of a graph that are kept compiled."""
@@ -69,7 +69,7 @@ class Specialised:
 
     imported: Imported
     fixed: frozenset[int] = frozenset()
-    _seen: dict[int, tuple[Any, np.ndarray[Any, Any]]] = field(factory=dict, init=False)
+    _seen: dict[int, tuple[Any, tuple[int, torch.Tensor]]] = field(factory=dict, init=False)
     _told: list[str] = field(factory=list, init=False)
 
     @cached_property
@@ -94,23 +94,28 @@ class Specialised:
         return tuple((at, None if _is_sorted(order) else order) for at, order in pairs)
 
     @cached_property
+    def _types(self) -> tuple[tuple[torch.dtype, tuple[int, ...]], ...]:
+        """Dtypes and sizes of the inputs, with axes as they lie in memory."""
+        assert self.imported.function is not None
+        inputs = self.imported.function.inputs
+        return tuple((TORCH[each.dtype or DType.F32], tuple(map(_literal, each.dims or ()))) for each in inputs)
+
+    @cached_property
     def _rooms(self) -> tuple[tuple[tuple[int, ...], torch.dtype, Order | None], ...]:
         """Memory for results, and the order of axes in which the graph sees it."""
-        made = {each.position: each for each in self.imported.results if isinstance(each, Computed)}
-        computed = [made[position] for position in sorted(made)]
         return tuple(
             (
                 tuple(each.sizes[axis] for axis in each.order),
                 each.dtype,
                 None if _is_sorted(each.order) else tuple(int(axis) for axis in np.argsort(each.order)),
             )
-            for each in computed
+            for each in self.imported.computed
         )
 
     @cached_property
     def _is_plain(self) -> bool:
         places = [each.position if isinstance(each, Computed) else -1 for each in self.imported.results]
-        return places == list(range(len(places)))
+        return places == list(range(len(self.imported.computed)))
 
     def compile(self) -> None:
         """Compile now what the first call would."""
@@ -143,41 +148,57 @@ class Specialised:
                 yield results[each.position]
             elif isinstance(each, Viewed):
                 yield results[each.position].as_strided(each.sizes, each.strides, each.offset)
+            elif isinstance(each, Seen):
+                yield each.of(values[each.position])
             else:
                 yield values[each.position] if isinstance(each, Passed) else each.value
 
     def _run(self, values: Sequence[Any]) -> list[torch.Tensor]:
-        arrays: list[Any] = []
-        for at, order in self._inputs:
+        executable = self._executable
+        assert executable is not None
+        results = [torch.empty(sizes, dtype=dtype) for sizes, dtype, _ in self._rooms]
+        given = self._given(values)
+        if given is not None and executable.run_at(
+            [*[address for address, _ in given], *[each.data_ptr() for each in results]]
+        ):
+            return results
+        arrays = [self._array(values[at], order) for at, order in self._inputs]
+        executable(*arrays, out=[array_seen(each) for each in results])
+        return results
+
+    def _given(self, values: Sequence[Any]) -> list[tuple[int, torch.Tensor]] | None:
+        """Return addresses of inputs, with the tensors that hold the memory; None where one is not as was compiled."""
+        given: list[tuple[int, torch.Tensor]] = []
+        for (at, order), (dtype, sizes) in zip(self._inputs, self._types, strict=True):
             tensor = values[at]
             seen = self._seen.get(at)
             if seen is not None and seen[0] is tensor:
-                arrays.append(seen[1])
+                given.append(seen[1])
                 continue
-            if order is None and tensor.dtype not in _INTEGERS and tensor.is_contiguous():
-                try:
-                    arrays.append(tensor.numpy())
-                except RuntimeError:  # gradients are wanted, or the sign is another one
-                    arrays.append(self._array(tensor, order))
-            else:
-                arrays.append(self._array(tensor, order))
+            if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided or tensor.dtype is not dtype:
+                return None
+            found = tensor if order is None or tensor.dim() != len(order) else tensor.permute(order)
+            if found.shape != sizes:
+                return None
+            if not found.is_contiguous() or found.is_neg():
+                found = self._copied(found)
+            given.append((found.data_ptr(), found))
             if at in self.fixed:
-                self._seen[at] = tensor, arrays[-1]
-        results = [torch.empty(sizes, dtype=dtype) for sizes, dtype, _ in self._rooms]
-        executable = self._executable
-        assert executable is not None
-        executable(*arrays, out=[array_seen(each) for each in results])
-        return results
+                self._seen[at] = tensor, given[-1]
+        return given
 
     def _array(self, tensor: Any, order: Order | None) -> np.ndarray[Any, Any]:
         if order is not None:
             tensor = tensor.permute(order)
-        if tensor.requires_grad or tensor.is_neg():
-            tensor = _plain(tensor)
+        return array_seen(self._copied(tensor))
+
+    def _copied(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a tensor whose memory is its elements, in order: a copy where it is none."""
+        tensor = _plain(tensor)
         if not tensor.is_contiguous():
             self._tell_of_copy(tensor)
             tensor = tensor.contiguous()
-        return array_seen(tensor)
+        return tensor
 
     def _tell_of_copy(self, tensor: torch.Tensor) -> None:
         """Log, once, that an input is copied at each call."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -73,7 +74,7 @@ def compiled(module: GraphModule, *, is_whole: bool = False) -> Callable[..., An
     """
     faults = unsupported(module)
     if not faults:
-        run = Specialising(module.graph, module)
+        run = _or_eager(Specialising(module.graph, module), module, is_whole=is_whole)
         return lambda *values: run(values)
     if is_whole:
         raise TileError([fault.diagnostic for fault in faults[:_MESSAGES]])
@@ -96,6 +97,29 @@ def compiled(module: GraphModule, *, is_whole: bool = False) -> Callable[..., An
     return made
 
 
+def _or_eager(run: Specialising, module: GraphModule, *, is_whole: bool = False) -> Callable[..., Any]:
+    """Return calls of a graph, in eager from the first one on that tileir has an error for; a warning tells of it."""
+    failed: list[TileError] = []
+
+    def call(values: Sequence[Any]) -> Any:
+        if not failed:
+            try:
+                return run(values)
+            except TileError as error:
+                if is_whole:
+                    raise
+                failed.append(error)
+                told = f"a graph of {len(module.graph.nodes)} nodes runs in eager, as tileir does not compile it"
+                warnings.warn(f"{told}: {error}", EagerWarning, stacklevel=4)
+        return module(*values)
+
+    return call
+
+
+class EagerWarning(UserWarning):
+    """A graph that tileir was to run runs in eager."""
+
+
 class _Supported(OperatorSupport):
     """Which nodes tileir runs: those that are not named."""
 
@@ -113,13 +137,13 @@ class _Part(torch.nn.Module):
 
     def __init__(self, part: GraphModule) -> None:
         super().__init__()
-        self.run = Specialising(part.graph, part)
+        self.run = _or_eager(Specialising(part.graph, part), part)
         self.is_tuple = isinstance(part.graph.output_node().args[0], tuple | list)
 
     def forward(self, *values: Any) -> Any:
         """Return what the part computes."""
         found = self.run(values)
-        return tuple(found) if self.is_tuple else found[0]
+        return tuple(found) if self.is_tuple else found[0] if isinstance(found, list) else found
 
 
 _MOVING: Final = frozenset(

@@ -75,6 +75,7 @@ class Imported:
         inputs: Positions of the placeholders that it takes, in order.
         orders: For each input of the function, how its axes lie in memory; None for any order.
         results: For each output of the graph: the position of the function's result, or what else it is.
+        computed: The results of the function, in order; some are only seen through views.
 
     """
 
@@ -82,6 +83,7 @@ class Imported:
     inputs: tuple[int, ...]
     orders: tuple[Order, ...]
     results: tuple[Result, ...]
+    computed: tuple[Computed, ...]
 
 
 @frozen
@@ -134,7 +136,28 @@ class Viewed:
     offset: int
 
 
-Result: TypeAlias = Computed | Passed | Known | Viewed
+@frozen
+class Seen:
+    """An output of a graph that is a view of one of its inputs, as eager has it.
+
+    Attributes:
+        position: Which input.
+        steps: The views, one of the other: what is called, its other arguments, and those by name.
+
+    """
+
+    position: int
+    steps: tuple[tuple[Any, tuple[Any, ...], Mapping[str, Any]], ...]
+
+    def of(self, tensor: torch.Tensor) -> Any:
+        """Return the view of a tensor."""
+        found = tensor.detach() if tensor.requires_grad else tensor
+        for function, args, kwargs in self.steps:
+            found = function(found, *args, **kwargs)
+        return found
+
+
+Result: TypeAlias = Computed | Passed | Known | Viewed | Seen
 
 
 def place_of(node: Node) -> str:
@@ -234,7 +257,8 @@ class Call:
             return float(value) if isfinite(value) else self.tensor(np.array(value, dtype.numpy))
         if dtype.is_bool:
             return self.tensor(np.array(bool(value)))
-        return int(value)
+        bounds = np.iinfo(dtype.numpy)  # beyond them numbers wrap around, as PyTorch's do
+        return (int(value) - bounds.min) % (1 << bounds.bits) + bounds.min
 
     def operand(self, value: Any, dtype: DType) -> Any:
         """Return a tensor or number as an operand of a dtype."""
@@ -391,15 +415,16 @@ class Importer:
             return found if isinstance(found, tuple) or not isinstance(value, tuple | list) else (found,)
         row = row_of(target)
         if row is not None:
-            return row(Call(self, node), *map(self._argument, args), **dict(kwargs))
+            return row(Call(self, node), *map(self.argument, args), **dict(kwargs))
         if self._is_constant(node, value):
             return self._folded(node, value)
         raise RefusedError("tileir has no row for it")
 
-    def _argument(self, value: Any) -> Any:
+    def argument(self, value: Any) -> Any:
+        """Return an argument of a node with numbers for sizes."""
         if isinstance(value, torch.SymInt | torch.SymFloat):
             return size_of(value, self.symbols)
-        return list(map(self._argument, value)) if isinstance(value, list | tuple) else value
+        return list(map(self.argument, value)) if isinstance(value, list | tuple) else value
 
     def _is_constant(self, node: Node, value: Any) -> bool:
         """Return whether a node is a tensor of the same few elements each time."""
@@ -417,7 +442,7 @@ class Importer:
         if "device" in kwargs:
             kwargs["device"] = torch.device("cpu")
         kwargs.pop("pin_memory", None)
-        found: torch.Tensor = node.target(*map(self._argument, args), **kwargs)
+        found: torch.Tensor = node.target(*map(self.argument, args), **kwargs)
         return self.builder.constant(array_of(found.to(value.dtype)))
 
     def _fitted(self, node: Node, found: Value, value: Any) -> Value:
@@ -504,62 +529,102 @@ def imported(
     importer = Importer(FunctionBuilder(), owner, symbols or {}, None, keeps_orders)
     importer.run(graph)
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
-    tensors: dict[str, Tensor] = {}
     outputs = outputs_of(graph)
-    bases = _bases(importer, outputs, placeholders)
-    known = {each: _result(importer, each, placeholders, tensors) for each in dict.fromkeys(bases.values())}
-    results = tuple(
-        _viewed(importer, each, bases[each], known[bases[each]])
-        if isinstance(each, Node) and each in bases
-        else _result(importer, each, placeholders, tensors)
-        for each in outputs
-    )
+    bases = _bases(importer, graph, outputs) if keeps_orders else {}
+    tensors: dict[str, Tensor] = {}
+    known: dict[Node, Result] = {}
+
+    def of(output: Any) -> Result:
+        if not isinstance(output, Node):
+            return Known(size_of(output, importer.symbols))
+        if output not in known:
+            base = bases.get(output, output)
+            seen = _seen(importer, output, placeholders) if keeps_orders else None
+            if seen is not None or base is output:
+                known[output] = seen or _result(importer, output, placeholders, tensors)
+            else:
+                known[output] = _viewed(importer, output, of(base))
+        return known[output]
+
+    results = tuple(map(of, outputs))
+    computed = [each for each in known.values() if isinstance(each, Computed)]
     taken = [at for at, node in enumerate(placeholders) if node in importer.orders]
     function = importer.builder.build(**tensors) if tensors else None
-    return Imported(function, tuple(taken), tuple(importer.orders[placeholders[at]] for at in taken), results)
+    return Imported(
+        function,
+        tuple(taken),
+        tuple(importer.orders[placeholders[at]] for at in taken),
+        results,
+        tuple(sorted(computed, key=lambda each: each.position)),
+    )
 
 
-def _bases(importer: Importer, outputs: Sequence[Any], placeholders: Sequence[Node]) -> dict[Node, Node]:
-    """Return, for outputs that share their memory in eager, the one that all of it belongs to."""
+def _bases(importer: Importer, graph: Graph, outputs: Sequence[Any]) -> dict[Node, Node]:
+    """Return, for outputs that share their memory in eager, or repeat it, the node that all of it belongs to."""
     sharing: dict[Any, list[Node]] = {}
-    for output in outputs:
-        value = output.meta.get("val") if isinstance(output, Node) and output not in placeholders else None
-        if isinstance(value, torch.Tensor) and isinstance(importer.values[output], Tensor):
-            sharing.setdefault((value.untyped_storage()._cdata, value.dtype), []).append(output)
+    for node in graph.nodes:
+        value = node.meta.get("val") if node.op == "call_function" else None
+        if isinstance(value, torch.Tensor) and isinstance(importer.values[node], Tensor):
+            sharing.setdefault((value.untyped_storage()._cdata, value.dtype), []).append(node)
+    returned = {each for each in outputs if isinstance(each, Node)}
     found: dict[Node, Node] = {}
     for together in sharing.values():
-        whole = max(together, key=lambda node: prod(importer.sizes(node.meta["val"])))
-        value = whole.meta["val"]
-        count, order = prod(importer.sizes(value)), importer.order(value, importer.sizes(value))
-        strides = tuple(size_of(stride, importer.symbols) for stride in value.stride())
-        room = size_of(value.untyped_storage().nbytes(), importer.symbols)
-        if len(together) > 1 and room == count * value.itemsize and strides == _dense(importer.sizes(value), order):
-            found.update(dict.fromkeys(together, whole))
+        seen = [node for node in together if node in returned]
+        if len(seen) > 1 or any(_repeats(importer, node) for node in seen):
+            whole = next((node for node in (*seen, *together) if _is_whole(importer, node)), None)
+            found.update(dict.fromkeys(seen, whole) if whole is not None else {})
     return found
 
 
-def _dense(sizes: Sequence[int], order: Order) -> tuple[int, ...]:
-    """Return the strides of a tensor without gaps whose axes lie in memory in an order."""
-    found, step = [0] * len(sizes), 1
-    for axis in reversed(order):
-        found[axis] = step
-        step *= max(sizes[axis], 1)
-    return tuple(found)
+def _seen(importer: Importer, output: Node, placeholders: Sequence[Node]) -> Seen | None:
+    """Return how an output is a view of an input; None where it has memory of its own."""
+    value, node = output.meta.get("val"), output
+    if not isinstance(value, torch.Tensor) or not isinstance(importer.values[output], Tensor):
+        return None
+    steps: list[Any] = []
+    while node.op == "call_function" and isinstance(source := (node.args or (None,))[0], Node):
+        others = (node.args[1:], dict(node.kwargs))
+        rest = map_arg(others, lambda each: None if isinstance(each.meta.get("val"), torch.Tensor) else each)
+        if len(rest[0]) and any(each is None and old is not None for each, old in zip(rest[0], others[0], strict=True)):
+            return None
+        args, kwargs = map_arg(others, importer.values.__getitem__)
+        steps.append((node.target, tuple(map(importer.argument, args)), kwargs))
+        node = source
+    if node not in placeholders or not isinstance(whole := node.meta.get("val"), torch.Tensor):
+        return None
+    is_view = bool(steps) and whole.untyped_storage()._cdata == value.untyped_storage()._cdata
+    return Seen(placeholders.index(node), tuple(reversed(steps))) if is_view else None
 
 
-def _viewed(importer: Importer, output: Node, base: Node, result: Result) -> Result:
-    if output is base or not isinstance(result, Computed):
-        return result
+def _strides(importer: Importer, node: Node) -> tuple[int, ...]:
+    return tuple(size_of(stride, importer.symbols) for stride in node.meta["val"].stride())
+
+
+def _repeats(importer: Importer, node: Node) -> bool:
+    """Return whether elements of a tensor are at one place in memory."""
+    sizes = importer.sizes(node.meta["val"])
+    return any(size > 1 and not stride for size, stride in zip(sizes, _strides(importer, node), strict=True))
+
+
+def _is_whole(importer: Importer, node: Node) -> bool:
+    """Return whether a tensor is all of its memory."""
+    value = node.meta["val"]
+    sizes = importer.sizes(value)
+    room = size_of(value.untyped_storage().nbytes(), importer.symbols)
+    return room == prod(sizes) * value.itemsize and _is_dense(
+        sizes, _strides(importer, node), importer.order(value, sizes)
+    )
+
+
+def _viewed(importer: Importer, output: Node, whole: Result) -> Result:
+    assert isinstance(whole, Computed)
     value = output.meta["val"]
-    strides = tuple(size_of(stride, importer.symbols) for stride in value.stride())
     offset = size_of(value.storage_offset(), importer.symbols)
-    return Viewed(result.position, importer.sizes(value), strides, offset)
+    return Viewed(whole.position, importer.sizes(value), _strides(importer, output), offset)
 
 
-def _result(importer: Importer, output: Any, placeholders: Sequence[Node], tensors: dict[str, Tensor]) -> Result:
-    if not isinstance(output, Node):
-        return Known(size_of(output, importer.symbols))
-    if output in placeholders:
+def _result(importer: Importer, output: Node, placeholders: Sequence[Node], tensors: dict[str, Tensor]) -> Result:
+    if output in placeholders and importer.keeps_orders:
         return Passed(placeholders.index(output))
     found, value = importer.values[output], output.meta.get("val")
     if not isinstance(found, Tensor):

@@ -276,7 +276,10 @@ class LLVMSequence:
             CancelledError: Nobody wants the results any more, which loops notice.
 
         """
-        addresses = addresses_of(arrays)
+        return self.launch_at(addresses_of(arrays))
+
+    def launch_at(self, addresses: list[int]) -> bool:
+        """Do the same with arrays at addresses."""
         for address, mask in zip(addresses, self._masks, strict=False):
             if address & mask:
                 return False

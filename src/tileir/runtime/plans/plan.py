@@ -213,6 +213,19 @@ class Plan:
             resources.give_back(workspace, self._spare)
         return None if done is None else bool(done)
 
+    def run_at(self, addresses: list[int]) -> bool:
+        """Run on memory of the host at addresses, inputs before outputs, as :meth:`run` does on arrays.
+
+        False, with nothing done, where the device does not take addresses, or one is not aligned as a kernel asks.
+        """
+        if self.queued is not None or self.resources.asynchronous:
+            return False
+        workspace = self._shared[0] if self._shared else self._take()
+        done = isinstance(workspace, SequencedWorkspace) and workspace.run_at(addresses)
+        if not self._shared:
+            self._keep(workspace)
+        return done
+
     def fresh_outputs(self) -> list[Array]:
         """Return arrays for the outputs, with undefined content."""
         return [ROOMS.empty(shape, dtype) for dtype, shape in self.output_formats]

@@ -21,7 +21,7 @@ from tileir.runtime.interface import (
     Repetition,
     SequencingExecutor,
 )
-from tileir.runtime.offers import ArraySequence, RepeatingExecutor
+from tileir.runtime.offers import AddressedSequence, ArraySequence, RepeatingExecutor
 from tileir.runtime.plans.placement import Offset
 from tileir.semtree.launches import counted_turns, turns_while
 
@@ -236,6 +236,15 @@ class SequencedWorkspace:
             raise BackendError.of("TIL808", "the device cannot use the memory that it allocated")
         for result, array in zip(results, outputs, strict=True):
             np.copyto(array, result)
+
+    def run_at(self, addresses: list[int]) -> bool:
+        """Run on arrays at addresses, inputs before outputs; return whether that could be done, else nothing was."""
+        launch = self._launch_at
+        return not self._layout.steps or (launch is not None and launch(addresses))
+
+    @cached_property
+    def _launch_at(self) -> Callable[[list[int]], bool] | None:
+        return self._sequence.launch_at if isinstance(self._sequence, AddressedSequence) else None
 
     @cached_property
     def array_call(self) -> Callable[..., object] | None:
