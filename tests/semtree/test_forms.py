@@ -16,7 +16,7 @@ from tileir.semtree.text.printer import to_text
 from tileir.semtree.text.syntax import is_reserved
 
 WRITTEN_BY_HAND: Final = {
-    ir.Const, ir.Var, ir.GridIndex, ir.Apply, ir.Subscript, ir.Declare, ir.DeclareArray, ir.Assign, ir.For, ir.If,
+    ir.Const, ir.Var, ir.GridIndex, ir.Apply, ir.Subscript, ir.Declare, ir.Assign, ir.For, ir.If,
     ir.WarpRole,
 }  # fmt: skip
 HEADER: Final = "kernel k(in f16 A[64], inout f32 B[64], in f16 C[64]) grid(1) group(32) {\n"

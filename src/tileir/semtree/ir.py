@@ -88,6 +88,7 @@ class Param(Node):
     ``alignment``, in bytes, is promised by the caller, and so is ``no_alias``: no other parameter overlaps it.
     """
 
+    form: ClassVar[str] = r"{access} {dtype:element} {name:declared}\[{size}\][ align({alignment})]{no_alias:noalias}"
     name: str
     dtype: DType
     size: int
@@ -114,6 +115,7 @@ class Declare(Node):
 class DeclareArray(Node):
     """Introduce an array of ``size`` elements with undefined content; ``alignment`` in bytes."""
 
+    form: ClassVar[str] = r"{region} {dtype:element} {name:declared}\[{size}\] align({alignment})"
     name: str = attrs.field(metadata=INTRODUCES)
     dtype: DType
     size: int

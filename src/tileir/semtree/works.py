@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from tileir.core.array_value import Content
 from tileir.core.dtype import DType  # the decoder of JSON reads annotations
@@ -17,6 +17,7 @@ from tileir.semtree.node import Node
 class Buffer(Node):
     """Dense row-major memory; ``data`` holds the bytes of a constant, little-endian."""
 
+    form: ClassVar[str] = "{role} {dtype:element} {name:name}{shape:sizes}[ = {data}]"
     name: str
     dtype: DType
     shape: tuple[int, ...]
@@ -37,6 +38,7 @@ class Buffer(Node):
 class Launch(Node):
     """Run kernel number ``kernel`` on the named buffers, one for each of its parameters."""
 
+    form: ClassVar[str] = "launch {kernel}{arguments:names}"
     kernel: int
     arguments: tuple[str, ...] = attrs.field(metadata=USES)
 
@@ -45,6 +47,7 @@ class Launch(Node):
 class While(Node):
     """As long as the named buffer, of one bool, holds true, which is looked up before each turn of a loop."""
 
+    form: ClassVar[str] = "while ({buffer:name})"
     buffer: str = attrs.field(metadata=USES)
 
 

@@ -13,7 +13,7 @@ from tileir.core.text.pratt import Operators, Pratt
 from tileir.semtree.check.type_rules import MAX_DEPTH, expression_faults
 from tileir.semtree.ir import Apply, Const, Expr, GridIndex, KernelFunction, Subscript, Type, Var
 from tileir.semtree.text.cursor import Cursor
-from tileir.semtree.text.language import EXPRESSIONS, Reader
+from tileir.semtree.text.language import EXPRESSIONS, OperandReader
 from tileir.semtree.text.lexer import NAME, NUMBER, WORD
 from tileir.semtree.text.syntax import CALLS, GRID_FUNCTIONS, OPERATORS, PREFIX, type_of
 
@@ -193,7 +193,7 @@ class ExpressionParser(Pratt[Parsed]):
     def _form(self) -> Parsed:
         """Read what starts with a word that no other expression starts with."""
         word = self.cursor.advance()
-        form = Reader(self.cursor, self)
+        form = OperandReader(self.cursor, self)
         node = form.node(EXPRESSIONS[word.text], {}, 1)
         assert isinstance(node, Expr)
         # The token before the current one is the last of the form.

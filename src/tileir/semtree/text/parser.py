@@ -28,9 +28,7 @@ from tileir.semtree.ir import (
     Loop,
     LoopKind,
     Param,
-    ParamAccess,
     Program,
-    Region,
     Stmt,
     Subscript,
     Type,
@@ -42,7 +40,7 @@ from tileir.semtree.ir import (
 from tileir.semtree.launches import MAX_NESTED_WORKS
 from tileir.semtree.text.cursor import Cursor, HopelessError
 from tileir.semtree.text.expression_parser import ExpressionParser
-from tileir.semtree.text.language import STATEMENTS, Reader
+from tileir.semtree.text.language import STATEMENTS, OperandReader, Reader
 from tileir.semtree.text.lexer import WORD
 from tileir.semtree.text.syntax import type_of
 
@@ -99,7 +97,8 @@ class _Parser:
         roles = {role.value for role in BufferRole}
         while not cursor.accept("}"):
             if cursor.token.text in roles:
-                buffers.append(self._buffer())
+                buffers.append(Reader(cursor).node(Buffer, {}))
+                cursor.expect(";")
             elif cursor.at("kernel"):
                 kernels.append(self.kernel())
             elif any(map(cursor.at, WORDS)):
@@ -107,16 +106,6 @@ class _Parser:
             else:
                 cursor.reject(f"a buffer, a kernel, {', '.join(WORDS)} or '}}'")
         return Program(tuple(kernels), tuple(buffers), tuple(works))
-
-    def _buffer(self) -> Buffer:
-        cursor = self.cursor
-        role = BufferRole(cursor.advance().text)
-        dtype = cursor.dtype()
-        name = cursor.name().text
-        shape = cursor.enclosed(cursor.integer, "[]")
-        data = cursor.content() if cursor.accept("=") else b""
-        cursor.expect(";")
-        return Buffer(name, dtype, shape, role, data)
 
     def kernel(self) -> KernelFunction:
         """Read a kernel."""
@@ -130,14 +119,11 @@ class _Parser:
             return attrs.evolve(header, body=_Body(self, ExpressionParser(cursor, header)).block())
 
     def _param(self) -> Param:
-        cursor = self.cursor
-        access = cursor.one_of({access.value: access for access in ParamAccess})
-        dtype = cursor.dtype()
-        name = cursor.name()
-        size = cursor.inside(cursor.integer, "[]")
-        alignment = cursor.inside(cursor.integer) if cursor.accept("align") else 1
-        cursor.declare(name, dtype)
-        return Param(name.text, dtype, size, access, alignment, cursor.accept("noalias"))
+        reader = Reader(self.cursor)
+        param: Param = reader.node(Param, {})
+        if reader.declared is not None:
+            self.cursor.declare(reader.declared, param.dtype)
+        return param
 
     def _facts(self, kernel: KernelFunction) -> KernelFunction:
         """Read the launch grid and what else stands between the parameters and the body."""
@@ -227,8 +213,6 @@ class _Body:
         word = cursor.token.text if cursor.token.kind == WORD else ""
         if type_of(word) is not None:
             return self._declare()
-        if word in _REGIONS:
-            return self._declare_array()
         if word == "for":
             return self._loop()
         if word == "if":
@@ -236,10 +220,11 @@ class _Body:
         if word == "role":
             return self._role()
         if word in STATEMENTS:
-            cursor.advance()
-            stmt = Reader(cursor, self.expressions).node(STATEMENTS[word], {}, 1)
+            reader = OperandReader(cursor, self.expressions)
+            stmt: Stmt = reader.node(STATEMENTS[word], {})
             cursor.expect(";")
-            assert isinstance(stmt, Stmt)
+            if isinstance(stmt, DeclareArray) and reader.declared is not None:
+                cursor.declare(reader.declared, stmt.dtype)
             return stmt
         return self._assign()
 
@@ -254,18 +239,6 @@ class _Body:
             self.cursor.declare(name, kind)
         self.cursor.expect(";")
         return Declare(Var(name.text, kind), value)
-
-    def _declare_array(self) -> Stmt:
-        cursor = self.cursor
-        region = _REGIONS[cursor.advance().text]
-        dtype = cursor.dtype()
-        name = cursor.name()
-        size = cursor.inside(cursor.integer, "[]")
-        cursor.expect("align")
-        alignment = cursor.inside(cursor.integer)
-        cursor.expect(";")
-        cursor.declare(name, dtype)
-        return DeclareArray(name.text, dtype, size, region, alignment)
 
     def _assign(self) -> Stmt:
         target = self.expressions.reference()
@@ -321,7 +294,6 @@ class _Body:
         return WarpRole(*place, self.block(), registers, teams)
 
 
-_REGIONS: Final = {region.value: region for region in Region}
 _LOOP_KINDS: Final = {kind.value: kind for kind in LoopKind}
 
 
@@ -339,8 +311,10 @@ def parse_work(cursor: Cursor, depth: int = 0) -> Work:
     word = cursor.token
     if word.text not in WORDS:
         cursor.reject(f"{', '.join(WORDS)} or '}}'")
-    if cursor.accept("launch"):
-        return _launch(cursor)
+    if cursor.at("launch"):
+        launch: Launch = Reader(cursor).node(Launch, {})
+        cursor.expect(";")
+        return launch
     if depth == MAX_NESTED_WORKS:
         message = f"more than {MAX_NESTED_WORKS} loops and branches inside one another"
         cursor.fail("TIL103", message, cursor.span_of(word))
@@ -360,10 +334,3 @@ def _block(cursor: Cursor, depth: int) -> tuple[Work, ...]:
     while not cursor.accept("}"):
         works.append(parse_work(cursor, depth + 1))
     return tuple(works)
-
-
-def _launch(cursor: Cursor) -> Launch:
-    kernel = cursor.integer()
-    arguments = cursor.enclosed(cursor.name)
-    cursor.expect(";")
-    return Launch(kernel, tuple(argument.text for argument in arguments))

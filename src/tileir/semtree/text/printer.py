@@ -11,7 +11,7 @@ import math
 from typing import assert_never
 
 from tileir.core import DType, Op, attrs, rounded
-from tileir.core.text.writer import Writer, bytes_text
+from tileir.core.text.writer import Writer
 from tileir.semtree.ir import (
     Apply,
     Assign,
@@ -19,7 +19,6 @@ from tileir.semtree.ir import (
     Buffer,
     Const,
     Declare,
-    DeclareArray,
     Expr,
     For,
     GridIndex,
@@ -28,7 +27,6 @@ from tileir.semtree.ir import (
     Launch,
     Loop,
     LoopKind,
-    Param,
     Program,
     Stmt,
     Subscript,
@@ -64,17 +62,13 @@ def node_text(node: Node) -> str:
         case Launch() | Loop() | Branch():
             _works(writer, (node,))
         case Buffer():
-            return _buffer(node)
-        case Param():
-            return _param(node)
-        case While(buffer=name):
-            return f"while ({spelt_name(name)})"
+            return f"{_text(node)};"
         case _ if isinstance(node, Expr):
             return expr_text(node)
         case _ if isinstance(node, Stmt):
             _Statements(writer, _Expressions(DType.I64)).statement(node)
         case _:
-            return LANGUAGE.text(_Expressions(DType.I64), node)
+            return _text(node)
     return writer.text().rstrip("\n")
 
 
@@ -83,11 +77,16 @@ def expr_text(expr: Expr, index: DType = DType.I64) -> str:
     return _Expressions(index).text(expr)
 
 
+def _text(node: Node) -> str:
+    """Return the text of a node with a form, in a kernel that counts in i64."""
+    return LANGUAGE.text(_Expressions(DType.I64), node)
+
+
 def _program(writer: Writer, program: Program) -> None:
     writer.line("program {")
     with writer.indented():
         for buffer in program.buffers:
-            writer.line(_buffer(buffer))
+            writer.line(f"{_text(buffer)};")
         for kernel in program.kernels:
             writer.line()
             _kernel(writer, kernel)
@@ -100,10 +99,10 @@ def _program(writer: Writer, program: Program) -> None:
 def _works(writer: Writer, works: tuple[Work, ...]) -> None:
     for work in works:
         match work:
-            case Launch(kernel=kernel, arguments=arguments):
-                writer.line(f"launch {kernel}({', '.join(map(spelt_name, arguments))});")
+            case Launch():
+                writer.line(f"{_text(work)};")
             case Loop(times=times, works=inner):
-                again = f"while ({spelt_name(times.buffer)})" if isinstance(times, While) else f"repeat {times}"
+                again = _text(times) if isinstance(times, While) else f"repeat {times}"
                 _block(writer, again, inner)
                 writer.line("}")
             case Branch(condition=condition, then=then, otherwise=otherwise):
@@ -121,19 +120,13 @@ def _block(writer: Writer, head: str, works: tuple[Work, ...]) -> None:
         _works(writer, works)
 
 
-def _buffer(buffer: Buffer) -> str:
-    shape = ", ".join(map(str, buffer.shape))
-    data = f' = "{bytes_text(buffer.data)}"' if buffer.data else ""
-    return f"{buffer.role.value} {buffer.dtype.value} {spelt_name(buffer.name)}[{shape}]{data};"
-
-
 def _kernel(writer: Writer, kernel: KernelFunction) -> None:
     for comment in kernel.comments:
         writer.line(f"// {comment}" if comment else "//")
     writer.line(f"kernel {spelt_name(kernel.name)}(")
     with writer.indented(2):
         for position, param in enumerate(kernel.params):
-            writer.line(_param(param) + ("," if position + 1 < len(kernel.params) else ""))
+            writer.line(_text(param) + ("," if position + 1 < len(kernel.params) else ""))
     writer.line(") " + " ".join(_facts(kernel)) + " {")
     _Statements(writer, _Expressions(kernel.index)).body(kernel.body)
     writer.line("}")
@@ -152,17 +145,12 @@ def _facts(kernel: KernelFunction) -> list[str]:
     return facts
 
 
-def _param(param: Param) -> str:
-    alignment = f" align({param.alignment})" if param.alignment != 1 else ""
-    alias = " noalias" if param.no_alias else ""
-    return f"{param.access.value} {param.dtype.value} {spelt_name(param.name)}[{param.size}]{alignment}{alias}"
-
-
 @attrs.frozen(repr=False)
 class _Expressions:
     """Prints the expressions of one kernel; bare integers have the type ``index``."""
 
     index: DType
+    name = staticmethod(spelt_name)
 
     def text(self, expr: Expr, outer: int = 0) -> str:
         """Return the text of ``expr``, in parentheses where it binds looser than ``outer``."""
@@ -234,8 +222,6 @@ class _Statements:
         match stmt:
             case Declare(variable=variable, value=value):
                 line(f"{variable.type} {spelt_name(variable.name)} = {text(value)};")
-            case DeclareArray(name=name, dtype=dtype, size=size, region=region, alignment=alignment):
-                line(f"{region.value} {dtype.value} {spelt_name(name)}[{size}] align({alignment});")
             case Assign(target=target, value=value):
                 line(f"{text(target)} = {text(value)};")
             case For():
