@@ -15,6 +15,7 @@ from tileir.stripe.blocks import (
     Convert as Convert,
     Copy as Copy,
     CopyBack as CopyBack,
+    Definition as Definition,
     Device as Device,
     Dim as Dim,
     Direction as Direction,

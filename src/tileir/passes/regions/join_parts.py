@@ -16,12 +16,9 @@ from tileir.stripe.aliases import allocations
 from tileir.stripe.ir import (
     Binding,
     Block,
-    Constant,
-    Convert,
+    Definition,
     Index,
-    Intrinsic,
     Load,
-    LoadIndex,
     Program,
     Refinement,
     Statement,
@@ -126,12 +123,11 @@ def _copies(kernel: Block) -> bool:
     statements = [s for block in kernel.nested() for s in block.statements if not isinstance(s, Block)]
     loaded = {s.into for s in statements if isinstance(s, Load)}
     places = {name for s in statements if not isinstance(s, Store) for name in scalar_inputs(s)}
-    only = all(s.source in loaded and s.index is None if isinstance(s, Store) else _is_scalar(s) for s in statements)
+    only = all(
+        s.source in loaded and s.index is None if isinstance(s, Store) else isinstance(s, Definition)
+        for s in statements
+    )
     return only and loaded.isdisjoint(places) and next(allocations(kernel), None) is None
-
-
-def _is_scalar(statement: Statement) -> bool:
-    return isinstance(statement, Load | LoadIndex | Constant | Intrinsic | Convert)
 
 
 def _same_rows(run: Sequence[_Part]) -> bool:
