@@ -17,6 +17,7 @@ from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
 from tileir.passes.layouts.lay_panels import LayPanels
 from tileir.passes.rewrites.dead_code import DeadCode
+from tileir.stripe.blocks import Binding
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.lower.lowering import lower
 from tileir.tile.text.parser import parse
@@ -118,6 +119,11 @@ def test_products_of_what_is_far_away_get_none() -> None:
     assert panels(program, LayPanels(vector_bytes=16, most_bytes=4 * 5 * 6 * 6 - 1)) == []
 
 
+def test_what_lanes_cannot_run_along_is_no_nearer_as_a_copy() -> None:
+    program = before(*convolution((1, 5, 12, 12), (8, 5, 3, 3), stride=2))
+    assert panels(program, LayPanels(vector_bytes=16, most_bytes=0)) == [(1, 5, 3, 3, 8)]
+
+
 def test_steps_of_loops_make_no_copies() -> None:
     text = """function (Xs[T, N, N], B[N, N]) -> (S) {
         W = 1.0 * index(B, 0) + index(B, 1);
@@ -131,12 +137,17 @@ def test_steps_of_loops_make_no_copies() -> None:
     assert run((STEP,), program) is program
 
 
-def exact(x: Array, w: Array, stride: int, padding: int) -> Array:
+def wide(x: np.ndarray[Any, np.dtype[Any]]) -> Array:
+    return x.astype(np.float64)
+
+
+def exact(x: Array, w: Array, stride: int, padding: int, dilation: int = 1) -> Array:
     """Return a convolution in f64, by sums over windows."""
-    rows, columns = w.shape[2:]
+    rows, columns = ((size - 1) * dilation + 1 for size in w.shape[2:])
     padded = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (rows, columns), (2, 3))
-    result: Array = np.einsum("nchwij,kcij->nkhw", windows[:, :, ::stride, ::stride], w)
+    windows = windows[:, :, ::stride, ::stride, ::dilation, ::dilation]
+    result: Array = np.einsum("nchwij,kcij->nkhw", windows, w)
     return result
 
 
@@ -155,8 +166,72 @@ def exact(x: Array, w: Array, stride: int, padding: int) -> Array:
 def test_kernels_with_panels_convolve(image: tuple[int, ...], shape: tuple[int, ...], stride: int) -> None:
     function, _ = convolution(image, shape, stride=stride, padding=shape[2] // 2)
     x = weights(*image, seed=2)
-    wide = exact(x.astype(np.float64), weights(*shape).astype(np.float64), stride, shape[2] // 2)
-    wanted = wide + weights(shape[0], 1, 1, seed=1)
+    wanted = exact(wide(x), wide(weights(*shape)), stride, shape[2] // 2) + weights(shape[0], 1, 1, seed=1)
     call = tileir.jit(function)
     for _ in range(2):  # the copies are made before the first
         np.testing.assert_allclose(call(x), wanted, rtol=0)
+
+
+SMALL_CACHES = """inline, accumulate, dead_code, fuse,
+    fusion{rows=true, shorten=true, products=true, fused_set=(fused, rows), least_points=8, most_bytes=262144},
+    fuse{parent_reqs=(rows)}, forward, localise, shadow, scalarise, dead_code, canonicalise,
+    lay_panels{most_bytes=1024}, canonicalise,
+    register_tile{registers=32, cache_bytes=1024, panel_bytes=PANEL, threads=2, operations=0, edges=20}, separate,
+    register_tile{registers=32, cache_bytes=1024, panel_bytes=PANEL, threads=2, operations=0}, join_border, thread"""
+
+
+@given(
+    dtype=st.sampled_from((np.float32, np.float64, np.float16, np.int8)),
+    batch=st.sampled_from((1, 3)),
+    channels=st.sampled_from((1, 3, 17)),
+    sides=st.tuples(st.integers(9, 21), st.integers(9, 21)),
+    features=st.sampled_from((16, 48, 33)),
+    window=st.sampled_from((1, 3)),
+    stride=st.integers(1, 3),
+    dilation=st.integers(1, 2),
+    panel_bytes=st.sampled_from((2048, 8192)),
+)
+@examples(12)
+def test_panels_pass_over_pieces_of_images(
+    *,
+    dtype: type[np.float32 | np.float64 | np.float16 | np.int8],
+    batch: int,
+    channels: int,
+    sides: tuple[int, int],
+    features: int,
+    window: int,
+    stride: int,
+    dilation: int,
+    panel_bytes: int,
+) -> None:
+    random = np.random.default_rng(3)
+    x, w = (
+        random.integers(-2, 3, shape).astype(dtype)
+        for shape in ((batch, channels, *sides), (features, channels, window, window))
+    )
+    f = FunctionBuilder()
+    padding = dilation * (window // 2)
+    y = ops.conv(f.input("X", *x.shape), f.constant(w), stride=stride, padding=padding, dilation=dilation)
+    call = tileir.compile(f.build(Y=y), {"X": x}, passes=SMALL_CACHES.replace("PANEL", str(panel_bytes)))
+    wanted = exact(wide(x), wide(w), stride, padding, dilation)
+    found = call(x)
+    if dtype is np.int8:
+        wanted = wanted.astype(np.int64).astype(found.dtype)  # sums wrap around
+    np.testing.assert_array_equal(found, wanted)  # all sums are exact
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize(("batch", "side", "channels"), [(1, 21, 3), (3, 41, 33), (2, 12, 1)])
+def test_sums_of_two_convolutions_pass_over_pieces(batch: int, side: int, channels: int, stride: int) -> None:
+    small = -(-side // stride)
+    x, z = weights(batch, channels, side, side, seed=4), weights(batch, 5, small, small, seed=5)
+    v, w = weights(48, channels, 1, 1, seed=6), weights(48, 5, 3, 3, seed=7)
+    f = FunctionBuilder()
+    a, b = f.input("X", *x.shape), f.input("Z", *z.shape)
+    y = ops.conv(a, f.constant(v), stride=stride) + ops.conv(b, f.constant(w), padding=1)
+    call = tileir.compile(f.build(Y=y), {"X": x, "Z": z}, passes=SMALL_CACHES.replace("PANEL", "16384"))
+    grids = [[i.name for i in each.indices if i.binding is Binding.GRID] for each in call.scheduled.main.blocks]
+    if channels > 16 and stride < 3:
+        assert ["n_chunk", "o0_chunk", "k_panel"] in grids  # all panels pass over a piece before the next one
+    left, right = exact(wide(x), wide(v), stride, 0), exact(wide(z), wide(w), 1, 1)
+    np.testing.assert_array_equal(call(x, z), left + right)

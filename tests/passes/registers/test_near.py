@@ -51,7 +51,7 @@ def test_all_panels_pass_over_an_image_before_the_next_one() -> None:
     [
         (4, 9, 8, 512),  # one panel is all there is
         (4, 9, 32, 1 << 14),  # all images are near anyway
-        (4, 9, 32, 128),  # not even one image would be
+        (4, 9, 32, 32),  # not even one row would be
         (4, 9, 512, 512),  # nor would all panels
         (1, 9, 32, 512),  # nothing to cut
         (40, 3, 32, 64),  # packing costs more than so few pixels wait
@@ -60,6 +60,20 @@ def test_all_panels_pass_over_an_image_before_the_next_one() -> None:
 def test_pieces_have_to_pay(images: int, side: int, features: int, panel_bytes: int) -> None:
     step = attrs.evolve(SMALL, panel_bytes=panel_bytes)
     assert "n_chunk" not in grids(tiled(FIRST, sizes(images, 2, side, 1, features), step))[0]
+
+
+def test_rows_of_an_image_that_is_not_near_are_pieces() -> None:
+    found = grids(tiled(FIRST, sizes(2, 2, 33, 1, 32), attrs.evolve(SMALL, panel_bytes=1 << 11)))
+    assert found == [["n_chunk", "y_chunk", "k_panel"]]
+
+
+def test_panels_that_lie_ready_pass_over_a_piece_and_need_not_be_near() -> None:
+    text = """function (X[N, C, H, W], F[P, C, L]) -> (O) {
+        O[n, y, x, p, l : N, (H + 1) / 2, (W + 1) / 2, P, L] = +(X[n, c, 2*y, 2*x] * F[p, c, l]);
+    }"""
+    case = Case(text, DType.F32, {"X": (4, 8, 17, 17), "F": (9, 8, 8)})
+    program = run((Accumulate(), attrs.evolve(SMALL, panel_bytes=1 << 10)), case.program())
+    assert grids(program) == [["n_chunk", "y_chunk", "p"]]
 
 
 def test_rows_that_run_through_memory_are_fetched_ahead() -> None:

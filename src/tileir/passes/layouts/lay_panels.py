@@ -59,7 +59,7 @@ class LayPanels:
         vector_bytes: Width of a vector register.
         least_reuse: A copy pays where a kernel reads each element so often at least: others read it as it lies.
         most_bytes: Other factors of more bytes are far from the processor, and better copied nearer, with lanes along
-            these.
+            these, where lanes can run along them: at strides they cannot.
     """
 
     name: ClassVar[str] = "lay_panels"
@@ -114,7 +114,8 @@ class LayPanels:
             moving = tuple(i for i in (*nest.indices, *segment.loops) if weight.stride(i.name))
             reuse = product(i.range for i in nest.indices if i not in moving)
             free = index in moving and not other.stride(index.name) and weight.dtype is dtype
-            free = free and nest.kernel.refinement(other.root).source in near
+            runs = any(other.stride(i.name) == 1 for i in nest.indices)
+            free = free and (not runs or nest.kernel.refinement(other.root).source in near)
             if source is not None and free and reuse >= self.least_reuse and _is_whole(weight, moving, source):
                 yield _Factor(nest, weight, source, index, moving, width)
 

@@ -136,10 +136,13 @@ class TileBlocks:
         if pieces is None or pieces.count < wanted:
             chunks = self.chunks(within, wanted)
         else:
-            chunks = self.chunks((pieces.index,), pieces.count)
+            chunks = self.chunks(pieces.indices, pieces.count)
         marked = [i.bound(stripe.Binding.GRID) for i in outside]
         shares = [chunk.grid for chunk in chunks.values()]
-        grid = (*marked, *panels, *shares) if pieces is None else (*marked, *shares, *panels)
+        grid = (*marked, *panels, *shares)
+        if pieces is not None:
+            first = tuple(i for i in marked if i.name not in pieces.panels)
+            grid = (*first, *shares, *(i for i in marked if i not in first), *panels)
         return self._panel(grid, within, {self.plan.vector.name: start + columns.inner}, columns, chunks)
 
     def serial(self, piece: Piece) -> Node:

@@ -2,18 +2,20 @@
 
 Panel after panel reads what the rows have. Where that is more than the caches near the processor hold, and jumps from
 page to page, as pixels of channels that come first do, each panel waits for it again. A piece, as a few images of a
-batch are, stays near while all panels pass over it; each packs the panels again, which have to be near for that.
+batch or a few rows of an image are, stays near while all panels pass over it; each packs the panels again, which have
+to be near for that, or reads those again that lie ready.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tileir.core.nodes import attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.registers.cost import Limits, Tiling, row_pieces
-from tileir.passes.schedules.registers.steps import Step
+from tileir.passes.schedules.registers.packing import is_dense
+from tileir.passes.schedules.registers.steps import FAR, LINE, Step
 from tileir.schedule.nest import Nest, Use, product
 from tileir.stripe.ir import Index
 
@@ -23,42 +25,84 @@ _LEAST_SHARE: Final = 1 / 32
 
 @attrs.frozen
 class Pieces:
-    """The index that is cut, and into how many pieces."""
+    """Division of rows into pieces.
 
-    index: Index
+    Attributes:
+        indices: The indices that are cut, the outer ones to single values.
+        count: How many pieces there are.
+        panels: The outer indices that number panels, all of which pass over a piece.
+
+    """
+
+    indices: tuple[Index, ...]
     count: int
+    panels: frozenset[str]
 
 
 def pieces(nest: Nest, plan: Tiling, limits: Limits) -> Pieces | None:
-    """Return the pieces that pay; None where one panel is all there is, or packing costs more than what is waited for.
+    """Return the pieces that pay; None where one panel is all there is, or reading panels again costs more than waits.
 
     A piece has little memory in common with the others: between images there are but borders. It and all panels fit a
-    cache of twice ``limits.panel_bytes``.
+    cache of twice ``limits.panel_bytes``; panels that lie ready may come from farther away.
     """
-    panels = plan.vector.range // (plan.columns * plan.lanes)
-    segments = [segment for segment in nest.segments if segment.loops]
-    if panels < 2 or len(segments) != 1:
+    segments, width = [s for s in nest.segments if s.loops], plan.columns * plan.lanes
+    reads = [(use, segment.loops) for segment in segments for use in sch.reads_of(nest, segment)]
+    along = [(use, loops) for use, loops in reads if use.stride(plan.vector.name)]
+    still = [(use, loops) for use, loops in reads if not use.stride(plan.vector.name)]
+    others = [i for i in nest.indices if i is not plan.vector]
+    outer = [i for i in others if not any(use.stride(i.name) for use, _ in along)]
+    if not still or not outer:
         return None
-    (segment,) = segments
-    reads, loops, most = sch.reads_of(nest, segment), segment.loops, 2 * limits.panel_bytes
-    along = [use for use in reads if use.stride(plan.vector.name)]
-    still = [use for use in reads if use not in along]
-    outer = [i for i in nest.indices if i is not plan.vector and not any(use.stride(i.name) for use in along)]
-    if not still or not outer or sum(_extent(use, (plan.vector, *loops)) for use in along) > most:
+    use, loops = max(still, key=lambda each: _touched(each[0], (*outer, *each[1])))
+    numbered = [i for i in others if i not in outer and not any(each.stride(i.name) for each, _ in still)]
+    panels = plan.vector.range // width * product(i.range for i in numbered)
+    found = _cut(use, outer, loops, limits.panel_bytes)
+    if panels < 2 or found is None:
         return None
-    use = max(still, key=lambda use: _extent(use, (*outer, *loops)))
-    index = max(outer, key=lambda i: abs(use.stride(i.name)))
-    each = _extent(use, (*(i for i in outer if i is not index), *loops))
-    count = -(-index.range // max(1, limits.panel_bytes // each))
-    if count < 2 or each > min(most, 2 * use.dtype.itemsize * abs(use.stride(index.name))):
+    again = plan.packing
+    for each, steps in along:
+        moving = [i for i in steps if each.stride(i.name)]
+        if _touched(each, (plan.vector, *numbered, *moving)) > 2 * limits.panel_bytes:
+            if not is_dense(each, moving, width):
+                return None
+            again += FAR * product(i.range for i in (*nest.indices, *moving) if i not in outer) / plan.lanes
+    waits = 0.0
+    for segment in segments:
+        step = Step.of(nest, segment, plan.vector, plan.lanes, limits.cache_bytes, limits.panel_bytes)
+        waits += step.depth * sum(tiles * step.over(heights).elsewhere for tiles, heights in row_pieces(plan.rows))
+    around = product(i.range for i in others if i not in numbered) / product(r.index.range for r in plan.rows)
+    waits *= around * (panels - 1)
+    if waits - (found[1] - 1) * again <= _LEAST_SHARE * plan.cost:
         return None
-    step = Step.of(nest, segment, plan.vector, plan.lanes, limits.cache_bytes, limits.panel_bytes)
-    elsewhere = sum(tiles * step.over(heights).elsewhere for tiles, heights in row_pieces(plan.rows))
-    around = product(i.range for i in nest.indices if i is not plan.vector) / product(r.index.range for r in plan.rows)
-    waits = around * (panels - 1) * step.depth * elsewhere
-    return Pieces(index, count) if waits - (count - 1) * plan.packing > _LEAST_SHARE * plan.cost else None
+    return Pieces(*found, frozenset(i.name for i in numbered))
 
 
-def _extent(use: Use, indices: Iterable[Index]) -> int:
-    """Return how many bytes lie between the first and the last element that is read."""
-    return use.dtype.itemsize * (1 + sum((i.range - 1) * abs(use.stride(i.name)) for i in indices))
+def _cut(
+    use: Use, outer: Sequence[Index], loops: Sequence[Index], panel_bytes: int
+) -> tuple[tuple[Index, ...], int] | None:
+    """Return the fewest pieces of what is read that are near, by the outermost indices; None where that takes one.
+
+    Nor are there any where they would read twice as much as all of it.
+    """
+    order = sorted((i for i in outer if use.stride(i.name)), key=lambda i: -abs(use.stride(i.name)))
+    whole = _touched(use, (*order, *loops))
+    for place, index in enumerate(order):
+        inner = (*order[place + 1 :], *loops)
+        each = _touched(use, inner)
+        if each <= 2 * panel_bytes:
+            values = max(1, panel_bytes // each)
+            count = product(i.range for i in order[:place]) * -(-index.range // values)
+            size = _touched(use, (attrs.evolve(index, range=min(values, index.range)), *inner))
+            return (tuple(order[: place + 1]), count) if count > 1 and count * size <= 2 * whole else None
+    return None
+
+
+def _touched(use: Use, indices: Iterable[Index]) -> int:
+    """Return about how many bytes the cache lines have that are read."""
+    size = use.dtype.itemsize
+    found = reach = size
+    for stride, count in sorted((abs(use.stride(i.name)) * size, i.range) for i in indices if use.stride(i.name)):
+        further = (count - 1) * stride
+        found = found + further if stride <= max(reach, LINE) else max(found, LINE) * count
+        reach += further
+    return found

@@ -19,7 +19,7 @@ from tileir.schedule.products import dtype_of_product
 from tileir.stripe import ir as stripe
 
 LATENCY: Final = 4.0
-_FAR: Final = 2.0
+FAR: Final = 2.0
 _LOADS_BESIDE: Final = 1 / 8
 """What loads cost even while multiply-adds hide them: of equally fast tiles, the one that loads less is better."""
 
@@ -29,7 +29,8 @@ _RUN: Final = 1.5
 _ELSEWHERE: Final = 16.0
 """What it costs in a step to begin in another page of an operand that the caches near the processor do not hold."""
 
-_LINE: Final = 64
+LINE: Final = 64
+"""Bytes of a cache line."""
 
 _FURTHER: Final = 8.0
 """What it costs in a step that a further row begins another cache line of a large operand: nothing fetches these ahead,
@@ -136,7 +137,7 @@ class Step:
         converts = any(isinstance(s, stripe.Convert) for s in segment.statements)
 
         apart_by_lines = {
-            use: frozenset(i.name for i in nest.indices if abs(use.stride(i.name)) * use.dtype.itemsize >= _LINE)
+            use: frozenset(i.name for i in nest.indices if abs(use.stride(i.name)) * use.dtype.itemsize >= LINE)
             for use in reads
             if vector.name not in moved[use]
         }
@@ -147,7 +148,7 @@ class Step:
 
         def within(use: Use) -> tuple[tuple[str, int], ...]:
             strides = ((name, abs(use.stride(name)) * use.dtype.itemsize) for name in names)
-            return tuple((name, stride) for name, stride in strides if 0 < stride < _LINE)
+            return tuple((name, stride) for name, stride in strides if 0 < stride < LINE)
 
         pages = ((_elsewhere(use, nest, segment, panel_bytes, PAGE_BYTES), within(use)) for use in apart_by_lines)
         return cls(
@@ -162,7 +163,7 @@ class Step:
             tuple(filter(None, windows.values())),
             cache_bytes,
             far(PAGE_BYTES),
-            far(_LINE),
+            far(LINE),
             tuple((share, rows) for share, rows in pages if share * depth > _STREAMS),
             multiplied is not None and multiplied.is_float and not converts and len(segment.loops) == 1,
         )
@@ -179,7 +180,7 @@ class Step:
         pages = sum([share * _moving(heights, moved) for share, moved in elsewhere])
         further = sum([share * (_moving(heights, moved) - 1) for share, moved in self.lines])
         # The next line is fetched ahead; a tile that moves on by more waits for what is behind it.
-        moved = (share * max(0.0, heights.get(n, 1) * b / _LINE - 1) for share, rows in self.moving for n, b in rows)
+        moved = (share * max(0.0, heights.get(n, 1) * b / LINE - 1) for share, rows in self.moving for n, b in rows)
         return Rate(
             depth=self.depth,
             tile=self.sums * product(heights.values()),
@@ -232,7 +233,7 @@ def _elsewhere(use: Use, nest: Nest, segment: Segment, near_bytes: int, apart: i
     size = use.dtype.itemsize
     moving = [(i.range, abs(use.stride(i.name)) * size) for i in segment.loops if use.stride(i.name)]
     nbytes = product(i.range for i in (*nest.indices, *segment.loops) if use.stride(i.name)) * size
-    pieces = [max(1.0, count * min(1.0, stride / apart)) for count, stride in moving if stride >= _LINE]
+    pieces = [max(1.0, count * min(1.0, stride / apart)) for count, stride in moving if stride >= LINE]
     return prod(pieces) / product(count for count, _ in moving) if pieces and nbytes > near_bytes else 0.0
 
 
@@ -275,7 +276,7 @@ class Rate:
 
     def cost(self, columns: int) -> float:
         """Return the cost of all steps over a tile."""
-        loads = self.vectors * columns * (1.0 if columns <= self.near else _FAR) + self.others
+        loads = self.vectors * columns * (1.0 if columns <= self.near else FAR) + self.others
         first = max(self.tile * columns, loads + self.elsewhere, self.least)
         again = max(self.tile * columns, loads, self.least)
         beside = loads + self.elsewhere / self.beside
