@@ -49,6 +49,36 @@ def test_samples_that_eager_execution_refuses_do_not_count() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_gradients_that_are_zero_without_memory() -> None:
+    assert opinfo.run("sgn", entry(torch.sgn, X), opinfo.GRADIENTS, None).outcome == "right"
+
+
+def test_equal_elements_may_come_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        opinfo, "backend", lambda *_, **__: lambda x: [torch.argsort(x + torch.tensor([2e-6, 1e-6, 0]))]
+    )
+    ties = entry(torch.argsort, torch.ones(3), name="argsort")
+    assert opinfo.run("argsort", ties, "f32", None).outcome == "right"
+    monkeypatch.setattr(opinfo, "backend", lambda *_, **__: lambda x: [torch.argsort(-x)])
+    assert opinfo.run("argsort", entry(torch.argsort, X, name="argsort"), "f32", None).outcome == "wrong"
+
+
+def test_functions_of_integers_are_compared_with_exact_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.tensor([-8, 3])
+    monkeypatch.setattr(opinfo, "backend", lambda *_, **__: lambda x: [torch.special.i1(x.double()).float()])
+    assert opinfo.run("i1", entry(torch.special.i1, x), "f32", None).outcome == "right"
+
+
+def test_derivatives_of_digamma_are_compared_with_those_of_mpmath(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.tensor([0.34, 1.5], dtype=torch.float64)
+    trigamma = torch.tensor([9.738683569081294, 0.9348022005446793], dtype=torch.float64)
+    monkeypatch.setattr(opinfo, "backend", lambda *_, **__: lambda *_: [trigamma])
+    case = entry(lambda x, n: torch.polygamma(n, x), x, name="polygamma")
+    sample = case.sample_inputs("cpu", torch.float64, requires_grad=False)[0]
+    assert opinfo._tried(case, SimpleNamespace(**{**vars(sample), "args": (1,)}), is_gradient=False) == ("right", "")
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_what_is_refused_says_why() -> None:
     found = opinfo.run("nonzero", entry(torch.nonzero, X), "f32", None)
     assert found.outcome == "refused"

@@ -472,6 +472,7 @@ def _has_dtype(tensor: Tensor, dtype: DType) -> bool:
 def array_of(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     """Return the elements of a tensor as an array of NumPy."""
     tensor = tensor.detach().cpu().contiguous()
+    tensor = tensor.clone() if tensor._is_zerotensor() else tensor  # a gradient that is 0 has no memory
     if tensor.dtype in (torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2):
         integers = torch.int16 if tensor.dtype is torch.bfloat16 else torch.uint8
         tensor, dtype = tensor.view(integers), DTYPES[tensor.dtype].numpy

@@ -203,6 +203,8 @@ def _tried(entry: Any, sample: Any, *, is_gradient: bool) -> tuple[str, str]:
         exact = [_by_mpmath(_BY_MPMATH[entry.name], sample)]
     is_by_element = type(entry).__name__ in _BY_ELEMENT
     moved = _exactly(call, is_gradient, moved=True) if is_by_element and exact is not None else None
+    if entry.name == "argsort":
+        found, wanted, exact = ([_ordered(sample, each[0])] for each in (found, wanted, wanted))
     if entry.name in _ANY_OF_EQUAL:
         found, wanted, exact = found[:1], wanted[:1], None if exact is None else exact[:1]
     told = _difference(found, wanted, exact, moved, is_random=is_random, is_by_element=is_by_element)
@@ -227,12 +229,18 @@ _BY_ELEMENT: Final = frozenset({"UnaryUfuncInfo", "BinaryUfuncInfo"})
 def _copies(
     call: _Call, is_gradient: bool, dtype: torch.dtype | None = None, *, moved: bool = False
 ) -> list[torch.Tensor]:
-    """Return the arguments anew, as an operation may change them; floats in another dtype, or moved by a rounding."""
+    """Return the arguments anew, as an operation may change them; in another dtype, or moved by a rounding.
+
+    Integers have that dtype only where there are no floats: they may be places, and are computed with otherwise.
+    """
+    of_integers = not any(each.is_floating_point() for each in call.tensors)
     found = []
     for tensor in call.tensors:
         made = tensor.detach().clone()
         if dtype is not None and made.is_floating_point():
             made = made.to(dtype) * (1 + moved * torch.finfo(made.dtype).eps)
+        elif dtype is not None and of_integers:
+            made = made.to(dtype)
         found.append(made.requires_grad_(is_gradient and tensor.requires_grad))
     return found
 
@@ -270,6 +278,12 @@ def _exactly(call: _Call, is_gradient: bool, *, moved: bool = False) -> list[tor
         return _run(call.function, call, is_gradient, dtype=torch.float64, moved=moved)
     except Exception:  # not every sample is one of f64
         return None
+
+
+def _ordered(sample: Any, places: torch.Tensor) -> torch.Tensor:
+    """Return the elements that places tell, of which those of equal ones may come in any order."""
+    x, dim = sample.input.detach(), (*sample.args, sample.kwargs.get("dim", -1))[0]
+    return x if x.dim() == 0 else torch.take_along_dim(x, places, dim)
 
 
 def _by_mpmath(function: Callable[..., Any], sample: Any) -> torch.Tensor:
