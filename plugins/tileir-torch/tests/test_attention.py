@@ -1,0 +1,98 @@
+"""Attention of cards and its gradients as functions of Tile, beside PyTorch's composition in f64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from tileir_torch.calls import Specialising
+
+ATEN = torch.ops.aten
+SIZES = {"plain": (2, 3, 3, 16, 16), "grouped": (2, 6, 2, 16, 16), "odd": (1, 2, 2, 7, 13)}
+CASES = [
+    ("flash", "plain", False, False),
+    ("flash", "plain", True, False),
+    ("flash", "grouped", False, False),
+    ("flash", "grouped", True, False),
+    ("flash", "odd", False, False),
+    *((kind, "plain", True, False) for kind in ("efficient", "cudnn")),
+    *((kind, "odd", False, bias) for kind in ("efficient", "cudnn") for bias in (False, True)),
+]
+"""Kinds, sizes, whether they are causal, and whether a mask is added."""
+
+
+def forward_of(kind: str, bias: bool, causal: bool) -> Callable[..., Any]:
+    """Return attention of a kind with its sums."""
+
+    def flash(q: Any, k: Any, v: Any, mask: Any) -> Any:
+        return ATEN._scaled_dot_product_flash_attention(q, k, v, 0.0, causal)
+
+    def efficient(q: Any, k: Any, v: Any, mask: Any) -> Any:
+        return ATEN._scaled_dot_product_efficient_attention(q, k, v, mask if bias else None, True, 0.0, causal)
+
+    def cudnn(q: Any, k: Any, v: Any, mask: Any) -> Any:
+        return ATEN._scaled_dot_product_cudnn_attention(q, k, v, mask if bias else None, True, 0.0, causal, False)
+
+    return {"flash": flash, "efficient": efficient, "cudnn": cudnn}[kind]
+
+
+def backward_of(kind: str, bias: bool, causal: bool) -> Callable[..., Any]:
+    """Return gradients of a kind."""
+
+    def flash(g: Any, q: Any, k: Any, v: Any, out: Any, sums: Any, seed: Any, mask: Any) -> Any:
+        rest = (None, None, q.shape[2], k.shape[2], 0.0, causal, seed, seed)
+        return ATEN._scaled_dot_product_flash_attention_backward(g, q, k, v, out, sums, *rest)
+
+    def efficient(g: Any, q: Any, k: Any, v: Any, out: Any, sums: Any, seed: Any, mask: Any) -> Any:
+        rest = (seed, seed, 0.0, [True, True, True, False], causal)
+        given = (g, q, k, v, mask if bias else None, out, sums)
+        return ATEN._scaled_dot_product_efficient_attention_backward(*given, *rest)[:3]
+
+    def cudnn(g: Any, q: Any, k: Any, v: Any, out: Any, sums: Any, seed: Any, mask: Any) -> Any:
+        rest = (seed, seed, mask if bias else None, None, None, q.shape[2], k.shape[2], 0.0, causal)
+        return ATEN._scaled_dot_product_cudnn_attention_backward(g, q, k, v, out, sums, *rest)
+
+    return {"flash": flash, "efficient": efficient, "cudnn": cudnn}[kind]
+
+
+def run(function: Callable[..., Any], *values: Any) -> list[Any]:
+    """Return what tileir makes of a function that is traced with fake tensors."""
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        fake = [mode.from_tensor(each) for each in values]
+        module = make_fx(lambda *given: [each for each in function(*given) if isinstance(each, torch.Tensor)])(*fake)
+    return Specialising(module.graph, module)(values)
+
+
+@pytest.mark.parametrize(("kind", "sizes", "causal", "bias"), CASES)
+def test_kinds_of_cards_are_attention(kind: str, sizes: str, causal: bool, bias: bool) -> None:
+    batch, heads, shared, rows, columns = SIZES[sizes]
+    torch.manual_seed(0)
+    q, k, v = (
+        torch.randn(batch, each, size, 8) for each, size in ((heads, rows), (shared, columns), (shared, columns))
+    )
+    mask = torch.randn(batch, heads, rows, columns)
+    g = torch.randn(batch, heads, rows, 8)
+    exact = [each.double().requires_grad_() for each in (q, k, v)]
+    chosen = mask.double() if bias else None
+    wanted = nn.functional.scaled_dot_product_attention(
+        *exact, attn_mask=chosen, is_causal=causal, enable_gqa=heads != shared
+    )
+    gradients = torch.autograd.grad(wanted, exact, g.double())
+    out, sums, *_ = run(forward_of(kind, bias, causal), q, k, v, mask)
+    torch.testing.assert_close(out.double(), wanted, rtol=1e-5, atol=1e-5)
+    scores = q.double() @ k.double().repeat_interleave(heads // shared, 1).mT / 8**0.5
+    scores = scores + chosen if chosen is not None else scores
+    scores = scores.masked_fill(~torch.ones(rows, columns, dtype=torch.bool).tril(), -torch.inf) if causal else scores
+    found = sums.double().reshape(batch, heads, -1)[..., :rows]
+    torch.testing.assert_close(found, scores.logsumexp(-1), rtol=1e-5, atol=1e-5)
+    seed = torch.zeros((), dtype=torch.int64)
+    for mine, theirs in zip(
+        run(backward_of(kind, bias, causal), g, q, k, v, out, sums, seed, mask), gradients, strict=True
+    ):
+        torch.testing.assert_close(mine.double(), theirs, rtol=1e-4, atol=1e-5)
