@@ -124,6 +124,23 @@ def test_graphs_take_other_addresses(driver: CardDriver, context: tileir.Context
     assert "cuLaunchKernel" not in driver.calls
 
 
+def test_captures_get_launches_in_the_place_of_graphs(driver: CardDriver, context: tileir.Context) -> None:
+    """A graph of ours is launched by no capture; memory is still taken, and graphs are made, while one goes on."""
+    kind = exchanging(stream=1)
+    a, w, out, other = (kind(aligned(np.eye(4, dtype=np.float32) * each), CUDA) for each in (3, 2, 0, 0))
+    many = tileir.compile(chain(4), [a.array, w.array], context=context)
+    for room in (out, out, out, other, other):
+        many(a, w, out=room)
+    assert driver.calls[-1] == "cuStreamWaitEvent"
+    for room in (out, other, kind(aligned(np.zeros((4, 4), np.float32)), CUDA)):
+        for captured, counts in ((driver.streams, [4, 0]), ((), [0, 1])):
+            driver.captured = set(captured)
+            driver.calls.clear()
+            many(a, w, out=room)
+            assert [driver.calls.count(name) for name in ("cuLaunchKernel", "cuGraphLaunch")] == counts
+    assert driver.capture_mode == "CU_STREAM_CAPTURE_MODE_GLOBAL"
+
+
 def test_a_graph_in_use_is_the_last_to_change(driver: CardDriver, context: tileir.Context) -> None:
     w = there(np.eye(4, dtype=np.float32), context)
     many = tileir.compile(chain(3), [w, w], context=context)

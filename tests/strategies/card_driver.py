@@ -85,6 +85,8 @@ class CardDriver:
         refusals: Statuses that functions answer next, by their names.
         clusters: So many clusters run at a time.
         lost: What everything answers after an error of the card; success before.
+        captured: Streams whose work is captured to a graph.
+        capture_mode: Of this thread.
 
     """
 
@@ -92,6 +94,8 @@ class CardDriver:
     refusals: dict[str, list[Result]] = attrs.field(factory=dict)
     clusters: int = 2
     lost: Result = OK
+    captured: set[int] = attrs.field(factory=set)
+    capture_mode: object = "CU_STREAM_CAPTURE_MODE_GLOBAL"
     streams: dict[int, Work] = attrs.field(factory=lambda: {1: Work()})
     events: dict[int, Mark | None] = attrs.field(factory=dict)
     memory: dict[int, Any] = attrs.field(factory=dict)
@@ -119,7 +123,14 @@ class CardDriver:
             if name.startswith("cu"):
                 setattr(module, name, getattr(self, name))
         module.CUresult = Result
-        for name in ("CUjitInputType", "CUdevice_attribute", "CUevent_flags", "CUstream_flags", "CUfunction_attribute"):
+        for name in (
+            "CUjitInputType",
+            "CUdevice_attribute",
+            "CUevent_flags",
+            "CUstream_flags",
+            "CUfunction_attribute",
+            "CUstreamCaptureMode",
+        ):
             setattr(module, name, _Words())
         for kind in ("DataType", "Swizzle", "Interleave", "L2promotion", "FloatOOBfill"):
             setattr(module, f"CUtensorMap{kind}", _Words())
@@ -309,6 +320,14 @@ class CardDriver:
             self.streams[stream].add(piece)
         return (self._answer("cuGraphLaunch"),)
 
+    def cuThreadExchangeStreamCaptureMode(self, mode: object) -> tuple[Result, object]:
+        before, self.capture_mode = self.capture_mode, mode
+        return OK, before
+
+    def cuStreamIsCapturing(self, stream: int, state: Any) -> tuple[Result]:
+        state.contents.value = int(stream in self.captured)
+        return (OK,)
+
     def cuGetProcAddress(self, name: bytes, _: int, __: int) -> tuple[Result, int, int]:
         """Return the same function for native code."""
         pointer, number = ctypes.c_void_p, ctypes.c_uint
@@ -319,6 +338,7 @@ class CardDriver:
             b"cuStreamWaitEvent": (pointer, pointer, number),
             b"cuGraphLaunch": (pointer, pointer),
             b"cuGraphExecKernelNodeSetParams": (pointer, pointer, pointer),
+            b"cuStreamIsCapturing": (pointer, ctypes.POINTER(ctypes.c_int)),
         }
         function = getattr(self, name.decode())
         native = ctypes.CFUNCTYPE(ctypes.c_int, *kinds[name])(lambda *given: int(function(*given)[0]))

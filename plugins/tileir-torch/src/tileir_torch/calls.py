@@ -211,8 +211,17 @@ class Specialised:
         """Run where tensors of a card are, in the order of the work of PyTorch's current stream."""
         given: list[torch.Tensor] = []
         for at, order in self._inputs:
-            tensor = _plain(values[at]) if order is None else _plain(values[at]).permute(order)
-            given.append(tensor.to(device).contiguous())
+            tensor = values[at]
+            if tensor.requires_grad or tensor.is_neg():
+                tensor = _plain(tensor)
+            if order is not None:
+                tensor = tensor.permute(order)
+            if tensor.is_cpu:
+                tensor = tensor.to(device)
+            if not tensor.is_contiguous():
+                self._tell_of_copy(tensor)
+                tensor = tensor.contiguous()
+            given.append(tensor)
         results = [torch.empty(sizes, dtype=dtype, device=device) for sizes, dtype, _ in self._rooms]
         self._elsewhere(*given, out=results[0] if len(results) == 1 else results)
         return results

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, NoReturn
 
 from cuda.bindings import driver
@@ -204,6 +205,17 @@ def enter(number: int) -> None:
     if context is None:
         context = _opened(number)
     checked("entering the context of a card", driver.cuCtxSetCurrent(context))
+
+
+@contextmanager
+def uncaptured() -> Iterator[None]:
+    """Let this thread make graphs and take memory while a stream is captured, which would end otherwise with an error."""
+    relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    before = checked("leaving a capture alone", driver.cuThreadExchangeStreamCaptureMode(relaxed))
+    try:
+        yield
+    finally:
+        driver.cuThreadExchangeStreamCaptureMode(before)
 
 
 def context_of(number: int) -> int:

@@ -10,6 +10,7 @@ import attrs
 
 from tileir.core.errors import BackendError
 from tileir_cuda.run.array_code import Entry, Made
+from tileir_cuda.run.driver import uncaptured
 from tileir_cuda.run.graphs import Graph
 
 if TYPE_CHECKING:
@@ -121,7 +122,8 @@ class Entries:
             self._seen[key] = None
         if self.graphs and (self.repeats or not first):
             try:
-                return self._with_graphs(wanted, again)
+                with uncaptured():
+                    return self._with_graphs(wanted, again)
             except BackendError:  # without graphs it takes longer, and fails if the card does
                 self._forget()
         if self.graphs or not self.maps:

@@ -29,6 +29,7 @@ _FUNCTIONS: Final = (
     "cuStreamWaitEvent",
     "cuGraphLaunch",
     "cuGraphExecKernelNodeSetParams",
+    "cuStreamIsCapturing",
 )
 """Those of :class:`Table`, in order."""
 
@@ -43,7 +44,8 @@ class Table(ctypes.Structure):
     """
 
     _fields_ = (
-        *((name, _POINTER) for name in ("enter", "launch", "record", "wait", "replay", "change", "context", "stream")),
+        *((name, _POINTER) for name in ("enter", "launch", "record", "wait", "replay", "change", "recording")),
+        *((name, _POINTER) for name in ("context", "stream")),
         ("count", _NUMBER),
         ("runs", _POINTER),
         ("launches", _POINTER),
@@ -302,6 +304,20 @@ done:
   ret i64 0
 }
 
+define internal ptr @replayable(ptr %table, ptr %stream, ptr %graphs) nounwind {
+; the graphs, but none while somebody records what goes into the stream: then the launches are recorded
+entry:
+  %recording = field Table.recording of %table
+  %state = alloca i32
+  store i32 0, ptr %state
+  %asked = call i32 %recording(ptr %stream, ptr %state)
+  %found = load i32, ptr %state
+  %either = or i32 %asked, %found
+  %records = icmp ne i32 %either, 0
+  %chosen = select i1 %records, ptr null, ptr %graphs
+  ret ptr %chosen
+}
+
 define i64 @hand_over(ptr %table, ptr %arguments, ptr %other, ptr %mark, ptr %graphs) nounwind {
 entry:
   %enter = field Table.enter of %table
@@ -316,9 +332,17 @@ inside:
 following:
   %follows = call i32 @followed(ptr %table, ptr %other, ptr %stream, ptr %mark)
   %lost = icmp ne i32 %follows, 0
+  %plain = icmp eq ptr %graphs, null
+  %early_or_plain = or i1 %lost, %plain
+  br i1 %early_or_plain, label %settled, label %asking
+settled:
   br i1 %lost, label %broken, label %ordered
+asking:
+  %allowed = call ptr @replayable(ptr %table, ptr %stream, ptr %graphs)
+  br label %ordered
 ordered:
-  %told = call i64 @all_handed_on(ptr %table, ptr %stream, ptr %arguments, ptr %graphs)
+  %used = phi ptr [ %graphs, %inside ], [ null, %settled ], [ %allowed, %asking ]
+  %told = call i64 @all_handed_on(ptr %table, ptr %stream, ptr %arguments, ptr %used)
   %right = icmp eq i64 %told, 0
   %apart = xor i1 %alone, true
   %leads = and i1 %right, %apart
@@ -330,13 +354,14 @@ leading:
 done:
   ret i64 %told
 broken:
-  %early = phi i32 [ %entered, %entry ], [ %follows, %following ]
+  %early = phi i32 [ %entered, %entry ], [ %follows, %settled ]
   %early_wide = zext i32 %early to i64
   ret i64 %early_wide
 }
 """
 """``hand_over`` hands over all runs, or the graphs that have them; 0, or the status of what failed and, 32 bits up,
-which launch it was, from 1 on. With a mark, an event, they follow what is in another stream, which then follows them.
+which launch it was, from 1 on. With a mark, an event, they follow what is in another stream, which then follows them;
+where that is captured to a graph, so are all launches.
 ``change`` gives those nodes of the graph of a run other arguments that have some; 0, or the status of what failed."""
 
 

@@ -16,7 +16,7 @@ from cuda.bindings import driver
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.runtime.arrays import address_of
 from tileir_cuda.architectures import ALIGNMENT
-from tileir_cuda.run.driver import SUCCESS, checked, enter, inherited
+from tileir_cuda.run.driver import SUCCESS, checked, enter, inherited, uncaptured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -254,7 +254,8 @@ class Pool:
             raise BackendError((Diagnostic("TIL708", message),))
         enter(self.stream.card)
         try:
-            return int(checked(what, driver.cuMemAlloc(size)))
+            with uncaptured():
+                return int(checked(what, driver.cuMemAlloc(size)))
         except BackendError:
             self.release()
             with _POOLS_LOCK:
