@@ -209,7 +209,7 @@ def enter(number: int) -> None:
 
 @contextmanager
 def uncaptured() -> Iterator[None]:
-    """Let this thread make graphs and take memory while a stream is captured, which would end otherwise with an error."""
+    """Let this thread make graphs and take memory while a stream is captured, which would fail otherwise."""
     relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
     before = checked("leaving a capture alone", driver.cuThreadExchangeStreamCaptureMode(relaxed))
     try:
