@@ -245,7 +245,7 @@ def measured(torch: Any, name: str, options: argparse.Namespace) -> dict[str, An
             row["tileir"] = seconds_of(torch, replay) * 1e3
             row["replayed"] = error_of(result, exact)
         except Exception as error:  # the other figures are still of interest
-            print(name, "is not captured:", type(error).__name__, str(error)[:300], flush=True)
+            print(name, "is not captured:", error, error.__context__, flush=True)
         torch._dynamo.reset()
         if options.sides != "tileir":
             row["eager"] = seconds_of(torch, captured(torch, lambda: model(*inputs))[0]) * 1e3
@@ -307,7 +307,8 @@ def offline(torch: Any, name: str, options: argparse.Namespace) -> None:
         function = imported(graph.graph, graph).function
         assert function is not None
         types = [
-            TensorType(each.dtype or "f32", tuple(int(s.value) for s in each.dims or ())) for each in function.inputs
+            TensorType(each.dtype or "f32", tuple(int(str(size)) for size in each.dims or ()))
+            for each in function.inputs
         ]
         executable = tileir.compile(function, types, device=OFFLINE)
         seconds = time.perf_counter() - traced

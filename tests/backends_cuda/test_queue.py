@@ -124,6 +124,28 @@ def test_graphs_take_other_addresses(driver: CardDriver, context: tileir.Context
     assert "cuLaunchKernel" not in driver.calls
 
 
+def test_several_results_go_to_arrays_of_others_without_waiting(driver: CardDriver, context: tileir.Context) -> None:
+    kind = exchanging(stream=1)
+    a, first, second = (kind(aligned(np.full(12, each, np.float32)), CUDA) for each in (3, 0, 0))
+    two = tileir.jit(TWO, context=context)
+    for kind_of_sequence in (list, tuple, list):
+        first.array[...] = second.array[...] = 0
+        driver.calls.clear()
+        found = two(a, a, out=kind_of_sequence([first, second]))
+        assert found[0] is first
+        assert found[1] is second
+        driver.cuCtxSynchronize()
+        np.testing.assert_array_equal((first.array, second.array), [[6] * 12, [9] * 12])
+    assert driver.calls[:-1] == [
+        *["cuEventRecord", "cuStreamWaitEvent"],
+        "cuLaunchKernel",
+        *["cuEventRecord", "cuStreamWaitEvent"],
+    ]
+    for wrong in ([first], [first, None], [first, second, first], [first, first]):
+        with pytest.raises((tileir.TileError, TypeError)):
+            two(a, a, out=wrong)
+
+
 def test_captures_get_launches_in_the_place_of_graphs(driver: CardDriver, context: tileir.Context) -> None:
     """A graph of ours is launched by no capture; memory is still taken, and graphs are made, while one goes on."""
     kind = exchanging(stream=1)

@@ -72,12 +72,20 @@ class QueuedCalls:
             BackendError: TIL708, there is not enough memory; TIL804 or TIL808, the device refuses, or has failed.
 
         """
+        into = () if out is None else self._places(out)
         if self._native is not None:
-            found = self._native(*arrays) if out is None else self._native(*arrays, out)
+            found = self._native(*arrays, *into)
             if found is not None:
                 return found
-        results = self._run(arrays, self._fresh if out is None else (out,))
+        results = self._run(arrays, into or self._fresh)
         return results[0] if results is not None and len(results) == 1 else results
+
+    def _places(self, out: Any) -> Sequence[Any]:
+        """Return an array for each result to go to; what is none for each of several fits to no program."""
+        if type(out) not in (list, tuple) or len(self._outputs) == 1 or any(each is None for each in out):
+            return (out,)
+        places: Sequence[Any] = out
+        return places
 
     def submit(self, arrays: Sequence[Any]) -> tuple[KnownEvent, tuple[DeviceArray, ...]] | None:
         """Do the same on arrays that only tileir uses, and return the event that tells of the end, and the results."""

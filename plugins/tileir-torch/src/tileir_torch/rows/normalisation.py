@@ -162,12 +162,14 @@ def batch_norm_inference(
     call: Call, x: Tensor, weight: Any, bias: Any, mean: Tensor, variance: Tensor, momentum: float, eps: float
 ) -> tuple[Tensor, ...]:
     y = widened(x)
-    factor = ops.rsqrt(ops.cast(variance, y.dtype) + eps)
-    factor = factor if weight is None else factor * ops.cast(weight, y.dtype)
+    deviation = ops.rsqrt(ops.cast(variance, y.dtype) + eps)
+    factor = deviation if weight is None else deviation * ops.cast(weight, y.dtype)
     shift = -ops.cast(mean, y.dtype) * factor
     shift = shift if bias is None else shift + ops.cast(bias, y.dtype)
     found = y * _channels(factor, x.rank) + _channels(shift, x.rank)
-    return found, call.full(0, (0,), DType.F32), call.full(0, (0,), DType.F32)
+    if call.importer.sizes(call.value[1]) == (0,):  # on processors nothing is kept
+        return found, call.full(0, (0,), DType.F32), call.full(0, (0,), DType.F32)
+    return found, mean, deviation
 
 
 @row("_batch_norm_no_update.default")
