@@ -146,6 +146,33 @@ def test_several_results_go_to_arrays_of_others_without_waiting(driver: CardDriv
             two(a, a, out=wrong)
 
 
+def test_strides_of_single_elements_do_not_matter(driver: CardDriver, context: tileir.Context) -> None:
+    """Libraries give axes of one element any stride; other gaps are left to who copies them away."""
+    kind = exchanging(stream=1)
+    double = tileir.jit("function (A) -> (B) { B = A * 2.0; }", context=context)
+    room = aligned(np.arange(16, dtype=np.float32))
+    for shape, strides in (((1, 12), (4, 4)), ((12, 1), (4, 400)), ((3, 1, 4), (16, 8, 4)), ((1, 1), (0, 0))):
+        seen = np.lib.stride_tricks.as_strided(room, shape, strides)
+        given, out = kind(seen, CUDA), kind(aligned(np.zeros(shape, np.float32)), CUDA)
+        double(given, out=out)
+        driver.calls.clear()
+        assert double(given, out=out) is out
+        assert driver.calls == [
+            "cuEventRecord",
+            "cuStreamWaitEvent",
+            "cuLaunchKernel",
+            "cuEventRecord",
+            "cuStreamWaitEvent",
+        ]
+        driver.cuCtxSynchronize()
+        np.testing.assert_array_equal(out.array, seen * 2)
+    gaps = kind(np.lib.stride_tricks.as_strided(room, (3, 4), (20, 4)), CUDA)
+    driver.calls.clear()
+    with pytest.raises(tileir.TileError):
+        double(gaps, out=kind(aligned(np.zeros((3, 4), np.float32)), CUDA))
+    assert "cuLaunchKernel" not in driver.calls
+
+
 def test_captures_get_launches_in_the_place_of_graphs(driver: CardDriver, context: tileir.Context) -> None:
     """A graph of ours is launched by no capture; memory is still taken, and graphs are made, while one goes on."""
     kind = exchanging(stream=1)

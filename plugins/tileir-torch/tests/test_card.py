@@ -140,11 +140,12 @@ def test_calls_are_in_order_with_the_current_stream(door: str) -> None:
             assert_near(each, wanted[turn % 2])
 
 
-@pytest.mark.parametrize("door", ["compile", "backend"])
+@pytest.mark.parametrize("door", ["compile", "backend", "frozen"])
 def test_calls_are_captured(door: str) -> None:
     module, x = block()
+    module.requires_grad_(door != "frozen")
     with torch.no_grad():
-        run = fast(module) if door == "backend" else tileir_torch.compile(module, (x,))
+        run = tileir_torch.compile(module, (x,)) if door == "compile" else fast(module)
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):

@@ -6,7 +6,7 @@ import logging
 import threading
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -52,8 +52,8 @@ def array_seen(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor whose memory is its elements, and which nobody wants a gradient of."""
-    tensor = tensor.detach() if tensor.requires_grad else tensor
+    """Return a tensor of no class of its own whose memory is its elements, and which nobody wants a gradient of."""
+    tensor = tensor.detach() if tensor.requires_grad or type(tensor) is not torch.Tensor else tensor
     return tensor.resolve_neg() if tensor.is_neg() else tensor
 
 
@@ -70,23 +70,31 @@ class Specialised:
     imported: Imported
     fixed: frozenset[int] = frozenset()
     _seen: dict[int, tuple[Any, tuple[int, torch.Tensor]]] = field(factory=dict, init=False)
+    _others: dict[torch.device, Callable[..., Any]] = field(factory=dict, init=False)
     _told: list[str] = field(factory=list, init=False)
 
     @cached_property
     def _executable(self) -> Executable[Any] | None:
+        return None if self.imported.function is None else self._compiled(host())
+
+    def _compiled(self, device: DeviceInfo | str | None) -> Executable[Any]:
         function = self.imported.function
-        if function is None:
-            return None
+        assert function is not None
         types = [
             TensorType(each.dtype or "f32", tuple(_literal(size) for size in each.dims or ()))
             for each in function.inputs
         ]
-        return tileir.compile(function, types, device=host())
+        return tileir.compile(function, types, device=device)
 
-    @cached_property
-    def _elsewhere(self) -> Any:
-        assert self.imported.function is not None
-        return tileir.jit(self.imported.function)
+    def _elsewhere(self, device: torch.device) -> Callable[..., Any]:
+        """Return what runs on tensors of a device that is not the host."""
+        found = self._others.get(device)
+        if found is None:
+            assert self.imported.function is not None
+            is_card = device.type == "cuda"
+            found = self._compiled(f"cuda.{device.index or 0}") if is_card else tileir.jit(self.imported.function)
+            self._others[device] = found
+        return found
 
     @cached_property
     def _inputs(self) -> tuple[tuple[int, Order | None], ...]:
@@ -212,7 +220,7 @@ class Specialised:
         given: list[torch.Tensor] = []
         for at, order in self._inputs:
             tensor = values[at]
-            if tensor.requires_grad or tensor.is_neg():
+            if type(tensor) is not torch.Tensor or tensor.requires_grad or tensor.is_neg():
                 tensor = _plain(tensor)
             if order is not None:
                 tensor = tensor.permute(order)
@@ -223,7 +231,7 @@ class Specialised:
                 tensor = tensor.contiguous()
             given.append(tensor)
         results = [torch.empty(sizes, dtype=dtype, device=device) for sizes, dtype, _ in self._rooms]
-        self._elsewhere(*given, out=results[0] if len(results) == 1 else results)
+        self._elsewhere(device)(*given, out=results[0] if len(results) == 1 else results)
         return results
 
 

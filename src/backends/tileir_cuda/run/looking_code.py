@@ -117,6 +117,34 @@ failed:
   ret i1 0
 }
 
+define internal i1 @without_gaps(ptr %own, ptr %strides, ptr %extents, i64 %rank) nounwind {
+; whether strides are those that are wanted, along axes of more than one element
+entry:
+  br label %next
+next:
+  %number = phi i64 [ 0, %entry ], [ %after, %going ]
+  %over = icmp eq i64 %number, %rank
+  br i1 %over, label %done, label %looking
+looking:
+  %after = add i64 %number, 1
+  %extent_at = getelementptr i64, ptr %extents, i64 %number
+  %extent = load i64, ptr %extent_at
+  %own_at = getelementptr i64, ptr %own, i64 %number
+  %step = load i64, ptr %own_at
+  %stride_at = getelementptr i64, ptr %strides, i64 %number
+  %stride = load i64, ptr %stride_at
+  %single = icmp eq i64 %extent, 1
+  %equal = icmp eq i64 %step, %stride
+  %fits = or i1 %single, %equal
+  br i1 %fits, label %going, label %refused
+going:
+  br label %next
+refused:
+  ret i1 0
+done:
+  ret i1 1
+}
+
 define internal i64 @lent_address(ptr %call, ptr %operand, ptr %object, ptr %seen, i1 %written) nounwind {
 ; where the elements of an array of others are; 0 where it is not as wanted
 entry:
@@ -151,8 +179,8 @@ stepping:
   go measuring if ptr %own_strides != null else refused
 measuring:
   %same_extents = call i1 @same(ptr %own_extents, ptr %extents, i64 %rank)
-  %same_strides = call i1 @same(ptr %own_strides, ptr %strides, i64 %rank)
-  go fits if %same_extents and %same_strides else refused
+  %close = call i1 @without_gaps(ptr %own_strides, ptr %strides, ptr %extents, i64 %rank)
+  go fits if %same_extents and %close else refused
 fits:
   br i1 %written, label %writing, label %following
 writing:

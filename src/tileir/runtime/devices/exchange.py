@@ -97,11 +97,18 @@ class Format:
         if size and not (
             strides
             and ctypes.string_at(extents, size) == self.extents
-            and ctypes.string_at(strides, size) == self.strides
+            and self._has_no_gaps(ctypes.string_at(strides, size))
         ):
             return None
         found: int = data + offset
         return found
+
+    def _has_no_gaps(self, strides: bytes) -> bool:
+        """Return whether strides are those that are wanted, along axes of more than one element."""
+        if strides == self.strides:
+            return True
+        words = zip(*(memoryview(each).cast("q") for each in (strides, self.strides, self.extents)), strict=True)
+        return all(step == wanted or extent == 1 for step, wanted, extent in words)
 
 
 @attrs.frozen(eq=False, repr=False)
