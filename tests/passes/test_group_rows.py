@@ -67,6 +67,12 @@ TEXTS = {
     "rows of several stretches": """function (X[N, M]) -> (O) {
         Y[a, n, m : 3, N, M] = =(X[n, m]); P[0, n, 0 : 1, N, 1] = >(Y[a, n, m]); O = Y * Y - P;
     }""",
+    "rows that data choose": """function (I[M], W[V, N]) -> (O) {
+        Y = gather(W, I); P[m, 0 : M, 1] = >(Y[m, n]); E = (Y - P) * Y; S[m, 0 : M, 1] = +(E[m, n]); O = E - S;
+    }""",
+    "rows that data choose beside others": """function (I[M], W[V, N], X[M, N]) -> (O, E) {
+        Y = gather(W, I) + X; P[m, 0 : M, 1] = >(Y[m, n]); E = Y - P; S[m, 0 : M, 1] = +(E[m, n]); O = E - S * X;
+    }""",
     "results in two halves": """function (X[M, N]) -> (O) {
         P[m, 0 : M, 1] = >(X[m, n]); E = X * P; D = X - P;
         L[m, 2 * n : M, 2 * N] = =(E[m, n]); R[m, 2 * n + 1 : M, 2 * N] = =(D[m, n]); O = L + R;
@@ -104,6 +110,7 @@ def test_rows_of_all_lengths(
     together: int,
 ) -> None:
     types = {"X": TensorType(DType.I32, sizes), "G": TensorType(DType.I32, sizes[1:])}
+    types |= {"I": TensorType(DType.I32, sizes[:1]), "W": TensorType(DType.I32, (5, sizes[1]))}
     tile = parse(TEXTS[name])
     program = lower_to_stripe(infer(tile, {p.name: types[p.name] for p in tile.inputs}))
     options = GroupRows(
@@ -150,6 +157,16 @@ def test_softmax_is_one_kernel_that_reads_its_rows_once() -> None:
     kept = [a.size for a in arrays.values() if a.region is Region.PRIVATE and a.size > 4]
     assert kept == [16]  # 4096 elements among 256 threads: the row, and then its exponentials
     assert sum(isinstance(s, Barrier) for s in statements(kernel.body)) == 6
+
+
+def test_rows_that_data_choose_are_shared_by_threads() -> None:
+    """A layer norm of the rows of a table, such as those of words."""
+    tile = parse("""function (I[M], W[V, N]) -> (O) {
+        Y = gather(W, I); S[m, 0 : M, 1] = +(Y[m, n]); E = Y - S; Q[m, 0 : M, 1] = +(E[m, n] * E[m, n]); O = E * Q;
+    }""")
+    types = {"I": TensorType(DType.I64, (512,)), "W": TensorType(DType.F32, (5000, 768))}
+    (kernel,) = lower(run(gpu(ROWS_TARGET), lower_to_stripe(infer(tile, types))), ROWS_TARGET).kernels
+    assert (kernel.grid, kernel.group) == ((512,), (256,))
 
 
 def test_short_rows_share_a_group() -> None:

@@ -46,11 +46,12 @@ def against_plain_places(nest: Nest) -> Refused | None:
     return None
 
 
-def against_varying_places(nest: Nest) -> Refused | None:
+def against_varying_places(nest: Nest, *, gathers: bool = False) -> Refused | None:
     """Return which view data decide the element of, where that may differ from point to point; None where none does.
 
-    All points may use the place that a scalar of the caller gives, as those of a step use the step of their loop. Where
-    the view's memory is touched elsewhere too, nobody knows whether these are the same elements.
+    All points may use the place that a scalar of the caller gives, as those of a step use the step of their loop; with
+    ``gathers``, what is read may be elsewhere for each point of the outer indices. Where the view's memory is touched
+    elsewhere too, nobody knows whether these are the same elements.
     """
     own = {r.name for r in nest.allocations}
     chosen = {segment.use(name).root for segment in nest.segments for name in sch.indirect_names(segment)}
@@ -60,7 +61,8 @@ def against_varying_places(nest: Nest) -> Refused | None:
         for index in (*nest.indices, *segment.loops) if names else ():
             moved = {use.name for use in segment.uses if use.root in own or use.stride(index.name)}
             varying = sch.varying_scalars(segment.statements, moved, index.name)
-            placed = (s for s in segment.statements if isinstance(s, stripe.Load | stripe.Store) and s.index in varying)
+            kinds = stripe.Store if gathers and index in nest.indices else stripe.Load | stripe.Store
+            placed = (s for s in segment.statements if isinstance(s, kinds) and s.index in varying)
             found += [s.source if isinstance(s, stripe.Load) else s.into for s in placed]
         if found:
             return refused("TR202", view=min(found))

@@ -184,7 +184,7 @@ class GroupRows(KernelPass):
         constrained = sch.constrained_indices(nest)
         for number, loop in loops.items():
             segment = nest.segments[number]
-            if loop.name in constrained:
+            if loop.name in constrained or sch.indirect_names(segment):
                 return 1
             outside = tuple(u for u in segment.uses if u.root not in local)
             lanes = sch.aligned_lanes(outside, loop.name, min(lanes, sch.power_of_two_below(loop.range)))
@@ -333,7 +333,7 @@ def _against_rows(nest: Nest) -> Refused | None:
     storing = any(u.direction.writes and not u.merges for s in loops for u in s.uses)
     if len(loops) < 2 and not storing:
         return refused("TR407")
-    rule_out(against_varying_places(nest))
+    rule_out(against_varying_places(nest, gathers=True))
     scalars = frozenset(r.name for r in nest.allocations if r.shape.elements == 1)
     found = (_against_sharing(segment, scalars) for segment in nest.segments)
     return next((why for why in found if why is not None), None)
