@@ -87,6 +87,26 @@ def test_no_thread_waits_where_outputs_are_many() -> None:
     assert (found.grid, found.group, barriers(found)) == ((1,), (16,), 0)
 
 
+def test_what_each_output_has_one_of_is_no_window() -> None:
+    """Sums over images and pixels of products with deviations: a batch norm's gradient of its weights."""
+    text = """function (A[N, C, H, W], M[C], G[N, C, H, W]) -> (O) {
+        X = (A - reshape(M, 1, C, 1, 1)) * G; O[c : C] = +(X[n, c, h, w]);
+    }"""
+    shapes = {"A": (8, 256, 14, 14), "M": (256,), "G": (8, 256, 14, 14)}
+    types = {name: TensorType(DType.F32, shape) for name, shape in shapes.items()}
+    target = Target(
+        vector_bytes=16,
+        local_bytes=48 * 1024,
+        group_threads=1024,
+        group_width=32,
+        threads=132,
+        index_dtype=DType.I32,
+        pipeline="gpu",
+    )
+    kernels = compile_stages(text, types, target).sem.kernels
+    assert [(each.grid, each.group[0] >= 32) for each in kernels] == [((256,), True)]
+
+
 def test_local_memory_bounds_the_tree() -> None:
     assert local_elements(kernel(ROWS, (10, 2048), GroupReduction(threads=64, local_bytes=64))) == 16
 
