@@ -87,6 +87,27 @@ def test_no_thread_waits_where_outputs_are_many() -> None:
     assert (found.grid, found.group, barriers(found)) == ((1,), (16,), 0)
 
 
+CARD = Target(
+    vector_bytes=16,
+    local_bytes=48 * 1024,
+    group_threads=1024,
+    group_width=32,
+    threads=132,
+    index_dtype=DType.I32,
+    pipeline="gpu",
+)
+
+
+def test_windows_that_overlap_have_a_thread_for_each_output() -> None:
+    """Also where the next window is two elements further: pools of 3 x 3 with strides."""
+    text = """function (A[N, C, H, W]) -> (O) {
+        O[n, c, o, p : N, C, 28, 28] = >(A[n, c, 2 * o + i, 2 * p + j]), i < 3, j < 3;
+    }"""
+    (found,) = compile_stages(text, {"A": TensorType(DType.F32, (8, 64, 57, 57))}, CARD).sem.kernels
+    assert np.prod(found.grid) * found.group[0] == 8 * 64 * 28 * 28
+    assert not barriers(found)
+
+
 def test_what_each_output_has_one_of_is_no_window() -> None:
     """Sums over images and pixels of products with deviations: a batch norm's gradient of its weights."""
     text = """function (A[N, C, H, W], M[C], G[N, C, H, W]) -> (O) {
@@ -94,16 +115,7 @@ def test_what_each_output_has_one_of_is_no_window() -> None:
     }"""
     shapes = {"A": (8, 256, 14, 14), "M": (256,), "G": (8, 256, 14, 14)}
     types = {name: TensorType(DType.F32, shape) for name, shape in shapes.items()}
-    target = Target(
-        vector_bytes=16,
-        local_bytes=48 * 1024,
-        group_threads=1024,
-        group_width=32,
-        threads=132,
-        index_dtype=DType.I32,
-        pipeline="gpu",
-    )
-    kernels = compile_stages(text, types, target).sem.kernels
+    kernels = compile_stages(text, types, CARD).sem.kernels
     assert [(each.grid, each.group[0] >= 32) for each in kernels] == [((256,), True)]
 
 

@@ -239,7 +239,8 @@ def _streamed(nest: Nest, reads: tuple[Use, ...]) -> tuple[Use, ...]:
 def _slides(nest: Nest, use: Use, loops: Sequence[stripe.Index]) -> bool:
     """Return whether neighbouring outputs read neighbours, as the terms of one do, and there are more of them."""
     terms = max((i.range for i in loops if use.stride(i.name)), default=0)
-    return terms > 0 and any(use.stride(i.name) == 1 and i.range > terms for i in nest.indices)
+    near = (i for i in nest.indices if 0 < use.stride(i.name) < max(2, terms))
+    return terms > 0 and any(i.range > terms for i in near)
 
 
 def is_product_of_panels(nest: Nest) -> bool:
