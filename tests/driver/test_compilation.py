@@ -360,6 +360,9 @@ def test_results_of_constants_are_kept_for_other_contexts(
     chosen = opencl_device() if device == "opencl" else device
     _check_weights(disk, chosen)
     (key,) = _results(disk)
+    (about,) = [entry.about for entry in disk.entries() if entry.key == key]
+    assert about["kernels"]
+    assert about["device"].startswith(device)
     log.clear()
     _check_weights(disk, chosen)
     assert f"hit: results-{key}" in log.text

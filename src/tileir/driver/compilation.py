@@ -347,7 +347,8 @@ def results_in(disk: DiskCache, compilation: Compilation, compiler: Compiler[Any
         launched = sorted({launch.kernel for launch in launches(works)})
         code = [part for number in launched for part in (str(number), kernels[number])]
         key = digest_of(repr(works), *results, "", *described, "", *code, "", *maker)
-        return KeptResults(disk, key, _named(tuple(program.kernels[number] for number in launched)))
+        named = _named(tuple(program.kernels[number] for number in launched))
+        return KeptResults(disk, key, {"device": f"{device.backend}: {device.name}", "kernels": named})
 
     return find
 

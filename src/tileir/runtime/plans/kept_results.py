@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tileir.core.nodes import attrs
@@ -27,7 +27,7 @@ class KeptResults:
 
     disk: DiskCache
     key: str
-    about: str
+    about: Mapping[str, str]
 
     def load(self, sizes: Sequence[int]) -> list[memoryview] | None:
         """Return results of so many bytes in memory that is mapped to be read; None where they are not kept."""
@@ -44,7 +44,7 @@ class KeptResults:
         """Keep results, each as bytes, and return them as :meth:`load` does; None where that is not possible."""
         blanks = (memoryview(bytes(-len(result) % _ALIGNMENT)) for result in results)
         pieces = [piece for pair in zip(results, blanks, strict=True) for piece in pair]
-        stored = self.disk.put_mapped(RESULTS, self.key, pieces, {"results": self.about})
+        stored = self.disk.put_mapped(RESULTS, self.key, pieces, self.about)
         return self.load([*map(len, results)]) if stored else None
 
 
