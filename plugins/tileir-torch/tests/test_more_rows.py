@@ -71,6 +71,15 @@ CASES: Final[dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]]] = {
     ),
     "reflection": (lambda x: F.pad(x, (2, 1, 1, 2), mode="reflect"), (tensor(1, 2, 4, 5),)),
     "replication": (lambda x: F.pad(x, (2, 1), mode="replicate"), (tensor(1, 2, 4),)),
+    "embedding_bag": (
+        lambda w: tuple(
+            F.embedding_bag(
+                torch.tensor([3, 1, 0, 3, 2]), w.detach(), torch.tensor([0, 2, 2]), mode=mode, padding_idx=1
+            )
+            for mode in ("sum", "mean")
+        ),
+        (tensor(4, 3),),
+    ),
     "cropped_replication": (lambda x: F.pad(x, (-2, 3, 1, -1), mode="replicate"), (tensor(1, 2, 4, 5),)),
     "nanmedian": (
         lambda x: (torch.where(x > 0.5, float("nan"), x).nanmedian(1)[0], torch.where(x > 0, x, x / 0 * 0).nanmedian()),

@@ -49,7 +49,14 @@ _OTHERS: Final = 3
 _ANY_OF_EQUAL: Final = frozenset({"kthvalue", "median", "mode", "msort", "nanmedian", "sort", "topk"})
 """Entries that may put out the place of any of several equal elements."""
 _BY_MPMATH: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
-    {"polygamma": lambda x, n: mpmath.psi(n, x), "special.polygamma": lambda x, n: mpmath.psi(n, x)}
+    {
+        "polygamma": lambda x, n: mpmath.psi(n, x),
+        "special.bessel_j0": lambda x: mpmath.besselj(0, x),
+        "special.bessel_j1": lambda x: mpmath.besselj(1, x),
+        "special.bessel_y0": lambda x: mpmath.bessely(0, x),
+        "special.bessel_y1": lambda x: mpmath.bessely(1, x),
+        "special.polygamma": lambda x, n: mpmath.psi(n, x),
+    }
 )
 """Functions of an element that eager execution is off by more than roundings in f64, too."""
 _UNINITIALISED: Final = re.compile(r"(new_)?empty(_like|_strided|_permuted)?")
@@ -199,10 +206,10 @@ def _tried(entry: Any, sample: Any, *, is_gradient: bool) -> tuple[str, str]:
         is_tracing = type(error).__name__ in _TRACING
         return ("refused", f"no graph: {_line(error)}") if is_tracing else ("crash", _line(error))
     exact = None if is_random else _exactly(call, is_gradient)
-    if exact and entry.name in _BY_MPMATH and not is_gradient:
-        exact = [_by_mpmath(_BY_MPMATH[entry.name], sample)]
     is_by_element = type(entry).__name__ in _BY_ELEMENT
     moved = _exactly(call, is_gradient, moved=True) if is_by_element and exact is not None else None
+    if exact and entry.name in _BY_MPMATH and not is_gradient:
+        exact, moved = ([_by_mpmath(_BY_MPMATH[entry.name], sample, moved=each)] for each in (False, True))
     if entry.name == "argsort":
         found, wanted, exact = ([_ordered(sample, each[0])] for each in (found, wanted, wanted))
     if entry.name in _ANY_OF_EQUAL:
@@ -286,16 +293,18 @@ def _ordered(sample: Any, places: torch.Tensor) -> torch.Tensor:
     return x if x.dim() == 0 else torch.take_along_dim(x, places, dim)
 
 
-def _by_mpmath(function: Callable[..., Any], sample: Any) -> torch.Tensor:
-    """Return what mpmath has for each element, NaN at poles."""
+def _by_mpmath(function: Callable[..., Any], sample: Any, *, moved: bool) -> torch.Tensor:
+    """Return what mpmath has for each element, or for one that is off by a rounding; NaN where that is no number."""
 
     def one(x: float) -> float:
         try:
             return float(function(x, *sample.args))
-        except ValueError:
+        except (TypeError, ValueError):
             return float("nan")
 
-    x = sample.input.detach().to(torch.float64)
+    given = sample.input.detach()
+    step = torch.finfo(given.dtype).eps if moved and given.is_floating_point() else 0.0
+    x = given.to(torch.float64) * (1 + step)
     return torch.tensor([one(each) for each in x.flatten().tolist()], dtype=torch.float64).reshape(x.shape)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from tileir import DType, ops
 from tileir.tile.builder import Tensor
 from tileir_torch.importing import Call
-from tileir_torch.rows.arguments import wide, with_axis
+from tileir_torch.rows.arguments import wide, widened, with_axis
 from tileir_torch.rows.table import row
 
 
@@ -24,6 +24,46 @@ def counted(indices: Tensor, size: int) -> Tensor:
 @row("embedding.default")
 def embedding(call: Call, table: Tensor, indices: Tensor, *_: Any) -> Tensor:
     return ops.take(table, indices, 0)
+
+
+@row("_embedding_bag.default", "_embedding_bag_forward_only.default")
+def embedding_bag(
+    call: Call,
+    table: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_by_frequency: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding: int = -1,
+) -> tuple[Tensor, ...]:
+    """Return sums or means of the rows of each bag, and for gradients the bag of each row, and the sizes of bags."""
+    bags, width = call.importer.sizes(call.value[0])
+    count = int(indices.size)
+    if mode not in (0, 1) or not count or not bags:
+        raise call.refuse("bags of no rows, and the greatest elements of bags, are left to eager")
+    offsets = ops.slice(ops.cast(offsets, DType.I64), slice(0, bags))
+    numbers = call.tensor(np.arange(count).reshape(count, 1))
+    bag_of = ops.sum(ops.cast(numbers >= offsets, DType.I64), [1]) - 1
+    indices = ops.cast(indices, DType.I64)
+    counted_rows = ops.cast(indices != padding, DType.I64)
+    values = widened(ops.take(table, indices, 0))
+    if weights is not None:
+        values = values * ops.expand_dims(ops.cast(weights, values.dtype), 1)
+    values = values * ops.expand_dims(ops.cast(counted_rows, values.dtype), 1)
+    found = ops.scatter(call.full(0, (bags, width), values.dtype), bag_of, values)
+    sizes = ops.scatter(call.full(0, (bags,), DType.I64), bag_of, counted_rows)
+    if mode == 1:
+        found = found / ops.expand_dims(ops.cast(ops.maximum(sizes, 1), found.dtype), 1)
+    others = [call.importer.sizes(each) for each in call.value[1:]]
+    known = (bag_of, sizes, call.full(0, (bags,), DType.I64))
+    rest = [
+        each if tuple(each.shape) == wanted else call.full(0, wanted, DType.I64)
+        for each, wanted in zip(known, others, strict=True)
+    ]
+    return (found, *rest)
 
 
 @row("embedding_dense_backward.default")
