@@ -178,7 +178,8 @@ def _buffers(program: stripe.Program) -> tuple[sem.Buffer, ...]:
         else:
             role = sem.BufferRole.INPUT if name in program.inputs else sem.BufferRole.TEMPORARY
         shape = refinement.shape
-        result.append(sem.Buffer(name, shape.dtype, shape.sizes, role, data.get(name, b"")))
+        sizes = shape.sizes if shape.span <= shape.elements else (shape.span,)  # gaps between planes take room
+        result.append(sem.Buffer(name, shape.dtype, sizes, role, data.get(name, b"")))
     return tuple(result)
 
 
