@@ -124,6 +124,13 @@ def test_what_lanes_cannot_run_along_is_no_nearer_as_a_copy() -> None:
     assert panels(program, LayPanels(vector_bytes=16, most_bytes=0)) == [(1, 5, 3, 3, 8)]
 
 
+def test_products_whose_pixels_are_drawn_apart_get_some_in_any_case() -> None:
+    f = FunctionBuilder()
+    y = ops.conv_transpose(f.input("X", 1, 5, 6, 6), f.constant(weights(5, 8, 2, 2)), stride=2)
+    program = before(f.build(Y=y), TensorType(DType.F32, (1, 5, 6, 6)))
+    assert panels(program, LayPanels(vector_bytes=16, most_bytes=1)) == [(1, 5, 2, 2, 8)]
+
+
 def test_steps_of_loops_make_no_copies() -> None:
     text = """function (Xs[T, N, N], B[N, N]) -> (S) {
         W = 1.0 * index(B, 0) + index(B, 1);

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+import tileir
 from strategies.contractions import Case
 from strategies.effort import examples
 from strategies.passes import assert_same_meaning
+from tileir import FunctionBuilder, ops
 from tileir.core.dtype import DType
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
@@ -21,6 +27,9 @@ from tileir.passes.schedules.registers.spread import apart, square
 from tileir.schedule.nest import Nest
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.ir import Block, Program, Special
+
+if TYPE_CHECKING:
+    Array = np.ndarray[Any, np.dtype[np.float64]]
 
 TURNED = "function (A[M, K], B[K, N]) -> (O) { O[n, m : N, M] = +(A[m, k] * B[k, n]); }"
 BIASED = (
@@ -123,3 +132,48 @@ def test_accesses_are_dear_where_no_row_has_neighbours() -> None:
     along = apart(uses, "n", 8, {"m": 8}, overlaps=True)
     assert 0 < along < apart(uses, "n", 8, {"m": 3}, overlaps=True)
     assert apart(uses, "m", 8, {"n": 8}, overlaps=True) == 0
+
+
+def drawn(x: Array, w: Array, stride: int) -> Array:
+    """Return a transposed convolution in f64 whose windows do not overlap."""
+    n, _, rows, columns = x.shape
+    _, features, height, width = w.shape
+    result = np.zeros((n, features, rows, stride, columns, stride))
+    result[:, :, :, :height, :, :width] = np.einsum("nkyx,kcij->ncyixj", x, w, optimize=True)
+    return result.reshape(n, features, rows * stride, columns * stride)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "stored", "tolerance"),
+    [
+        (DType.F32, np.float32, 1e-5),
+        (DType.F64, np.float64, 1e-13),
+        (DType.F16, np.float16, 2e-3),
+        (DType.BF16, ml_dtypes.bfloat16, 1e-2),
+    ],
+)
+@pytest.mark.parametrize(
+    ("image", "features", "window", "stride"),
+    [
+        ((1, 64, 16, 16), 32, 2, 2),  # rows of a tile are two indices, pixels and what is drawn of each
+        ((3, 48, 9, 13), 64, 2, 2),
+        ((8, 32, 12, 12), 32, 3, 3),
+        ((1, 40, 7, 11), 32, 1, 2),  # pixels that nothing is drawn to
+        ((2, 33, 10, 24), 48, 4, 4),
+        ((1, 20, 5, 6), 7, 2, 2),
+    ],
+)
+def test_transposed_convolutions(
+    image: tuple[int, ...], features: int, window: int, stride: int, dtype: DType, stored: Any, tolerance: float
+) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(image).astype(stored)
+    w = (rng.standard_normal((image[1], features, window, window)) / 9).astype(stored)
+    size = (image[0], features, image[2] * stride, image[3] * stride)
+    beside = rng.standard_normal(size).astype(stored)
+    f = FunctionBuilder()
+    y = ops.conv_transpose(f.input("X", *image, dtype=dtype), f.constant(w), stride=stride, output_size=size[2:])
+    call = tileir.jit(f.build(Y=ops.relu(y + f.input("B", *size, dtype=dtype))))
+    wanted = np.maximum(drawn(x.astype(np.float64), w.astype(np.float64), stride) + beside.astype(np.float64), 0)
+    found = np.asarray(call(x, beside)).astype(np.float64)
+    assert np.abs(found - wanted).max() / np.abs(wanted).max() < tolerance

@@ -59,7 +59,8 @@ class LayPanels:
         vector_bytes: Width of a vector register.
         least_reuse: A copy pays where a kernel reads each element so often at least: others read it as it lies.
         most_bytes: Other factors of more bytes are far from the processor, and better copied nearer, with lanes along
-            these, where lanes can run along them: at strides they cannot.
+            these, where lanes can run along them: at strides they cannot, nor where results lie apart, as those of
+            transposed convolutions do.
     """
 
     name: ClassVar[str] = "lay_panels"
@@ -114,10 +115,16 @@ class LayPanels:
             moving = tuple(i for i in (*nest.indices, *segment.loops) if weight.stride(i.name))
             reuse = product(i.range for i in nest.indices if i not in moving)
             free = index in moving and not other.stride(index.name) and weight.dtype is dtype
-            runs = any(other.stride(i.name) == 1 for i in nest.indices)
+            runs = _can_run(other, nest)
             free = free and (not runs or nest.kernel.refinement(other.root).source in near)
             if source is not None and free and reuse >= self.least_reuse and _is_whole(weight, moving, source):
                 yield _Factor(nest, weight, source, index, moving, width)
+
+
+def _can_run(use: Use, nest: Nest) -> bool:
+    """Return whether lanes along a factor would be neighbours there and in all results."""
+    along = [i.name for i in nest.indices if use.stride(i.name) == 1]
+    return any(all(written.stride(name) in (0, 1) for written in sch.written_uses(nest)) for name in along)
 
 
 def _both(segment: Segment) -> tuple[Use, Use] | None:

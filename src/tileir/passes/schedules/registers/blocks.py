@@ -261,7 +261,7 @@ class TileBlocks:
         """Return the loops over tiles; each sets its sums, reduces, and stores."""
         values = {**mapping, **{i.name: split.value for i, split in zip(within, splits, strict=True)}}
         height, row = 1, Affine()
-        for split in splits:
+        for _, split in sorted(zip(within, splits, strict=True), key=lambda pair: -self._reach(pair[0])):
             row = row * split.height + split.row
             height *= split.height
         allocations = []
@@ -291,6 +291,10 @@ class TileBlocks:
         around = tuple(i for split in splits for i in split.around)
         ends = tuple(test for split in splits for test in split.tests)
         return Node(around, tuple(allocations), tuple(children), constraints=ends)
+
+    def _reach(self, index: stripe.Index) -> int:
+        """Return how far apart results along an index are: rows of a tile are in the order of these."""
+        return max((abs(use.stride(index.name)) for use in sch.written_uses(self.nest)), default=0)
 
     def reduction(
         self,

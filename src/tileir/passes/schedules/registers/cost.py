@@ -6,6 +6,7 @@ Tiles that do not divide the output pay for their remainders, and each tile once
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from typing import Final
 
 from tileir.core.nodes import attrs
@@ -319,7 +320,9 @@ class _Candidate:
         if self.limits.rows or self.limits.columns:
             most = registers // sums if again else self.limits.columns or _MOST_COLUMNS_OF_ONE_ROW
         elif rows and any(not names.isdisjoint(moved) for step in self.steps for moved in step.vectors):
-            most = registers // (2 * sums)  # rows share what they load, while it is in registers
+            own = max(prod(r.height for r in rows if r.index.name in m) for step in self.steps for m in step.vectors)
+            others = int(own < height)  # beside sums, and what rows of their own load
+            most = (registers - others) // (sums + max(1, len(self.nest.allocations)) * own)
         else:
             others = 1 if rows and all(step.is_fused for step in self.steps) else 2  # registers beside sums
             most = (registers - others) // (sums + (1 if again and rows else 0))

@@ -23,7 +23,7 @@ _LEAST_TURNED: Final = 4
 _MOST_TURNED: Final = 8
 """Rows of the squares that are turned: half the vector registers of the smallest set hold one."""
 
-_APART: Final = 6.0
+_APART: Final = 12.0
 """What it costs to store or load a lane after a reduction, where lanes are apart: a cache line for each."""
 
 
@@ -39,13 +39,19 @@ def apart(uses: Sequence[Use], vector: str, lanes: int, rows: Mapping[str, int],
 
     """
     count = sum(use.stride(vector) not in (0, 1) for use in uses)
-    sizes = [
-        square(lanes, height, overlaps=overlaps)
-        for name, height in rows.items()
-        if count and all(use.stride(name) in (0, 1) for use in uses)
-    ]
+    sizes = [square(lanes, height, overlaps=overlaps) for height in (_runs(uses, rows) if count else ())]
     size = max(sizes, default=0)  # vectors of a square are loaded, shuffled for each bit of its size, and stored
     return count * ((1 + size.bit_length()) / size if size else _APART)
+
+
+def _runs(uses: Sequence[Use], rows: Mapping[str, int]) -> Iterator[int]:
+    """Yield how many rows of a tile are neighbours in memory: those along an index, or along two that are one run."""
+    for name, height in rows.items():
+        if all(use.stride(name) in (0, 1) for use in uses):
+            yield height
+            for other, beside in rows.items():
+                if all(use.stride(other) == height * use.stride(name) for use in uses):
+                    yield height * beside
 
 
 def square(lanes: int, height: int, *, overlaps: bool) -> int:
@@ -114,27 +120,45 @@ class Spread:
             nodes.append(Node(unrolled, statements=copy, uses=moved, constraints=tests))
             spilled[use.root] = memory
             uses.append(attrs.evolve(use, root=memory.name))
-        segment = attrs.evolve(self.segment, uses=tuple(uses))
+        segment = self._moved(attrs.evolve(self.segment, uses=tuple(uses)))
         memories = frozenset(memory.name for memory in spilled.values())
-        row = self._row(segment, memories)
+        rows, along = self._joined(segment)
+        row = self._row(along, memories, rows)
         if row is not None:
-            nodes.extend(self._squares(segment, memories, row))
+            nodes.extend(self._squares(along, memories, rows, row))
         else:
             loops = tuple(index.bound(None) for index in self.rows or self.columns.vectors)
             inner = self.columns.vectors if self.rows else ()
-            nodes.append(leaf(segment, self.values, (*loops, *inner, *self.columns.lanes)))
+            nodes.append(leaf(segment, {}, (*loops, *inner, *self.columns.lanes)))
         return tuple(spilled.values()), tuple(nodes)
 
-    def _row(self, segment: Segment, memories: frozenset[str]) -> stripe.Index | None:
+    def _moved(self, segment: Segment) -> Segment:
+        """Return a segment in terms of the loops."""
+        moved = leaf(segment, self.values, ())
+        return attrs.evolve(segment, statements=moved.statements, uses=moved.uses, constraints=moved.constraints)
+
+    def _joined(self, segment: Segment) -> tuple[tuple[stripe.Index, ...], Segment]:
+        """Return the loops over rows, as one where two of them are one along all axes, and the segment with these."""
+        looked_at = segment.constraints or any(isinstance(each, stripe.LoadIndex) for each in segment.statements)
+        if looked_at or len(self.rows) != len(("outer", "inner")):
+            return self.rows, segment
+        places = [place for use in segment.uses for place in use.access]
+        for outer, inner in (self.rows, self.rows[::-1]):
+            if all(each.coefficient(outer.name) == inner.range * each.coefficient(inner.name) for each in places):
+                both = attrs.evolve(inner, name=self.names.fresh(inner.name), range=outer.range * inner.range)
+                place = {outer.name: Affine(), inner.name: Affine.index(both.name)}
+                return (both,), attrs.evolve(segment, uses=tuple(use.substitute(place) for use in segment.uses))
+        return self.rows, segment
+
+    def _row(self, segment: Segment, memories: frozenset[str], rows: tuple[stripe.Index, ...]) -> stripe.Index | None:
         """Return the loop along which lanes run once the sums are turned; None where they are better not."""
-        uses = [(use, use.substitute(self.values)) for use in segment.uses]
         plain = not segment.constraints and not sch.indirect_names(segment)
         plain = plain and all(size == 1 for use in segment.uses for size in use.sizes)
         sums = [use for use in segment.uses if use.root in memories]
         if not plain or any(use.dtype.is_bool for use in sums):
             return None
-        for row in self.rows:
-            strides = [moved.stride(row.name) for use, moved in uses if use.root not in memories]
+        for row in rows:
+            strides = [use.stride(row.name) for use in segment.uses if use.root not in memories]
             if self._size(row) and 1 in strides and all(stride in (0, 1) for stride in strides):
                 return row
         return None
@@ -143,7 +167,9 @@ class Spread:
         lanes = product(index.range for index in self.columns.lanes)
         return square(lanes, row.range, overlaps=self.overlaps)
 
-    def _squares(self, segment: Segment, memories: frozenset[str], row: stripe.Index) -> Iterator[Node]:
+    def _squares(
+        self, segment: Segment, memories: frozenset[str], rows: tuple[stripe.Index, ...], row: stripe.Index
+    ) -> Iterator[Node]:
         """Yield the segment over squares with their lanes along a row, in one loop where equal steps reach its end.
 
         Squares overlap where they must. A loop of its own for the last one takes as long to compile as all the others.
@@ -152,13 +178,20 @@ class Spread:
         count, rest = -(-row.range // size), row.range - size
         step = rest // max(count - 1, 1)
         if step * (count - 1) == rest:
-            yield self._square(segment, memories, row, count, step, 0)
+            yield self._square(segment, memories, rows, row, count, step, 0)
         else:
-            yield self._square(segment, memories, row, count - 1, size, 0)
-            yield self._square(segment, memories, row, 1, size, rest)
+            yield self._square(segment, memories, rows, row, count - 1, size, 0)
+            yield self._square(segment, memories, rows, row, 1, size, rest)
 
     def _square(
-        self, segment: Segment, memories: frozenset[str], row: stripe.Index, count: int, step: int, start: int
+        self,
+        segment: Segment,
+        memories: frozenset[str],
+        rows: tuple[stripe.Index, ...],
+        row: stripe.Index,
+        count: int,
+        step: int,
+        start: int,
     ) -> Node:
         size = self._size(row)
         (lane,) = self.columns.lanes
@@ -175,17 +208,16 @@ class Spread:
             lane.name: sch.part(across[0], size) + sch.part(column),
             row.name: sch.part(down[0], step) + sch.part(inside) + start,
         }
-        values = {**{name: value.substitute(moved) for name, value in self.values.items()}, **moved}
         allocations: list[stripe.Refinement] = []
         fills: list[Node] = []
         uses: list[Use] = []
         for use in segment.uses:
             if use.root in memories:
-                source = use.substitute(self.values).substitute(moved)
+                source = use.substitute(moved)
                 memory, items, use = turned_tile(source, column.name, inside.name, size, self.names)
                 allocations.extend(memory)
                 fills.extend(nodes_of(items))
             uses.append(use)
-        last = leaf(attrs.evolve(segment, uses=tuple(uses)), values, (column, inside))
-        around = (*(i.bound(None) for i in self.rows if i is not row), *sch.present((down[0], across[0])))
+        last = leaf(attrs.evolve(segment, uses=tuple(uses)), moved, (column, inside))
+        around = (*(i.bound(None) for i in rows if i is not row), *sch.present((down[0], across[0])))
         return Node(around, tuple(allocations), (*fills, last))
