@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import assume, given, strategies as st
@@ -19,7 +20,9 @@ from tileir.passes.layouts.lay_panels import LayPanels
 from tileir.passes.rewrites.dead_code import DeadCode
 from tileir.stripe.blocks import Binding
 from tileir.stripe.check.verifier import verify
+from tileir.stripe.ir import Loop
 from tileir.stripe.lower.lowering import lower
+from tileir.stripe.works import launches, loops
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
@@ -131,17 +134,54 @@ def test_products_whose_pixels_are_drawn_apart_get_some_in_any_case() -> None:
     assert panels(program, LayPanels(vector_bytes=16, most_bytes=1)) == [(1, 5, 2, 2, 8)]
 
 
-def test_steps_of_loops_make_no_copies() -> None:
-    text = """function (Xs[T, N, N], B[N, N]) -> (S) {
-        W = 1.0 * index(B, 0) + index(B, 1);
-        S = scan(B; Xs; W) function (H[N, N], X[N, N], W[N, N]) -> (H2) {
-            Y[i, j : N, N] = +(H[i, k] * W[k, j]);
-            H2 = Y + X;
-        };
+LOOP = """function (Xs[T, B, N], H[B, N], W[N, N]) -> (S) {{
+        V = {weights};
+        S = scan(H; Xs; V) function (H[B, N], X[B, N], V[N, N]) -> (H2) {{
+            Y[i, j : B, N] = +(H[i, k] * V[k, j]);
+            H2 = max(min(Y, 3.0), -3.0) + X;
+        }};
+    }}"""
+
+
+def loop(weights: str, steps: int = 8, batch: int = 8) -> Program:
+    """Return a loop of products by some weights."""
+    types = {name: TensorType(DType.F32, shape) for name, shape in (("H", (batch, 8)), ("W", (8, 8)))}
+    types["Xs"] = TensorType(DType.F32, (steps, batch, 8))
+    return lower(infer(parse(LOOP.format(weights=weights)), types))
+
+
+@pytest.mark.parametrize("weights", ["W", "W + 1.0", "1.0 * index(W, 0) + index(W, 1)"])
+def test_loops_read_what_is_laid_before_them(weights: str) -> None:
+    program = run((DeadCode(), Accumulate()), loop(weights))
+    after = run((STEP,), program)
+    verify(after)
+    assert panels(program) == [(1, 8, 8)]
+    assert [type(work) for work in after.works][-1] is Loop
+    assert not any("lay_" in work.name for each in loops(after.works) for work in launches(each.works))
+    assert_same_meaning(program, after, arrays_for(program))
+
+
+def test_short_loops_lay_constants_alone() -> None:
+    assert panels(run((Accumulate(),), loop("W", steps=7))) == []
+    assert panels(run((Accumulate(),), loop("1.0 * index(W, 0) + index(W, 1)", steps=7))) == [(1, 8, 8)]
+
+
+def test_what_steps_change_is_not_laid() -> None:
+    text = """function (Xs[T, N, N], H[N, N]) -> (S) {
+        S = scan(H; Xs) function (H[N, N], X[N, N]) -> (H2) { H2[i, j : N, N] = +(X[i, k] * H[k, j]); };
     }"""
-    types = {"Xs": TensorType(DType.F32, (3, 8, 8)), "B": TensorType(DType.F32, (8, 8))}
-    program = lower(infer(parse(text), types))
+    types = {"Xs": TensorType(DType.F32, (9, 8, 8)), "H": TensorType(DType.F32, (8, 8))}
+    program = run((Accumulate(),), lower(infer(parse(text), types)))
     assert run((STEP,), program) is program
+
+
+def test_weights_that_several_kernels_put_together_get_panels() -> None:
+    f = FunctionBuilder()
+    x = f.input("X", 9, 6)
+    w = ops.concatenate([f.constant(weights(6, 4)) * 2.0, f.constant(weights(6, 4, seed=1))], 1)
+    program = before(f.build(Y=ops.matmul(x, w)), TensorType(DType.F32, (9, 6)))
+    assert panels(program) == [(1, 6, 8)]
+    assert_same_meaning(program, run((STEP,), program), arrays_for(program))
 
 
 def wide(x: np.ndarray[Any, np.dtype[Any]]) -> Array:
@@ -242,3 +282,56 @@ def test_sums_of_two_convolutions_pass_over_pieces(batch: int, side: int, channe
         assert ["n_chunk", "o0_chunk", "k_panel"] in grids  # all panels pass over a piece before the next one
     left, right = exact(wide(x), wide(v), stride, 0), exact(wide(z), wide(w), 1, 1)
     np.testing.assert_array_equal(call(x, z), left + right)
+
+
+def sigmoid(x: Array) -> Array:
+    result: Array = 1 / (1 + np.exp(-x))
+    return result
+
+
+def remembered(x: Array, w_x: Array, w_h: Array, *, backwards: bool) -> Array:
+    """Return the states of long short-term memory after each step in f64."""
+    h = c = np.zeros((x.shape[1], w_h.shape[1]))
+    states = []
+    for now in x[::-1] if backwards else x:
+        i, f, g, o = np.split(now @ w_x.T + h @ w_h.T, 4, 1)
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+        h = sigmoid(o) * np.tanh(c)
+        states.append(h)
+    return np.array(states[::-1] if backwards else states).reshape(len(x), *h.shape)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "stored", "tolerance"),
+    [
+        (DType.F32, np.float32, 1e-5),
+        (DType.F64, np.float64, 1e-13),
+        (DType.F16, np.float16, 5e-3),
+        (DType.BF16, ml_dtypes.bfloat16, 4e-2),
+    ],
+)
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize(("steps", "batch"), [(12, 1), (9, 3), (10, 8), (8, 17), (1, 8), (0, 8)])
+def test_networks_with_memory(
+    steps: int, batch: int, constant: bool, dtype: DType, stored: Any, tolerance: float
+) -> None:
+    inputs, hidden = 20, 32
+    rng = np.random.default_rng(0)
+    shapes = ((4 * hidden, inputs), (4 * hidden, hidden)) * 2
+    parts = [(rng.standard_normal(shape) / 6).astype(stored) for shape in shapes]
+    x = rng.standard_normal((steps, batch, inputs)).astype(stored)
+    f = FunctionBuilder()
+    data = f.input("X", *x.shape, dtype=dtype)
+    names = ("A", "B", "C", "D")
+    given_parts = [
+        f.constant(each) if constant else f.input(name, *each.shape, dtype=dtype)
+        for name, each in zip(names, parts, strict=True)
+    ]
+    sides = [ops.RecurrentWeights(*given_parts[:2]), ops.RecurrentWeights(*given_parts[2:])]
+    y, _, _ = ops.lstm(data, sides, bidirectional=True)
+    found = np.asarray(tileir.jit(f.build(Y=y))(x, *(() if constant else parts))).astype(np.float64)
+    wide = [each.astype(np.float64) for each in (x, *parts)]
+    both = [remembered(wide[0], *wide[1:3], backwards=False), remembered(wide[0], *wide[3:], backwards=True)]
+    wanted = np.concatenate(both, -1)
+    assert found.shape == wanted.shape
+    assert np.abs(found - wanted).max(initial=0) < tolerance

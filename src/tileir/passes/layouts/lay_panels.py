@@ -2,8 +2,8 @@
 
 Lanes of a product that run along a matrix of weights need its elements beside each other, and the steps of its sum one
 behind the other. Other matrices are copied to that order at each run, piece by piece; constants, as weights of networks
-are, and what is computed of these alone, are copied once, before the first run. For that an index ``k`` of the kernel
-becomes two, the number of a panel and the place in it::
+are, and what is computed of these alone, are copied once, before the first run; what no step of a loop changes, once
+before the loop. For that an index ``k`` of the kernel becomes two, the number of a panel and the place in it::
 
     Y[k, p] = +(W[k, c] * X[c, p])   with W[64, C]
 
@@ -16,12 +16,11 @@ becomes, with panels of 32::
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
 from tileir.core import NameScope, attrs
-from tileir.passes.analysis.dependences import roots
-from tileir.passes.base import at_least, with_temporaries
+from tileir.passes.base import at_least
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import nest_of
 from tileir.poly.affine import Affine
@@ -32,17 +31,19 @@ from tileir.stripe.ir import (
     Block,
     Direction,
     Index,
+    Kernel,
     Launch,
     Load,
+    Loop,
     Program,
     Refinement,
-    Statement,
     Store,
     Tags,
+    Work,
     allocation,
-    views_read,
-    views_written,
 )
+from tileir.stripe.lower.kernel_table import KernelTable, launched
+from tileir.stripe.works import in_order, launches, loops, map_launches, sorted_memory, uses_of
 
 PANELS: Final = "panels"
 """Tag of kernels that read panels."""
@@ -70,24 +71,33 @@ class LayPanels:
     most_bytes: int = attrs.field(default=1 << 23, validator=at_least(0))
 
     def __call__(self, program: Program) -> Program:
-        """Return the program with copies before the kernels that read them."""
-        if not all(isinstance(work, Launch) for work in program.works):
-            return program  # in a loop, copies would be made again and again
-        fixed = _fixed(program)
-        near = {
-            r.name for r in program.main.refinements if r.shape.elements * r.shape.dtype.itemsize <= self.most_bytes
-        }
-        names = NameScope.of((*(r.name for r in program.memory), *(r.name for r in program.main.refinements)))
-        copies: dict[_Key, _Copy] = {}
-        statements: list[Statement] = []
-        for statement in program.main.statements:
-            found = self._factors(statement, fixed, near) if isinstance(statement, Block) else ()
-            for factor in found:
-                if factor.key not in copies:
-                    copies[factor.key] = _Copy.of(factor, names)
-                    statements.append(copies[factor.key].kernel())
-            statements.append(_reading([(f, copies[f.key]) for f in found]) if found else statement)
-        return with_temporaries(program, statements, [copy.memory for copy in copies.values()]) if copies else program
+        """Return the program with copies before the works that read them: loops read what is laid before all steps."""
+        contents = _Contents.of(program)
+        memory = {each.name: each for each in program.memory}
+        near = {r.name for r in program.memory if r.shape.elements * r.shape.dtype.itemsize <= self.most_bytes}
+        table, copies, works = KernelTable(), dict[_Key, _Copy](), list[Work]()
+        names = NameScope.of(memory)
+        for work in program.works:
+            fixed = {name: memory[name] for name in contents.before(work, self.least_reuse)}
+
+            def laid(launch: Launch, fixed: Mapping[str, Refinement] = fixed) -> tuple[Launch, ...]:
+                kernel = program.kernels[launch.kernel]
+                found = self._factors(launched(kernel, launch), fixed, near)
+                for factor in found:
+                    if factor.key not in copies:
+                        copy = copies[factor.key] = _Copy.of(factor, names)
+                        memory[copy.memory.name] = copy.memory
+                        works.append(table.launch(copy.kernel(), memory))
+                if not found:
+                    return (table.relaunch(kernel, launch),)
+                return (table.launch(_reading([(factor, copies[factor.key]) for factor in found]), memory),)
+
+            works.extend(map_launches((work,), laid))
+            contents.add(work)
+        if not copies:
+            return program
+        kernels, after = tuple(table.kernels), in_order(tuple(works))
+        return sorted_memory(attrs.evolve(program, memory=tuple(memory.values()), kernels=kernels, works=after))
 
     def _factors(self, kernel: Block, fixed: Mapping[str, Refinement], near: Container[str]) -> tuple[_Factor, ...]:
         """Return the constant factors of a kernel that get panels along one index: one of each product, or none."""
@@ -131,17 +141,50 @@ def _both(segment: Segment) -> tuple[Use, Use] | None:
     return factors_of_product(segment.statements, segment.uses)
 
 
-def _fixed(program: Program) -> dict[str, Refinement]:
-    """Return the views of ``main`` of constants, and of temporaries that single kernels make of such alone."""
-    behind = roots(program)
-    known = {buffer.name for buffer in program.buffers}
-    writers = Counter(behind[name] for s in program.main.statements for name in views_written(s))
-    single = {name for name, count in writers.items() if count == 1} - {*program.inputs, *program.outputs}
-    for statement in program.main.statements:
-        written = {behind[name] for name in views_written(statement)}
-        if written <= single and {behind[name] for name in views_read(statement)} - written <= known:
-            known |= written
-    return {r.name: r for r in program.main.refinements if behind[r.name] in known}
+@attrs.define(repr=False)
+class _Contents:
+    """Memory whose content stays as it is, while the works of a program pass by.
+
+    Attributes:
+        kernels: The kernels of the program.
+        writers: How many launches and carries are still to come that write which memory.
+        settled: What nothing writes any more, and only launches outside of loops have written.
+        constant: Constants, and of what is settled, what is made of these alone.
+        varying: What is written and not made of constants alone.
+
+    """
+
+    kernels: tuple[Kernel, ...]
+    writers: Counter[str]
+    settled: set[str]
+    constant: set[str]
+    varying: set[str] = attrs.field(factory=set, init=False)
+
+    @classmethod
+    def of(cls, program: Program) -> _Contents:
+        """Return what is known before the first work of a program."""
+        written = (uses_of(program.kernels, (launch,)).written for launch in launches(program.works))
+        writers = Counter(name for names in written for name in names)
+        writers.update(carry.kept for loop in loops(program.works) for carry in loop.carries)
+        constant = {buffer.name for buffer in program.buffers}
+        return cls(program.kernels, writers, {name for name in program.inputs if not writers[name]}, constant)
+
+    def add(self, work: Work) -> None:
+        """Let a work pass by."""
+        if not isinstance(work, Launch):
+            return
+        used = uses_of(self.kernels, (work,))
+        if not used.read - used.written <= self.constant:
+            self.varying |= used.written
+        self.writers.subtract(used.written)
+        done = {name for name in used.written if not self.writers[name]}
+        self.settled |= done
+        self.constant |= done - self.varying
+
+    def before(self, work: Work, steps: int) -> Iterable[str]:
+        """Return the memory of which copies may be laid now: a loop of ``steps`` or more uses them often."""
+        often = isinstance(work, Loop) and isinstance(work.times, int) and work.times >= steps
+        return sorted(self.constant | self.settled if often else self.constant)
 
 
 def _is_whole(use: Use, moving: tuple[Index, ...], source: Refinement) -> bool:
