@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 import tileir
 from strategies.contractions import FOLLOWING, Case
@@ -46,6 +46,7 @@ def tiled(text: str, dtype: DType, shapes: dict[str, tuple[int, ...]], step: Reg
     st.integers(1, 3),
     st.sampled_from((0, 2, 3)),
 )
+@example((2, 25, 65, 31), DType.F64, "m, k", "z, k, n", "+", FOLLOWING[0], 1, 0)  # rows along two indices
 @examples(40)
 def test_blocks_keep_the_meaning(
     sizes: tuple[int, int, int, int],

@@ -346,8 +346,12 @@ class _Candidate:
         share = product(i.range for i in self.nest.indices if i is not self.vector) / points
         after = self._apart({r.index.name: r.height for r in rows}) * product(i.range for i in self.nest.indices)
         tiles = [(count, product(heights.values()), tuple(heights.items())) for count, heights in row_pieces(rows)]
+        uses = panel_uses(self.nest, self.vector.name)
+        own = any(use.stride(row.index.name) for use in uses for row in rows)
         for columns in widths:
             visit, parts = visits[columns], pieces[columns]
+            if visit is not None and own:
+                continue  # a visit packs what all rows of a tile read
             beside, blocks = (0, 1) if visit is None else (min(visit.panels, parts[0][0]), visit.blocks)
             cost = 0.0
             for count, height, heights in tiles:
