@@ -80,6 +80,13 @@ CASES: Final[dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]]] = {
         ),
         (tensor(4, 3),),
     ),
+    "soft_margin": (
+        lambda x: (
+            F.soft_margin_loss(x * 9, x.detach().sign()),
+            F.soft_margin_loss(x, -x.detach().sign(), reduction="sum"),
+        ),
+        (tensor(3, 4),),
+    ),
     "cropped_replication": (lambda x: F.pad(x, (-2, 3, 1, -1), mode="replicate"), (tensor(1, 2, 4, 5),)),
     "nanmedian": (
         lambda x: (torch.where(x > 0.5, float("nan"), x).nanmedian(1)[0], torch.where(x > 0, x, x / 0 * 0).nanmedian()),

@@ -206,7 +206,7 @@ def _tried(entry: Any, sample: Any, *, is_gradient: bool) -> tuple[str, str]:
         is_tracing = type(error).__name__ in _TRACING
         return ("refused", f"no graph: {_line(error)}") if is_tracing else ("crash", _line(error))
     exact = None if is_random else _exactly(call, is_gradient)
-    is_by_element = type(entry).__name__ in _BY_ELEMENT
+    is_by_element = type(entry).__name__ in _BY_ELEMENT and not is_gradient  # which results make that are rounded
     moved = _exactly(call, is_gradient, moved=True) if is_by_element and exact is not None else None
     if exact and entry.name in _BY_MPMATH and not is_gradient:
         exact, moved = ([_by_mpmath(_BY_MPMATH[entry.name], sample, moved=each)] for each in (False, True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import pi, sqrt
+from math import pi, prod, sqrt
 from typing import Any
 
 from tileir import ops
@@ -135,6 +135,14 @@ def softplus_backward(call: Call, g: Tensor, x: Tensor, beta: Any, threshold: An
     g, x = widened(g), widened(x)
     z = ops.exp(x * float(beta))
     return ops.where(x * float(beta) > float(threshold), g, g * z / (z + 1))
+
+
+@row("soft_margin_loss_backward.default")
+def soft_margin_loss_backward(call: Call, g: Tensor, x: Tensor, target: Tensor, reduction: int) -> Tensor:
+    """Return ``-g target sigmoid(-target x)``, which does not cancel far out, of a mean divided by its elements."""
+    g, x, target = widened(g), widened(x), widened(target)
+    found = -g * target * ops.sigmoid(-target * x)
+    return found / float(prod(call.sizes)) if reduction == 1 else found
 
 
 @row("mish.default")
