@@ -98,7 +98,7 @@ class Transpose:
 
     def _with_layouts(self, program: Program) -> Program:
         """Give each temporary the fastest axis that most points ask for."""
-        free = free_temporaries(program)
+        free = _free_temporaries(program)
         main = Level(program.main)
         votes: dict[str, Counter[int]] = {name: Counter() for name in free}
         for kernel in program.main.blocks:
@@ -114,7 +114,7 @@ class Transpose:
             shape = main.view(name).shape
             if axis is not None and counter[axis] > counter[_fastest(shape)]:
                 chosen[name] = _with_fastest(shape, axis)
-        return relaid(program, chosen) if chosen else program
+        return _relaid(program, chosen) if chosen else program
 
     def _with_copies(self, program: Program) -> Program:
         """Put a copy in front of each kernel that reads a tensor often, and against its grain."""
@@ -154,7 +154,7 @@ def _is_off_boxes(shape: TensorShape, axis: int) -> bool:
     return shape.sizes[axis] * shape.dtype.itemsize % _BOX > 0
 
 
-def free_temporaries(program: Program) -> frozenset[str]:
+def _free_temporaries(program: Program) -> frozenset[str]:
     """Return the views of ``main`` of temporaries whose strides may change: all views below have the same axes."""
     fixed = {*program.inputs, *program.outputs, *(buffer.name for buffer in program.buffers)}
     moved = _moved_axes(program.main)
@@ -192,7 +192,7 @@ def _same_axes_below(block: Block, view: Refinement) -> bool:
     )
 
 
-def relaid(program: Program, shapes: dict[str, TensorShape]) -> Program:
+def _relaid(program: Program, shapes: dict[str, TensorShape]) -> Program:
     """Return the program with other shapes for the views of ``main`` called as in ``shapes``, and all below."""
     main = program.main
     views = {r.name: attrs.evolve(r, shape=shapes[r.name]) for r in main.refinements if r.name in shapes}

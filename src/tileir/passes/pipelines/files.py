@@ -49,7 +49,6 @@ FILES: Final[Mapping[str, str]] = MappingProxyType(
         "order_loops": "tiling.order_loops",
         "pad": "layouts.pad",
         "pad_channels": "layouts.pad_channels",
-        "part_planes": "layouts.part_planes",
         "partition_compute": "placement.partition",
         "partition_memory": "placement.partition",
         "permute_gather": "schedules.vectors.permute_gather",
