@@ -37,17 +37,18 @@ def packed(path: Path, *, targets: bool) -> Path:
     return path
 
 
-def run_from(archive: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(archive), "TILEIR_CACHE": "0"}
+def run_from(archive: Path, cache: str = "0") -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(archive), "TILEIR_CACHE": cache}
     program = PROGRAM.format(archive=str(archive))
     return subprocess.run(
         [sys.executable, "-P", "-c", program], env=environment, capture_output=True, text=True, check=False
     )
 
 
-def test_programs_run_from_an_archive(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cache", ["0", "1"])
+def test_programs_run_from_an_archive(tmp_path: Path, cache: str) -> None:
     pytest.importorskip("llvmlite")
-    done = run_from(packed(tmp_path / "app.zip", targets=True))
+    done = run_from(packed(tmp_path / "app.zip", targets=True), cache)
     assert (done.stdout, done.returncode) == ("6.0 llvm\n", 0), done.stderr
 
 

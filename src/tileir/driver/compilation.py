@@ -311,8 +311,10 @@ def built(
 
 def _library_key(compilation: Compilation, compiler: Compiler[Any], device: DeviceInfo) -> str | None:
     """Return what libraries of equal kernels for equal devices share; None where that cannot be told."""
+    if compilation.kernels is None:
+        return None
     maker = _maker(compiler, device)
-    return None if compilation.kernels is None or maker is None else digest_of(compilation.kernels, *maker)
+    return None if maker is None else digest_of(compilation.kernels, *maker)
 
 
 def _maker(compiler: Compiler[Any], device: DeviceInfo) -> tuple[str | bytes, ...] | None:

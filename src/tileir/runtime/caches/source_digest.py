@@ -67,7 +67,7 @@ def _files(package: str) -> Iterator[tuple[str, str, os.stat_result]]:
         if file is not None and Path(file).is_file():
             yield "", file, Path(file).stat()
         return
-    pending = [(root, "") for root in roots]
+    pending = [(root, "") for root in roots if os.path.isdir(root)]  # noqa: PTH112  not in an archive; a text, as below
     while pending:
         folder, inside = pending.pop()
         with os.scandir(folder) as entries:
