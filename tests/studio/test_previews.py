@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 import tileir
 from studio.conversation import codes, events, frames, pixels, shown, studio
 from tileir_studio.serve.uploads import store
-from tileir_studio.serve.workshop import StaleError, Workshop
+from tileir_studio.serve.workshop import Limits, StaleError, Workshop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,6 +101,23 @@ def test_several_results_and_grey_have_parts_too(client: TestClient) -> None:
     assert np.abs(pixels(whole, other["preview"])[..., 0].astype(int) - expected).max() <= 1
 
 
+def test_who_leaves_before_a_large_result_has_come_does_not_wait_for_it(tmp_path: Path) -> None:
+    """A pipe that is full keeps asyncio from seeing that the process behind it ended."""
+    asked = {"job": "formula.preview", "text": TEXT, "inputs": {"image": store(tmp_path, npy(LARGE))}}
+
+    async def work() -> None:
+        workshop = Workshop(tmp_path)
+        async with aclosing(workshop.ask({**asked, "region": [0, 0, 8, 8]}, "preview")) as events:  # type: ignore[type-var]
+            assert (await anext(events)).name == "part"
+            process: Any = workshop._thorough._process
+            while not process.stdout._paused:
+                await asyncio.sleep(0.01)
+        assert workshop.processes == (0, 0)
+        await workshop.close()
+
+    asyncio.run(work())
+
+
 @pytest.mark.parametrize("region", [[1, 2, 3], ["1", 2, 3, 4], {}, [True, 1, 1, 1]])
 def test_other_regions_are_refused(client: TestClient, pictures: dict[str, str], region: Any) -> None:
     assert codes(events(client, "formula.preview", text=TEXT, inputs=pictures, region=region)) == ["TIL913"]
@@ -120,7 +138,7 @@ def test_a_newer_value_ends_the_rest_of_an_older_one_and_keeps_the_process(tmp_p
             begun.set()
 
     async def work() -> None:
-        workshop = Workshop(tmp_path)
+        workshop = Workshop(tmp_path, Limits(seconds=600))
         try:
             await follow(workshop, older, [], asyncio.Event())  # its kernels are there now
             process = workshop.processes[1]

@@ -130,6 +130,10 @@ class _Worker:
                 process.kill()
         if process.stdin is not None:
             process.stdin.close()
+        if process.stdout is not None:
+            # A pipe whose buffer is full is not read, and asyncio waits for its end, which comes behind what is in it.
+            with suppress(RuntimeError, ConnectionError):  # somebody else reads it; it broke
+                await process.stdout.read()
         await process.wait()
 
 
