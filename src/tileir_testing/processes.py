@@ -16,7 +16,7 @@ Outcome = TypeVar("Outcome")
 SECONDS: Final = 300
 """Time of a processor after which a case is interrupted."""
 _WAITING: Final = 10
-"""How many times as long it may take by the clock."""
+"""Ratio of the limit by the clock to that of processor time."""
 
 
 def outcomes(

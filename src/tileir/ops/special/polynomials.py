@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 Step: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-"""What follows from a degree, x, and the polynomials of the two degrees before."""
+"""Step of a recurrence: from a degree, x, and the polynomials of the two degrees before to the next polynomial."""
 
 
 @rounded_once

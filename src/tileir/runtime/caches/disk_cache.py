@@ -13,10 +13,10 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from tileir.core import ArgumentError, attrs
 from tileir.core.array_value import Content
@@ -32,6 +32,8 @@ from tileir.runtime.caches.private_directory import OpenDirectory, UntrustedErro
 
 if TYPE_CHECKING:
     from logging import Logger
+
+T = TypeVar("T")
 
 DIRECTORY_VARIABLE: Final = "TILEIR_CACHE_DIR"
 """Environment variable that names the directory of the cache."""
@@ -164,16 +166,15 @@ class DiskCache:
     def get(self, kind: str, key: str) -> Mapping[str, bytes] | None:
         """Return the parts of an entry; None where there is none that can be trusted, or it exceeds the limit."""
         name = _name(kind, key)
-        try:
-            with opened(self.directory) as folder:
-                content = self._read(folder, name, key)
-        except FileNotFoundError:
-            cache_log().info("miss: %s is not stored", name)
-            return None
-        except OSError as error:
-            cache_log().info("miss: %s: %s", name, error)
-            self._warn_once("is not used", error)
-            return None
+
+        def whole(descriptor: int) -> Mapping[str, bytes]:
+            size = os.fstat(descriptor).st_size
+            if size > self.limit:
+                raise BrokenEntryError(f"it has {size} bytes, and the whole cache takes {self.limit}")
+            with open(descriptor, "rb", buffering=0, closefd=False) as file:
+                return decode(bytes.fromhex(key), file.readall())
+
+        content = self._read(name, whole)
         if content is not None:
             cache_log().info("hit: %s, %d bytes", name, sum(map(len, content.values())))
         return content
@@ -187,21 +188,25 @@ class DiskCache:
             return False
         return True
 
-    def _read(self, folder: OpenDirectory, name: str, key: str) -> Mapping[str, bytes] | None:
+    def _read(self, name: str, how: Callable[[int], T]) -> T | None:
+        """Return what ``how`` makes of the descriptor of an entry; None where there is none that can be trusted."""
         try:
-            with folder.reading(name) as descriptor:
-                size = os.fstat(descriptor).st_size
-                if size > self.limit:
-                    raise BrokenEntryError(f"it has {size} bytes, and the whole cache takes {self.limit}")
-                with open(descriptor, "rb", buffering=0, closefd=False) as file:
-                    parts = decode(bytes.fromhex(key), file.readall())
-                _mark_used(descriptor, time.time_ns())
-                return parts
-        except (BrokenEntryError, UntrustedError) as error:
-            cache_log().warning("miss: %s is dropped: %s", name, error)
-            folder.remove(name)
-        except MemoryError:  # the limit is larger than what this process may use
-            cache_log().warning("miss: %s does not fit the memory", name)
+            with opened(self.directory) as folder:
+                try:
+                    with folder.reading(name) as descriptor:
+                        content = how(descriptor)
+                        _mark_used(descriptor, time.time_ns())
+                        return content
+                except (BrokenEntryError, UntrustedError) as error:
+                    cache_log().warning("miss: %s is dropped: %s", name, error)
+                    folder.remove(name)
+                except MemoryError:  # the limit is larger than what this process may use
+                    cache_log().warning("miss: %s does not fit the memory", name)
+        except FileNotFoundError:
+            cache_log().info("miss: %s is not stored", name)
+        except OSError as error:
+            cache_log().info("miss: %s: %s", name, error)
+            self._warn_once("is not used", error)
         return None
 
     def put(self, kind: str, key: str, parts: Mapping[str, bytes], about: Mapping[str, str]) -> bool:
@@ -224,24 +229,9 @@ class DiskCache:
         and the system has been running since then: what a crash may have left half written is read.
         """
         name = _name(kind, key)
-        try:
-            with opened(self.directory) as folder:
-                try:
-                    with folder.reading(name) as descriptor:
-                        part = _mapped(descriptor, bytes.fromhex(key))
-                        _mark_used(descriptor, time.time_ns())
-                except (BrokenEntryError, UntrustedError) as error:
-                    cache_log().warning("miss: %s is dropped: %s", name, error)
-                    folder.remove(name)
-                    return None
-        except FileNotFoundError:
-            cache_log().info("miss: %s is not stored", name)
-            return None
-        except OSError as error:
-            cache_log().info("miss: %s: %s", name, error)
-            self._warn_once("is not used", error)
-            return None
-        cache_log().info("hit: %s, %d bytes", name, len(part))
+        part = self._read(name, lambda descriptor: _mapped(descriptor, bytes.fromhex(key)))
+        if part is not None:
+            cache_log().info("hit: %s, %d bytes", name, len(part))
         return part
 
     def _store(self, name: str, pieces: Sequence[Content], changed: int | None = None) -> bool:

@@ -153,7 +153,7 @@ def flash_attention_for_cpu_backward(
 
 
 _UNREAD: Final = 0
-"""What states of random numbers are filled with, which nothing reads where nothing is dropped."""
+"""Filling of random states, which nothing reads where nothing is dropped."""
 
 
 @row("_scaled_dot_product_flash_attention.default")
