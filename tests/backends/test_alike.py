@@ -106,6 +106,15 @@ def test_other_instructions_are_not_joined() -> None:
     assert [len(each.functions) for each in joined(equal)] == [2, 2]
 
 
+def test_loops_of_other_lengths_are_joined() -> None:
+    made = [module("k0", "  %v1 = mul nsw i64 %g0, 3\n"), module("k1", "  %v1 = mul nsw i64 %g0, 5\n")]
+    for turns, each in enumerate(made):
+        each.metadata.append(f'!{{!"branch_weights", i32 {turns}, i32 1}}')
+    assert len(list(joined(made))) == 1
+    made[1].metadata.append("!{}")
+    assert len(list(joined(made))) == 2
+
+
 def test_loops_of_products_keep_strides_that_would_take_too_many_registers() -> None:
     def body(stride: int) -> str:
         rows = range(1, MOST_STRIDES + 2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -33,6 +35,19 @@ def test_only_kernels_without_vectors_are_left_to_the_vectoriser(body: str, hint
     text = compiler().build([parse_kernel(f"{HEADER} {{ {body} }}")]).listing("llvm")
     found = [line.rsplit(" ", 1)[1].rstrip("}") for line in text.splitlines() if "llvm.loop.vectorize.enable" in line]
     assert found == [*hints, groups]
+
+
+def test_loops_tell_how_often_they_run() -> None:
+    body = (
+        "for (i64 i = 0; i < 60; i += 8) { O[i] = A[i]; } for (i64 j = 0; j < 5000000000; j += 1) { O[0] = A[1]; } "
+        "i64 bound = cast<i64>(A[0]); for (i64 k = 0; k < bound; k += 1) { O[k] = A[k]; }"
+    )
+    text = compiler().build([parse_kernel(f"{HEADER} {{ {body} }}")]).listing("llvm")
+    weights = dict(re.findall(r'^(!\d+) = !\{!"branch_weights", i32 (\d+), i32 1\}$', text, re.MULTILINE))
+    jumps = re.findall(
+        r"br i1 %\w+, label %loop\d+, [^!]*(?:!llvm.loop !\d+)?(?:, )?(?:!prof (!\d+))?$", text, re.MULTILINE
+    )
+    assert [int(weights[jump]) if jump else None for jump in jumps] == [7, 2**31 - 1, None]
 
 
 UNROLLED = (

@@ -14,7 +14,7 @@ from typing import Final
 from tileir.core import attrs
 from tileir.semtree.ir import For, KernelFunction, LoopKind, Stmt
 from tileir.semtree.rewrite import statements
-from tileir_llvm.emit.text import ModuleText
+from tileir_llvm.emit.text import WEIGHTS, ModuleText
 
 MOST_STRIDES: Final = 12
 """Parameters that may be in addresses which a loop of products reads: each takes a register, and there are 16."""
@@ -82,7 +82,7 @@ class _Written:
         header: The first line of that function.
         body: The other lines.
         integers: The registers of instructions that end with an integer, and these integers.
-        form: All of the module but integers and names.
+        form: All of the module but integers, names, and how often loops run.
 
     """
 
@@ -96,7 +96,8 @@ class _Written:
     def of(cls, module: ModuleText) -> _Written:
         header, _, body = module.functions[1].partition("\n")
         integers = tuple((found[1], int(found[3])) for found in _INTEGER.finditer(body))
-        others = tuple(module.globals), tuple(module.declarations), tuple(module.metadata)
+        nodes = tuple(node for node in module.metadata if WEIGHTS not in node)
+        others = tuple(module.globals), tuple(module.declarations), nodes
         form = _PROMISE.sub(r"\1", header.partition("(")[2]), _INTEGER.sub(r"\1\2", body), others
         return cls(module, header, body, integers, form)
 

@@ -234,7 +234,9 @@ class Statements:
         """Write the blocks from ``body`` to the jump to ``done`` of a loop that runs at least once."""
         out, kind = self.env.out, register(begin.type)
         signed = "s" if begin.type.dtype.is_signed else "u"
-        entered_from = out.block
+        entered_from, turns = out.block, None
+        if begin.known is not None and end.known is not None:
+            turns = len(range(begin.known, end.known, loop.step))
         with out.loop(body), self._kept(loop):
             counter, following = out.register(), out.register()
             position = len(out.lines)
@@ -249,6 +251,7 @@ class Statements:
                 done,
                 vectorise=True if loop.kind is LoopKind.VECTOR else leave,
                 unroll=self.repeats(loop, begin, end),
+                turns=turns,
             )
             phi = f"  {counter} = phi {kind} [ {begin.text}, %{entered_from} ], [ {following}, %{out.block} ]"
             out.lines.insert(position, phi)

@@ -36,6 +36,11 @@ class Value:
 SCHEDULED: Final = "; scheduled"
 """The first line of modules of which LLVM shall only select instructions and registers."""
 
+WEIGHTS: Final = '!"branch_weights"'
+"""How nodes of metadata begin that tell how often a jump is taken, and how often not."""
+
+_MOST_WEIGHT: Final = (1 << 31) - 1
+
 
 @attrs.define(eq=False, repr=False)
 class ModuleText:
@@ -217,12 +222,20 @@ class FunctionText:
         self.lines.append(f"  br i1 {condition}, label %{then}, label %{otherwise}")
 
     def loop_back(
-        self, condition: str, body: str, done: str, *, vectorise: bool | None, unroll: bool | int = True
+        self,
+        condition: str,
+        body: str,
+        done: str,
+        *,
+        vectorise: bool | None,
+        unroll: bool | int = True,
+        turns: int | None = None,
     ) -> None:
         """End a loop's last block.
 
         ``vectorise`` tells LLVM whether to run several iterations at once, None lets it; ``unroll`` lets it repeat the
-        body, or is how often it shall.
+        body, or is how often it shall. ``turns`` tells how often the body runs, where that is known: code generators
+        take all loops for equally long, and would spill sums of a long one for the constants of two short nested ones.
         """
         hints = [] if vectorise is None else [f'!{{!"llvm.loop.vectorize.enable", i1 {str(vectorise).lower()}}}']
         if not isinstance(unroll, bool):
@@ -235,6 +248,9 @@ class FunctionText:
             hint = f", !llvm.loop !{len(nodes)}"
             numbers = [f"!{len(nodes) + place}" for place in range(len(hints) + 1)]
             nodes.extend((f"distinct !{{{', '.join(numbers)}}}", *hints))
+        if turns is not None:
+            hint += f", !prof !{len(self.module.metadata)}"
+            self.module.metadata.append(f"!{{{WEIGHTS}, i32 {min(turns - 1, _MOST_WEIGHT)}, i32 1}}")
         self.lines.append(f"  br i1 {condition}, label %{body}, label %{done}{hint}")
 
     @contextmanager
