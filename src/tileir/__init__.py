@@ -38,7 +38,7 @@ with _collection_paused(lasting=True):  # all of it stays, so to walk it again a
 
 if typing.TYPE_CHECKING:
     from tileir import ops as ops
-    from tileir.driver.bundles import save
+    from tileir.driver.bundles import load, save
     from tileir.driver.calls.stepper import Stepper, stepper
     from tileir.driver.differentiation import gradient, jvp, vjp
     from tileir.driver.explain.explanation import Explanation, explain
@@ -99,6 +99,7 @@ __all__ = [
     "gradient",
     "jit",
     "jvp",
+    "load",
     "memory",
     "parse",
     "save",
@@ -134,7 +135,7 @@ _LATER: typing.Final = types.MappingProxyType(
         **dict.fromkeys(("function", "PythonFunction"), "tileir.driver.tracing.functions"),
         "value_and_grad": "tileir.driver.tracing.transforms",
         "vmap": "tileir.driver.tracing.mapping",
-        "save": "tileir.driver.bundles",
+        **dict.fromkeys(("load", "save"), "tileir.driver.bundles"),
         "warnings_of": "tileir.driver.warnings",
         "DeviceArray": "tileir.runtime.devices.array",
         "to_device": "tileir.runtime.devices.transfer",

@@ -167,3 +167,15 @@ def test_functions_of_python_are_told_what_to_do() -> None:
 
 
 ADDED = "function (A) -> (B) { B = A + 1; }"
+
+
+def test_inputs_that_declare_types_need_no_description() -> None:
+    function = parse("function (A: f32[4, 3], B: i32[M], S: f16[], N: i32[]) -> (C) { C = reshape(A * S, 12 / N, N); }")
+    wanted = {"A": TensorType("f32", (4, 3)), "B": TensorType("i32", (2,)), "S": TensorType("f16", ())}
+    found = tensor_types(function, {"B": "i32[2]", "N": 4})
+    assert {name: found[name] for name in wanted} == wanted
+    assert found["N"].value == 4
+    assert tensor_types(function, {"A": "f32[5, 3]", "B": "i32[2]", "N": 4})["A"].shape == (5, 3)  # refused later
+    with pytest.raises(ArgumentError) as caught:
+        tensor_types(function, {"A": "f32[4, 3]"})
+    assert messages(caught) == [("TIL705", "input 'B' is missing"), ("TIL705", "input 'N' is missing")]

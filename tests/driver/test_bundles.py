@@ -5,6 +5,10 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
+import pickle
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,6 +60,79 @@ def test_what_was_saved_is_read_and_computes_what_numpy_does(layer: tileir.Funct
     wanted = x.astype(np.float64) @ WEIGHTS.astype(np.float64) + np.arange(20)
     np.testing.assert_allclose(tileir.jit(bundle)(x), wanted, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(tileir.compile(bundle, {"X": x})(x), wanted, rtol=1e-5, atol=1e-5)
+
+
+def started(bundle: Path, *options: str, environment: Mapping[str, str] | None = None) -> str:
+    """Load a bundle in a process without a cache, run it, and return the sum and whether anything was compiled."""
+    script = (
+        "import sys, numpy as np, tileir\n"
+        f"run = tileir.load({str(bundle)!r}{''.join(f', {each}' for each in options)})\n"
+        "found = float(run(np.ones((4, 30), np.float32)).sum())\n"
+        "print(round(found, 3), 'tileir.driver.compiler' in sys.modules)\n"
+    )
+    variables = {**os.environ, "TILEIR_CACHE": "0", **(environment or {})}
+    found = subprocess.run([sys.executable, "-c", script], env=variables, capture_output=True, text=True, check=True)
+    return found.stdout.strip()
+
+
+@pytest.fixture
+def with_kernels(layer: tileir.Function, tmp_path: Path) -> Path:
+    path = tmp_path / "kernels.tileir"
+    tileir.save(layer, path, kernels=[tileir.compile(layer, {"X": "f32[4, 30]"})])
+    return path
+
+
+WANTED = round(float(4 * WEIGHTS.astype(np.float64).sum() + 4 * np.arange(20).sum()), 3)
+
+
+def test_what_has_kernels_starts_without_compiling(with_kernels: Path) -> None:
+    found, compiled = started(with_kernels).split()
+    np.testing.assert_allclose(float(found), WANTED, rtol=1e-5)
+    assert compiled == "False"
+
+
+@pytest.mark.parametrize("options", [("kernels=False",), ("options=tileir.Options(threads=1, fast_math=True)",)])
+def test_kernels_that_do_not_fit_or_are_not_wanted_are_made_anew(with_kernels: Path, options: tuple[str, ...]) -> None:
+    found, compiled = started(with_kernels, *options).split()
+    np.testing.assert_allclose(float(found), WANTED, rtol=1e-5)
+    assert compiled == "True"
+
+
+def test_kernels_of_another_version_or_damaged_ones_are_made_anew(with_kernels: Path, tmp_path: Path) -> None:
+    members = members_of(with_kernels.read_bytes())
+    code = [name for name in members if name.startswith("kernels/")]
+    assert sorted({name.split("-")[0] for name in code}) == ["kernels/library", "kernels/program"]
+    for kept, end in ((slice(0, -1), b""), (slice(0, 8), bytes(4000))):
+        damaged = {name: data[kept] + end if name in code else data for name, data in members.items()}
+        path = tmp_path / "damaged.tileir"
+        path.write_bytes(packed(damaged))
+        found, compiled = started(path).split()
+        np.testing.assert_allclose(float(found), WANTED, rtol=1e-5)
+        assert compiled == "True"
+
+
+def test_kernels_are_no_part_of_the_program(layer: tileir.Function, with_kernels: Path) -> None:
+    assert tileir.parse(with_kernels) == layer
+    run = tileir.load(with_kernels)
+    np.testing.assert_allclose(run(np.ones((5, 30), np.float32)).shape, (5, 20))  # which the kernels do not serve
+    assert pickle.loads(pickle.dumps(run)).function == layer
+
+
+def test_kernels_of_another_program_are_refused(layer: tileir.Function, tmp_path: Path) -> None:
+    other = tileir.compile("function (A) -> (B) { B = A; }", ["f32[3]"])
+    with pytest.raises(tileir.ArgumentError) as caught:
+        tileir.save(layer, tmp_path / "f.tileir", kernels=[other])
+    assert caught.value.diagnostics[0].code == "TIL707"
+    assert not (tmp_path / "f.tileir").exists()
+
+
+def test_files_without_kernels_are_loaded_too(bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "f.tile").write_text("function (A) -> (B) { B = A + A; }", encoding="utf-8")
+    np.testing.assert_array_equal(tileir.load(tmp_path / "f.tile")(np.ones(3, np.float32)), [2, 2, 2])
+    assert tileir.load(bundle)(np.ones((4, 30), np.float32)).shape == (4, 20)
+    with pytest.raises(tileir.TileError) as caught:
+        tileir.load(tmp_path / "missing.tileir")
+    assert caught.value.diagnostics[0].code == "TIL901"
 
 
 def test_other_tools_read_the_arrays_and_the_text(bundle: Path, tmp_path: Path) -> None:

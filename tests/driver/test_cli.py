@@ -247,3 +247,15 @@ def test_a_result_that_is_no_picture_is_refused(
     assert code == 1
     assert "TIL904" in err
     assert not Path("s.png").exists()
+
+
+def test_inputs_with_declared_types_need_no_values(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "f.tile"
+    path.write_text("function (A: f32[4, 3], B[N], S: f32[]) -> (C) { C = A * B + S; }", encoding="utf-8")
+    code, out, _ = command("print", path, "--stage", "typed", "B=f32[3]")
+    assert code == 0
+    assert "A: f32[4, 3]" in out
+    code, _, err = command("print", path, "--stage", "typed")
+    assert (code, "say what A, B, S are" in err) == (1, True)
+    code, _, err = command("print", path, "--stage", "typed", "A=f32[4, 3]")
+    assert (code, "input 'B' is missing" in err, "'S'" in err) == (1, True, False)

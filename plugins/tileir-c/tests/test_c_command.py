@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import numpy as np
 import pytest
 
 import tileir
+from tileir.runtime.discovery import Registry
+from tileir_c import BACKEND
 from tileir_c.__main__ import main
 
 if TYPE_CHECKING:
@@ -89,6 +92,63 @@ def test_faults_have_the_exit_codes_of_tileir(
     assert "cannot write" in capsys.readouterr().err
     assert command(monkeypatch, file, "--vector-bytes", "24") == 2
     assert command(monkeypatch) == 2
+
+
+def test_constants_are_no_comments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = np.full((3, 2), 0.34375, np.float32)
+    tileir.save(
+        tileir.bind("function (X[N], W[N, K]) -> (Y) { Y[k : K] = +(X[n] * W[n, k]); }", W=weights),
+        tmp_path / "f.tileir",
+    )
+    assert command(monkeypatch, tmp_path / "f.tileir", "X=f32[3]", "-o", tmp_path) == 0
+    header, source = (tmp_path / "f.h").read_text(), (tmp_path / "f.c").read_text()
+    assert "//   // W: f32[3, 2]\n//   Y[k : K] = +(X[n] * W[n, k]);\n" in header
+    assert "34375" not in header
+    assert not [line for line in source.splitlines() if line.lstrip().startswith("//") and "34375" in line]
+
+
+def emitted(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
+    context = tileir.Context(registry=Registry.of(BACKEND))
+    monkeypatch.setattr("tileir.driver.cli.libraries.default_context", lambda: context)
+    monkeypatch.setattr(sys, "argv", ["tileir", "emit", *map(str, words)])
+    with pytest.raises(SystemExit) as caught:
+        runpy.run_module("tileir", run_name="__main__")
+    return int(caught.value.code or 0)
+
+
+def test_a_library_with_a_header_by_the_command_of_tileir(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights = np.arange(6, dtype=np.float32).reshape(3, 2)
+    text = "function (X: f32[3], W[N, K]) -> (Y) { Y[k : K] = +(X[n] * W[n, k]); }"
+    tileir.save(tileir.bind(text, W=weights), tmp_path / "dense.tileir")
+    assert emitted(monkeypatch, tmp_path / "dense.tileir", "--header", "-o", tmp_path / "out") == 0
+    written = capsys.readouterr().out.split()
+    assert sorted(written) == [str(tmp_path / "out" / name) for name in ("Makefile", "dense.c", "dense.h")]
+    (tmp_path / "main.c").write_text(
+        '#include <stdio.h>\n#include "dense.h"\nint main(void) {\n'
+        "  static _Alignas(DENSE_WORKSPACE_ALIGNMENT) char memory[DENSE_WORKSPACE_BYTES + 1];\n"
+        "  float x[3] = {1, 2, 3}, y[2];\n  dense(x, y, memory);\n"
+        '  printf("%g %g\\n", y[0], y[1]);\n  return 0;\n}\n'
+    )
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    sources = [tmp_path / "main.c", tmp_path / "out" / "dense.c"]
+    subprocess.run([compiler, "-I", tmp_path / "out", *sources, "-o", tmp_path / "main", "-lm"], check=True)
+    found = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["16", "22"]  # 0 + 2 * 2 + 3 * 4 and 1 + 2 * 3 + 3 * 5
+
+
+def test_wrong_uses_of_a_header(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert emitted(monkeypatch, file, "--header", "A=f32[5,6]", "B=f32[6,7]", "--form", "c") == 1
+    assert "leave out --form" in capsys.readouterr().err
+    assert emitted(monkeypatch, file, "--header") == 1
+    assert "say what A, B are" in capsys.readouterr().err
+    assert emitted(monkeypatch, file, "--header", "A=f32[5,6]", "B=f32[6,7]", "-o", file / "below") == 1
+    assert "error[TIL901]: cannot write" in capsys.readouterr().err
 
 
 def test_as_a_module() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import warnings
@@ -14,7 +15,7 @@ import torch
 from torch import nn
 
 import tileir_torch
-from tileir import ArgumentError, TileError
+from tileir import ArgumentError, BackendError, TileError
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 
@@ -144,12 +145,15 @@ def test_files_need_no_pytorch(network: Network, tmp_path: Path) -> None:
     tileir_torch.compile(network, (x,)).save(tmp_path / "network.tileir")
     np.save(tmp_path / "x.npy", x.numpy())
     script = (
-        "import sys, pathlib, numpy as np, tileir\n"
-        "logits, mean = tileir.jit(pathlib.Path('network.tileir'))(np.load('x.npy'))\n"
+        "import sys\n"
+        "sys.modules['torch'] = None  # to import it is an error\n"
+        "import numpy as np, tileir\n"
+        "logits, mean = tileir.load('network.tileir')(np.load('x.npy'))\n"
         "np.save('logits.npy', logits)\n"
-        "assert 'torch' not in sys.modules\n"
+        "assert 'tileir.driver.compiler' not in sys.modules, 'it was compiled'\n"
     )
-    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True)
+    environment = {**os.environ, "TILEIR_CACHE": "0"}
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True, env=environment)
     found = np.load(tmp_path / "logits.npy")
     np.testing.assert_allclose(found, network(x)["logits"].detach().numpy(), rtol=1e-4, atol=1e-5)
 
@@ -158,6 +162,20 @@ def test_modules_that_write_are_not_saved(tmp_path: Path) -> None:
     compiled = tileir_torch.compile(Counting(), (torch.ones(3),))
     with pytest.raises(TileError, match="writes to its inputs or buffers"):
         compiled.save(tmp_path / "counting.tileir")
+
+
+def test_modules_with_dynamic_sizes_are_not_saved(network: Network, tmp_path: Path) -> None:
+    shapes = ({0: torch.export.Dim("batch", min=2, max=64)},)
+    compiled = tileir_torch.compile(network, (torch.randn(2, 5, 16),), dynamic_shapes=shapes)
+    with pytest.raises(TileError, match="dynamic sizes"):
+        compiled.save(tmp_path / "network.tileir")
+
+
+def test_devices_of_kernels_that_there_are_not(network: Network, tmp_path: Path) -> None:
+    compiled = tileir_torch.compile(network, (torch.randn(2, 5, 16),))
+    compiled.save(tmp_path / "network.tileir", devices=())
+    with pytest.raises(BackendError, match=r"there is no device 'abacus.0'"):
+        compiled.save(tmp_path / "network.tileir", devices=["abacus.0"])
 
 
 @pytest.mark.filterwarnings("ignore:The tensor attributes")  # of PyTorch itself

@@ -2,8 +2,9 @@
 
 A bundle is a ZIP archive whose members are not compressed: ``bundle.json`` with the version of this form,
 ``program.tile`` with the text, whose first line names its version, and ``arrays/DIGEST.npy`` for each constant that the
-text names by its digest. It has no kernels: they are made where it is run, for that device and by that version of
-tileir. Equal programs have equal bytes.
+text names by its digest. Kernels are made where it is run, for that device and by that version of tileir; it may have
+some, ``kernels/KIND-KEY``, which are entries of the cache on disk, for who loads it as code. Equal programs have equal
+bytes.
 """
 
 from __future__ import annotations
@@ -17,11 +18,15 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tileir.core import ArrayValue, TileError, at_the_call, fail
+from tileir.core import ArgumentError, ArrayValue, TileError, at_the_call, attrs, fail
 from tileir.core.text.versions import LINE
+from tileir.driver.executable import Executable
+from tileir.driver.jit import Jit, jit
 from tileir.driver.programs import function_of
-from tileir.driver.texts import write_whole
+from tileir.driver.texts import read as read_file, write_whole
+from tileir.runtime import Context, DeviceInfo, Options, default_context, owner_of
 from tileir.runtime.array_files import as_saved, declared, possible_dtypes
+from tileir.runtime.caches.carried_entries import CarriedEntries
 from tileir.tile.ir import Function
 from tileir.tile.text.grammar import DIGEST
 from tileir.tile.text.parser import parse
@@ -36,22 +41,25 @@ FORMAT: Final = "tileir.bundle"
 VERSION: Final = 1
 SUFFIX: Final = ".tileir"
 
-_HEADER, _PROGRAM, _ARRAYS = "bundle.json", "program.tile", "arrays/"
+_HEADER, _PROGRAM, _ARRAYS, _KERNELS = "bundle.json", "program.tile", "arrays/", "kernels/"
 _WHEN: Final = (1980, 1, 1, 0, 0, 0)
 """The time of all members, so that equal programs have equal bytes."""
 
 
 @at_the_call
-def save(source: Source, file: Path) -> None:
+def save(source: Source, file: Path, *, kernels: Iterable[Executable] = ()) -> None:
     """Write a Tile program with its constants to a file, for :func:`tileir.parse` and all that takes programs.
 
     Args:
         source: A function, the text or JSON of one, or the file of it. Typed functions are raised to Tile.
         file: Where it goes; by custom its name ends in ``.tileir``. It appears whole or not at all.
+        kernels: What it was compiled to, whose code the file gets as well: with :func:`load` it starts, on a machine
+            with such a device and by this version of tileir, without being compiled.
 
     Raises:
         TileError: TIL901, the file cannot be written; else as :func:`tileir.parse`.
-        ArgumentError: TIL712, it is a program of a later stage, of which there is no way back to Tile.
+        ArgumentError: TIL712, it is a program of a later stage, of which there is no way back to Tile; TIL707, it is
+            not what ``kernels`` were compiled from.
     """
     function = function_of(source)
     text = to_text(function)
@@ -59,11 +67,61 @@ def save(source: Source, file: Path) -> None:
     header = json.dumps({"format": FORMAT, "version": VERSION}, sort_keys=True)
     members = [(_HEADER, header.encode()), (_PROGRAM, (LINE + text).encode())]
     members += [(f"{_ARRAYS}{digest}.npy", _content(values[digest].numpy())) for digest in sorted(values)]
+    members += [(f"{_KERNELS}{name}", content) for name, content in sorted(_code(function, kernels).items())]
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name, content in members:
             archive.writestr(zipfile.ZipInfo(name, _WHEN), content)
     write_whole(Path(file), buffer.getvalue())
+
+
+@at_the_call
+def load(
+    file: Path | str,
+    device: str | DeviceInfo | None = None,
+    *,
+    kernels: bool = True,
+    context: Context | None = None,
+    options: Options | None = None,
+) -> Jit:
+    """Return a callable for the program of a file that :func:`save` wrote; its kernels are used where they fit.
+
+    Those fit that were made by this version of tileir, for such a device and such options; for anything else, the
+    program is compiled when it is called. They are machine code, which nothing can check: load files whose makers may
+    run code here, and others with ``kernels=False``, or by :func:`tileir.jit`.
+
+    Args:
+        file: The bundle; or any other file that programs are read from, which has no kernels.
+        device: As for :func:`tileir.jit`.
+        kernels: Whether to use the kernels of the file.
+        context: As for :func:`tileir.jit`.
+        options: As for :func:`tileir.jit`.
+
+    Raises:
+        TileError: TIL603, the bundle is damaged; else as :func:`tileir.parse`.
+    """
+    path = Path(file)
+    data = read_file(path) if kernels and zipfile.is_zipfile(path) else ""
+    if isinstance(data, str):
+        return jit(path, device, context=context, options=options)
+    made = jit(read(data, str(path)), device, context=context, options=options)
+    members = _members(data)
+    code = {name.removeprefix(_KERNELS): content for name, content in members.items() if name.startswith(_KERNELS)}
+    return attrs.evolve(made, carried=CarriedEntries(code, owner_of(context).disk_cache)) if code else made
+
+
+def _code(function: Function, kernels: Iterable[object]) -> dict[str, bytes]:
+    """Return entries of the cache by their names, with which a function needs not be compiled.
+
+    Raises:
+        ArgumentError: TIL707, something was not compiled from this function.
+    """
+    code: dict[str, bytes] = {}
+    for each in kernels:
+        if not isinstance(each, Executable) or each.source != function:
+            raise ArgumentError.of("TIL707", f"kernels are what the program itself was compiled to, not {each!r:.80}")
+        each.carried_by(CarriedEntries(code, default_context().disk_cache, collects=True), function)
+    return code
 
 
 def _content(array: Array) -> bytes:

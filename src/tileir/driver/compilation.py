@@ -15,6 +15,7 @@ from tileir.core import ArrayValue, BackendError, GroupLimitError, Target, TileE
 from tileir.core.array_value import Content
 from tileir.core.json.codec import from_json, identity, quick_json, to_json
 from tileir.driver import programs
+from tileir.runtime.caches.carried_entries import Entries
 from tileir.runtime.caches.disk_cache import DiskCache, cache_log, digest_of
 from tileir.runtime.caches.source_digest import digest_of_extensions, source_digest
 from tileir.runtime.interface import Compiler, DeviceInfo, Library
@@ -163,7 +164,7 @@ class Compilation:
         return remarks_of(self.request.pipeline, self.stages.stripe, tolerant=self.request.tolerant)
 
 
-def compiled(request: Request, disk: DiskCache | None) -> Compilation:
+def compiled(request: Request, disk: Entries | None) -> Compilation:
     """Return the kernels for a request, from the cache if it has them; otherwise it has them afterwards.
 
     Raises:
@@ -251,7 +252,7 @@ def ready(
     request: Request,
     compiler: Compiler[Any],
     device: DeviceInfo,
-    disk: DiskCache | None,
+    disk: Entries | None,
     prepare: Callable[[Compilation, Library], T],
 ) -> tuple[Compilation, Library, T]:
     """Return the kernels for a request, their library, and what ``prepare`` makes of them.
@@ -281,7 +282,7 @@ def built(
     compilation: Compilation,
     compiler: Compiler[Any],
     device: DeviceInfo,
-    disk: DiskCache | None,
+    disk: Entries | None,
     prepare: Callable[[Library], T],
 ) -> tuple[Library, T]:
     """Return the library of a program and what ``prepare`` makes of it, from the cache if it has one that works.

@@ -29,6 +29,7 @@ from tileir.driver.requests import Origin, requested
 from tileir.driver.targets import Named, TargetChoice, choice_of
 from tileir.runtime import Backend, Context, DeviceInfo, Event, Library, Options, default_context, owner_of
 from tileir.runtime.arrays import Array, check_inputs
+from tileir.runtime.caches.carried_entries import CarriedEntries
 from tileir.runtime.devices.home import Home
 from tileir.runtime.plans.plan import MemoryUse, Plan
 from tileir.runtime.results import ROOMS
@@ -76,6 +77,23 @@ class Executable(Generic[R_co]):
     @home.default
     def _where_it_runs(self) -> Home:
         return Home(self.device, self._plan.resources.executor)
+
+    @property
+    def source(self) -> Program:
+        """The program that was compiled, of whatever stage it is."""
+        return self._compilation.request.program
+
+    def carried_by(self, entries: CarriedEntries, program: Program) -> None:
+        """Put what a program needs to run as this does, without being compiled, to the entries that a file carries.
+
+        Args:
+            entries: They collect.
+            program: An equal program.
+
+        """
+        origin, types = self._origin, self._compilation.request.types
+        owner = default_context()
+        compile_for(program, types, owner, self.device.id, origin.options, origin.passes, origin.choice, entries)
 
     @property
     def tile(self) -> tile.Function:
@@ -396,22 +414,25 @@ def compile_for(
     options: Options | None = None,
     passes: tuple[Pass, ...] | str | None = None,
     choice: Target | TargetChoice | None = None,
+    carried: CarriedEntries | None = None,
 ) -> Executable:
     """Compile a program whose inputs have known types; its schedule counts on no more threads than may run.
 
-    Where nobody names passes, those that tuning found for it are taken, else those of the target.
+    Where nobody names passes, those that tuning found for it are taken, else those of the target. Code that is
+    ``carried`` is taken before that of the cache on disk.
     """
     with collection_paused(lasting=True):
         chosen = context.device(device)
         wanted = context.options if options is None else options
-        disk = None if wanted.quick else context.disk_cache
-        request = requested(program, types, context, chosen, wanted, passes, choice)
+        on_disk = None if wanted.quick else context.disk_cache
+        disk = None if wanted.quick else carried or on_disk
+        request = requested(program, types, context, chosen, wanted, passes, choice, carried)
         resources = context.resources(chosen, attrs.evolve(wanted, quick=False))  # threads that run, and their memory
 
         def prepare(compilation: Compilation, library: Library) -> Plan:
             passed = compilation.arguments
             inputs = input_names(program) if passed is None else tuple(value.name for value in passed.inputs)
-            kept_by = None if disk is None else results_in(disk, compilation, compiler, chosen)
+            kept_by = None if on_disk is None else results_in(on_disk, compilation, compiler, chosen)
             return Plan.of(compilation.sem, library, resources, inputs, output_names(program), kept_by)
 
         compiler = context.compiler(chosen, wanted)

@@ -40,6 +40,7 @@ from tileir.driver.programs import (
 from tileir.driver.requests import is_stored
 from tileir.driver.targets import Named, TargetChoice, choice_of
 from tileir.runtime import Context, DeviceInfo, Event, Options, check_inputs, default_context, owner_of
+from tileir.runtime.caches.carried_entries import CarriedEntries
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.tile.checks.integers import sizing_inputs
 from tileir.tile.ir import Function
@@ -95,6 +96,7 @@ class Jit(Generic[R_co]):
     target: Target | TargetChoice | None
     _context: Context
     _names: tuple[str, ...]
+    _carried: CarriedEntries | None = attrs.field(default=None, repr=False)
     _in_order: Callable[[Mapping[str, Any]], tuple[Any, ...]] = attrs.field(init=False, repr=False)
     _sizing: frozenset[str] = attrs.field(init=False, repr=False)
     _latest: list[_Latest] = attrs.field(factory=list, init=False, repr=False)
@@ -185,7 +187,7 @@ class Jit(Generic[R_co]):
         if self._key(arrays) in context.programs:
             return True
         types = types_of(self.function, arrays)
-        return is_stored(self.function, types, context, self.device, self.options, self.target)
+        return is_stored(self.function, types, context, self.device, self.options, self.target, self._carried)
 
     def would_call(self, executable: Executable) -> bool:
         """Return whether it is one that was called the latest, and that would be called again for such arrays."""
@@ -245,7 +247,7 @@ class Jit(Generic[R_co]):
 
         def make() -> Executable:
             types = types_of(self.function, values)
-            return compile_for(self.function, types, context, device, self._options, None, self.target)
+            return compile_for(self.function, types, context, device, self._options, None, self.target, self._carried)
 
         executable: Executable = context.programs.get(self._key(values), make)
         latest = self._latest if device is self.device else self._latest_there  # which arrays of the host do not take

@@ -12,6 +12,7 @@ from tileir.driver.programs import Program
 from tileir.driver.targets import TargetChoice, scheduling_target
 from tileir.driver.tuning.winners import tuned
 from tileir.runtime import Context, DeviceInfo, Options
+from tileir.runtime.caches.carried_entries import CarriedEntries
 from tileir.runtime.caches.file_digests import recall_digests
 from tileir.tile.ir import Function
 from tileir.tile.traversal import arrays
@@ -37,13 +38,14 @@ def is_stored(
     device: str | DeviceInfo | None,
     options: Options | None = None,
     choice: Target | TargetChoice | None = None,
+    carried: CarriedEntries | None = None,
 ) -> bool:
-    """Return whether the cache on disk has the kernels of what would be compiled."""
+    """Return whether a file, or the cache on disk, has the kernels of what would be compiled."""
     wanted = context.options if options is None else options
-    disk = context.disk_cache
+    disk = carried or context.disk_cache
     if disk is None or wanted.quick:
         return False
-    key = requested(program, types, context, context.device(device), wanted, None, choice).key
+    key = requested(program, types, context, context.device(device), wanted, None, choice, carried).key
     return key is not None and disk.holds(PROGRAM, key)
 
 
@@ -55,6 +57,7 @@ def requested(
     wanted: Options,
     passes: tuple[Pass, ...] | str | None,
     choice: Target | TargetChoice | None,
+    carried: CarriedEntries | None = None,
 ) -> Request:
     """Return all that decides which kernels a program becomes."""
     if context.disk_cache is not None and isinstance(program, Function) and not wanted.quick:
@@ -65,8 +68,9 @@ def requested(
     if wanted.quick and choice is None and target.pipeline == _PROCESSORS:
         scheduling = attrs.evolve(target, pipeline=_QUICK)
     request = Request(program, dict(types), target, given_passes(passes), scheduling, default=passes is None)
-    if passes is None and context.disk_cache is not None and not wanted.quick:
-        request = tuned(request, context.disk_cache, context.compiler(chosen, wanted), chosen)
+    disk = carried or context.disk_cache
+    if passes is None and disk is not None and not wanted.quick:
+        request = tuned(request, disk, context.compiler(chosen, wanted), chosen)
     return request
 
 

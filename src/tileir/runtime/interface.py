@@ -11,6 +11,8 @@ import numpy as np
 
 from tileir.core import ArgumentError, BackendError, Target, attrs, made_at_the_call, meant
 from tileir.semtree.ir import KernelFunction, Program
+from tileir.tile.ir import Function
+from tileir.typed.ir import TensorType
 
 API_VERSION: Final = 1
 """Version of this interface; a backend states the one that it was written for."""
@@ -313,6 +315,9 @@ class Backend(Generic[L]):
         source: Writes a program that was compiled for a device as one text, which says how it is run without tileir and
             begins with a comment of some lines; None where the back end has no such text.
         source_suffix: The end of the names of files with such a text.
+        library: Writes a function of Tile, for given types of its inputs, as the sources of a library with that name, a
+            header among them, which needs neither Python nor tileir: returns their texts by the names of files. None
+            where the back end has no such library.
         described: Returns a device that is not listed, and that code can be made for, by its id; None where the id is
             none of these. Its executor raises TIL801.
 
@@ -328,6 +333,7 @@ class Backend(Generic[L]):
     notes: Callable[[], Sequence[str]] = tuple
     source: Callable[[Program, DeviceInfo, str], str] | None = None
     source_suffix: str = ".txt"
+    library: Callable[[Function, Mapping[str, TensorType], str], Mapping[str, str]] | None = None
     described: Callable[[str], DeviceInfo | None] = _no_device
 
     @property

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 from tileir.runtime.interface import Backend
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from tileir import Function, TensorType
     from tileir.runtime.interface import DeviceInfo, Options
     from tileir.semtree.ir import Program
     from tileir_c.compiler import CCompiler
@@ -48,7 +49,20 @@ def _source(program: Program, _: DeviceInfo, text: str) -> str:
     return ahead(program, "formula", text).whole
 
 
+def _library(function: Function, types: Mapping[str, TensorType], name: str) -> Mapping[str, str]:
+    from tileir_c.aot.sources import sources
+
+    return sources(function, types, name)
+
+
 BACKEND: Final[Backend[CLibrary]] = Backend(
-    "c", _devices, _compiler, _executor, forms={"c": "C"}, source=_source, source_suffix=".c"
+    "c",
+    _devices,
+    _compiler,
+    _executor,
+    forms={"c": "C"},
+    source=_source,
+    source_suffix=".c",
+    library=_library,
 )
 """What the entry point of the group ``tileir.backends`` names."""

@@ -15,9 +15,7 @@ import click
 
 import tileir
 from tileir.core.errors import BackendError, TileError, fail
-from tileir_c.aot.lowering import lower
-from tileir_c.aot.main_program import main_source, makefile
-from tileir_c.aot.program import ahead
+from tileir_c.aot.sources import sources
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,13 +61,8 @@ def command(
     `A=f32[3,4]`.
     """
     function = tileir.parse(file)
-    made = ahead(
-        lower(function, _types(function, values), int(vector_bytes)), name or file.stem, tileir.to_text(function)
-    )
-    stem = made.interface.name
-    texts = {f"{stem}.h": made.header, f"{stem}.c": made.source, "Makefile": makefile(made.interface, main=with_main)}
-    if with_main:
-        texts[f"{stem}_main.c"] = main_source(made.interface)
+    types = _types(function, values)
+    texts = sources(function, types, name or file.stem, vector_bytes=int(vector_bytes), main=with_main)
     for path, content in texts.items():
         _write(output / path, content)
         click.echo(output / path)

@@ -275,6 +275,11 @@ class Specialising:
                     found.setdefault(value.node.expr, (value.node.expr, at, axis))
         return list(found.values())
 
+    @property
+    def is_dynamic(self) -> bool:
+        """True if sizes may differ from call to call."""
+        return bool(self._symbols)
+
     def __call__(self, values: Sequence[Any]) -> list[Any]:
         """Return the outputs for what the placeholders stand for."""
         return self.specialised(values)(values)

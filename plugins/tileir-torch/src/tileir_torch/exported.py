@@ -16,9 +16,9 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 import tileir
-from tileir import ArgumentError, Diagnostic, TileError
+from tileir import ArgumentError, DeviceInfo, Diagnostic, TileError
 from tileir_torch import decompositions
-from tileir_torch.calls import Specialising
+from tileir_torch.calls import Specialising, host
 from tileir_torch.dtypes import TORCH
 from tileir_torch.importing import Computed, array_of, imported, unsupported
 
@@ -154,23 +154,28 @@ class Compiled:
             for place in self._places[name]:
                 self._bound[place] = self._bound[place].new_empty(0).set_(tensor.detach().clone())
 
-    def save(self, path: str | Path) -> None:
-        """Write the program with its weights to a file, which tileir runs where PyTorch is not installed.
+    def save(self, path: str | Path, *, devices: Sequence[str] | None = None) -> None:
+        """Write the program, its weights and its kernels to a file, which tileir runs where PyTorch is not installed.
 
-        ``tileir.jit(Path(path))`` calls it with arrays of NumPy, and every command of tileir takes it. Its inputs are
-        the arguments of the module, flattened, and its results what the module returns. Sizes are those that it was
-        compiled with.
+        ``tileir.load(path)`` calls it with arrays of NumPy, and every command of tileir takes it. Its inputs are the
+        arguments of the module, flattened, and its results what the module returns. Sizes are those that it was
+        compiled with. Where the kernels do not fit, for another device or version of tileir, it is compiled again.
 
         Args:
             path: The file; by custom its name ends in ``.tileir``.
+            devices: The devices whose kernels it has, such as ``cuda.0``; by default that of the weights, else the
+                processor. It has none for ``()``.
 
         Raises:
             TileError: TIL605, the module writes to inputs or buffers, or a size is dynamic; TIL901, the file cannot be
                 written.
+            BackendError: TIL801, there is no such device.
 
         """
         if self._written:
             raise TileError.of("TIL605", "the module writes to its inputs or buffers, which a saved program cannot")
+        if self._run.is_dynamic:
+            raise TileError.of("TIL605", "the module has dynamic sizes: a program is saved for sizes that are numbers")
         made = imported(self.program.graph, self.program.graph_module, keeps_orders=False)
         if made.function is None or not all(isinstance(made.results[at], Computed) for at in self._returned):
             raise TileError.of("TIL605", "the module returns what it is given, and a saved program what it computes")
@@ -180,7 +185,16 @@ class Compiled:
             for name, at in zip(names, made.inputs, strict=True)
             if self._bound[at] is not None
         }
-        tileir.save(tileir.bind(made.function, arrays), Path(path))
+        function = tileir.bind(made.function, arrays)
+        kernels = [tileir.compile(function, device=each) for each in self._devices(devices)]
+        tileir.save(function, Path(path), kernels=kernels)
+
+    def _devices(self, named: Sequence[str] | None) -> Sequence[str | DeviceInfo | None]:
+        """Return devices by their names, by default that of the weights."""
+        if named is not None:
+            return named
+        cards = {each.device.index or 0 for each in self._bound if isinstance(each, torch.Tensor) and each.is_cuda}
+        return [f"cuda.{card}" for card in sorted(cards)] or [host()]
 
 
 def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:

@@ -165,19 +165,34 @@ def tensor_types(function: tile.Function, description: object) -> dict[str, Tens
     ``description`` is a mapping by name, or a sequence in declared order, of arrays, of
     :class:`~tileir.typed.ir.TensorType`, of texts such as ``"f32[2, 3]"``, of (dtype, shape) pairs, of bare shapes,
     which mean the dtype that the input declares, or else f32, of dtypes, which have no axes then, or of Python numbers,
-    which adapt to what they meet. An integer from which sizes are computed has to be given itself.
+    which adapt to what they meet. An integer from which sizes are computed has to be given itself. What is not
+    described has the type that :func:`declared_types` finds.
 
     Raises:
         ArgumentError: TIL705 as :func:`bind`, TIL707 as :func:`split`; TIL702 for a description of no known form.
     """
     names = [parameter.name for parameter in function.inputs]
     given = (description,) if isinstance(description, str | DType) else description
-    values = bind(names, *split(given))
+    positional, named = split(given)
+    if not positional and not named.keys() - set(names):
+        named = {**declared_types(function), **named}
+    values = bind(names, positional, named)
     sizing = sizing_inputs(function)
     return {
         each.name: tensor_type(each.name, value, each.dtype or DType.F32, sizing=each.name in sizing)
         for each, value in zip(function.inputs, values, strict=True)
     }
+
+
+def declared_types(function: tile.Function) -> dict[str, TensorType]:
+    """Return the types of the inputs that ``function`` declares with a dtype and numbers for all sizes."""
+    sizing = sizing_inputs(function)
+    found: dict[str, TensorType] = {}
+    for each in function.inputs:
+        sizes = tuple(size.value for size in each.dims or () if isinstance(size, tile.IntLiteral))
+        if each.dtype is not None and each.dims is not None and len(sizes) == len(each.dims):
+            found[each.name] = TensorType(each.dtype, sizes)
+    return {name: kind for name, kind in found.items() if name not in sizing}
 
 
 def tensor_type(name: str, value: object, dtype: DType = DType.F32, *, sizing: bool = False) -> TensorType:

@@ -26,6 +26,7 @@ from tileir.driver.cli.explain import explain_
 from tileir.driver.cli.extensions import Commands, extensions
 from tileir.driver.cli.grad import grad
 from tileir.driver.cli.graph import graph
+from tileir.driver.cli.libraries import write_library
 from tileir.driver.cli.new import new
 from tileir.driver.cli.reporting import report
 from tileir.driver.cli.save import save_
@@ -157,7 +158,10 @@ def print_(
 @_values
 @bind_option
 @click.option("--form", help="Form of the code, one that the device's back end offers; by default its first one.")
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here instead of printing.")
+@click.option("--header", is_flag=True, help="Write a C library: a header, a source, a Makefile. It needs tileir-c.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="Write here instead of printing; of a library, the folder."
+)
 @_passes
 @target_options
 @_device
@@ -166,14 +170,24 @@ def emit(
     values: tuple[str, ...],
     bindings: tuple[str, ...],
     form: str | None,
+    header: bool,
     output: Path | None,
     passes: str | None,
     target: str | None,
     settings: tuple[str, ...],
     device: str | None,
 ) -> None:
-    """Compile FILE for a device and print the generated code."""
+    """Compile FILE for a device and print the generated code.
+
+    With --header, write a library in C for any processor, by default beside FILE; it needs neither Python nor tileir.
+    """
     program = read_bound(file, bindings)
+    if header:
+        if form or passes or target or settings or device:
+            raise fail("TIL902", "a C library is for any processor: leave out --form, --passes, --target and --device")
+        for path in write_library(program, cli_values.types(program, values), output or file.parent, file.stem):
+            click.echo(path)
+        return
     choice, device = chosen(target, settings, device)
     refuse_schedules(program, choice, passes)
     types = cli_values.types(program, values)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from tileir.core import Diagnostic, DType, Target, TileError, attrs, fail, nearest
 from tileir.driver.binding import bind
-from tileir.driver.calls.arguments import type_of_text
+from tileir.driver.calls.arguments import declared_types, type_of_text
 from tileir.driver.jit import evaluate, jit
 from tileir.driver.pictures.files import depth_of, endings, is_picture, read_picture, unwritable, write_picture
 from tileir.driver.programs import Program, input_names, output_names, types_of
@@ -39,8 +39,11 @@ def read_program(file: Path) -> Program:
     return parse_any(file) if str(file) != "-" else parse_any(sys.stdin.buffer.read(), "<stdin>")
 
 
-def _pairs(program: Program, values: Sequence[str], has_types: bool = False) -> dict[str, str]:
-    """Split NAME=VALUE arguments; report unknown, repeated and malformed ones together, and those that are missing."""
+def _pairs(program: Program, values: Sequence[str], typed: Container[str] = ()) -> dict[str, str]:
+    """Split NAME=VALUE arguments; report unknown, repeated and malformed ones together, and those that are missing.
+
+    Those that are ``typed`` may be.
+    """
     known = list(input_names(program))
     found: dict[str, str] = {}
     faults = []
@@ -54,20 +57,23 @@ def _pairs(program: Program, values: Sequence[str], has_types: bool = False) -> 
             faults.append(f"input {name!r} is given twice")
         else:
             found[name] = text
-    if not has_types:
-        faults.extend(f"input {name!r} is missing; add {name}=VALUE" for name in known if name not in found)
+    missing = (name for name in known if name not in found and name not in typed)
+    faults.extend(f"input {name!r} is missing; add {name}=VALUE" for name in missing)
     if faults:
         raise TileError(Diagnostic("TIL902", fault) for fault in faults)
     return found
 
 
 def types(program: Program, values: Sequence[str]) -> dict[str, TensorType]:
-    """Return the type of each input; none at all where no value is given of a Tile function: it can be printed so."""
-    has_types = not isinstance(program, Function)
-    if not values and not has_types:
+    """Return the type of each input; none at all where no value is given, and not all have types: it can be printed so.
+
+    Programs of later stages have types, and inputs of Tile functions that declare dtypes and numbers for all sizes.
+    """
+    typed = declared_types(program) if isinstance(program, Function) else input_names(program)
+    if not values and len(typed) < len(input_names(program)):
         return {}
     given: dict[str, object] = {}
-    for name, text in _pairs(program, values, has_types).items():
+    for name, text in _pairs(program, values, typed).items():
         try:
             described = type_of_text(text)
         except TileError as error:

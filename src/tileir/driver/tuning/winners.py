@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tileir.core import TileError, attrs
 from tileir.driver.compilation import Request
+from tileir.runtime.caches.carried_entries import Entries
 from tileir.runtime.caches.disk_cache import DiskCache, digest_of
 from tileir.runtime.caches.source_digest import source_digest
 from tileir.runtime.interface import Compiler, DeviceInfo
@@ -53,7 +54,7 @@ def winner_key(request: Request, compiler: Compiler[Any], device: DeviceInfo) ->
     return digest_of(WINNER, program, theirs, *described)
 
 
-def stored_winner(disk: DiskCache, key: str) -> tuple[Pass, ...] | None:
+def stored_winner(disk: Entries, key: str) -> tuple[Pass, ...] | None:
     """Return the pipeline that won; None where nothing was tuned, or it is no pipeline any more."""
     parts = disk.get(WINNER, key) if disk.holds(WINNER, key) else None
     if parts is None:
@@ -67,7 +68,7 @@ def stored_winner(disk: DiskCache, key: str) -> tuple[Pass, ...] | None:
         return None
 
 
-def tuned(request: Request, disk: DiskCache, compiler: Compiler[Any], device: DeviceInfo) -> Request:
+def tuned(request: Request, disk: Entries, compiler: Compiler[Any], device: DeviceInfo) -> Request:
     """Return a request with the passes that won for it; itself where nothing was tuned."""
     key = winner_key(request, compiler, device)
     passes = None if key is None else stored_winner(disk, key)
