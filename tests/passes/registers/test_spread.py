@@ -14,7 +14,7 @@ from strategies.contractions import Case
 from strategies.effort import examples
 from strategies.passes import assert_same_meaning
 from tileir import FunctionBuilder, ops
-from tileir.core.dtype import DType
+from tileir.core import DType, Op
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
 from tileir.passes.fusion.fuse import Fuse
@@ -26,7 +26,7 @@ from tileir.passes.schedules.registers.register_tile import RegisterTile
 from tileir.passes.schedules.registers.spread import apart, square
 from tileir.schedule.nest import Nest
 from tileir.stripe.check.verifier import verify
-from tileir.stripe.ir import Block, Program, Special
+from tileir.stripe.ir import Binding, Block, Intrinsic, Program, Special
 
 if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -36,6 +36,13 @@ BIASED = (
     "function (A[M, K], B[K, N], C[N, U], D[N, M]) -> (O) "
     "{ S[n, m : N, M] = +(A[m, k] * B[k, n]); O = max(S + C, 0) - D; }"
 )
+LONG = (
+    "function (A[M, K], B[K, N], C[N, U]) -> (O, P) "
+    "{ S[n, m : N, M] = +(A[m, k] * B[k, n]); T = S + C; O = T / (T * T + 1); P = T / (T * T + 3) - T; }"
+)
+BESIDE = LONG.replace("C[N, U]", "C[N, U], D[N, M]").replace(
+    "T = S + C", "T = S + C - D"
+)  # what lies apart along the lanes
 IMAGES = (
     "function (X[C, H, W], F[D, C, I, J]) -> (O) "
     "{ O[d, y, x : D, (H - I) / 2 + 1, (W - J) / 2 + 1] = +(X[c, 2*y + i, 2*x + j] * F[d, c, i, j]); }"
@@ -52,13 +59,13 @@ def squares(block: Block) -> list[int]:
     own = [
         next(view for view in block.refinements if view.name == special.inputs[0]).shape.sizes[0]
         for special in block.statements
-        if isinstance(special, Special) and special.name == "transpose" and "acc" in special.inputs[0]
+        if isinstance(special, Special) and special.name == "transpose" and "_tile_" in special.inputs[0]
     ]
     return [*own, *(rows for inner in block.blocks for rows in squares(inner))]
 
 
 @given(
-    st.sampled_from((TURNED, BIASED)),
+    st.sampled_from((TURNED, BIASED, LONG, BESIDE)),
     st.tuples(st.integers(1, 22), st.integers(1, 5), st.integers(4, 21)),
     st.sampled_from((DType.I8, DType.I32, DType.F16, DType.F32, DType.F64)),
     st.sampled_from((4, 8, 16)),
@@ -71,7 +78,8 @@ def test_sums_that_are_turned_keep_their_meaning(
 ) -> None:
     height, depth, width = sizes
     shapes = {"A": (height, depth), "B": (depth, width)}
-    shapes |= {"C": (width, 1), "D": (width, height)} if text == BIASED else {}
+    shapes |= {"C": (width, 1)} if text != TURNED else {}
+    shapes |= {"D": (width, height)} if text in {BIASED, BESIDE} else {}
     case = Case(text, dtype, shapes)
     program = scheduled(case, lanes, rows, columns)
     verify(program)
@@ -122,6 +130,21 @@ def test_squares_that_are_left_over_need_elements_stored_twice(
     lanes: int, height: int, overlaps: bool, found: int
 ) -> None:
     assert square(lanes, height, overlaps=overlaps) == found
+
+
+@pytest.mark.parametrize(("text", "lanes"), [(LONG, {16}), (BESIDE, {8})])
+def test_long_epilogues_run_in_the_lanes_of_sums(text: str, lanes: set[int]) -> None:
+    shapes = {"A": (13, 5), "B": (5, 32), "C": (32, 1)} | ({"D": (32, 13)} if text == BESIDE else {})
+    program = scheduled(Case(text, DType.F32, shapes), 16, 13, 2)
+    assert quotients(program.main, 1) == lanes
+    assert squares(program.main) == [8] * (2 if text == LONG else 1)
+
+
+def quotients(block: Block, lanes: int) -> set[int]:
+    """Return the lanes in which quotients are computed."""
+    lanes = max([lanes, *(index.range for index in block.indices if index.binding is Binding.LANE)])
+    own = any(isinstance(each, Intrinsic) and each.op is Op.DIV for each in block.statements)
+    return {lanes for _ in range(own)}.union(*(quotients(inner, lanes) for inner in block.blocks))
 
 
 def test_accesses_are_dear_where_no_row_has_neighbours() -> None:

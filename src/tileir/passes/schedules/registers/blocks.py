@@ -276,7 +276,8 @@ class TileBlocks:
         for segment in self.nest.segments:
             moved = _replaced(segment, replaced, registers, (row, columns.inner))
             if is_spread(segment, frozenset(registers), self.plan.vector.name):
-                spread = Spread(moved, registers, values, rows, columns, self.names, self.plan.overlaps)
+                vector, overlaps = self.plan.vector.name, self.plan.overlaps
+                spread = Spread(moved, registers, values, rows, vector, columns, self.names, overlaps)
                 spilled, nodes = spread.nodes()
                 allocations.extend(spilled)
                 children.extend(nodes)

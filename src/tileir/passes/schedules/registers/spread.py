@@ -23,6 +23,9 @@ _LEAST_TURNED: Final = 4
 _MOST_TURNED: Final = 8
 """Rows of the squares that are turned: half the vector registers of the smallest set hold one."""
 
+_LONG: Final = 8
+"""Operations of an epilogue, by their weight, from which on it is computed before sums are turned."""
+
 _APART: Final = 12.0
 """What it costs to store or load a lane after a reduction, where lanes are apart: a cache line for each."""
 
@@ -84,6 +87,7 @@ class Spread:
         registers: The sums, by name.
         values: The indices of the nest in terms of loops.
         rows: The loops over rows of the tile.
+        vector: The index along its columns.
         columns: Its columns.
         names: All names of the kernel.
         overlaps: Whether elements may be stored twice.
@@ -93,6 +97,7 @@ class Spread:
     registers: Mapping[str, stripe.Refinement]
     values: Mapping[str, Affine]
     rows: tuple[stripe.Index, ...]
+    vector: str
     columns: Columns
     names: NameScope
     overlaps: bool
@@ -103,7 +108,7 @@ class Spread:
         Its sums are copied there before: a loop cannot choose a register, and sums that it chose would be in memory
         during the reduction, too.
         """
-        spilled: dict[str, stripe.Refinement] = {}
+        spilled: list[stripe.Refinement] = []
         uses: list[Use] = []
         nodes: list[Node] = []
         unrolled = (*self.rows, *self.columns.vectors, *self.columns.lanes)
@@ -118,10 +123,17 @@ class Spread:
             copy = (stripe.Load(use.name, "sum"), stripe.Store("sum", into.name))
             moved = (use.substitute(self.values), into.substitute(self.values))
             nodes.append(Node(unrolled, statements=copy, uses=moved, constraints=tests))
-            spilled[use.root] = memory
+            spilled.append(memory)
             uses.append(attrs.evolve(use, root=memory.name))
-        segment = self._moved(attrs.evolve(self.segment, uses=tuple(uses)))
-        memories = frozenset(memory.name for memory in spilled.values())
+        segment = attrs.evolve(self.segment, uses=tuple(uses))
+        if self._is_long(segment, frozenset(memory.name for memory in spilled)):
+            computing, segment, results = self._ahead(segment, spilled)
+            nodes.append(
+                leaf(computing, self.values, (*(i.bound(None) for i in self.rows), *unrolled[len(self.rows) :]))
+            )
+            spilled.extend(results)
+        segment = self._moved(segment)
+        memories = frozenset(memory.name for memory in spilled)
         rows, along = self._joined(segment)
         row = self._row(along, memories, rows)
         if row is not None:
@@ -130,7 +142,47 @@ class Spread:
             loops = tuple(index.bound(None) for index in self.rows or self.columns.vectors)
             inner = self.columns.vectors if self.rows else ()
             nodes.append(leaf(segment, {}, (*loops, *inner, *self.columns.lanes)))
-        return tuple(spilled.values()), tuple(nodes)
+        return tuple(spilled), tuple(nodes)
+
+    def _is_long(self, segment: Segment, memories: frozenset[str]) -> bool:
+        """Return whether results are long to compute, and of sums and what lies beside their lanes or is for all.
+
+        Whole vectors of these take as long as the squares' shorter ones, or single elements.
+        """
+        if not self.columns.lanes or sch.indirect_names(segment):
+            return False
+        others = [use for use in segment.uses if use.root not in memories]
+        plain = all(size == 1 for use in segment.uses for size in use.sizes) and not any(use.merges for use in others)
+        near = all(use.stride(self.vector) in (0, 1) for use in others if not use.direction.writes)
+        operations = (s for s in segment.statements if isinstance(s, stripe.Intrinsic))
+        return plain and near and sum(s.op.info.weight_in(s.dtype) for s in operations) >= _LONG
+
+    def _ahead(
+        self, segment: Segment, sums: Sequence[stripe.Refinement]
+    ) -> tuple[Segment, Segment, list[stripe.Refinement]]:
+        """Return a segment that computes results in the lanes of sums, one that copies them, and memory for them."""
+        place = next(use for use in segment.uses if use.root == sums[0].name)
+        computing: list[Use] = []
+        copied: list[Use] = []
+        copies: list[stripe.Statement] = []
+        results: list[stripe.Refinement] = []
+        for use in segment.uses:
+            if not use.direction.writes:
+                computing.append(use)
+                continue
+            shape = stripe.TensorShape.dense(use.dtype, sums[0].shape.sizes)
+            memory = attrs.evolve(sums[0], name=self.names.fresh(f"{use.root}_tile"), shape=shape)
+            there = attrs.evolve(place, name=use.name, root=memory.name, dtype=use.dtype, direction=use.direction)
+            computing.append(there)
+            read = attrs.evolve(there, name=memory.name, direction=stripe.Direction.IN)
+            copied += (read, use)
+            copies += (
+                stripe.Load(read.name, f"result_{len(results)}"),
+                stripe.Store(f"result_{len(results)}", use.name),
+            )
+            results.append(memory)
+        first = attrs.evolve(segment, uses=tuple(computing))
+        return first, attrs.evolve(segment, uses=tuple(copied), statements=tuple(copies)), results
 
     def _moved(self, segment: Segment) -> Segment:
         """Return a segment in terms of the loops."""
