@@ -15,7 +15,7 @@ Maker: TypeAlias = Callable[[Network, Path, int], Run]
 
 
 def tileir(network: Network, file: Path, _threads: int) -> Run:
-    """Return a call of a model; ``TILEIR_THREADS`` has the threads."""
+    """Return a call of a model, which takes a thread for each processor that the process may use."""
     import tileir_onnx
 
     model = tileir_onnx.load(file)

@@ -49,7 +49,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", metavar="REGEX", help="networks whose name has a match")
     parser.add_argument("--batch", type=int, nargs="+", default=[1], help="sizes of batches")
-    parser.add_argument("--threads", type=int, default=2, help="threads of all")
+    parser.add_argument("--threads", type=int, default=2, help="threads of all, and the processors that they run on")
     parser.add_argument(
         "--peers", nargs="+", default=["onnxruntime"], choices=network_peers.PEERS, help="who else runs"
     )
@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("--kernels", type=int, default=0, metavar="N", help="list the N slowest kernels")
     parser.add_argument("--json", type=Path, help="a file for the figures")
     options = parser.parse_args()
-    os.environ["TILEIR_THREADS"] = str(options.threads)
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])
     print(f"{options.threads} threads, load {os.getloadavg()[0]:.1f} at the beginning; milliseconds, ratios of medians")
     peers = "".join(f"{peer:>19}" for peer in options.peers)
     print(f"{'network':16}{'batch':>6}{'tileir':>18}{peers}{'cold s':>8}{'disk s':>8}{'error':>8}")

@@ -19,6 +19,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +34,14 @@ _HEADS = ("model", "whole", "error", "eager's", "cold s", "ind. s", "eager ms", 
 
 
 def vision() -> Any:
-    """Return torchvision's models; its operators of detection, which no CPU wheel of PyTorch finds, are declared."""
+    """Return torchvision's models; its operators of detection are declared where its library does not fit PyTorch's."""
     import torch
 
     try:
+        for path in Path(find_spec("torchvision").origin).parent.glob("_C*.so"):  # type: ignore[union-attr, arg-type]
+            torch.ops.load_library(path)
         torch._C._dispatch_find_schema_or_throw("torchvision::nms", "")
-    except RuntimeError:
+    except (OSError, RuntimeError):
         library = torch.library.Library("torchvision", "DEF")
         library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
@@ -204,7 +207,7 @@ def _segmented(made: Made) -> Made:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", metavar="REGEX", help="models whose name has a match")
-    parser.add_argument("--threads", type=int, default=2, help="threads of all")
+    parser.add_argument("--threads", type=int, default=2, help="threads of all, and the processors that they run on")
     parser.add_argument("--turns", type=int, default=10, help="turns, each of some calls")
     parser.add_argument("--without-inductor", action="store_true", help="Inductor takes most of the time")
     parser.add_argument(
@@ -234,7 +237,7 @@ def _alone(name: str, options: argparse.Namespace) -> dict[str, Any] | None:
     """Measure a model in a process of its own with caches of its own, print its row, and return it."""
     with tempfile.TemporaryDirectory() as folder:
         caches = {"TILEIR_CACHE_DIR": f"{folder}/tileir", "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor"}
-        environment = {**os.environ, **caches, "TILEIR_THREADS": str(options.threads)}
+        environment = {**os.environ, **caches}
         words = [
             f"--measured={name}",
             f"--threads={options.threads}",
@@ -272,6 +275,7 @@ def measured(name: str, options: argparse.Namespace) -> dict[str, Any]:
     import torch
 
     warnings.simplefilter("ignore")
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])
     torch.manual_seed(0)
     torch.set_num_threads(options.threads)
     model, inputs = MODELS[name]()

@@ -22,7 +22,7 @@ class Worker:
     @classmethod
     def start(cls, command: Sequence[str], threads: int, environment: Mapping[str, str] | None = None) -> Worker:
         """Start it with no more threads than asked for, and with further environment variables."""
-        names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TILEIR_NUM_THREADS")
+        names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
         variables = {**os.environ, **dict.fromkeys(names, str(threads)), **(environment or {})}
         pipe = subprocess.PIPE
         return cls(subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=variables))

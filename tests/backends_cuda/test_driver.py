@@ -34,3 +34,13 @@ def test_a_card_that_another_library_has_lost_is_not_called_ours(status: Result,
             ours = works and status is not Result.CUDA_ERROR_ASSERT
             assert error.value.diagnostics[0].code == ("TIL808" if ours else "TIL810")
             assert ("another library of this process" in str(error.value)) != ours
+
+
+def test_without_visible_cards_the_driver_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    with without_a_card():  # whose driver cannot be started
+        from tileir_cuda.run.driver import cards
+
+        with pytest.raises(tileir.BackendError, match="TIL802"):
+            cards()
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+        assert cards() == []

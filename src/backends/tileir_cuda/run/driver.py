@@ -173,12 +173,14 @@ def version() -> int:
 
 
 def cards() -> list[Card]:
-    """Return all cards.
+    """Return all cards that CUDA_VISIBLE_DEVICES lets the process see.
 
     Raises:
         BackendError: TIL802, there is no driver, or it does not start; TIL809, the process was forked.
 
     """
+    if not os.environ.get("CUDA_VISIBLE_DEVICES", "all"):
+        return []  # where it shows no card, the driver crashes in children of a process that started it
     use_driver()
     try:
         status = driver.cuInit(0)[0]
