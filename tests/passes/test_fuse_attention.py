@@ -260,6 +260,19 @@ def test_softmax_by_hand_is_found(scores: str, before: int | None, after: int | 
     assert not plan.finite
 
 
+@pytest.mark.parametrize("name", ["mask", "bias"])
+def test_masks_as_arrays_are_found_where_they_are_bands(name: str) -> None:
+    builder = FunctionBuilder()
+    inputs = [builder.input(each, "B", "H", "S", "D") for each in "QKV"]
+    seen = np.tri(40, dtype=bool)
+    array = seen if name == "mask" else np.where(seen, 0.0, -np.inf).astype(np.float32)
+    given_mask: dict[str, Any] = {name: builder.constant(array)}
+    function = builder.build(O=ops.scaled_dot_product_attention(*inputs, **given_mask))
+    plan = check(function, {each: TensorType(DType.BF16, (1, 2, 40, 32)) for each in "QKV"})
+    assert (plan.before, plan.after) == (None, 0)
+    assert plan.finite
+
+
 def test_queries_that_see_nothing_give_zeros_where_the_program_says_so() -> None:
     scores = "cond(index(Z, 1) <= index(Z, 0) - 5, Z, -1e999)"
     text = BY_HAND.format(scores=scores).replace("exp(X - M)", "exp(X - cond(M == -1e999, 0.0, M))")

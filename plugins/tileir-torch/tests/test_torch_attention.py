@@ -11,6 +11,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from tileir_torch import backend
 from tileir_torch.calls import Specialising
 
 ATEN = torch.ops.aten
@@ -96,3 +97,43 @@ def test_kinds_of_cards_are_attention(kind: str, sizes: str, causal: bool, bias:
         run(backward_of(kind, bias, causal), g, q, k, v, out, sums, seed, mask), gradients, strict=True
     ):
         torch.testing.assert_close(mine.double(), theirs, rtol=1e-4, atol=1e-5)
+
+
+def positions(count: int) -> Any:
+    """Return the numbers of documents that positions, 0 and on, begin anew: one, found by a running sum."""
+    place = torch.arange(count)
+    return (torch.diff(place, prepend=place[:1] - 1) != 1).cumsum(-1)
+
+
+MASKS: dict[str, Callable[[int, int], Any]] = {
+    "gathered": lambda rows, columns: (
+        torch.arange(columns)[torch.arange(columns)[None, :]] <= torch.arange(rows)[torch.arange(rows)[:, None]]
+    ),
+    "documents": lambda rows, columns: (
+        torch.ones(rows, columns, dtype=torch.bool).tril()
+        & (positions(rows)[torch.arange(rows)[:, None]] == positions(columns)[torch.arange(columns)])
+    ),
+    "window": lambda rows, columns: torch.ones(rows, columns, dtype=torch.bool).tril(2).triu(-3),
+    "blind": lambda rows, columns: torch.ones(rows, columns, dtype=torch.bool).tril(-3),
+    "odd": lambda rows, columns: (torch.arange(rows)[:, None] * 3 + torch.arange(columns)) % 4 != 0,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("is_added", [False, True], ids=["bool", "added"])
+@pytest.mark.parametrize("mask", MASKS)
+def test_masks_that_programs_make_are_equal_to_eager(mask: str, is_added: bool, dtype: torch.dtype) -> None:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 4, size, 16, dtype=dtype) for size in (12, 9, 9))
+
+    def attended(q: Any, k: Any, v: Any) -> Any:
+        seen = MASKS[mask](q.shape[-2], k.shape[-2]).expand(2, 1, -1, -1)
+        if is_added:
+            seen = torch.where(seen, torch.tensor(0.0, dtype=q.dtype), torch.tensor(-torch.inf, dtype=q.dtype))
+        return nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=seen)
+
+    compiled = torch.compile(attended, backend=backend, fullgraph=True, options={"fullgraph": True})
+    limit = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}[dtype]
+    wanted = attended(q.double(), k.double(), v.double())
+    torch.testing.assert_close(compiled(q, k, v).double(), wanted, rtol=limit, atol=limit)

@@ -256,7 +256,7 @@ def _attended(
     query, key, value = heads.query, heads.key, heads.value
     if not softcap >= 0:
         raise mistaken(f"softcap is 0 or above; it was {softcap!r}")
-    masked = seen.some or mask is not None
+    masked = seen.some or mask is not None or bias is not None
     scores = heads.scores(masked=masked)
     products = scores = scores * (1.0 / call("sqrt", real(dims_of(query)[-1])) if scale is None else scale)
     if softcap:

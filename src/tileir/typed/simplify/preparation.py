@@ -42,6 +42,7 @@ from tileir.typed.ir import (
     operands,
 )
 from tileir.typed.reductions import with_components_named
+from tileir.typed.simplify.bands import with_bands
 from tileir.typed.simplify.distribution import distributed
 from tileir.typed.simplify.factorisation import factorised
 from tileir.typed.simplify.last_updates import with_last_updates
@@ -65,7 +66,7 @@ def prepared(function: Function, *, doubles: bool = True, in_order: bool = True)
             is the last one is found by all threads.
     """
     simple = simplify(with_assignments(function if in_order else with_last_updates(function)))
-    moved = with_narrow_moves(simple)
+    moved = with_bands(with_narrow_moves(simple))
     if moved is not simple:
         simple = simplify(moved)
     if _has_markers(simple):

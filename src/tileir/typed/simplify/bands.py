@@ -1,0 +1,256 @@
+"""Masks that no input takes part in, as comparisons of coordinates, which later stages know about.
+
+Libraries make the mask of causal attention by gathers, running sums and comparisons of positions, or keep it as an
+array. Its elements are known when compiling. Where those that are seen are a band of two axes, ``k <= q + after`` and
+``q <= k + before``, comparisons of coordinates say so, and what the band hides need not be computed.
+
+Masks that are added to scores hold 0 and minus infinity. ``x + where(t, 0, -inf)`` is ``where(t, x, -inf)`` for all x
+but infinity and NaN, which sums of products under ``finite`` are not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from tileir.core import DType, NameScope, Op, attrs
+from tileir.typed.dataflow import with_bodies, without_dead
+from tileir.typed.ir import (
+    ArrayConstant,
+    Cast,
+    Constant,
+    Contraction,
+    Coordinate,
+    Elementwise,
+    Function,
+    Gather,
+    Operation,
+    Reshape,
+    ShapeOf,
+    Value,
+    operands,
+)
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+_MOST: Final = 1 << 26
+"""So many elements are computed when compiling, over all steps that lead to masks."""
+
+_PLAIN: Final = (Constant, Coordinate, Elementwise, Cast)
+"""Steps that later stages see through."""
+
+_KNOWN: Final = (*_PLAIN, ArrayConstant, Contraction, Gather, Reshape, ShapeOf)
+
+
+@attrs.frozen
+class Band:
+    """A band of two axes of a tensor that has one value there, and another one elsewhere.
+
+    Attributes:
+        rows: The number of an axis.
+        columns: That of another one, behind it.
+        before: How far before its row the first column is; None for no bound.
+        after: How far behind it the last one is.
+        inside: The value in the band.
+        outside: The value elsewhere.
+
+    """
+
+    rows: int
+    columns: int
+    before: int | None
+    after: int | None
+    inside: float
+    outside: float
+
+
+def with_bands(function: Function) -> Function:
+    """Return ``function`` with comparisons of coordinates for masks that are bands; itself where there are none."""
+    function = with_bodies(function, with_bands)
+    bands = _bands(function)
+    names = NameScope.of(value.name for value in (*function.inputs, *function.operations))
+    definitions: dict[str, Value | Operation] = {value.name: value for value in function.inputs}
+    operations: list[Operation] = []
+    is_changed = bool(bands)
+    for operation in function.operations:
+        band = bands.get(operation.name)
+        made = [_hidden(operation, definitions, names)] if band is None else [_compared(operation, band, names)]
+        steps = [step for each in made for step in (each or (operation,))]
+        is_changed = is_changed or steps[-1] is not operation
+        operations += steps
+        definitions.update((step.name, step) for step in steps)
+    return without_dead(attrs.evolve(function, operations=tuple(operations))) if is_changed else function
+
+
+def _bands(function: Function) -> dict[str, Band]:
+    """Return the bands of masks that no input takes part in, and that are not plain to see."""
+    known: dict[str, Operation] = {}
+    for operation in function.operations:
+        if isinstance(operation, _KNOWN) and known.keys() >= {*operands(operation)}:
+            known[operation.name] = operation
+    read = {name for each in function.operations if each.name not in known for name in operands(each)}
+    masks = [each for name, each in known.items() if name in read and _may_be_mask(each, known)]
+    if not masks:
+        return {}
+    names = tuple(each.name for each in masks)
+    from tileir.typed.interpreter import interpret  # few programs have any
+
+    alone = without_dead(Function((), names, tuple(known.values())))
+    if sum(map(_elements, alone.operations)) > _MOST:
+        return {}
+    found = {name: band_of(array) for name, array in interpret(alone, {}).items()}
+    return {name: band for name, band in found.items() if band is not None}
+
+
+def _may_be_mask(operation: Operation, known: Mapping[str, Operation]) -> bool:
+    if sum(size > 1 for size in operation.shape) < 2 or not (operation.dtype.is_bool or operation.dtype.is_float):
+        return False
+    pending, seen = [operation], {operation.name}
+    while pending:
+        step = pending.pop()
+        if not isinstance(step, _PLAIN):
+            return True
+        more = [known[name] for name in operands(step) if name not in seen]
+        seen.update(each.name for each in more)
+        pending += more
+    return False
+
+
+def _elements(operation: Operation) -> int:
+    """Return about how many elements are looked at for a value."""
+    count = math.prod(operation.shape)
+    if not isinstance(operation, Contraction):
+        return count
+    free = {index for each in operation.output for index in each.indices}
+    reduced = {i for access in operation.inputs for each in access.indices for i in each.indices} - free
+    return count * math.prod([_bound(operation, index) for index in reduced])
+
+
+def _bound(operation: Contraction, index: str) -> int:
+    """Return how many values an index has at most; more than any mask may take where no constraint says so."""
+    bounds = [c.bound for c in operation.constraints if c.polynomial.indices == (index,)]
+    return min(bounds, default=_MOST)
+
+
+def band_of(array: Array) -> Band | None:
+    """Return the band of an array of two values; the greater one is inside if both are bands."""
+    low, high = array.min(), array.max()
+    if low == high or not ((array == low) | (array == high)).all():
+        return None
+    inside = array == high
+    varying = [a for a, size in enumerate(array.shape) if size > 1 and (inside != inside.take([0], a)).any()]
+    if len(varying) != 2:
+        return None
+    rows, columns = varying
+    plane = inside[tuple(slice(None) if axis in varying else 0 for axis in range(array.ndim))]
+    for seen, (value, other) in ((plane, (high, low)), (~plane, (low, high))):
+        bounds = _bounds(seen)
+        if bounds is not None:
+            return Band(rows, columns, *bounds, float(value), float(other))
+    return None
+
+
+def _bounds(seen: Array) -> tuple[int | None, int | None] | None:
+    """Return how far before and behind its row a column is that is seen; None where that is no band."""
+    row, column = np.ogrid[: seen.shape[0], : seen.shape[1]]
+    ahead = (column - row)[seen]
+    first, last = int(ahead.min()), int(ahead.max())
+    if not np.array_equal(seen, (column - row >= first) & (column - row <= last)):
+        return None
+    return None if -first >= seen.shape[0] - 1 else -first, None if last >= seen.shape[1] - 1 else last
+
+
+def _compared(operation: Operation, band: Band, names: NameScope) -> list[Operation]:
+    """Return comparisons of coordinates, and the values of a band that they choose."""
+    shape, span, made = operation.shape, operation.span, []
+
+    def add(step: Operation) -> str:
+        made.append(step)
+        return step.name
+
+    def call(op: Op, *inputs: str, dtype: DType = DType.BOOL) -> str:
+        return add(Elementwise(names.fresh(operation.name), op, inputs, dtype, shape, span=span))
+
+    def number(value: float, dtype: DType) -> str:
+        kind: type[bool] | type[int] | type[float] = bool if dtype.is_bool else float if dtype.is_float else int
+        return add(Constant(names.fresh(operation.name), dtype, kind(value), span=span))
+
+    places = [names.fresh(operation.name) for _ in range(2)]
+    for place, axis in zip(places, (band.rows, band.columns), strict=True):
+        add(Coordinate(place, axis, DType.I32, shape, span=span))
+    row, column = places
+    tests = []
+    for least, most, reach in ((row, column, band.before), (column, row, band.after)):
+        if reach is not None:
+            bound = call(Op.ADD, most, number(reach, DType.I32), dtype=DType.I32) if reach else most
+            tests.append(call(Op.CMP_LE, least, bound))
+    if operation.dtype.is_bool and band.inside:
+        last = Elementwise(operation.name, Op.BIT_AND, (tests[0], tests[-1]), operation.dtype, shape, span=span)
+        return [*made, last] if len(tests) > 1 else [*made[:-1], attrs.evolve(made[-1], name=operation.name)]
+    test = tests[0] if len(tests) < 2 else call(Op.BIT_AND, *tests)
+    values = [number(value, operation.dtype) for value in (band.inside, band.outside)]
+    made.append(Elementwise(operation.name, Op.COND, (test, *values), operation.dtype, shape, span=span))
+    return made
+
+
+def _hidden(
+    operation: Operation, definitions: Mapping[str, Value | Operation], names: NameScope
+) -> list[Operation] | None:
+    """Return the choice that the sum of scores and a mask is; None for anything else."""
+    match operation:
+        case Elementwise(op=Op.ADD, inputs=(left, right)):
+            pass
+        case _:
+            return None
+    for scores, mask in ((left, right), (right, left)):
+        test = _test_of(mask, definitions)
+        if test is not None and _is_finite(scores, definitions):
+            blind = Constant(names.fresh(operation.name), operation.dtype, -math.inf, span=operation.span)
+            chosen = attrs.evolve(operation, op=Op.COND, inputs=(test, scores, blind.name))
+            return [blind, chosen]
+    return None
+
+
+def _test_of(mask: str, definitions: Mapping[str, Value | Operation]) -> str | None:
+    """Return the test of a mask that is 0 where it is true, and minus infinity elsewhere."""
+    found = definitions[mask]
+    while isinstance(found, Cast) and found.dtype.is_float:
+        found = definitions[found.input]
+    match found:
+        case Elementwise(op=Op.COND, inputs=(test, seen, other)):
+            values = [_number(definitions[name]) for name in (seen, other)]
+            return test if values == [0.0, -math.inf] else None
+        case _:
+            return None
+
+
+def _number(value: Value | Operation) -> float | None:
+    return float(value.value) if isinstance(value, Constant) else None
+
+
+def _is_finite(name: str, definitions: Mapping[str, Value | Operation]) -> bool:
+    """Return whether a value is made of sums that count only where they are finite, and is no greater than these."""
+    value = definitions[name]
+    while True:
+        match value:
+            case Contraction(finite=finite):
+                return finite
+            case Cast(input=name, dtype=dtype) if dtype.holds(definitions[name].dtype):
+                value = definitions[name]
+            case Reshape(input=name):
+                value = definitions[name]
+            case Elementwise(op=Op.MUL, inputs=(left, right)):
+                factors = [_number(definitions[each]) for each in (left, right)]
+                if all(factor is None or not abs(factor) <= 1.0 for factor in factors):
+                    return False
+                value = definitions[left if factors[0] is None else right]
+            case Elementwise(op=Op.DIV, inputs=(left, right)):
+                divisor = _number(definitions[right])
+                if divisor is None or not abs(divisor) >= 1.0:
+                    return False
+                value = definitions[left]
+            case _:
+                return False
