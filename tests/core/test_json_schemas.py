@@ -17,13 +17,14 @@ from tileir.schedule.script import Script
 from tileir.semtree.ir import KernelFunction, Program as SemProgram
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.typed.ir import Function as TypedFunction
+from tileir.typed.sharding.partitioned import Partitioned
 from tileir_formula.ir import Formula
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ROOTS: Final = (
-    *(tileir.Function, TypedFunction, StripeProgram, SemProgram, KernelFunction),
+    *(tileir.Function, TypedFunction, Partitioned, StripeProgram, SemProgram, KernelFunction),
     *(Formula, Script, tileir.Target),
 )
 

@@ -82,6 +82,8 @@ _TYPES: Final = {
     "TIL335": "a derivative through the bits of a number",
     "TIL341": "a conversion that nobody wrote, to a dtype that does not hold all values",
     "TIL342": "a number that is rounded to the dtype that it adapts to",
+    "TIL351": "a mesh of ranks with an axis that has no name, no ranks, or the name of another",
+    "TIL352": "a sharding that does not go with its tensor or its mesh",
 }
 _INDICES: Final = {
     "TIL401": "an index variable has no bounds",
@@ -112,6 +114,7 @@ _REPRESENTATIONS: Final = {
     "TIL514": "Stripe allocations that are in use at the same time are placed at the same bytes",
     "TIL531": "a typed function breaks a rule",
     "TIL532": "a typed operation that the Tile language cannot express",
+    "TIL533": "a partitioned program breaks a rule",
     "TIL541": "a pass that does not exist",
     "TIL542": "an option that a pass does not have",
     "TIL543": "a value that an option of a pass cannot take",

@@ -20,6 +20,7 @@ from tileir.typed.ir import (
     ArrayConstant,
     Cast,
     Checkpoint,
+    Collective,
     Constant,
     Contraction,
     Coordinate,
@@ -151,7 +152,7 @@ def _evaluate(
             return _contract(operation, values, numbers)
         case Reduce(input=name):
             return _reduce(operation, values[name], dtypes[name], numbers)
-        case Override(input=name) | Checkpoint(input=name) | Recall(input=name):
+        case Override(input=name) | Checkpoint(input=name) | Recall(input=name) | Collective(input=name):
             return values[name]
         case Upstream(dtype=dtype, shape=shape):
             return np.broadcast_to(np.zeros((), numbers.storage(dtype)), shape)

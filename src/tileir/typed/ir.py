@@ -17,6 +17,7 @@ from tileir.core.text.shown import ShownProgram, call_of, counted
 from tileir.poly.affine import Affine
 from tileir.typed.node import Node, Whole
 from tileir.typed.number_steps import NumberStep
+from tileir.typed.sharding.splits import CollectiveKind, Split
 from tileir.typed.tensor_type import Shape as Shape, TensorType as TensorType
 
 if TYPE_CHECKING:
@@ -423,6 +424,63 @@ class Recall(Definition):
     span: Span | None = span_field()
 
 
+@attrs.frozen(cache_hash=True, repr=False)
+class Collective(Definition):
+    """``inputs[result]`` itself, after an exchange between the ranks along ``axes`` of a mesh.
+
+    To one device it is no more than its operand. On a mesh each rank has its part of ``source`` before, and that of
+    ``target`` behind. Where the kind merges, ranks along the axes hold parts of an aggregate, which are merged in the
+    order of ranks: by ``aggregation``, or by the merge of ``combine``, of whose state the inputs are the components.
+    """
+
+    form: ClassVar[str] = (
+        r"{kind}({inputs}) over {axes} from \[{source}\] to \[{target}\][ by {aggregation}][ of {combine}: {result}]"
+    )
+    rules: ClassVar = (
+        Rule(
+            lambda it, *inputs: 0 <= it.result < len(inputs),
+            lambda it, *inputs: f"is component {it.result} of {len(inputs)} inputs",
+        ),
+        Rule(
+            lambda it, *inputs: not 0 <= it.result < len(inputs) or _keeps(it, inputs[it.result]),
+            "is one of its inputs itself, but has another dtype or shape",
+        ),
+        Rule(
+            lambda it, *_: all(len(layout) == len(it.shape) for layout in (it.source, it.target)),
+            "needs a split of each of its axes",
+        ),
+        Rule(
+            lambda it, *_: all(
+                0 <= low <= high <= size
+                for layout in (it.source, it.target)
+                for split, size in zip(layout, it.shape, strict=False)
+                for low, high in split.intervals
+            ),
+            "has a split with places outside of its axis",
+        ),
+        Rule(
+            lambda it, *_: it.kind.merges is ((it.aggregation is None) is not (it.combine is None)),
+            "merges by one aggregation or combine, where its kind says so",
+        ),
+    )
+    kind: CollectiveKind
+    inputs: tuple[str, ...] = attrs.field(metadata=USES)
+    axes: tuple[str, ...]
+    source: tuple[Split, ...]
+    target: tuple[Split, ...]
+    dtype: DType
+    shape: Shape
+    aggregation: Aggregation | None = None
+    combine: Combine | None = None
+    result: int = 0
+    span: Span | None = span_field()
+
+    @property
+    def input(self) -> str:
+        """The operand that it is to one device."""
+        return self.inputs[self.result]
+
+
 Computation: TypeAlias = (
     Constant
     | ArrayConstant
@@ -439,8 +497,8 @@ Computation: TypeAlias = (
     | Scan
 )
 
-Marker: TypeAlias = Override | Upstream | Checkpoint | Recall
-"""What only differentiation reads; :func:`tileir.typed.simplify.preparation.prepared` removes it."""
+Marker: TypeAlias = Override | Upstream | Checkpoint | Recall | Collective
+"""What only differentiation or a mesh reads; :func:`tileir.typed.simplify.preparation.prepared` removes it."""
 
 Operation: TypeAlias = Computation | Marker
 

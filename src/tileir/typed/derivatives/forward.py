@@ -27,6 +27,7 @@ from tileir.typed.ir import (
     ArrayConstant,
     Cast,
     Checkpoint,
+    Collective,
     Constant,
     Contraction,
     Coordinate,
@@ -125,7 +126,7 @@ def pushforward(motion: Motion, operation: Operation) -> Tensor | None:
     match operation:
         case Elementwise():
             return _elementwise(motion, operation)
-        case Cast(input=name) | Checkpoint(input=name) | Recall(input=name):
+        case Cast(input=name) | Checkpoint(input=name) | Recall(input=name) | Collective(input=name):
             return motion.tangent(name)
         case Reshape(input=name, shape=shape):
             tangent = motion.tangent(name)

@@ -18,6 +18,7 @@ from tileir.typed.ir import (
     ArrayConstant,
     Cast,
     Checkpoint,
+    Collective,
     Constant,
     Contraction,
     Coordinate,
@@ -54,7 +55,7 @@ def pullback(sweep: Sweep, operation: Operation, cotangent: Tensor) -> Iterator[
     match operation:
         case Elementwise():
             return elementwise.pullback(sweep, operation, cotangent)
-        case Cast() | Checkpoint() | Recall():
+        case Cast() | Checkpoint() | Recall() | Collective():
             return pull_same(sweep, operation, cotangent)
         case Reshape():
             return pull_reshape(sweep, operation, cotangent)
@@ -76,7 +77,9 @@ def pullback(sweep: Sweep, operation: Operation, cotangent: Tensor) -> Iterator[
             assert_never(operation)
 
 
-def pull_same(sweep: Sweep, operation: Cast | Checkpoint | Recall, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:
+def pull_same(
+    sweep: Sweep, operation: Cast | Checkpoint | Recall | Collective, cotangent: Tensor
+) -> Iterator[tuple[str, Tensor]]:
     """Yield the cotangent itself: that of a cast is cast back, and what went through an integer type has none."""
     if sweep.wanted(operation.input):
         sweep.toward(operation.input)

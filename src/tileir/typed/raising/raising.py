@@ -22,6 +22,7 @@ from tileir.typed.ir import (
     ArrayConstant,
     Cast,
     Checkpoint,
+    Collective,
     Constant,
     Contraction,
     Coordinate,
@@ -227,7 +228,7 @@ class _Raising:
                 return Call("upstream", (self._lone(self.arriving[name]),))
             case Checkpoint(input=name):
                 return Call("checkpoint", (self._lone(name),))
-            case Recall(input=name):
+            case Recall(input=name) | Collective(input=name):
                 return self._lone(name)
             case _:
                 assert_never(operation)

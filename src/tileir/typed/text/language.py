@@ -29,7 +29,8 @@ from tileir.typed.ir import (
     Value,
 )
 from tileir.typed.number_steps import NumberStep
-from tileir.typed.text.lexer import Cursor, spell
+from tileir.typed.sharding.splits import Split
+from tileir.typed.text.lexer import INTEGER, Cursor, spell
 
 _AGGREGATION_SIGNS: Final = {aggregation: sign for sign, aggregation in AGGREGATIONS.items()}
 _COMBINATION_SIGNS: Final = {combination: f" {sign} " for sign, combination in COMBINATIONS.items()}
@@ -83,6 +84,18 @@ class Reader(FormReader):
         value = self.cursor.name()
         self.cursor.word("gets")
         return value, self.cursor.name()
+
+    def split(self) -> Split:
+        """Read the axes of a mesh that cut an axis, if any do, and the places of each rank."""
+        axes, intervals = [], []
+        while not self.cursor.at(INTEGER):
+            axes.append(self.cursor.name("an axis of a mesh, or places as in 0:4"))
+            self.cursor.skip("*")
+        while self.cursor.at(INTEGER):
+            low = self.cursor.size()
+            self.cursor.expect(":")
+            intervals.append((low, self.cursor.size()))
+        return Split(tuple(axes), tuple(intervals))
 
     def step(self, values: dict[str, Any]) -> None:
         """Read the name of the function that a loop runs, which is looked for when all of the loop is read."""
@@ -140,6 +153,7 @@ LANGUAGE: Final = Language(
             "bool | int | float": Spelling(lambda _, value: str(value).lower(), lambda reader: reader.cursor.number()),
             "ArrayValue": Spelling(lambda _, value: value_text(value), Reader.array),
             "Affine": Spelling(lambda _, affine: _affine(affine), lambda reader: reader.cursor.affine()),
+            "Split": Spelling(lambda _, split: str(split), Reader.split),
             "tuple[str, str]": Spelling(lambda _, pair: f"{spell(pair[0])} gets {spell(pair[1])}", Reader.pair),
         }
     ),

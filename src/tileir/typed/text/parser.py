@@ -14,7 +14,7 @@ from tileir.typed.text.language import OPERATIONS, STEPS, Reader
 from tileir.typed.text.lexer import BODY, NEXT_INPUT, NEXT_STATEMENT, WORD, Cursor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from tileir.core.array_value import Array
 
@@ -32,16 +32,22 @@ def parse(text: str, name: str = "<text>", *, arrays: Iterable[ArrayValue | Arra
         TileError: TIL702, tileir has no such arrays.
 
     """
-    values = (array if isinstance(array, ArrayValue) else ArrayValue.of(array) for array in arrays)
-    known = {value.digest: value for value in values}
     source = source_of(text, name)
-
-    def whole(cursor: Cursor) -> Function:
-        cursor.word("function")
-        return _Parser(cursor, ConstantParser(cursor, known)).function()
-
+    known = by_digest(arrays)
     with collection_paused():
-        return everything(Cursor, source, whole)
+        return everything(Cursor, source, lambda cursor: read_function(cursor, known))
+
+
+def by_digest(arrays: Iterable[ArrayValue | Array]) -> dict[str, ArrayValue]:
+    """Return arrays by what a text calls them."""
+    values = (array if isinstance(array, ArrayValue) else ArrayValue.of(array) for array in arrays)
+    return {value.digest: value for value in values}
+
+
+def read_function(cursor: Cursor, arrays: Mapping[str, ArrayValue]) -> Function:
+    """Read a function, of which a text has one or which stands behind what is said about it."""
+    cursor.word("function")
+    return _Parser(cursor, ConstantParser(cursor, arrays)).function()
 
 
 @attrs.define(eq=False, repr=False)

@@ -1,0 +1,177 @@
+"""Ways to spread an operation over ranks that its operands are spread over: which indices of it they share out.
+
+An index of the output cuts the result. An index that is summed over, or another aggregation's, leaves each rank with
+a part of the aggregate. All of it follows from where an index stands in the accesses of a contraction, and from what
+the axes of other operations correspond to, which are contractions with accesses known beforehand.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import TypeAlias
+
+from tileir.core import Aggregation
+from tileir.poly.affine import Affine
+from tileir.poly.bounds import solve
+from tileir.poly.coverage import covers as reaches
+from tileir.typed.ir import (
+    Argsort,
+    ArrayConstant,
+    Cast,
+    Checkpoint,
+    Contraction,
+    Coordinate,
+    Elementwise,
+    Gather,
+    Operation,
+    Override,
+    Recall,
+    Reduce,
+    Reshape,
+    Scatter,
+    Shape,
+)
+from tileir.typed.sharding.needs import joined_axes
+from tileir.typed.sharding.partitioned import Share
+from tileir.typed.sharding.splits import Split, balanced
+
+Way: TypeAlias = "tuple[int, Split] | Share"
+"""A split of an axis of the result, or terms shared out."""
+
+
+def may_cut(operation: Operation, axis: int, split: Split, shapes: Mapping[str, Shape]) -> bool:
+    """Return whether each rank can compute its places along an axis of the result."""
+    match operation:
+        case Elementwise() | Cast() | Override() | Checkpoint() | Recall() | Contraction() | Gather() | Reduce():
+            return True
+        case Coordinate() | ArrayConstant():
+            return True
+        case Argsort(axis=sorted_axis):
+            return axis != sorted_axis
+        case Scatter():
+            return axis > 0
+        case Reshape(input=name, shape=shape):
+            for group in joined_axes(shapes[name], shape):
+                if group.leading[1] == axis:
+                    lead, inner = group.inner
+                    return group.leading[0] >= 0 and all(
+                        place * inner % lead == 0 for i in split.intervals for place in i
+                    )
+            return False
+        case _:
+            return False
+
+
+def ways(operation: Operation, name: str, axis: int, split: Split, shapes: Mapping[str, Shape]) -> Iterator[Way]:
+    """Yield the ways to spread an operation like an operand that is split along an axis, the nearest one first."""
+    match operation:
+        case Elementwise(shape=shape):
+            if shapes[name][axis] > 1 or shape[len(shape) - len(shapes[name]) + axis] == 1:
+                yield axis + len(shape) - len(shapes[name]), split
+        case Cast() | Override() | Checkpoint() | Recall():
+            yield axis, split
+        case Argsort(axis=sorted_axis):
+            if axis != sorted_axis:
+                yield axis, split
+        case Gather(data=data, indices=indices):
+            if name == indices:
+                yield axis, split
+            if name == data and axis > 0:
+                yield axis + len(shapes[indices]) - 1, split
+        case Scatter():
+            yield from _scattered(operation, name, axis, split, shapes)
+        case Reduce(axes=axes):
+            if axis not in axes:
+                yield axis - sum(each < axis for each in axes), split
+        case Reshape(shape=shape):
+            yield from _reshaped(shapes[name], shape, axis, split)
+        case Contraction():
+            yield from _contracted(operation, name, axis, split, shapes)
+        case _:
+            return
+
+
+def _scattered(operation: Scatter, name: str, axis: int, split: Split, shapes: Mapping[str, Shape]) -> Iterator[Way]:
+    rank = len(shapes[operation.indices])
+    if name in (operation.updates, operation.indices) and axis < rank:
+        if operation.aggregation is not Aggregation.ASSIGN:
+            yield Share(Affine.index(f"d{axis}"), split)
+    elif name == operation.updates:
+        yield axis - rank + 1, split
+    elif name == operation.into and axis > 0:
+        yield axis, split
+
+
+def _reshaped(source: Shape, shape: Shape, axis: int, split: Split) -> Iterator[Way]:
+    """Yield the split of the leading axis of a group, with cuts where whole places of both shapes end."""
+    for group in joined_axes(source, shape):
+        if group.leading[0] == axis and group.leading[1] >= 0:
+            lead, inner = group.inner
+            step = lead // math.gcd(lead, inner)
+            size = shape[group.leading[1]]
+            if step < size:
+                ends = {
+                    place: min(size, round(place * lead / (inner * step)) * step)
+                    for i in split.intervals
+                    for place in i
+                }
+                yield group.leading[1], _moved(split, ends)
+
+
+def _moved(split: Split, ends: Mapping[int, int]) -> Split:
+    """Return a split of another axis, whose intervals start and stop where those of this one are moved to."""
+    intervals = ((ends[low], ends[high]) for low, high in split.intervals)
+    return Split(split.axes, tuple((min(pair), max(pair)) for pair in intervals))
+
+
+def _contracted(
+    operation: Contraction, name: str, axis: int, split: Split, shapes: Mapping[str, Shape]
+) -> Iterator[Way]:
+    """Yield splits of axes of the output that share an index with the operand's, then a share of the terms."""
+    if name == operation.default:
+        yield axis, split
+    read = [access.indices[axis] for access in operation.inputs if access.tensor == name]
+    for polynomial in dict.fromkeys(read):
+        for number, written in enumerate(operation.output):
+            if set(written.indices) & set(polynomial.indices):
+                size = operation.shape[number]
+                yield number, _alongside(written, size, polynomial, shapes[name][axis], split)
+    if _may_share(operation, shapes):
+        yield from (Share(polynomial, split) for polynomial in dict.fromkeys(read) if polynomial.indices)
+
+
+def _alongside(written: Affine, size: int, read: Affine, extent: int, split: Split) -> Split:
+    """Return places of the output beside which an operand has those of its split.
+
+    One place of the output is read at ``scale`` places of the operand; where one index makes both they match exactly.
+    """
+    if extent == 0:
+        return Split(split.axes, balanced(size, len(split.intervals)))
+    scale, start = Fraction(extent, max(1, size)), Fraction(0)
+    if len(written.terms) == len(read.terms) == 1:
+        scale = Fraction(read.terms[0][1]) / written.terms[0][1]
+        start = read.offset - scale * written.offset
+    ends = {0: 0, extent: size} if scale > 0 else {0: size, extent: 0}
+    for place in {place for interval in split.intervals for place in interval} - {0, extent}:
+        end = (place - start) / scale
+        ends[place] = min(size, max(0, math.ceil(end) if scale > 0 else math.floor(end) + 1))
+    return _moved(split, ends)
+
+
+def _may_share(operation: Contraction, shapes: Mapping[str, Shape]) -> bool:
+    """Return whether parts of an aggregate of each element can be merged: no element is left to its default.
+
+    Sums without a default may, since 0 is what merges with nothing.
+    """
+    how = operation.aggregation
+    if how is Aggregation.ASSIGN or operation.default is not None:
+        return False
+    if how is Aggregation.SUM:
+        return True
+    accesses = [operation.output, *(access.indices for access in operation.inputs)]
+    sizes = [operation.shape, *(shapes[access.tensor] for access in operation.inputs)]
+    constraints = [(each.polynomial, each.bound) for each in operation.constraints]
+    domain = solve(accesses, sizes, constraints, operation.reduce)
+    return domain is not None and reaches(domain, operation.shape)

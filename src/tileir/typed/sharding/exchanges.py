@@ -1,0 +1,147 @@
+"""Geometry of collectives: which elements a rank gets from which others, and how many that are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+
+from tileir.core import attrs
+from tileir.typed.ir import Collective
+from tileir.typed.sharding.mesh import Box, Mesh
+from tileir.typed.sharding.splits import CollectiveKind, Interval, Layout, Split
+
+
+@attrs.frozen
+class Piece:
+    """Elements, by their places in the whole tensor, that one rank has and another one needs."""
+
+    owner: int
+    box: Box
+
+
+def pieces(collective: Collective, mesh: Mesh, rank: int) -> tuple[Piece, ...]:
+    """Return what a rank gets, its own elements among it, in an order that all ranks agree on.
+
+    Where values are merged, there is a piece of the same elements from each rank of the group, in their order.
+    """
+    here = mesh.coordinates(rank)
+    wanted = mesh.box(collective.target, here)
+    if collective.kind.merges:
+        return tuple(Piece(owner, wanted) for owner in mesh.group(rank, collective.axes))
+    runs = [
+        tuple(_runs(split, interval, mesh.position(here, split.axes)))
+        for split, interval in zip(collective.source, wanted, strict=True)
+    ]
+    found = []
+    for chosen in product(*runs):
+        place = dict(here)
+        for split, (position, _) in zip(collective.source, chosen, strict=True):
+            place.update({name: mesh.places(split.axes)[position][name] for name in split.axes})
+        found.append(Piece(mesh.rank(place), tuple(interval for _, interval in chosen)))
+    return tuple(found)
+
+
+def _runs(split: Split, wanted: Interval, own: int) -> Iterator[tuple[int, Interval]]:
+    """Yield intervals that together are the wanted one, each with the position that has it: its own where it can."""
+    first, last = wanted
+    order = [own, *(position for position in range(len(split.intervals)) if position != own)]
+    while first < last:
+        for position in order:
+            low, high = split.intervals[position]
+            if low <= first < high:
+                break
+        else:
+            raise AssertionError(f"no rank has place {first} of {split}")
+        stop = min(high, last)
+        mine = split.intervals[own]
+        if position != own and first < mine[0] < stop:
+            stop = mine[0]
+        yield position, (first, stop)
+        first = stop
+
+
+def elements(box: Box) -> int:
+    """Return how many elements a box has."""
+    return math.prod(high - low for low, high in box)
+
+
+def overlap(left: Box, right: Box) -> int:
+    """Return how many elements two boxes share."""
+    sides = (min(a[1], b[1]) - max(a[0], b[0]) for a, b in zip(left, right, strict=True))
+    return math.prod(max(0, side) for side in sides)
+
+
+def moved(source: Layout, target: Layout, mesh: Mesh) -> int:
+    """Return how many elements all ranks together get from others when a tensor is laid out anew."""
+    total = 0
+    for place in _all_places(mesh):
+        wanted = mesh.box(target, place)
+        total += elements(wanted) - overlap(wanted, mesh.box(source, place))
+    return total
+
+
+def merged(source: Layout, target: Layout, axes: Sequence[str], mesh: Mesh) -> int:
+    """Return how many elements all ranks together get from others when parts of an aggregate are merged.
+
+    Each rank of a group merges an equal share. Where each needs all of it, shares are handed round afterwards.
+    """
+    others = mesh.extent(axes) - 1
+    total = 0
+    for place in _all_places(mesh):
+        count = elements(mesh.box(target, place))
+        total += others * (count if source != target else -(-2 * count // (others + 1)))
+    return total
+
+
+def traffic(collective: Collective, mesh: Mesh) -> int:
+    """Return how many bytes all ranks together get from others: the cost of a collective, but for latencies."""
+    if collective.kind.merges:
+        count = merged(collective.source, collective.target, collective.axes, mesh)
+        return count * collective.dtype.bits // 8 * len(collective.inputs)
+    return moved(collective.source, collective.target, mesh) * collective.dtype.bits // 8
+
+
+def kind_of(source: Layout, target: Layout) -> CollectiveKind:
+    """Return the kind of the collective that lays a tensor out anew."""
+    pairs = [(old, new) for old, new in zip(source, target, strict=True) if old != new]
+    if all(new.is_whole for _, new in pairs):
+        alone = all(sum(low < high for low, high in old.intervals) <= 1 for old, _ in pairs)
+        return CollectiveKind.BROADCAST if alone else CollectiveKind.ALL_GATHER
+    if all(old.axes == new.axes for old, new in pairs):
+        if all(_within(old, new) for old, new in pairs):
+            return CollectiveKind.HALO
+        if all(sorted(old.intervals) == sorted(new.intervals) for old, new in pairs):
+            return CollectiveKind.PERMUTE
+    return CollectiveKind.ALL_TO_ALL
+
+
+def _within(inner: Split, outer: Split) -> bool:
+    return all(
+        low == high or (first <= low and high <= last)
+        for (low, high), (first, last) in zip(inner.intervals, outer.intervals, strict=True)
+    )
+
+
+def covers(have: Split, need: Split, mesh: Mesh) -> bool:
+    """Return whether every rank has the places of an axis that it needs."""
+    for place in mesh.places(tuple(dict.fromkeys((*have.axes, *need.axes)))):
+        low, high = need.intervals[mesh.position(place, need.axes)]
+        first, last = have.intervals[mesh.position(place, have.axes)]
+        if low < high and not (first <= low and high <= last):
+            return False
+    return True
+
+
+def split_of(intervals: Mapping[tuple[int, ...], Interval], axes: Sequence[str], mesh: Mesh) -> Split:
+    """Return the split with an interval for each place along some axes, on which it need not depend."""
+    kept = []
+    for number, name in enumerate(axes):
+        if any(intervals[place] != intervals[(*place[:number], 0, *place[number + 1 :])] for place in intervals):
+            kept.append(name)
+    found = tuple(intervals[tuple(place[name] for name in axes)] for place in mesh.places(kept))
+    return Split(tuple(kept), found)
+
+
+def _all_places(mesh: Mesh) -> tuple[dict[str, int], ...]:
+    return mesh.places([name for name, _ in mesh.axes])

@@ -1,0 +1,105 @@
+"""Interpreter of partitioned programs: what they mean, on tuples with an array for each rank.
+
+A collective puts the whole tensor together from the parts of all ranks, and takes it apart again. It shares nothing
+with the geometry by which engines exchange pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tileir.core import ArgumentError
+from tileir.core.contraction_types import contraction_types
+from tileir.core.numbers.arithmetic import merge
+from tileir.core.numbers.number_system import REAL
+from tileir.core.ops import Combination
+from tileir.typed.interpreter import interpret
+from tileir.typed.ir import Collective, Function
+from tileir.typed.sharding.local import Step, local_steps
+from tileir.typed.sharding.mesh import Mesh
+from tileir.typed.sharding.partitioned import Partitioned
+from tileir.typed.sharding.splits import Layout
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+Parts: TypeAlias = "tuple[Array, ...]"
+"""The array of each rank."""
+
+
+def interpret_partitioned(program: Partitioned, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the results of a partitioned program, whole, for inputs that are whole.
+
+    Raises:
+        ArgumentError: TIL701, as for :func:`tileir.typed.interpreter.interpret`.
+
+    """
+    faults = [value for value in program.function.inputs if value.name not in inputs]
+    if faults:
+        raise ArgumentError.of("TIL701", f"input {faults[0].name!r} has no array")
+    parts = {
+        value.name: scattered(inputs[value.name], program.layout(value.name), program.mesh)
+        for value in program.function.inputs
+    }
+    results = interpret_parts(program, parts)
+    return {name: gathered(results[name], program.layout(name), program.mesh) for name in program.function.outputs}
+
+
+def interpret_parts(program: Partitioned, inputs: Mapping[str, Parts]) -> dict[str, Parts]:
+    """Return the results of all ranks for the inputs of all ranks."""
+    ranks = range(program.mesh.size)
+    values = dict(inputs)
+    for steps in zip(*(local_steps(program, rank) for rank in ranks), strict=True):
+        first = steps[0]
+        if isinstance(first, Collective):
+            values[first.name] = _exchanged(first, [values[name] for name in first.inputs], program.mesh)
+        else:
+            values.update(_run(steps, values))
+    return {name: values[name] for name in program.function.outputs}
+
+
+def _run(steps: tuple[Step, ...], values: Mapping[str, Parts]) -> dict[str, Parts]:
+    """Return what the functions of all ranks compute."""
+    made = []
+    for rank, step in enumerate(steps):
+        assert isinstance(step, Function)
+        made.append(interpret(step, {value.name: values[value.name][rank] for value in step.inputs}))
+    return {name: tuple(each[name] for each in made) for name in made[0]}
+
+
+def _exchanged(collective: Collective, inputs: list[Parts], mesh: Mesh) -> Parts:
+    """Return what each rank has behind a collective."""
+    merged = inputs[0]
+    if collective.aggregation is not None:
+        merged = tuple(
+            _merged(collective, [merged[r] for r in mesh.group(rank, collective.axes)]) for rank in range(mesh.size)
+        )
+    return scattered(gathered(merged, collective.source, mesh), collective.target, mesh)
+
+
+def _merged(collective: Collective, parts: list[Array]) -> Array:
+    """Return the aggregate of the parts of some ranks, in their order."""
+    how = collective.aggregation
+    assert how is not None
+    accumulator = contraction_types(how, Combination.NONE, [collective.dtype]).accumulator
+    result = REAL.cast(parts[0], accumulator)
+    for part in parts[1:]:
+        result = merge(how, result, REAL.cast(part, accumulator))
+    return REAL.cast(result, collective.dtype)
+
+
+def scattered(array: Array, layout: Layout, mesh: Mesh) -> Parts:
+    """Return the part of an array that each rank has."""
+    boxes = (mesh.box(layout, mesh.coordinates(rank)) for rank in range(mesh.size))
+    return tuple(array[tuple(slice(*interval) for interval in box)] for box in boxes)
+
+
+def gathered(parts: Parts, layout: Layout, mesh: Mesh) -> Array:
+    """Return the array whose parts ranks have."""
+    shape = tuple(max(high for _, high in split.intervals) for split in layout)
+    whole = np.zeros(shape, parts[0].dtype)
+    for rank, part in reversed(tuple(enumerate(parts))):
+        box = mesh.box(layout, mesh.coordinates(rank))
+        whole[tuple(slice(*interval) for interval in box)] = part
+    return whole

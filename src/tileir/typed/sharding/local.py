@@ -1,0 +1,234 @@
+"""Programs of single ranks: ordinary typed functions of a rank's parts of arrays, and the collectives between them.
+
+A part of an operation is the operation itself on smaller arrays. In a contraction the accesses are counted from where
+the parts start, and terms that other ranks take are excluded by constraints, so that nothing is ever padded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+import numpy as np
+
+from tileir.core import Aggregation, ArrayValue, Combination, DType, NameScope, Op, attrs, schema
+from tileir.poly.affine import Affine
+from tileir.typed.ir import (
+    Access,
+    ArrayConstant,
+    Cast,
+    Collective,
+    Constant,
+    Constraint,
+    Contraction,
+    Coordinate,
+    Elementwise,
+    Function,
+    Operation,
+    Override,
+    Scan,
+    Shape,
+    ShapeOf,
+    Value,
+    counting,
+)
+from tileir.typed.sharding.mesh import Box
+from tileir.typed.sharding.needs import needed, reads
+from tileir.typed.sharding.partitioned import Partitioned
+
+Step: TypeAlias = "Function | Collective"
+"""A function of parts of arrays, by their names, or a collective; the same collectives in one order on all ranks."""
+
+
+def local_steps(program: Partitioned, rank: int) -> tuple[Step, ...]:
+    """Return what a rank runs, one after the other.
+
+    Inputs and outputs of functions have the names that values have in the program.
+    """
+    return tuple(
+        part if isinstance(part, Collective) else _local_function(program, part, rank) for part in _parts(program)
+    )
+
+
+@attrs.frozen
+class _Run:
+    """Operations between two collectives, with what they read from outside, and what others read of them."""
+
+    operations: tuple[Operation, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+def _parts(program: Partitioned) -> Iterator[_Run | Collective]:
+    """Yield the operations that results depend on, cut at the collectives; constants stand where they are read."""
+    runs: list[list[Operation] | Collective] = [[]]
+    constants: dict[str, Constant] = {}
+    for operation in _live(program.function):
+        last = runs[-1]
+        if isinstance(operation, Collective):
+            runs += [operation, []]
+        elif isinstance(operation, Constant) and operation.name not in program.function.outputs:
+            constants[operation.name] = operation
+        elif isinstance(last, list):
+            last.append(operation)
+    later = set(program.function.outputs)
+    found: list[_Run | Collective] = []
+    for run in reversed(runs):
+        if isinstance(run, Collective):
+            later.update(run.inputs)
+            found.append(run)
+            continue
+        read = dict.fromkeys(name for operation in run for name in reads(operation))
+        made = {operation.name for operation in run}
+        own = [constants[name] for name in read if name in constants]
+        outputs = tuple(operation.name for operation in run if operation.name in later)
+        inputs = tuple(name for name in read if name not in made and name not in constants)
+        if outputs:
+            found.append(_Run((*own, *run), inputs, outputs))
+        later.update(inputs)
+    moved = [
+        constants[name] for part in found if isinstance(part, Collective) for name in part.inputs if name in constants
+    ]
+    if moved:
+        found.append(_Run(tuple(moved), (), tuple(each.name for each in moved)))
+    yield from reversed(found)
+
+
+def _live(function: Function) -> list[Operation]:
+    needed_names, kept = set(function.outputs), []
+    for operation in reversed(function.operations):
+        if operation.name in needed_names:
+            needed_names.update(reads(operation))
+            kept.append(operation)
+    return kept[::-1]
+
+
+def _local_function(program: Partitioned, run: _Run, rank: int) -> Function:
+    here = program.mesh.coordinates(rank)
+    boxes = {name: program.mesh.box(placement.layout, here) for name, placement in program.placements}
+    defined = {each.name: each for each in (*program.function.inputs, *program.function.operations)}
+    local = _Local(program, here, boxes, defined, NameScope.of(defined))
+    for operation in run.operations:
+        local.add(operation)
+    inputs = tuple(Value(name, defined[name].dtype, _sizes(boxes[name])) for name in run.inputs)
+    return Function(inputs, run.outputs, tuple(local.operations))
+
+
+def _sizes(box: Box) -> Shape:
+    return tuple(high - low for low, high in box)
+
+
+@attrs.define(eq=False, repr=False)
+class _Local:
+    """A function of one rank that is being made."""
+
+    program: Partitioned
+    here: Mapping[str, int]
+    boxes: Mapping[str, Box]
+    defined: Mapping[str, Value | Operation]
+    names: NameScope
+    operations: list[Operation] = attrs.field(factory=list)
+    cropped: dict[tuple[str, Box], str] = attrs.field(factory=dict)
+
+    def add(self, operation: Operation) -> None:
+        """Add the part of an operation."""
+        shape = _sizes(self.boxes[operation.name])
+        match operation:
+            case Contraction():
+                self._contraction(operation, shape)
+            case Coordinate(axis=axis):
+                self._coordinate(operation, shape, self.boxes[operation.name][axis][0])
+            case ArrayConstant(value=value):
+                part = value.numpy()[tuple(slice(*interval) for interval in self.boxes[operation.name])]
+                made = ArrayValue.of(np.ascontiguousarray(part))
+                self.operations.append(attrs.evolve(operation, value=made))
+            case Constant() | ShapeOf() | Scan():
+                self.operations.append(operation)
+            case Override(name=name, input=read, dtype=dtype):
+                self.operations.append(Elementwise(name, Op.IDENT, (self._crops(operation)[read],), dtype, shape))
+            case _:
+                self.operations.append(attrs.evolve(schema.with_used(operation, self._crops(operation)), shape=shape))
+
+    def _crops(self, operation: Operation) -> dict[str, str]:
+        """Return the names of exactly those elements of each operand that the part needs."""
+        terms = self._terms(operation.name)
+        shapes = {name: self.defined[name].shape for name in reads(operation)}
+        found = {}
+        for name, box in needed(operation, self.boxes[operation.name], terms, shapes).items():
+            assert box is not None
+            found[name] = self._crop(name, box)
+        return found
+
+    def _terms(self, name: str) -> list[tuple[Affine, tuple[int, int]]]:
+        shares = dict(self.program.placements)[name].shares
+        position = self.program.mesh.position
+        return [(each.polynomial, each.split.intervals[position(self.here, each.split.axes)]) for each in shares]
+
+    def _crop(self, name: str, box: Box) -> str:
+        """Return the name of some elements of a value, of which this rank may have more."""
+        have = self.boxes[name]
+        if have == box:
+            return name
+        if (name, box) not in self.cropped:
+            dtype = self.defined[name].dtype
+            indices = [Affine.index(f"d{axis}") for axis in range(len(box))]
+            read = tuple(index + (low - start) for index, (low, _), (start, _) in zip(indices, box, have, strict=True))
+            made = self._assigned(name, tuple(indices), Access(name, read), dtype, _sizes(box))
+            self.cropped[name, box] = made
+        return self.cropped[name, box]
+
+    def _assigned(self, stem: str, output: tuple[Affine, ...], access: Access, dtype: DType, shape: Shape) -> str:
+        name = self.names.fresh(f"{stem}_here")
+        how = (Aggregation.ASSIGN, Combination.NONE, dtype, dtype, dtype, shape)
+        self.operations.append(Contraction(name, output, (access,), *how))
+        return name
+
+    def _coordinate(self, operation: Coordinate, shape: Shape, start: int) -> None:
+        """Add places counted from the first one of this rank, and where that is."""
+        name, axis, dtype = operation.name, operation.axis, operation.dtype
+        own = counting(shape[axis])
+        if not start and own is dtype:
+            self.operations.append(Coordinate(name, axis, dtype, shape))
+            return
+        counted, first = self.names.fresh(f"{name}_here"), self.names.fresh(f"{name}_start")
+        self.operations.append(Coordinate(counted, axis, own, shape))
+        if own is not dtype:
+            self.operations.append(Cast(wide := self.names.fresh(f"{name}_wide"), counted, dtype, shape))
+            counted = wide
+        self.operations.append(Constant(first, dtype, start))
+        self.operations.append(Elementwise(name, Op.ADD, (counted, first), dtype, shape))
+
+    def _contraction(self, operation: Contraction, shape: Shape) -> None:
+        """Add a contraction over the terms of this rank, whose accesses count from where the parts of arrays start."""
+        terms = self._terms(operation.name)
+        lows = [low for low, _ in self.boxes[operation.name]]
+        inputs = tuple(
+            Access(
+                access.tensor,
+                tuple(p - low for p, (low, _) in zip(access.indices, self.boxes[access.tensor], strict=True)),
+            )
+            for access in operation.inputs
+        )
+        own = tuple(Constraint(polynomial - low, high - low) for polynomial, (low, high) in terms)
+        default = operation.default
+        if default is not None:
+            default = self._crop(default, self.boxes[operation.name])
+        elif terms and operation.aggregation is not Aggregation.SUM:
+            default = self._identity(operation, shape)
+        self.operations.append(
+            attrs.evolve(
+                operation,
+                output=tuple(p - low for p, low in zip(operation.output, lows, strict=True)),
+                inputs=inputs,
+                constraints=(*operation.constraints, *own),
+                default=default,
+                shape=shape,
+            )
+        )
+
+    def _identity(self, operation: Contraction, shape: Shape) -> str:
+        """Return the name of what merges with nothing, for elements of which this rank has no term."""
+        value = self.names.fresh(f"{operation.name}_identity")
+        self.operations.append(Constant(value, operation.dtype, operation.aggregation.identity(operation.dtype)))
+        indices = tuple(Affine.index(f"d{axis}") for axis in range(len(shape)))
+        return self._assigned(operation.name, indices, Access(value, ()), operation.dtype, shape)

@@ -1,0 +1,174 @@
+"""Meshes of ranks with named axes, and the shardings that users ask for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+from typing import Any, TypeAlias
+
+from tileir.core import ArgumentError, Shown, attrs, nearest
+from tileir.typed.sharding.splits import Interval, Layout, Split, balanced
+
+Box: TypeAlias = tuple[Interval, ...]
+"""An interval of each axis."""
+
+
+def _axes(value: object) -> tuple[tuple[str, int], ...]:
+    """Return the axes of a mesh from a mapping or pairs.
+
+    Raises:
+        ArgumentError: TIL351, they are none.
+
+    """
+    pairs = value.items() if isinstance(value, Mapping) else value
+    try:
+        axes = tuple((name, size) for name, size in pairs)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        axes = ((None, None),)
+    if not all(isinstance(name, str) and type(size) is int for name, size in axes):
+        message = f"{value!r:.80} is no mesh; write the ranks along each axis by name, as in {{'x': 2, 'y': 3}}"
+        raise ArgumentError.of("TIL351", message)
+    return axes
+
+
+@attrs.frozen(cache_hash=True, repr=False)
+class Mesh(Shown):
+    """Ranks in a grid with named axes; the last axis runs fastest through their numbers.
+
+    Attributes:
+        axes: The name of each axis, and how many ranks there are along it; a mapping will do.
+
+    Raises:
+        ArgumentError: TIL351, an axis has no name or no ranks, or two have one name.
+
+    """
+
+    axes: tuple[tuple[str, int], ...] = attrs.field(converter=_axes)
+
+    def __attrs_post_init__(self) -> None:
+        for name, size in self.axes:
+            if not name.isidentifier():
+                raise ArgumentError.of("TIL351", f"the axis {name!r} of a mesh needs a name such as 'x'")
+            if size < 1:
+                message = f"the axis {name!r} of a mesh has {size} ranks; it needs at least one"
+                raise ArgumentError.of("TIL351", message)
+        names = [name for name, _ in self.axes]
+        for name in names:
+            if names.count(name) > 1:
+                raise ArgumentError.of("TIL351", f"two axes of a mesh are called {name!r}; give each its own name")
+
+    def __str__(self) -> str:
+        """Return the axes as in ``x=2, y=3``."""
+        return ", ".join(f"{name}={size}" for name, size in self.axes)
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+        return math.prod(size for _, size in self.axes)
+
+    def extent(self, axes: Iterable[str]) -> int:
+        """Return how many positions there are along some axes together."""
+        sizes = dict(self.axes)
+        return math.prod(sizes[name] for name in axes)
+
+    def coordinates(self, rank: int) -> dict[str, int]:
+        """Return the place of a rank on each axis."""
+        found = {}
+        for name, size in reversed(self.axes):
+            rank, found[name] = divmod(rank, size)
+        return {name: found[name] for name, _ in self.axes}
+
+    def rank(self, coordinates: Mapping[str, int]) -> int:
+        """Return the rank at a place."""
+        number = 0
+        for name, size in self.axes:
+            number = number * size + coordinates[name]
+        return number
+
+    def position(self, coordinates: Mapping[str, int], axes: Iterable[str]) -> int:
+        """Return the position of a place along some axes, the last of which runs fastest."""
+        sizes, number = dict(self.axes), 0
+        for name in axes:
+            number = number * sizes[name] + coordinates[name]
+        return number
+
+    def places(self, axes: Sequence[str]) -> tuple[dict[str, int], ...]:
+        """Return the places along some axes by their positions, those on other axes being 0."""
+        sizes, start = dict(self.axes), dict.fromkeys((name for name, _ in self.axes), 0)
+        return tuple(
+            start | dict(zip(axes, place, strict=True)) for place in product(*(range(sizes[name]) for name in axes))
+        )
+
+    def group(self, rank: int, axes: Sequence[str]) -> tuple[int, ...]:
+        """Return the ranks that differ from one along some axes at most, in order; it is among them."""
+        here = self.coordinates(rank)
+        return tuple(self.rank({**here, **{name: place[name] for name in axes}}) for place in self.places(axes))
+
+    def box(self, layout: Layout, coordinates: Mapping[str, int]) -> Box:
+        """Return the elements of a tensor that the rank at a place has."""
+        return tuple(split.intervals[self.position(coordinates, split.axes)] for split in layout)
+
+
+def _entry(value: Any) -> tuple[str, ...]:
+    names = () if value is None else (value,) if isinstance(value, str) else value
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        message = f"{value!r:.80} shards no axis; write None, the name of an axis of the mesh, or a tuple of names"
+        raise ArgumentError.of("TIL352", message)
+    return tuple(names)
+
+
+def _entries(value: Any) -> tuple[tuple[str, ...], ...]:
+    if isinstance(value, Sharding):
+        return value.axes
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        message = f"{value!r:.80} is no sharding; write an entry for each axis of the tensor, as in ('x', None)"
+        raise ArgumentError.of("TIL352", message)
+    return tuple(map(_entry, value))
+
+
+@attrs.frozen(cache_hash=True, repr=False)
+class Sharding(Shown):
+    """The axes of a mesh along which each axis of a tensor is cut into parts, whose sizes differ by one at most.
+
+    Attributes:
+        axes: For each axis of the tensor None where it stays whole, the name of an axis of the mesh, or several.
+
+    Raises:
+        ArgumentError: TIL352, an entry is none of these.
+
+    """
+
+    axes: tuple[tuple[str, ...], ...] = attrs.field(converter=_entries)
+
+    def __str__(self) -> str:
+        """Return the entries as in ``(x, _, x * y)``."""
+        return f"({', '.join(' * '.join(names) or '_' for names in self.axes)})"
+
+    def layout(self, name: str, shape: tuple[int, ...], mesh: Mesh) -> Layout:
+        """Return which places of a tensor each rank has.
+
+        Raises:
+            ArgumentError: TIL352, it has another rank, or the mesh no such axis, or an axis is named twice.
+
+        """
+        if len(self.axes) != len(shape):
+            message = (
+                f"the sharding {self} of {name!r} has {len(self.axes)} entries, but the tensor {len(shape)} axes; write"
+                " one for each, None where it stays whole"
+            )
+            raise ArgumentError.of("TIL352", message)
+        known = [axis for axis, _ in mesh.axes]
+        used = [axis for names in self.axes for axis in names]
+        for axis in used:
+            if axis not in known:
+                message = (
+                    f"the sharding {self} of {name!r} names the axis {axis!r}, which the mesh {mesh} does not have"
+                )
+                raise ArgumentError.of("TIL352", f"{message}{nearest(axis, known)}")
+            if used.count(axis) > 1:
+                message = f"the sharding {self} of {name!r} names the axis {axis!r} twice; each can cut one axis"
+                raise ArgumentError.of("TIL352", message)
+        return tuple(
+            Split(names, balanced(size, mesh.extent(names))) for names, size in zip(self.axes, shape, strict=True)
+        )

@@ -1,0 +1,193 @@
+"""Elements of operands that a rank needs for its part of an operation: exact, from the accesses of contractions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from tileir.core import attrs
+from tileir.poly.affine import Affine
+from tileir.poly.bounds import solve
+from tileir.typed.ir import (
+    Argsort,
+    ArrayConstant,
+    Cast,
+    Checkpoint,
+    Collective,
+    Constant,
+    Contraction,
+    Coordinate,
+    Elementwise,
+    Gather,
+    Operation,
+    Override,
+    Recall,
+    Reduce,
+    Reshape,
+    Scan,
+    Scatter,
+    Shape,
+    ShapeOf,
+    Upstream,
+    operands,
+)
+from tileir.typed.sharding.mesh import Box
+from tileir.typed.sharding.splits import Interval
+
+Terms: TypeAlias = "Sequence[tuple[Affine, Interval]]"
+"""Polynomials whose values at the terms of an aggregate lie within intervals."""
+
+Shapes: TypeAlias = "Mapping[str, Shape]"
+
+
+def reads(operation: Operation) -> tuple[str, ...]:
+    """Return the values that an operation reads when it runs; gradients of overrides are for differentiation alone."""
+    return (operation.input,) if isinstance(operation, Override) else operands(operation)
+
+
+def whole_box(shape: Shape) -> Box:
+    """Return the box of all elements."""
+    return tuple((0, size) for size in shape)
+
+
+def needed(operation: Operation, box: Box, terms: Terms, shapes: Shapes) -> dict[str, Box | None]:
+    """Return for each operand the box of elements that are read for a box of the result; None where none are."""
+    found: dict[str, Box | None] = {}
+    for name, part in _read(operation, box, terms, shapes):
+        before = found.get(name)
+        found[name] = part if before is None else before if part is None else hull(before, part)
+    return found
+
+
+def hull(left: Box, right: Box) -> Box:
+    """Return the smallest box around two."""
+    return tuple((min(a[0], b[0]), max(a[1], b[1])) for a, b in zip(left, right, strict=True))
+
+
+def _read(operation: Operation, box: Box, terms: Terms, shapes: Shapes) -> Iterator[tuple[str, Box | None]]:
+    limits = {str(polynomial): interval for polynomial, interval in terms}
+    match operation:
+        case Elementwise(inputs=names):
+            for name in names:
+                yield name, broadcast(box, operation.shape, shapes[name])
+        case Cast(input=name) | Override(input=name) | Checkpoint(input=name) | Recall(input=name):
+            yield name, box
+        case Collective(inputs=names):
+            yield from ((name, box) for name in names)
+        case Reshape(input=name, shape=shape):
+            yield name, reshaped(box, shape, shapes[name])
+        case Argsort(input=name, axis=axis):
+            yield name, (*box[:axis], (0, shapes[name][axis]), *box[axis + 1 :])
+        case Gather(data=data, indices=indices):
+            rank = len(shapes[indices])
+            yield indices, box[:rank]
+            yield data, ((0, shapes[data][0]), *box[rank:])
+        case Scatter(updates=updates, indices=indices, into=into):
+            places = shapes[indices]
+            rows = tuple(limits.get(f"d{axis}", (0, size)) for axis, size in enumerate(places))
+            yield updates, (*rows, *box[1:])
+            yield indices, rows
+            if into is not None:
+                yield into, box
+        case Reduce(input=name, axes=axes):
+            kept = iter(box)
+            sizes = enumerate(shapes[name])
+            yield (
+                name,
+                tuple(limits.get(f"d{axis}", (0, size)) if axis in axes else next(kept) for axis, size in sizes),
+            )
+        case Contraction():
+            yield from _contracted(operation, box, terms, shapes)
+        case Scan():
+            yield from ((name, whole_box(shapes[name])) for name in operands(operation))
+        case Constant() | ArrayConstant() | Coordinate() | ShapeOf() | Upstream():
+            return
+
+
+def broadcast(box: Box, shape: Shape, operand: Shape) -> Box:
+    """Return the box of an operand that is broadcast to a shape: its axes are aligned at the right."""
+    skipped = len(shape) - len(operand)
+    return tuple(
+        (0, 1) if size == 1 != shape[skipped + axis] else box[skipped + axis] for axis, size in enumerate(operand)
+    )
+
+
+def _contracted(operation: Contraction, box: Box, terms: Terms, shapes: Shapes) -> Iterator[tuple[str, Box | None]]:
+    """Yield what the points read that write into a box, and whose polynomials have values within intervals."""
+    if operation.default is not None:
+        yield operation.default, box
+    output = tuple(each - low for each, (low, _) in zip(operation.output, box, strict=True))
+    accesses = [output, *(access.indices for access in operation.inputs)]
+    sizes = [[high - low for low, high in box], *(shapes[access.tensor] for access in operation.inputs)]
+    constraints = [(each.polynomial, each.bound) for each in operation.constraints]
+    constraints += [(polynomial - low, high - low) for polynomial, (low, high) in terms]
+    empty = 0 in (size for each in sizes for size in each) or any(bound <= 0 for _, bound in constraints)
+    domain = None if empty else solve(accesses, sizes, constraints)
+    if domain is None:
+        yield from ((access.tensor, None) for access in operation.inputs)
+        return
+    ranges = dict(domain.ranges)
+    for access, polynomials in zip(operation.inputs, domain.accesses[1:], strict=True):
+        bounds = (polynomial.bounds(ranges) for polynomial in polynomials)
+        yield (
+            access.tensor,
+            tuple(
+                (max(0, math.floor(low)), min(size, math.floor(high) + 1))
+                for (low, high), size in zip(bounds, shapes[access.tensor], strict=True)
+            ),
+        )
+
+
+@attrs.frozen
+class Joined:
+    """Axes of two shapes with equally many elements, and of each the first one longer than 1; -1 where none is.
+
+    ``inner`` is how many elements one place of that axis has, within the group.
+    """
+
+    axes: tuple[range, range]
+    leading: tuple[int, int]
+    inner: tuple[int, int]
+
+
+def joined_axes(left: Shape, right: Shape) -> tuple[Joined, ...]:
+    """Return the smallest groups of axes that a reshape takes to each other, in order; none of empty tensors."""
+    if 0 in left or 0 in right:
+        return ()
+    groups = []
+    starts, stops, counts = [0, 0], [0, 0], [1, 1]
+    shapes = (left, right)
+    while stops[0] < len(left) or stops[1] < len(right):
+        behind = int(counts[0] > counts[1]) if counts[0] != counts[1] else int(stops[0] == len(left))
+        counts[behind] *= shapes[behind][stops[behind]]
+        stops[behind] += 1
+        if counts[0] == counts[1] and counts[0] > 1:
+            groups.append(_joined(shapes, starts, stops))
+            starts, counts = list(stops), [1, 1]
+    if starts != stops:
+        groups.append(_joined(shapes, starts, stops))
+    return tuple(groups)
+
+
+def _joined(shapes: tuple[Shape, Shape], starts: Sequence[int], stops: Sequence[int]) -> Joined:
+    axes = (range(starts[0], stops[0]), range(starts[1], stops[1]))
+    leading, inner = [], []
+    for shape, own in zip(shapes, axes, strict=True):
+        first = next((axis for axis in own if shape[axis] > 1), -1)
+        leading.append(first)
+        inner.append(math.prod(shape[axis] for axis in own if axis > first))
+    return Joined(axes, (leading[0], leading[1]), (inner[0], inner[1]))
+
+
+def reshaped(box: Box, shape: Shape, source: Shape) -> Box:
+    """Return the box of what is reshaped whose elements are those of a box; parts are cut along leading axes alone."""
+    found = list(whole_box(source))
+    if any(low == high for low, high in box):
+        return tuple((0, 0) if axis == 0 else each for axis, each in enumerate(found))
+    for group in joined_axes(source, shape):
+        lead, axis = group.leading
+        if axis >= 0:
+            low, high = (place * group.inner[1] // group.inner[0] for place in box[axis])
+            found[lead] = (low, high)
+    return tuple(found)

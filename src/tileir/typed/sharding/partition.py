@@ -1,0 +1,323 @@
+"""Partitioning: from a typed function, a mesh and shardings of some values to the program that all ranks run.
+
+Operations are visited in order. Each is spread along the axes of the mesh that its operands are, in the way that moves
+the fewest bytes: :mod:`tileir.typed.sharding.carrying` lists the ways, :mod:`tileir.typed.sharding.needs` says exactly
+what each reads, and where ranks lack some of that, a collective stands before the operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from tileir.core import ArgumentError, NameScope, Op, attrs, nearest, schema
+from tileir.typed.ir import (
+    ArrayConstant,
+    Collective,
+    Contraction,
+    Coordinate,
+    Elementwise,
+    Function,
+    Operation,
+    Scatter,
+    Shape,
+    Value,
+)
+from tileir.typed.sharding.carrying import Way, may_cut, ways
+from tileir.typed.sharding.exchanges import covers, kind_of, merged, moved, split_of
+from tileir.typed.sharding.mesh import Mesh, Sharding
+from tileir.typed.sharding.needs import needed, reads
+from tileir.typed.sharding.partitioned import Partitioned, Placement, Remark, Share
+from tileir.typed.sharding.splits import CollectiveKind, Layout, Split, whole
+
+Choice: TypeAlias = "tuple[Layout, tuple[Share, ...]]"
+
+
+def partition(
+    function: Function, mesh: Mesh, shardings: Mapping[str, Sharding], outputs: Mapping[str, Sharding] | None = None
+) -> Partitioned:
+    """Return the program that all ranks of a mesh run.
+
+    Args:
+        function: The program; collectives of it are chosen anew.
+        mesh: The ranks.
+        shardings: How values are laid out: inputs, which are whole on each rank otherwise, and any other values.
+        outputs: How results are laid out; by default as they are computed.
+
+    Raises:
+        ArgumentError: TIL352, a sharding does not go with its tensor or the mesh, or there is no such value.
+
+    """
+    function = _without_collectives(function)
+    shapes = {each.name: each.shape for each in (*function.inputs, *function.operations)}
+    wanted: dict[str, Layout] = {}
+    for names, chosen in ((tuple(shapes), shardings), (function.outputs, outputs or {})):
+        for name, sharding in chosen.items():
+            if name not in names:
+                kind = "result" if names is function.outputs else "value"
+                raise ArgumentError.of("TIL352", f"there is no {kind} {name!r} to shard{nearest(name, names)}")
+            wanted[name] = sharding.layout(name, shapes[name], mesh)
+    return _Partitioner(mesh, wanted, shapes, NameScope.of(shapes)).run(function)
+
+
+def _without_collectives(function: Function) -> Function:
+    """Return a function with its operands in place of collectives, or with copies of them where these are results."""
+    if not any(isinstance(each, Collective) for each in function.operations):
+        return function
+    known: dict[str, str] = {}
+    operations: list[Operation] = []
+    for old in function.operations:
+        operation = schema.with_used(old, known)
+        if not isinstance(operation, Collective):
+            operations.append(operation)
+        elif operation.name in function.outputs:
+            copied = Elementwise(operation.name, Op.IDENT, (operation.input,), operation.dtype, operation.shape)
+            operations.append(attrs.evolve(copied, span=operation.span))
+        else:
+            known[operation.name] = operation.input
+    return attrs.evolve(function, operations=tuple(operations))
+
+
+@attrs.define(eq=False, repr=False)
+class _Partitioner:
+    """A program that is being partitioned.
+
+    ``copies`` has other layouts in which a value is at hand already.
+    """
+
+    mesh: Mesh
+    wanted: Mapping[str, Layout]
+    shapes: dict[str, Shape]
+    names: NameScope
+    defined: dict[str, Value | Operation] = attrs.field(factory=dict)
+    operations: list[Operation] = attrs.field(factory=list)
+    placements: dict[str, Placement] = attrs.field(factory=dict)
+    copies: dict[str, list[str]] = attrs.field(factory=dict)
+    remarks: list[Remark] = attrs.field(factory=list)
+
+    def run(self, function: Function) -> Partitioned:
+        """Return the partitioned program."""
+        for value in function.inputs:
+            self.defined[value.name] = value
+            self.placements[value.name] = Placement(self.wanted.get(value.name, whole(value.shape)))
+        live = _live(function)
+        for operation in function.operations:
+            if operation.name in live:
+                self._spread(operation)
+            else:
+                self._add(operation, Placement(whole(operation.shape)))
+        inputs = tuple(attrs.evolve(value, number=None) for value in function.inputs)
+        made = attrs.evolve(function, inputs=inputs, operations=tuple(self.operations), numbers=())
+        return Partitioned(made, self.mesh, tuple(self.placements.items()), tuple(self.remarks))
+
+    def _add(self, operation: Operation, placement: Placement) -> str:
+        self.defined[operation.name] = operation
+        self.shapes[operation.name] = operation.shape
+        self.operations.append(operation)
+        self.placements[operation.name] = placement
+        return operation.name
+
+    # --- one operation ---
+
+    def _spread(self, operation: Operation) -> None:
+        """Add an operation with what its operands lack before it, and what its result needs behind it."""
+        layout, shares = self._chosen(operation)
+        laid = {
+            name: self._obtained(name, need, operation) for name, need in self._needs(operation, layout, shares).items()
+        }
+        operation = schema.with_used(operation, laid)
+        final = self.wanted.get(operation.name, layout)
+        name = operation.name
+        if shares:
+            assert isinstance(operation, Contraction | Scatter)
+            target = final if _covered(layout, final, self.mesh) else layout
+            kind = CollectiveKind.ALL_REDUCE if target == layout else CollectiveKind.REDUCE_SCATTER
+            placement = Placement(layout, shares)
+            part = attrs.evolve(operation, name=self.names.fresh(f"{name}_part"))
+            own = name if target == final else self.names.fresh(f"{name}_merged")
+            merging = Collective(
+                *(own, kind, (self._add(part, placement),), placement.partial, layout, target),
+                *(operation.dtype, operation.shape, operation.aggregation),
+                span=operation.span,
+            )
+            self._add(merging, Placement(target))
+            layout = target
+        elif layout != final:
+            own = self._add(attrs.evolve(operation, name=self.names.fresh(f"{name}_local")), Placement(layout))
+        else:
+            own = self._add(operation, Placement(layout))
+        if layout != final:
+            self._lay_out(name, own, final)
+
+    def _lay_out(self, name: str, source: str, target: Layout) -> str:
+        """Add ``source`` laid out otherwise, under a name: a collective, or a part of what each rank has."""
+        like, layout = self.defined[source], self.placements[source].layout
+        if _covered(layout, target, self.mesh):
+            made: Operation = Elementwise(name, Op.IDENT, (source,), like.dtype, like.shape, span=like.span)
+        else:
+            axes = dict.fromkeys(
+                axis for old, new in zip(layout, target, strict=True) if old != new for axis in (*old.axes, *new.axes)
+            )
+            kind = kind_of(layout, target)
+            made = Collective(
+                name, kind, (source,), tuple(axes), layout, target, like.dtype, like.shape, span=like.span
+            )
+        return self._add(made, Placement(target))
+
+    def _obtained(self, name: str, need: Layout, reader: Operation) -> str:
+        """Return the name of a value laid out so that each rank has what it needs of it."""
+        for known in (name, *self.copies.get(name, ())):
+            if _covered(self.placements[known].layout, need, self.mesh):
+                return self._small(known, need)
+        target = self._target(name, need)
+        copy = self._lay_out(self.names.fresh(f"{name}_{reader.name}"), name, target)
+        self.copies.setdefault(name, []).append(copy)
+        return copy
+
+    def _small(self, name: str, need: Layout) -> str:
+        """Return a value itself, or for coordinates and constants what makes no more of them than is needed."""
+        definition = self.defined[name]
+        if not isinstance(definition, Coordinate | ArrayConstant) or self.placements[name].layout == need:
+            return name
+        for copy in self.copies.get(name, ()):
+            if self.placements[copy].layout == need:
+                return copy
+        copy = self._add(attrs.evolve(definition, name=self.names.fresh(name)), Placement(need))
+        self.copies.setdefault(name, []).append(copy)
+        return copy
+
+    def _target(self, name: str, need: Layout) -> Layout:
+        """Return a layout for what is needed of a value: axes of which ranks have enough stay as they are."""
+        have = self.placements[name].layout
+        target = list(need)
+        for number, (old, new) in enumerate(zip(have, need, strict=True)):
+            others = {axis for place, split in enumerate(target) if place != number for axis in split.axes}
+            if covers(old, new, self.mesh) and others.isdisjoint(old.axes):
+                target[number] = old
+        return tuple(target)
+
+    def _needs(self, operation: Operation, layout: Layout, shares: Sequence[Share]) -> dict[str, Layout]:
+        """Return what ranks need of the operands, by their places along the axes that the operation is spread over."""
+        splits = (*layout, *(share.split for share in shares))
+        axes = tuple(dict.fromkeys(axis for split in splits for axis in split.axes))
+        boxes = {}
+        for place in self.mesh.places(axes):
+            terms = [
+                (share.polynomial, share.split.intervals[self.mesh.position(place, share.split.axes)])
+                for share in shares
+            ]
+            key = tuple(place[axis] for axis in axes)
+            boxes[key] = needed(operation, self.mesh.box(layout, place), terms, self.shapes)
+        found = {}
+        for name in dict.fromkeys(reads(operation)):
+            found[name] = tuple(
+                split_of(
+                    {key: (0, 0) if (box := each[name]) is None else box[axis] for key, each in boxes.items()},
+                    axes,
+                    self.mesh,
+                )
+                for axis in range(len(self.shapes[name]))
+            )
+        return found
+
+    # --- the choice ---
+
+    def _chosen(self, operation: Operation) -> Choice:
+        """Return how an operation is spread: as is asked for its result, or as its operands are if that is cheaper."""
+        start: Choice = (whole(operation.shape), ())
+        asked = start
+        for axis, split in enumerate(self.wanted.get(operation.name, ())):
+            if split.axes and may_cut(operation, axis, split, self.shapes):
+                asked = _with_split(asked[0], axis, split), ()
+        choices = [self._extended(operation, each) for each in dict.fromkeys((asked, start))]
+        choice = min(choices, key=lambda each: self._price(operation, each))
+        for name, _, split in self._sources(operation):
+            if _axes(choice).isdisjoint(split.axes):
+                kind = type(operation).__name__.lower()
+                message = (
+                    f"each rank along {' and '.join(split.axes)} computes all of this {kind}, and reads all of {name}"
+                )
+                self.remarks.append(Remark(operation.name, message))
+        return choice
+
+    def _extended(self, operation: Operation, choice: Choice) -> Choice:
+        """Return a choice that spreads an operation along the axes of its operands, too, the largest operand first."""
+        for name, axis, split in self._sources(operation):
+            if _axes(choice).isdisjoint(split.axes):
+                found = [
+                    _with_way(choice, way)
+                    for way in ways(operation, name, axis, split, self.shapes)
+                    if _goes_with(choice, way, operation, self.shapes)
+                ]
+                choice = min(found, key=lambda each: self._price(operation, each), default=choice)
+        return choice
+
+    def _sources(self, operation: Operation) -> list[tuple[str, int, Split]]:
+        """Return the axes of operands that are split, those of the largest operands first."""
+        names = sorted(dict.fromkeys(reads(operation)), key=lambda name: -_bytes(self.defined[name]))
+        return [
+            (name, axis, split)
+            for name in names
+            for axis, split in enumerate(self.placements[name].layout)
+            if split.axes
+        ]
+
+    def _price(self, operation: Operation, choice: Choice) -> int:
+        """Return how many bytes ranks get from each other for an operation that is spread in a way."""
+        layout, shares = choice
+        total = 0
+        for name, need in self._needs(operation, layout, shares).items():
+            have = self.placements[name].layout
+            if not _covered(have, need, self.mesh):
+                total += moved(have, self._target(name, need), self.mesh) * self.defined[name].dtype.bits // 8
+        width = operation.dtype.bits // 8
+        final = self.wanted.get(operation.name, layout)
+        if shares:
+            assert isinstance(operation, Contraction | Scatter)
+            target = final if _covered(layout, final, self.mesh) else layout
+            axes = [axis for share in shares for axis in share.split.axes]
+            total += merged(layout, target, axes, self.mesh) * width
+            layout = target
+        return total + moved(layout, final, self.mesh) * width
+
+
+def _live(function: Function) -> set[str]:
+    """Return the values that results are computed of; gradients of overrides are not."""
+    live = set(function.outputs)
+    for operation in reversed(function.operations):
+        if operation.name in live:
+            live.update(reads(operation))
+    return live
+
+
+def _goes_with(choice: Choice, way: Way, operation: Operation, shapes: Mapping[str, Shape]) -> bool:
+    """Return whether an operation can be spread in one more way."""
+    if isinstance(way, Share):
+        return True
+    axis, split = way
+    return not choice[0][axis].axes and may_cut(operation, axis, split, shapes)
+
+
+def _with_way(choice: Choice, way: Way) -> Choice:
+    layout, shares = choice
+    return (layout, (*shares, way)) if isinstance(way, Share) else (_with_split(layout, *way), shares)
+
+
+def _with_split(layout: Layout, axis: int, split: Split) -> Layout:
+    return (*layout[:axis], split, *layout[axis + 1 :])
+
+
+def _axes(choice: Choice) -> set[str]:
+    layout, shares = choice
+    return {axis for split in (*layout, *(share.split for share in shares)) for axis in split.axes}
+
+
+def _covered(have: Layout, need: Layout, mesh: Mesh) -> bool:
+    return all(covers(old, new, mesh) for old, new in zip(have, need, strict=True))
+
+
+def _bytes(value: Value | Operation) -> int:
+    count = 1
+    for size in value.shape:
+        count *= size
+    return count * value.dtype.bits

@@ -1,0 +1,69 @@
+"""Splits of the axes of a tensor over the ranks of a mesh, and the kinds of collectives that move its pieces."""
+
+from __future__ import annotations
+
+import enum
+from typing import TypeAlias
+
+from tileir.core import Shown, attrs
+
+Interval: TypeAlias = tuple[int, int]
+"""The first place on an axis, and the one after the last; empty where both are equal."""
+
+
+@attrs.frozen(cache_hash=True, repr=False)
+class Split(Shown):
+    """The places of one axis that each rank has.
+
+    Attributes:
+        axes: The axes of the mesh along which ranks have different places; none where every rank has all of them.
+        intervals: The places of ranks by their position along these axes, the last of which runs fastest.
+
+    """
+
+    axes: tuple[str, ...]
+    intervals: tuple[tuple[int, int], ...]
+
+    def __str__(self) -> str:
+        """Return the axes and the intervals, as in ``x 0:4 4:7``."""
+        return " ".join([" * ".join(self.axes)] * bool(self.axes) + [f"{low}:{high}" for low, high in self.intervals])
+
+    @property
+    def is_whole(self) -> bool:
+        """True if every rank has the same places."""
+        return not self.axes
+
+
+Layout: TypeAlias = "tuple[Split, ...]"
+"""A split of each axis of a tensor."""
+
+
+def whole(shape: tuple[int, ...]) -> Layout:
+    """Return the layout of a tensor that every rank has."""
+    return tuple(Split((), ((0, size),)) for size in shape)
+
+
+def balanced(size: int, parts: int) -> tuple[Interval, ...]:
+    """Return intervals that cover an axis in order, the first of them one longer where it does not divide evenly."""
+    short, longer = divmod(size, parts)
+    stops = [(number + 1) * short + min(number + 1, longer) for number in range(parts)]
+    return tuple(zip([0, *stops], stops, strict=False))
+
+
+class CollectiveKind(enum.Enum):
+    """Pattern of the exchange between the ranks of a group, which decides how an engine carries it out."""
+
+    ALL_REDUCE = "all_reduce"  # merge what each rank has, and give all of it to each
+    REDUCE_SCATTER = "reduce_scatter"  # merge, and give each rank its piece
+    ALL_GATHER = "all_gather"  # give each rank the pieces of all
+    ALL_TO_ALL = "all_to_all"  # split other axes than before
+    HALO = "halo"  # give each rank places around its own
+    BROADCAST = "broadcast"  # give each rank what one has
+    PERMUTE = "permute"  # give each rank the piece of another
+
+    __hash__ = object.__hash__
+
+    @property
+    def merges(self) -> bool:
+        """True if values of several ranks become one."""
+        return self in (CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER)

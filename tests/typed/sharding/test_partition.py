@@ -1,0 +1,176 @@
+"""Partitioned programs have the results of those that they are made of, on all meshes and with all shardings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, strategies as st
+
+from strategies.compositions import compositions, shapes
+from strategies.contractions import contractions
+from strategies.derivatives import problems, types_of
+from strategies.effort import examples
+from strategies.loops import arguments, functions
+from strategies.operation_steps.step import UnfitError
+from strategies.sharded import assert_partitioned, partitioned
+from strategies.tile import cases
+from tileir.core import ArgumentError, DType, TileError
+from tileir.tile.text.parser import parse
+from tileir.typed.derivatives.reverse import gradient
+from tileir.typed.inference.inference import infer
+from tileir.typed.ir import TensorType
+from tileir.typed.sharding.exchanges import traffic
+from tileir.typed.sharding.mesh import Mesh, Sharding
+from tileir.typed.sharding.partition import partition
+
+if TYPE_CHECKING:
+    from strategies.contractions import Case
+    from tileir.typed.sharding.partitioned import Partitioned
+
+
+def drawn(data: st.DataObject, shape: tuple[int, ...], dtype: DType) -> np.ndarray[Any, Any]:
+    """Return small whole numbers, of which sums and products are exact."""
+    least = 0 if dtype.name.startswith("U") else -3
+    return np.asarray(np.random.default_rng(data.draw(st.integers(0, 99))).integers(least, 4, shape)).astype(
+        dtype.numpy
+    )
+
+
+@examples(40)
+@given(contractions(), st.data())
+def test_contractions_with_windows_strides_and_borders(case: Case, data: st.DataObject) -> None:
+    function = infer(parse(case.text), {n: TensorType(case.dtype, shape) for n, shape in case.shapes.items()})
+    inputs = {name: drawn(data, shape, case.dtype) for name, shape in case.shapes.items()}
+    assert_partitioned(data.draw(partitioned(function)), function, inputs)
+
+
+@examples(40)
+@given(problems(), st.data())
+def test_contractions_with_mixed_indices_fractions_constraints_and_defaults(problem: Any, data: st.DataObject) -> None:
+    try:
+        function = infer(parse(problem.text), types_of(problem.inputs))
+    except TileError:
+        assume(condition=False)
+    inputs = {name: np.round(2 * array) for name, array in problem.inputs.items()}
+    assert_partitioned(data.draw(partitioned(function)), function, inputs)
+
+
+@examples(40)
+@given(cases(largest_size=5, empty=True), st.data())
+def test_programs(case: Any, data: st.DataObject) -> None:
+    function = infer(case.function, types_of(case.inputs))
+    assert_partitioned(data.draw(partitioned(function)), function, case.inputs)
+
+
+@examples(40)
+@given(compositions(), st.data())
+def test_compositions_of_operations(composition: Any, data: st.DataObject) -> None:
+    shape = data.draw(shapes(composition.rank))
+    array = np.random.default_rng(0).integers(-3, 4, shape).astype(np.float64)
+    try:
+        composition.expected(array)
+    except UnfitError:
+        assume(condition=False)
+    function = infer(composition.function(), {"X": TensorType(DType.F64, shape)})
+    assert_partitioned(data.draw(partitioned(function)), function, {"X": array})
+
+
+@examples(20)
+@given(functions(), st.data())
+def test_loops(function: Any, data: st.DataObject) -> None:
+    assert_partitioned(data.draw(partitioned(function)), function, arguments(function))
+
+
+@examples(30)
+@given(problems("+", ("none", "mul", "add")), st.data())
+def test_gradients(problem: Any, data: st.DataObject) -> None:
+    """A gradient is partitioned as any program, and so is the gradient of a partitioned program."""
+    try:
+        function = infer(parse(problem.text), types_of(problem.inputs))
+    except TileError:
+        assume(condition=False)
+    inputs = {name: np.round(2 * array) for name, array in problem.inputs.items()}
+    backward = gradient(function, problem.wrt, ("O",), even_ties=False)
+    assert_partitioned(data.draw(partitioned(backward)), backward, inputs)
+    forward = data.draw(partitioned(function)).function
+    again = gradient(forward, problem.wrt, ("O",), even_ties=False)
+    assert_partitioned(data.draw(partitioned(again)), backward, inputs)
+
+
+def program_of(text: str, mesh: Mesh, shardings: dict[str, Any], outputs: Any = None, **shapes: Any) -> Partitioned:
+    function = infer(parse(text), {name: TensorType(DType.F32, shape) for name, shape in shapes.items()})
+    asked = [{name: Sharding(entries) for name, entries in each.items()} for each in (shardings, outputs or {})]
+    return partition(function, mesh, *asked)
+
+
+PRODUCT = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
+SIZES = {"A": (4, 6), "B": (6, 8)}
+TWO = Mesh({"x": 2})
+
+
+def collectives(program: Partitioned) -> list[str]:
+    return [str(each) for each in program.collectives]
+
+
+def test_rows_of_a_product_need_no_exchange() -> None:
+    assert collectives(program_of(PRODUCT, TWO, {"A": ("x", None)}, **SIZES)) == []
+    assert collectives(program_of(PRODUCT, TWO, {"B": (None, "x")}, **SIZES)) == []
+
+
+def test_a_sum_that_is_shared_out_is_reduced() -> None:
+    program = program_of(PRODUCT, TWO, {"A": (None, "x"), "B": ("x", None)}, **SIZES)
+    assert collectives(program) == ["C: f32[4, 8] = all_reduce(C_part) over x from [0:4, 0:8] to [0:4, 0:8] by add"]
+
+
+def test_a_sum_whose_result_is_asked_for_in_parts_is_reduced_and_scattered() -> None:
+    program = program_of(PRODUCT, TWO, {"A": (None, "x"), "B": ("x", None)}, {"C": ("x", None)}, **SIZES)
+    (made,) = collectives(program)
+    assert made == "C: f32[4, 8] = reduce_scatter(C_part) over x from [0:4, 0:8] to [x 0:2 2:4, 0:8] by add"
+
+
+def test_a_stencil_reads_a_halo() -> None:
+    text = "function (A[N]) -> (S) { S[i : N] = +(A[i + k - 1]), k < 3; }"
+    program = program_of(text, TWO, {"A": ("x",)}, A=(10,))
+    (made,) = collectives(program)
+    assert made == "A_S: f32[10] = halo(A) over x from [x 0:5 5:10] to [x 0:6 4:10]"
+    assert traffic(program.collectives[0], TWO) == 2 * 4
+
+
+@pytest.mark.parametrize(
+    ("target", "kind"),
+    [((None, None), "all_gather"), ((None, "x"), "all_to_all")],
+)
+def test_results_are_laid_out_as_they_are_asked_for(target: Any, kind: str) -> None:
+    text = "function (A[N, M]) -> (B) { B = A + A; }"
+    program = program_of(text, TWO, {"A": ("x", None)}, {"B": target}, A=(4, 6))
+    assert [each.kind.value for each in program.collectives] == [kind]
+
+
+def test_places_that_ranks_swap_are_permuted() -> None:
+    text = "function (A[N]) -> (B) { B[i : N] = =(A[N - 1 - i]); }"
+    program = program_of(text, TWO, {"A": ("x",)}, {"B": ("x",)}, A=(4,))
+    assert [each.kind.value for each in program.collectives] == ["permute"]
+
+
+def test_what_is_not_spread_is_told() -> None:
+    text = "function (A[N]) -> (B) { B = argsort(A, 0); }"
+    program = program_of(text, TWO, {"A": ("x",)}, A=(4,))
+    (remark,) = program.remarks
+    assert remark.value == program.function.outputs[0]
+    assert remark.message == "each rank along x computes all of this argsort, and reads all of A"
+
+
+@pytest.mark.parametrize(
+    ("shardings", "outputs", "message"),
+    [
+        ({"D": ("x", None)}, {}, "there is no value 'D' to shard"),
+        ({}, {"A": ("x", None)}, "there is no result 'A' to shard"),
+        ({"A": ("x",)}, {}, r"the sharding \(x\) of 'A' has 1 entries, but the tensor 2 axes"),
+    ],
+)
+def test_shardings_of_what_is_not_there(shardings: Any, outputs: Any, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message) as caught:
+        program_of(PRODUCT, TWO, shardings, outputs, **SIZES)
+    assert caught.value.diagnostics[0].code == "TIL352"
