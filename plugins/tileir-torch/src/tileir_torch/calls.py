@@ -141,6 +141,8 @@ class Specialised:
         if function is not None:
             tensors = [value for value in values if isinstance(value, torch.Tensor)]
             device = next((each.device for each in tensors if not each.is_cpu), None)
+            if self.imported.draws:
+                values = [*values, _state_of_generator(device)]
             results = self._run(values) if device is None else self._run_elsewhere(values, device)
             results = [
                 each if order is None else each.permute(order)
@@ -233,6 +235,11 @@ class Specialised:
         results = [torch.empty(sizes, dtype=dtype, device=device) for sizes, dtype, _ in self._rooms]
         self._elsewhere(device)(*given, out=results[0] if len(results) == 1 else results)
         return results
+
+
+def _state_of_generator(device: torch.device | None) -> torch.Tensor:
+    """Return a state of a generator of random numbers, as :func:`tileir.ops.random_state` does, from PyTorch's own."""
+    return torch.randint(-(2**31), 2**31, (4,), dtype=torch.int32, device=device or "cpu").view(torch.uint32)
 
 
 def _is_sorted(order: Order) -> bool:

@@ -18,7 +18,7 @@ from tileir_torch import decompositions
 from tileir_torch.calls import Specialising
 from tileir_torch.importing import unsupported
 
-_OPTIONS: Final = ("fullgraph",)
+_OPTIONS: Final = ("fullgraph", "fallback_random")
 _MESSAGES: Final = 50
 """Nodes of one graph that an error tells of."""
 
@@ -27,13 +27,14 @@ def backend(graph_module: GraphModule, example_inputs: Sequence[Any], **keywords
     """Compile a graph of Dynamo, and its gradients: the back end ``"tileir"`` of ``torch.compile``.
 
     ``aot_autograd`` makes graphs of ATen operations of it, forward and backward, without mutations. Nodes that tileir
-    does not run cut a graph into parts, and run in eager; so do random operations, so that they draw what eager draws.
+    does not run cut a graph into parts, and run in eager. Dropout draws by seeds of PyTorch's generator; other random
+    operations run in eager, so that they draw what eager draws.
 
     Args:
         graph_module: The graph.
         example_inputs: Its inputs, as Dynamo passes them.
         keywords: ``options``, a mapping. With ``"fullgraph": True``, nodes that tileir does not run are an error, which
-            names all of them and their lines.
+            names all of them and their lines. With ``"fallback_random": True``, all random operations run in eager.
 
     Raises:
         ArgumentError: TIL707, there is no such option.
@@ -46,10 +47,10 @@ def backend(graph_module: GraphModule, example_inputs: Sequence[Any], **keywords
         names = ", ".join((*unknown, *(name for name in keywords if name != "mode")))
         if names:
             raise ArgumentError.of("TIL707", f"there is no option {names}; there is {', '.join(_OPTIONS)}")
-    is_whole = bool(options.get("fullgraph", False))
+    is_whole, fallback = bool(options.get("fullgraph", False)), bool(options.get("fallback_random", False))
 
     def compiler(module: GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
-        made: Callable[..., Any] = make_boxed_func(compiled(module, is_whole=is_whole))
+        made: Callable[..., Any] = make_boxed_func(compiled(module, is_whole=is_whole, fallback_random=fallback))
         return made
 
     made: Callable[..., Any] = aot_autograd(
@@ -61,18 +62,19 @@ def backend(graph_module: GraphModule, example_inputs: Sequence[Any], **keywords
     return made
 
 
-def compiled(module: GraphModule, *, is_whole: bool = False) -> Callable[..., Any]:
+def compiled(module: GraphModule, *, is_whole: bool = False, fallback_random: bool = False) -> Callable[..., Any]:
     """Return a function for a graph of ATen operations whose parts that tileir can run are compiled.
 
     Args:
         module: The graph, with fake tensors.
         is_whole: Whether nodes that tileir does not run are an error.
+        fallback_random: Whether all random operations run in eager.
 
     Raises:
         TileError: TIL605, there are such nodes; one diagnostic for each.
 
     """
-    faults = unsupported(module)
+    faults = unsupported(module, fallback_random=fallback_random)
     if not faults:
         run = _or_eager(Specialising(module.graph, module), module, is_whole=is_whole)
         return lambda *values: run(values)

@@ -167,8 +167,8 @@ class Compiled:
                 processor. It has none for ``()``.
 
         Raises:
-            TileError: TIL605, the module writes to inputs or buffers, or a size is dynamic; TIL901, the file cannot be
-                written.
+            TileError: TIL605, the module writes to inputs or buffers, draws random numbers, or has dynamic sizes;
+                TIL901, the file cannot be written.
             BackendError: TIL801, there is no such device.
 
         """
@@ -179,6 +179,8 @@ class Compiled:
         made = imported(self.program.graph, self.program.graph_module, keeps_orders=False)
         if made.function is None or not all(isinstance(made.results[at], Computed) for at in self._returned):
             raise TileError.of("TIL605", "the module returns what it is given, and a saved program what it computes")
+        if made.draws:
+            raise TileError.of("TIL605", "the module draws random numbers, and a saved program has no generator")
         names = [each.name for each in made.function.inputs]
         arrays = {
             name: array_of(self._bound[at])
@@ -229,8 +231,7 @@ def compile(  # noqa: A001  it is the public verb, as tileir.compile
             comes first, and kept.
 
     Raises:
-        TileError: TIL605, the module has operations that tileir does not run, random ones among them; one diagnostic
-            for each.
+        TileError: TIL605, the module has operations that tileir does not run; one diagnostic for each.
 
     """
     example_inputs = tuple(example_inputs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import isfinite, prod
 from typing import Any, Final, TypeAlias
 
@@ -76,6 +76,7 @@ class Imported:
         orders: For each input of the function, how its axes lie in memory; None for any order.
         results: For each output of the graph: the position of the function's result, or what else it is.
         computed: The results of the function, in order; some are only seen through views.
+        draws: Whether it draws random numbers: its last input, behind all placeholders, is a state for these, u32[4].
 
     """
 
@@ -84,6 +85,7 @@ class Imported:
     orders: tuple[Order, ...]
     results: tuple[Result, ...]
     computed: tuple[Computed, ...]
+    draws: bool = False
 
 
 @frozen
@@ -272,6 +274,11 @@ class Call:
         """Return a tensor all of whose elements are one number."""
         return ops.full(self.tensor(np.array(0, np.int32)), tuple(sizes), self.number(value, dtype), dtype=dtype)
 
+    def drawn(self, draw: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Tensor:
+        """Return random numbers, which a function draws from a state, and returns with the next state."""
+        found, self.importer.state = draw(self.importer.state_now())
+        return found
+
     def refuse(self, reason: str) -> RefusedError:
         """Return the error for what a row does not serve, to be raised."""
         return RefusedError(reason)
@@ -287,6 +294,8 @@ class Importer:
         symbols: Values of symbols in sizes.
         unsupported: Nodes that cannot be run, whose results are inputs instead; None to raise errors about them.
         keeps_orders: Whether inputs and results may lie in memory as PyTorch has them, with axes in another order.
+        draws: Whether to serve random operations, which then draw other numbers than in eager.
+        state: What the next random numbers are drawn from; None where none were drawn.
 
     """
 
@@ -295,6 +304,8 @@ class Importer:
     symbols: Mapping[Any, int]
     unsupported: list[Unsupported] | None = None
     keeps_orders: bool = True
+    draws: bool = True
+    state: Tensor | None = None
     values: dict[Node, Value] = field(factory=dict)
     orders: dict[Node, Order] = field(factory=dict)
     _passed: dict[int, int] = field(factory=dict)
@@ -356,6 +367,12 @@ class Importer:
         found = self.builder.input(name, *(sizes[axis] for axis in order), dtype=dtype)
         return found if order == tuple(range(len(sizes))) else ops.transpose(found, tuple(np.argsort(order).tolist()))
 
+    def state_now(self) -> Tensor:
+        """Return what random numbers are drawn from: the state of the call, or what was left of it."""
+        if self.state is None:
+            self.state = self.builder.input("random.state", 4, dtype=DType.U32)
+        return self.state
+
     def _replaced(self, node: Node) -> Value:
         """Return inputs in the place of what a node makes that cannot be run; None for what is no tensor of ours."""
 
@@ -414,6 +431,8 @@ class Importer:
             found = program(*args, **kwargs)
             return found if isinstance(found, tuple) or not isinstance(value, tuple | list) else (found,)
         row = row_of(target)
+        if row is not None and not self.draws and torch.Tag.nondeterministic_seeded in node.target.tags:
+            raise RefusedError("it draws the numbers that eager draws")
         if row is not None:
             return row(Call(self, node), *map(self.argument, args), **dict(kwargs))
         if self._is_constant(node, value):
@@ -499,16 +518,18 @@ def _reason_of(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def unsupported(graph_module: GraphModule) -> list[Unsupported]:
+def unsupported(graph_module: GraphModule, *, fallback_random: bool = False) -> list[Unsupported]:
     """Return the nodes of a graph of ATen operations that tileir does not run, with reasons and lines of Python.
 
     Args:
         graph_module: A graph with fake tensors, as ``torch.export`` or ``aot_autograd`` make it. Sizes that are symbols
             have the values that they were traced with.
+        fallback_random: Whether all random operations count as such, for who wants the numbers that eager draws.
 
     """
     found: list[Unsupported] = []
-    Importer(FunctionBuilder(), graph_module, {}, found).run(graph_module.graph)
+    importer = Importer(FunctionBuilder(), graph_module, {}, found, draws=not fallback_random)
+    importer.run(graph_module.graph)
     return found
 
 
@@ -551,12 +572,15 @@ def imported(
     computed = [each for each in known.values() if isinstance(each, Computed)]
     taken = [at for at, node in enumerate(placeholders) if node in importer.orders]
     function = importer.builder.build(**tensors) if tensors else None
+    orders = [importer.orders[placeholders[at]] for at in taken]
+    draws = importer.state is not None
     return Imported(
         function,
-        tuple(taken),
-        tuple(importer.orders[placeholders[at]] for at in taken),
+        (*taken, len(placeholders)) if draws else tuple(taken),
+        (*orders, (0,)) if draws else tuple(orders),
         results,
         tuple(sorted(computed, key=lambda each: each.position)),
+        draws,
     )
 
 

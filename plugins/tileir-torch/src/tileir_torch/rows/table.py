@@ -23,6 +23,7 @@ FAMILIES: Final = (
     "placing",
     "pooling",
     "products",
+    "random",
     "recurrent",
     "reductions",
     "sampling",
