@@ -253,9 +253,10 @@ class FusionGroup:
             partial = view.name in other._partial if before else known in self._partial
             whole = (not partial and _holds(first, second)) or self.roots[view.source] in fresh
             direction = _in_sequence(first.direction, second.direction, whole=whole)
-            shape = mine.shape if _holds(mine, view) else view.shape
-            if direction is not mine.direction or shape is not mine.shape:
-                self.views[known] = attrs.evolve(mine, direction=direction, shape=shape)
+            larger = mine if _holds(mine, view) else view
+            if direction is not mine.direction or larger is view:
+                shown = attrs.evolve(mine, direction=direction, access=larger.access, shape=larger.shape)
+                self.views[known] = shown
                 self._count(self.views[known])
             return known
         name = self._names.fresh(view.name)
@@ -286,8 +287,13 @@ def _seen_by(view: Refinement, place: Element | None) -> _Seen | None:
 
 
 def _holds(outer: Refinement, inner: Refinement) -> bool:
-    """Return whether one of two views from the same corner shows all that the other one does."""
-    return all(map(operator.ge, outer.shape.sizes, inner.shape.sizes))
+    """Return whether one of two views from the same corner shows all that the other one does.
+
+    Two views of one element may have different numbers of axes, as views of reshaped tensors do: that with more of them
+    is the outer one, since data may choose the element along an axis.
+    """
+    more = len(outer.access) >= len(inner.access)
+    return more and all(map(operator.ge, outer.shape.sizes, inner.shape.sizes))
 
 
 def _in_sequence(first: Direction, second: Direction, *, whole: bool) -> Direction:

@@ -173,8 +173,11 @@ def _argsort(builder: ProgramBuilder, operation: Argsort) -> None:
 
 
 def _gather(builder: ProgramBuilder, operation: Gather) -> None:
-    data, shape = builder.storage.tensors[operation.data], operation.shape
-    target = builder.storage.result(operation.name)
+    target, shape = builder.storage.result(operation.name), operation.shape
+    if operation.data in builder.storage.constants:  # reshaped, but a number
+        builder.fill(operation, target, operation.data)
+        return
+    data = builder.storage.tensors[operation.data]
     if 0 in data.sizes:
         builder.fill(operation, target, None)
         return
@@ -253,8 +256,7 @@ def lower_contraction(builder: ProgramBuilder, contraction: Contraction) -> None
 
     """
     result = builder.storage.result(contraction.name)
-    # What reshapes a scalar that is known when compiling has no tensor: all its axes are of size 1.
-    shapes = [builder.sizes(access.tensor) or (1,) * len(access.indices) for access in contraction.inputs]
+    shapes = [builder.sizes(access.tensor) for access in contraction.inputs]
     domain = solved(contraction, shapes)
     in_place = contraction.default is not None and contraction.default in builder.storage.overwriters
     if domain is None:

@@ -62,8 +62,7 @@ def written_together(
     name = contraction.name
     while name in later:
         over = later[name]
-        # a scalar that is known when compiling has no tensor where it is reshaped: all its axes are of size 1
-        found = solved(over, [shape_of(access.tensor) or (1,) * len(access.indices) for access in over.inputs])
+        found = solved(over, [shape_of(access.tensor) for access in over.inputs])
         boxes.append(None if found is None else filled_box(found))
         name = over.name
     return len(boxes) > 1 and boxes_cover([box for box in boxes if box is not None], contraction.shape)

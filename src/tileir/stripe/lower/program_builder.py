@@ -12,7 +12,7 @@ from tileir.stripe.lower.storage import Storage, Tensor
 from tileir.stripe.nesting import view_of
 from tileir.stripe.text.comments import tile_text
 from tileir.typed.dataflow import loops_of
-from tileir.typed.ir import Computation, Function, Operation, Reduce, Scan, Shape, Value, operands
+from tileir.typed.ir import Computation, Function, Marker, Operation, Reduce, Scan, Shape, Value, operands
 from tileir.typed.reductions import reduction_of, reductions_of
 
 
@@ -89,8 +89,10 @@ class ProgramBuilder:
         return kernel.load(name, tensor, element(tensor.sizes, target))
 
     def sizes(self, name: str) -> Shape:
-        """Return the shape of a value; a constant has none."""
-        return () if name in self.storage.constants else self.storage.tensors[name].sizes
+        """Return the shape of a value."""
+        definition = self.definitions[name]
+        assert not isinstance(definition, Marker)  # there is none left
+        return definition.shape
 
     def fill(
         self, operation: Computation, target: Tensor, default: str | None, otherwise: bool | int | float = 0

@@ -173,7 +173,7 @@ def _like_indices(source: Any, index: Tensor) -> Any:
 @row("gather.default")
 def gather(call: Call, x: Tensor, dim: int, index: Tensor, **_: Any) -> Tensor:
     if not x.rank or not index.rank:
-        return ops.reshape(ops.take(with_axis(x), with_axis(index), 0), *call.sizes) if call.sizes else x
+        return ops.reshape(ops.take(with_axis(x), with_axis(index), 0), *call.sizes)
     if not int(index.size):
         return call.full(0, call.sizes, x.dtype)
     dim %= x.rank
@@ -185,12 +185,12 @@ REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "ama
 
 
 def scattered(call: Call, x: Tensor, dim: int, index: Tensor, source: Any, mode: str) -> Tensor:
-    """Return elements updated along an axis, where indices may have fewer elements along the other axes."""
-    if not x.rank:
-        x1, index, source = with_axis(x), with_axis(index), with_axis(source) if isinstance(source, Tensor) else source
-        return ops.reshape(scattered(call, x1, 0, index, source, mode))
+    """Return elements updated along an axis, where indices may have fewer elements along the other axes, or none."""
+    if not int(index.size):
+        return x
+    shape, x, index = x.shape, with_axis(x), ops.cast(with_axis(index), DType.I64)
+    source = with_axis(source) if isinstance(source, Tensor) else source
     dim %= x.rank
-    index = ops.cast(with_axis(index), DType.I64)
     dtype = wide(x.dtype) if mode != "set" else x.dtype
     source = ops.cast(_like_indices(source, index), dtype) if isinstance(source, Tensor) else source
     if not isinstance(source, Tensor):
@@ -203,7 +203,7 @@ def scattered(call: Call, x: Tensor, dim: int, index: Tensor, source: Any, mode:
         number = ops.cast(along, DType.I64) if number is None else number * width[axis] + ops.cast(along, DType.I64)
     flat = prod(int(size) for size in index.shape)
     found = ops.scatter(ops.reshape(y, count), ops.reshape(number, flat), ops.reshape(source, flat), mode=mode)
-    return ops.reshape(found, *x.shape)
+    return ops.reshape(found, *shape)
 
 
 @row("scatter.src", "scatter.value")
@@ -257,6 +257,8 @@ def _limit(dtype: DType, *, largest: bool) -> Any:
 
 @row("index_add.default")
 def index_add(call: Call, x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
+    if not int(x.size):
+        return x  # eager does not look at indices then
     dtype, y, s = wide(x.dtype), with_axis(x), with_axis(source)
     updates = ops.cast(s, dtype)
     updates = updates if alpha == 1 else updates * call.number(alpha, dtype)
