@@ -41,6 +41,8 @@ if typing.TYPE_CHECKING:
     from tileir.driver.bundles import load, save
     from tileir.driver.calls.stepper import Stepper, stepper
     from tileir.driver.differentiation import gradient, jvp, vjp
+    from tileir.driver.distribution.distributed import Distributed, distribute
+    from tileir.driver.distribution.partitioning import partition
     from tileir.driver.explain.explanation import Explanation, explain
     from tileir.driver.tracing.control import cond, scan, while_loop
     from tileir.driver.tracing.functions import PythonFunction, function
@@ -51,6 +53,8 @@ if typing.TYPE_CHECKING:
     from tileir.runtime.devices.array import DeviceArray
     from tileir.runtime.devices.regions import MemoryRegions, memory
     from tileir.runtime.devices.transfer import to_device
+    from tileir.typed.sharding.mesh import Mesh, Sharding
+    from tileir.typed.sharding.partitioned import Partitioned
     from tileir_formula.running.crafting import CraftedFormula, craft
 
 __version__: typing.Final = _VERSION
@@ -66,16 +70,20 @@ __all__ = [
     "DeviceInfo",
     "Diagnostic",
     "DiskCache",
+    "Distributed",
     "Executable",
     "Explanation",
     "Function",
     "FunctionBuilder",
     "Jit",
     "MemoryRegions",
+    "Mesh",
     "Options",
     "ParseError",
+    "Partitioned",
     "PendingCall",
     "PythonFunction",
+    "Sharding",
     "SkippedPassWarning",
     "Source",
     "Span",
@@ -92,6 +100,7 @@ __all__ = [
     "craft",
     "default_context",
     "devices",
+    "distribute",
     "evaluate",
     "explain",
     "from_json",
@@ -102,6 +111,7 @@ __all__ = [
     "load",
     "memory",
     "parse",
+    "partition",
     "save",
     "scan",
     "stepper",
@@ -132,7 +142,11 @@ _LATER: typing.Final = types.MappingProxyType(
         **dict.fromkeys(("Tuned", "tune"), "tileir.driver.tuning.search"),
         **dict.fromkeys(("MemoryRegions", "memory"), "tileir.runtime.devices.regions"),
         **dict.fromkeys(("cond", "scan", "while_loop"), "tileir.driver.tracing.control"),
+        **dict.fromkeys(("Distributed", "distribute"), "tileir.driver.distribution.distributed"),
+        **dict.fromkeys(("Mesh", "Sharding"), "tileir.typed.sharding.mesh"),
         **dict.fromkeys(("function", "PythonFunction"), "tileir.driver.tracing.functions"),
+        "Partitioned": "tileir.typed.sharding.partitioned",
+        "partition": "tileir.driver.distribution.partitioning",
         "value_and_grad": "tileir.driver.tracing.transforms",
         "vmap": "tileir.driver.tracing.mapping",
         **dict.fromkeys(("load", "save"), "tileir.driver.bundles"),

@@ -16,6 +16,7 @@ from tileir.core import Target, TileError, nearest
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.targets.target_file import load, target_called
 from tileir.driver.checking.check import check_passes
+from tileir.driver.distribution.engines import wrong_engine
 from tileir.driver.frontends import wrong_frontend
 from tileir.driver.languages import wrong_language
 from tileir.driver.listings import wrong_listing
@@ -201,3 +202,6 @@ def check_installed(kind: Kind, name: str) -> None:
         case Kind.FRONTEND:
             fault = wrong_frontend(name)(offer)
             assert fault is None, f"the front end {fault}"
+        case Kind.TRANSPORT:
+            fault = wrong_engine(name)(offer)
+            assert fault is None, f"the transport {fault}"

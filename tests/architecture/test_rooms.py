@@ -30,7 +30,8 @@ ROOMS: Final = {
         *("tileir.core", "tileir.poly.affine", "tileir.tile", "tileir.typed", "tileir.stripe.ir", "tileir.semtree"),
         *("tileir.ops.shared.installed", "tileir.passes.base", "tileir.passes.pipelines", "tileir.runtime"),
         *("tileir.driver.calls.arguments", "tileir.driver.checking", "tileir.driver.cli.extensions"),
-        *("tileir.driver.differentiation", "tileir.driver.frontends", "tileir.driver.languages"),
+        *("tileir.driver.differentiation", "tileir.driver.distribution.engines", "tileir.driver.frontends"),
+        "tileir.driver.languages",
         *("tileir.driver.listings", "tileir.driver.programs", "tileir.driver.targets"),
     ),
     "tileir_studio": (

@@ -173,6 +173,8 @@ _BACKENDS: Final = {
     "TIL810": "a device on which work of another library failed",
     "TIL811": "an extension of another distribution that cannot be loaded",
     "TIL812": "two distributions provide an extension of one kind and name",
+    "TIL813": "a transport with another number of ranks than the mesh",
+    "TIL814": "a rank that failed, so that the others stopped",
 }
 _COMMANDS: Final = {
     "TIL901": "a file cannot be read or written",

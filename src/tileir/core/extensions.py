@@ -39,6 +39,7 @@ class Kind(enum.Enum):
     COMMAND = "tileir.commands"
     LANGUAGE = "tileir.languages"
     FRONTEND = "tileir.frontends"
+    TRANSPORT = "tileir.transports"
 
     __hash__ = object.__hash__
 

@@ -45,6 +45,7 @@ def test_a_program_that_keeps_the_rules() -> None:
         ("A at [x 0:2 2:3]", "A at []", "TIL533", "'A' has a placement with 0 splits and 1 axes"),
         ("B_all at [0:3]", "B_all at [0:2]", "TIL533", "'B_all' is laid out otherwise than its collective says"),
         ("-> (S,", "-> (S_part,", "TIL533", "'S_part' is a result, and ranks have parts of an aggregate of it"),
+        ("all_gather", "halo", "TIL533", "'B_all' is called halo, and is all_gather"),
         ("by add", "", "TIL531", "'S' merges by one aggregation or combine"),
         ("to [0:3]", "to [0:3] by max", "TIL531", "'B_all' merges by one aggregation or combine"),
         ("to [0:3]", "to []", "TIL531", "'B_all' needs a split of each of its axes"),

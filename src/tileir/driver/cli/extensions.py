@@ -20,6 +20,7 @@ from tileir.core.errors import BackendError, TileError
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.targets.target_file import target_called
 from tileir.driver.cli.reporting import report
+from tileir.driver.distribution.engines import engine_called
 from tileir.driver.frontends import frontend_called
 from tileir.driver.languages import language_called
 from tileir.driver.listings import wrong_listing
@@ -74,6 +75,7 @@ _LOADERS: Final[dict[Kind, Callable[[str], object]]] = {
     Kind.COMMAND: lambda name: EXTENSIONS.get(Kind.COMMAND, name, wrong_command),
     Kind.LANGUAGE: language_called,
     Kind.FRONTEND: frontend_called,
+    Kind.TRANSPORT: engine_called,
 }
 """What loads one of each kind, as whoever uses its name does."""
 
@@ -81,7 +83,7 @@ _LOADERS: Final[dict[Kind, Callable[[str], object]]] = {
 @click.command()
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def extensions(json_: bool) -> None:
-    """List passes, schedules, targets, operations, listings, commands and languages of other distributions.
+    """List what other distributions offer by name: passes, schedules, targets, operations, front ends and more.
 
     Each is loaded, and those that cannot be are told with the reason. Back ends are listed by `tileir devices`.
     """

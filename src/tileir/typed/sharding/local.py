@@ -140,7 +140,7 @@ class _Local:
                 self._coordinate(operation, shape, self.boxes[operation.name][axis][0])
             case ArrayConstant(value=value):
                 part = value.numpy()[tuple(slice(*interval) for interval in self.boxes[operation.name])]
-                made = ArrayValue.of(np.ascontiguousarray(part))
+                made = ArrayValue.of(np.asarray(part, order="C"))
                 self.operations.append(attrs.evolve(operation, value=made))
             case Constant() | ShapeOf() | Scan():
                 self.operations.append(operation)

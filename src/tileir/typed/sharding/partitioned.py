@@ -13,6 +13,7 @@ from tileir.core import ShownProgram, VerifyError, attrs
 from tileir.core.errors import Diagnostic
 from tileir.poly.affine import Affine
 from tileir.typed.ir import Collective, Function
+from tileir.typed.sharding.exchanges import kind_of
 from tileir.typed.sharding.mesh import Mesh
 from tileir.typed.sharding.splits import Split
 from tileir.typed.verifier import check_function
@@ -125,6 +126,9 @@ def _faults(program: Partitioned) -> Iterator[Diagnostic]:
             layouts += [each.source, each.target]
             if placement.layout != each.target:
                 yield _fault(each.name, "is laid out otherwise than its collective says")
+            kind = each.kind if each.kind.merges else kind_of(each.source, each.target)
+            if each.kind is not kind:
+                yield _fault(each.name, f"is called {each.kind.value}, and is {kind.value}")
             if placements[each.input].layout != each.source:
                 yield _fault(each.name, f"expects {each.input!r} to be laid out otherwise")
         for message in _wrong_splits([split for layout in layouts for split in layout], program.mesh):

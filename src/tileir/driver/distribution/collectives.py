@@ -1,0 +1,87 @@
+"""Collectives carried out by a transport, on the parts of arrays that a rank has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tileir.core import Combination
+from tileir.core.contraction_types import contraction_types
+from tileir.core.numbers.arithmetic import cast
+from tileir.typed.ir import Collective
+from tileir.typed.sharding.exchanges import Piece, elements, pieces
+from tileir.typed.sharding.mesh import Box, Mesh
+from tileir.typed.sharding.splits import CollectiveKind
+
+if TYPE_CHECKING:
+    from tileir.runtime.transports import Array, Transport
+
+
+def carried_out(collective: Collective, mesh: Mesh, transport: Transport, parts: Sequence[Array]) -> Array:
+    """Return what a rank has behind a collective; ``parts`` is what it has of each input."""
+    have = mesh.box(collective.source, mesh.coordinates(transport.rank))
+    if collective.aggregation is not None:
+        return _merged(collective, mesh, transport, parts[0], have)
+    return _moved(collective, mesh, transport, parts[0], have)
+
+
+def _part(array: Array, have: Box, box: Box) -> Array:
+    """Return the elements of a box, of those that a rank has."""
+    return array[tuple(slice(low - start, high - start) for (low, high), (start, _) in zip(box, have, strict=True))]
+
+
+def _merged(collective: Collective, mesh: Mesh, transport: Transport, array: Array, have: Box) -> Array:
+    how, group = collective.aggregation, mesh.group(transport.rank, collective.axes)
+    assert how is not None
+    wide = cast(array, contraction_types(how, Combination.NONE, [collective.dtype]).accumulator)
+    if collective.kind is CollectiveKind.ALL_REDUCE:
+        return cast(transport.all_reduce(np.asarray(wide, order="C"), how, group), collective.dtype)
+    boxes = [mesh.box(collective.target, mesh.coordinates(rank)) for rank in group]
+    shares = [np.asarray(_part(wide, have, box), order="C") for box in boxes]
+    return cast(transport.reduce_scatter(shares, how, group), collective.dtype)
+
+
+def _moved(collective: Collective, mesh: Mesh, transport: Transport, array: Array, have: Box) -> Array:
+    """Send each rank what it needs of this one, in one message, and put together what they send."""
+    own = transport.rank
+    group = mesh.group(own, collective.axes)
+    boxes = [mesh.box(collective.source, mesh.coordinates(rank)) for rank in group]
+    target = mesh.box(collective.target, mesh.coordinates(own))
+    result = np.empty(tuple(high - low for low, high in target), array.dtype)
+    if collective.kind is CollectiveKind.ALL_GATHER and sum(map(elements, boxes)) == result.size:
+        parts = [np.empty(tuple(high - low for low, high in box), array.dtype) for box in boxes]
+        transport.all_gather(np.asarray(array, order="C"), parts, group)
+        for box, part in zip(boxes, parts, strict=True):
+            _part(result, target, box)[...] = part
+        return result
+    wanted = {rank: pieces(collective, mesh, rank) for rank in range(mesh.size)}
+    sent = [(rank, _packed(array, have, _from(own, each))) for rank, each in wanted.items() if rank != own]
+    received = {
+        rank: np.empty(sum(elements(piece.box) for piece in _from(rank, wanted[own])), array.dtype)
+        for rank in range(mesh.size)
+        if rank != own
+    }
+    transport.exchange(
+        [(rank, message) for rank, message in sent if message.size],
+        [(rank, message) for rank, message in received.items() if message.size],
+    )
+    received[own] = _packed(array, have, _from(own, wanted[own]))
+    for rank, message in received.items():
+        start = 0
+        for piece in _from(rank, wanted[own]):
+            place = _part(result, target, piece.box)
+            place[...] = message[start : start + place.size].reshape(place.shape)
+            start += place.size
+    return result
+
+
+def _from(rank: int, given: Sequence[Piece]) -> list[Piece]:
+    return [piece for piece in given if piece.owner == rank]
+
+
+def _packed(array: Array, have: Box, given: Sequence[Piece]) -> Array:
+    """Return the elements of some pieces, one behind the other."""
+    found = [_part(array, have, piece.box).reshape(-1) for piece in given]
+    return np.concatenate(found) if found else np.empty(0, array.dtype)

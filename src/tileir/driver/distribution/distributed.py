@@ -1,0 +1,187 @@
+"""Partitioned programs that run: compiled for each rank in pieces between collectives, by any back end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from tileir.core import ArgumentError, DType, at_the_call, attrs
+from tileir.driver.calls.arguments import bind, check_kind
+from tileir.driver.distribution.collectives import carried_out
+from tileir.driver.distribution.engines import engine_called
+from tileir.driver.executable import Executable, compile_for
+from tileir.runtime import Context, DeviceInfo, Options, owner_of, to_array
+from tileir.typed.ir import Collective, Function, TensorType
+from tileir.typed.sharding.exchanges import kind_of
+from tileir.typed.sharding.interpreter import gathered
+from tileir.typed.sharding.local import Step, local_steps
+from tileir.typed.sharding.partitioned import Partitioned, verify
+from tileir.typed.sharding.splits import whole
+
+if TYPE_CHECKING:
+    from tileir.runtime.transports import Array, Engine, Transport
+
+Parts: TypeAlias = "Mapping[str, Array]"
+"""The parts of arrays that one rank has, by name."""
+
+
+@attrs.frozen(eq=False, repr=False)
+class Distributed:
+    """A partitioned program on an engine. Call it with whole arrays, or run it on the parts of ranks.
+
+    Functions between collectives are compiled once for all ranks of which they are equal, when a rank first comes to
+    them.
+
+    Attributes:
+        program: What is run.
+        engine: Between the ranks.
+
+    """
+
+    program: Partitioned
+    engine: Engine
+    _context: Context
+    _device: str | DeviceInfo | None
+    _options: Options | None
+    _compiled: dict[Function, Executable] = attrs.field(factory=dict, init=False)
+    _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the results of whole arrays: each rank takes its parts, and the parts of results are put together.
+
+        Args:
+            args: Inputs in declared order.
+            kwargs: Inputs by name.
+
+        Returns:
+            The array of one result, a tuple of those of several.
+
+        Raises:
+            ArgumentError: The arrays do not fit.
+            BackendError: TIL814, a rank failed.
+        """
+        inputs = self._inputs(args, kwargs)
+
+        def work(transport: Transport) -> dict[str, Array]:
+            here = self.program.mesh.coordinates(transport.rank)
+            parts = {}
+            for name, array in inputs.items():
+                box = self.program.mesh.box(self.program.layout(name), here)
+                parts[name] = np.asarray(array[tuple(slice(*interval) for interval in box)], order="C")
+            found = self.run(transport, parts)
+            return found if transport.shares_memory else self._gathered(transport, found)
+
+        found = self.engine.launch(self.program.mesh.size, work)
+        results = [self._whole(name, found) for name in self.program.function.outputs]
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def run(self, transport: Transport, inputs: Parts) -> dict[str, Array]:
+        """Return a rank's parts of the results for its parts of the inputs; all ranks call it.
+
+        Raises:
+            ArgumentError: TIL813, there are not as many ranks as the mesh has; the arrays do not fit.
+        """
+        mesh = self.program.mesh
+        if transport.size != mesh.size:
+            message = f"the mesh {mesh} has {mesh.size} ranks, and the transport {transport.size}"
+            raise ArgumentError.of("TIL813", message)
+        steps = local_steps(self.program, transport.rank)
+        last = _last_uses(steps, self.program.function.outputs)
+        values = dict(inputs)
+        for number, step in enumerate(steps):
+            if isinstance(step, Collective):
+                values[step.name] = carried_out(step, mesh, transport, [values[name] for name in step.inputs])
+            else:
+                values.update(self._computed(step, values))
+            for name in last.get(number, ()):
+                values.pop(name, None)
+        return {name: values[name] for name in self.program.function.outputs}
+
+    def _computed(self, function: Function, values: Parts) -> dict[str, Array]:
+        made = self._executable(function)(**{value.name: values[value.name] for value in function.inputs})
+        return dict(zip(function.outputs, made if len(function.outputs) > 1 else (made,), strict=True))
+
+    def _executable(self, function: Function) -> Executable:
+        with self._lock:
+            if function not in self._compiled:
+                types = {value.name: TensorType(value.dtype, value.shape) for value in function.inputs}
+                made = compile_for(function, types, self._context, self._device, self._options)
+                self._compiled[function] = made
+            return self._compiled[function]
+
+    def _inputs(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Array]:
+        declared = self.program.function.inputs
+        values = bind(tuple(value.name for value in declared), args, kwargs)
+        found = {}
+        for value, given in zip(declared, values, strict=True):
+            array = np.asarray(to_array(value.name, given))
+            if DType.of(array.dtype) is not value.dtype or array.shape != value.shape:
+                kind = TensorType(value.dtype, value.shape)
+                message = f"{value.name!r} is {array.dtype}{list(array.shape)}, but the program takes {kind}"
+                raise ArgumentError.of("TIL701", message)
+            found[value.name] = array
+        return found
+
+    def _gathered(self, transport: Transport, parts: dict[str, Array]) -> dict[str, Array]:
+        """Return all of each result from the parts of all ranks."""
+        defined = {each.name: each for each in self.program.function.operations}
+        found = {}
+        for name, part in parts.items():
+            source, value = self.program.layout(name), defined[name]
+            target = whole(value.shape)
+            axes = tuple(axis for split in source for axis in split.axes)
+            kind = kind_of(source, target)
+            made = Collective(name, kind, (name,), axes, source, target, value.dtype, value.shape)
+            found[name] = carried_out(made, self.program.mesh, transport, [part]) if axes else part
+        return found
+
+    def _whole(self, name: str, found: Mapping[int, Mapping[str, Array]]) -> Array:
+        """Return a result, which one rank has all of, or all ranks together."""
+        if len(found) < self.program.mesh.size:
+            return next(iter(found.values()))[name]
+        parts = tuple(found[rank][name] for rank in range(self.program.mesh.size))
+        return gathered(parts, self.program.layout(name), self.program.mesh)
+
+
+def _last_uses(steps: Sequence[Step], outputs: Sequence[str]) -> dict[int, list[str]]:
+    """Return the values that no step needs after a step, by its number."""
+    last: dict[str, int] = {}
+    for number, step in enumerate(steps):
+        made = (step.name,) if isinstance(step, Collective) else step.outputs
+        read = step.inputs if isinstance(step, Collective) else tuple(value.name for value in step.inputs)
+        last |= dict.fromkeys((*made, *read), number)
+    found: dict[int, list[str]] = {}
+    for name, number in last.items():
+        if name not in outputs:
+            found.setdefault(number, []).append(name)
+    return found
+
+
+@at_the_call
+def distribute(
+    program: Partitioned,
+    transport: str = "inprocess",
+    *,
+    device: str | DeviceInfo | None = None,
+    context: Context | None = None,
+    options: Options | None = None,
+) -> Distributed:
+    """Return a partitioned program that runs on ranks: a callable of whole arrays.
+
+    Args:
+        program: What :func:`tileir.partition` returns.
+        transport: The engine between ranks: ``inprocess``, whose ranks are threads, or an installed one.
+        device: The device of each rank; by default what the context chooses.
+        context: Owner of devices and caches; by default the process-wide one.
+        options: How to compile.
+
+    Raises:
+        VerifyError: TIL531 or TIL533, the program breaks a rule.
+        BackendError: TIL811, there is no such engine, or it cannot be loaded.
+    """
+    check_kind("program", program, Partitioned, "what tileir.partition returns")
+    verify(program)
+    return Distributed(program, engine_called(transport), owner_of(context), device, options)

@@ -1,0 +1,45 @@
+"""Engines by name: the threads of one process, and those of installed distributions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from tileir.core import BackendError, nearest
+from tileir.core.extensions import EXTENSIONS, Kind
+from tileir.core.protocols import members
+from tileir.runtime.transports import THREADS, Engine
+
+_WHEELS: Final[Mapping[str, str]] = MappingProxyType({"mpi": "tileir-mpi", "nccl": "tileir-nccl"})
+"""Distributions of engines that tileir's developers keep."""
+
+
+def engine_called(name: str) -> Engine:
+    """Return the engine with a name, ``inprocess`` or that of an entry point of ``tileir.transports``.
+
+    Raises:
+        BackendError: TIL811, it is not installed or cannot be loaded; TIL812, two distributions provide it.
+    """
+    if name == THREADS.name:
+        return THREADS
+    if name not in EXTENSIONS.entries(Kind.TRANSPORT):
+        known = (THREADS.name, *EXTENSIONS.names(Kind.TRANSPORT))
+        wheel = _WHEELS.get(name)
+        advice = nearest(name, known) if wheel is None else f": pip install {wheel}"
+        raise BackendError.of("TIL811", f"there is no transport {name!r:.64}{advice}")
+    found: Any = EXTENSIONS.get(Kind.TRANSPORT, name, wrong_engine(name))
+    engine: Engine = found
+    return engine
+
+
+def wrong_engine(name: str) -> Callable[[object], str | None]:
+    """Return a check whether an offer can serve as an engine: it returns the reason against it, or None."""
+
+    def wrong(offer: Any) -> str | None:
+        missing = [member for member in members(Engine) if not hasattr(offer, member)]
+        if missing:
+            return f"is a {type(offer).__name__} without {' and '.join(missing)}"
+        return None if offer.name == name else f"calls itself {offer.name!r:.64}"
+
+    return wrong

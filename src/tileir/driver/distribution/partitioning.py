@@ -1,0 +1,74 @@
+"""Partitioning of programs of any kind: text, files, functions of Python, and typed functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from tileir.core import ArgumentError, at_the_call
+from tileir.driver.programs import Source, described, stage_name, types_of
+from tileir.tile.ir import Function as TileFunction
+from tileir.typed.inference.inference import infer
+from tileir.typed.ir import Function as TypedFunction
+from tileir.typed.sharding.mesh import Mesh, Sharding
+from tileir.typed.sharding.partition import partition as typed_partition
+from tileir.typed.sharding.partitioned import Partitioned
+from tileir.typed.simplify.simplifier import simplify
+
+Shardings: TypeAlias = "Mapping[str, Sharding | tuple[str | tuple[str, ...] | None, ...]]"
+"""Shardings by the names of values, such as ``{"A": ("x", None)}``."""
+
+
+@at_the_call
+def partition(
+    source: Source | Partitioned,
+    mesh: Mesh | Mapping[str, int],
+    shardings: Shardings,
+    *,
+    outputs: Shardings | None = None,
+    arguments: Any = (),
+) -> Partitioned:
+    """Return the program that all ranks of a mesh run together to compute what ``source`` does.
+
+    Each contraction is spread over ranks by an index, as its operands are laid out: by an index of its result, or by
+    one that it aggregates over, and then parts are merged. Ranks exchange exactly what accesses at the borders of their
+    parts read. What cannot be spread is computed by each rank, which :attr:`Partitioned.remarks` tell.
+
+    Args:
+        source: A program: a typed function, a function, its text or file, or a function of Python.
+        mesh: How many ranks there are along each axis, which has a name.
+        shardings: By the name of an input, or of another value, for each of its axes the axis of the mesh along which
+            it is cut, several, or None. Inputs without one are whole on each rank.
+        outputs: The same for results, by default as they are computed.
+        arguments: Dtypes and shapes of the inputs, as :func:`tileir.compile` takes them.
+
+    Returns:
+        A program with collectives, whose text is ``str`` of it; :func:`tileir.distribute` runs it.
+
+    Raises:
+        TileError: The program is wrong, or does not fit the arguments.
+        ArgumentError: TIL351, the mesh is none; TIL352, a sharding does not go with its tensor or the mesh; TIL712, the
+            program is of a later stage.
+    """
+    made = mesh if isinstance(mesh, Mesh) else Mesh(mesh)
+    asked = [_shardings(each) for each in (shardings, outputs or {})]
+    return typed_partition(_typed(source, arguments), made, *asked)
+
+
+def _shardings(given: object) -> dict[str, Sharding]:
+    if not isinstance(given, Mapping):
+        message = f"shardings are given by the names of values, as in {{'A': ('x', None)}}, not as {given!r:.80}"
+        raise ArgumentError.of("TIL352", message)
+    return {name: Sharding(entries) for name, entries in given.items()}
+
+
+def _typed(source: object, arguments: Any) -> TypedFunction:
+    if isinstance(source, Partitioned):
+        return source.function
+    program, arguments = described(source, arguments)
+    if isinstance(program, TileFunction):
+        return simplify(infer(program, types_of(program, arguments)))
+    if isinstance(program, TypedFunction):
+        return program
+    message = f"partitioning begins with a function of Tile, or a typed one: {stage_name(program)} is too late"
+    raise ArgumentError.of("TIL712", message)

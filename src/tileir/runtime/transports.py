@@ -1,0 +1,197 @@
+"""Transports between ranks: the interface of engines such as MPI, and the engine of threads in one process.
+
+Collectives are called by all ranks of a group in one order, which partitioned programs make sure of. So messages need
+no tags: of two between the same ranks the first one sent is the first one received.
+"""
+
+from __future__ import annotations
+
+import abc
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+
+from tileir.core import Aggregation, BackendError, attrs
+from tileir.core.numbers.arithmetic import merge
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+Message: TypeAlias = "tuple[int, Array]"
+"""A rank, and the contiguous array that is sent to it, or filled by it."""
+T = TypeVar("T")
+
+
+class Transport(abc.ABC):
+    """One rank's end of an engine.
+
+    Only ``exchange`` and ``abort`` must be written. The other methods are made of them; an engine overrides those that
+    it has something faster for. Arrays are contiguous, in the memory of the host, and have one dtype and size on all
+    ranks that a message or a merge joins; dtypes are those of :class:`tileir.DType`, narrow floats as ``ml_dtypes`` has
+    them. Merges are of dtypes that are accumulated in: bool, integers, f32 and f64. A group is a sequence of ranks that
+    this one is among, the same on all of its ranks.
+
+    Attributes:
+        rank: The number of this rank.
+        size: How many ranks there are.
+        shares_memory: Whether all ranks are in one process, so that results need not be sent to be put together.
+
+    """
+
+    rank: int
+    size: int
+    shares_memory: bool = False
+
+    @abc.abstractmethod
+    def exchange(self, sent: Sequence[Message], received: Sequence[Message]) -> None:
+        """Send arrays to ranks, and fill arrays by what ranks send; arrays may be used again afterwards.
+
+        All ranks that a message joins call it at this place of the program; none may wait for another to receive
+        before it receives itself.
+
+        Raises:
+            BackendError: TIL814, another rank failed.
+
+        """
+
+    @abc.abstractmethod
+    def abort(self, error: BaseException) -> None:
+        """Let all ranks end, since this one failed; whatever they wait for raises TIL814."""
+
+    def all_gather(self, part: Array, parts: Sequence[Array], group: Sequence[int]) -> None:
+        """Fill ``parts``, one for each rank of a group, by the ``part`` of each; sizes may differ."""
+        others = [rank for rank in group if rank != self.rank]
+        self.exchange(
+            [(rank, part) for rank in others],
+            [(rank, array) for rank, array in zip(group, parts, strict=True) if rank != self.rank],
+        )
+        parts[group.index(self.rank)][...] = part
+
+    def reduce_scatter(self, parts: Sequence[Array], how: Aggregation, group: Sequence[int]) -> Array:
+        """Return the merge of what all ranks of a group have for this one: ``parts`` has an array for each of them.
+
+        Values are merged in the order of the group, so that results are the same each time.
+        """
+        own = parts[group.index(self.rank)]
+        found = {rank: np.empty_like(own) for rank in group if rank != self.rank}
+        sent = [(rank, array) for rank, array in zip(group, parts, strict=True) if rank != self.rank]
+        self.exchange(sent, list(found.items()))
+        found[self.rank] = own
+        result = found[group[0]]
+        for rank in group[1:]:
+            result = merge(how, result, found[rank])
+        return np.asarray(result, order="C")
+
+    def all_reduce(self, array: Array, how: Aggregation, group: Sequence[int]) -> Array:
+        """Return the merge of the arrays of all ranks of a group: of the same bits on each.
+
+        Each rank merges an equal share of the elements, and shares are handed round.
+        """
+        shares = np.array_split(array.reshape(-1), len(group))
+        merged = self.reduce_scatter(shares, how, group)
+        result = np.empty_like(array)
+        parts = np.array_split(result.reshape(-1), len(group))
+        self.all_gather(merged, parts, group)
+        return result
+
+
+class Engine(Protocol):
+    """Runs work on ranks; an entry point of the group ``tileir.transports`` names one."""
+
+    @property
+    def name(self) -> str:
+        """Its name, which is that of the entry point."""
+
+    def launch(self, size: int, work: Callable[[Transport], T]) -> Mapping[int, T]:
+        """Run ``work`` on each of ``size`` ranks, and return what it returns on those in this process, by rank.
+
+        An engine of threads starts all ranks. One of processes, each of which calls this, is called on one rank.
+
+        Raises:
+            BackendError: TIL813, there are not as many ranks; TIL814, one failed: which, and its error.
+
+        """
+
+
+@attrs.define(eq=False, repr=False)
+class _Hub:
+    """Messages on their way between the threads of one process."""
+
+    condition: threading.Condition = attrs.field(factory=threading.Condition)
+    messages: dict[tuple[int, int], deque[Array]] = attrs.field(factory=lambda: defaultdict(deque))
+    failed: tuple[int, BaseException] | None = None
+
+
+@attrs.define(eq=False, repr=False)
+class _Thread(Transport):
+    """A rank that is a thread. What it sends is copied, so that it never waits for who receives."""
+
+    hub: _Hub
+    rank: int
+    size: int
+    shares_memory = True
+
+    def exchange(self, sent: Sequence[Message], received: Sequence[Message]) -> None:
+        """Put copies where the others look for them, then wait for theirs."""
+        with self.hub.condition:
+            for rank, array in sent:
+                self.hub.messages[self.rank, rank].append(array.copy())
+            self.hub.condition.notify_all()
+            for rank, array in received:
+                waiting = self.hub.messages[rank, self.rank]
+                self.hub.condition.wait_for(lambda: waiting or self.hub.failed is not None)  # noqa: B023  called here
+                if self.hub.failed is not None:
+                    raise _failure(*self.hub.failed)
+                array[...] = waiting.popleft().reshape(array.shape)
+
+    def abort(self, error: BaseException) -> None:
+        """Wake all that wait."""
+        with self.hub.condition:
+            if self.hub.failed is None:
+                self.hub.failed = self.rank, error
+            self.hub.condition.notify_all()
+
+
+def _failure(rank: int, error: BaseException) -> BackendError:
+    return BackendError.of("TIL814", f"rank {rank} failed, and so the others stopped: {type(error).__name__}: {error}")
+
+
+@attrs.frozen
+class Threads:
+    """The engine that runs ranks as threads of this process: for tests, and for devices of one host."""
+
+    name: str = "inprocess"
+
+    def launch(self, size: int, work: Callable[[Transport], T]) -> Mapping[int, T]:
+        """Run work on each rank in a thread of its own, and return what it returns, by rank.
+
+        Raises:
+            BackendError: TIL814, a rank failed.
+
+        """
+        hub = _Hub()
+        results: dict[int, T] = {}
+
+        def run(rank: int) -> None:
+            end = _Thread(hub, rank, size)
+            try:
+                results[rank] = work(end)
+            except BaseException as error:  # other threads would wait forever
+                end.abort(error)
+
+        threads = [threading.Thread(target=run, args=(rank,), name=f"tileir rank {rank}") for rank in range(size)]
+        for thread in threads:
+            thread.start()
+        try:
+            for thread in threads:
+                thread.join()
+        except BaseException as error:  # somebody wants to stop
+            _Thread(hub, 0, size).abort(error)
+            raise
+        if hub.failed is not None:
+            raise _failure(*hub.failed) from hub.failed[1]
+        return {rank: results[rank] for rank in range(size)}
+
+
+THREADS: Final = Threads()

@@ -1,0 +1,189 @@
+"""Partitioned programs run by an engine, by compiled code and by back ends' own arithmetic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, strategies as st
+
+import tileir
+from strategies.contractions import contractions
+from strategies.derivatives import problems, types_of
+from strategies.effort import examples
+from strategies.sharded import partitioned
+from strategies.tile import cases
+from tileir.core import ArgumentError, BackendError, TileError, VerifyError
+from tileir.core.extensions import EXTENSIONS, Kind
+from tileir.driver.distribution.collectives import carried_out
+from tileir.runtime.transports import THREADS, Transport
+from tileir.typed.derivatives.reverse import gradient
+from tileir.typed.inference.inference import infer
+from tileir.typed.interpreter import interpret
+from tileir.typed.ir import Collective, TensorType
+from tileir.typed.sharding.interpreter import interpret_parts, scattered
+from tileir.typed.sharding.local import local_steps
+
+QUICK = tileir.Options(quick=True)
+
+
+def assert_distributed(program: Any, function: Any, inputs: dict[str, Any]) -> None:
+    """Assert that threads compute the results of the function that a program is made of."""
+    found = tileir.distribute(program, options=QUICK)(**inputs)
+    results = found if isinstance(found, tuple) else (found,)
+    for actual, (name, right) in zip(results, interpret(function, inputs).items(), strict=True):
+        assert (actual.dtype, actual.shape) == (right.dtype, right.shape)
+        wide = actual.astype(np.float64), right.astype(np.float64)
+        np.testing.assert_allclose(*wide, rtol=4e-3 if right.dtype.itemsize == 2 else 1e-5, atol=1e-5, err_msg=name)
+
+
+@examples(15)
+@given(contractions(), st.data())
+def test_contractions(case: Any, data: st.DataObject) -> None:
+    types = {n: TensorType(case.dtype, shape) for n, shape in case.shapes.items()}
+    function = infer(tileir.parse(case.text), types)
+    least = 0 if case.dtype.name.startswith("U") else -3
+    random = np.random.default_rng(0)
+    inputs = {n: np.asarray(random.integers(least, 4, s)).astype(case.dtype.numpy) for n, s in case.shapes.items()}
+    assert_distributed(data.draw(partitioned(function)), function, inputs)
+
+
+@examples(15)
+@given(cases(largest_size=5, empty=True), st.data())
+def test_programs(case: Any, data: st.DataObject) -> None:
+    function = infer(case.function, types_of(case.inputs))
+    assert_distributed(data.draw(partitioned(function)), function, case.inputs)
+
+
+@examples(15)
+@given(problems("+", ("none", "mul", "add")), st.data())
+def test_gradients(problem: Any, data: st.DataObject) -> None:
+    try:
+        function = infer(tileir.parse(problem.text), types_of(problem.inputs))
+    except TileError:
+        assume(condition=False)
+    backward = gradient(function, problem.wrt, ("O",), even_ties=False)
+    inputs = {name: np.round(2 * array) for name, array in problem.inputs.items()}
+    assert_distributed(data.draw(partitioned(backward)), backward, inputs)
+
+
+@examples(100)
+@given(cases(largest_size=5, empty=True), st.data())
+def test_collectives_do_what_the_interpreter_says(case: Any, data: st.DataObject) -> None:
+    """Pieces that are sent put together what the whole tensor has, on every rank."""
+    program = data.draw(partitioned(infer(case.function, types_of(case.inputs))))
+    mesh = program.mesh
+    parts = {n: scattered(a, program.layout(n), mesh) for n, a in case.inputs.items()}
+    everything = tuple(each.name for each in program.function.operations if isinstance(each, Collective))
+    sources = tuple(each.input for each in program.collectives if each.input not in parts)
+    shown = tileir.core.attrs.evolve(program.function, outputs=tuple(dict.fromkeys((*sources, *everything))))
+    if not shown.outputs:
+        return
+    values = {**parts, **interpret_parts(tileir.core.attrs.evolve(program, function=shown), parts)}
+
+    def work(end: Transport) -> list[Any]:
+        return [
+            carried_out(each, mesh, end, [values[name][end.rank] for name in each.inputs])
+            for each in program.collectives
+        ]
+
+    for rank, made in THREADS.launch(mesh.size, work).items():
+        for each, array in zip(program.collectives, made, strict=True):
+            np.testing.assert_array_equal(array, values[each.name][rank])
+
+
+PRODUCT = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
+TYPES = {"A": ("i32", (5, 6)), "B": ("i32", (6, 4))}
+
+
+def product() -> Any:
+    return tileir.partition(PRODUCT, {"x": 2}, {"A": (None, "x"), "B": ("x", None)}, arguments=TYPES)
+
+
+def arrays() -> tuple[Any, Any]:
+    random = np.random.default_rng(0)
+    return random.integers(-9, 9, (5, 6), np.int32), random.integers(-9, 9, (6, 4), np.int32)
+
+
+def test_a_product_over_two_ranks() -> None:
+    a, b = arrays()
+    np.testing.assert_array_equal(tileir.distribute(product())(a, b), a @ b)
+
+
+def test_ranks_with_equal_parts_share_their_code() -> None:
+    program = tileir.partition("function (A[N]) -> (B) { B = A * A; }", {"x": 4}, {"A": ("x",)}, arguments=[(8,)])
+    distributed = tileir.distribute(program)
+    np.testing.assert_array_equal(distributed(np.arange(8, dtype="f4")), np.arange(8) ** 2)
+    assert len({local_steps(program, rank)[0] for rank in range(4)}) == 1
+
+
+def test_functions_of_python_and_typed_ones_are_partitioned() -> None:
+    @tileir.function
+    def doubled(a: Any) -> Any:
+        return a + a
+
+    array = np.arange(6, dtype=np.float32)
+    program = tileir.partition(doubled, {"x": 3}, {"A": ("x",)}, arguments=[array])
+    assert tileir.distribute(program)(array).tolist() == (2 * array).tolist()
+    typed = tileir.compile(PRODUCT, TYPES).typed
+    a, b = arrays()
+    np.testing.assert_array_equal(tileir.distribute(tileir.partition(typed, {"x": 2}, {"A": ("x", None)}))(a, b), a @ b)
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "message"),
+    [
+        ({"mesh": 3}, "TIL351", "3 is no mesh"),
+        ({"shardings": [("x",)]}, "TIL352", "shardings are given by the names of values"),
+        ({"shardings": {"A": "x"}}, "TIL352", "'x' is no sharding"),
+        ({"outputs": {"D": ("x",)}}, "TIL352", "there is no result 'D' to shard"),
+    ],
+)
+def test_what_cannot_be_partitioned(given: Any, code: str, message: str) -> None:
+    usual: Any = {"mesh": {"x": 2}, "shardings": {}, "arguments": TYPES}
+    with pytest.raises(ArgumentError, match=message) as caught:
+        tileir.partition(PRODUCT, **{**usual, **given})
+    assert caught.value.diagnostics[0].code == code
+
+
+def test_programs_of_later_stages_are_refused() -> None:
+    stripe = tileir.compile(PRODUCT, TYPES).stripe
+    with pytest.raises(ArgumentError, match="a Stripe program is too late") as caught:
+        tileir.partition(stripe, {"x": 2}, {})
+    assert caught.value.diagnostics[0].code == "TIL712"
+
+
+def test_arrays_that_do_not_fit() -> None:
+    a, b = arrays()
+    distributed = tileir.distribute(product())
+    with pytest.raises(ArgumentError, match=r"TIL701.*'A' is int32\[4, 6\], but the program takes i32\[5, 6\]"):
+        distributed(a[:4], b)
+    with pytest.raises(ArgumentError, match=r"TIL701.*'B' is float32\[6, 4\]"):
+        distributed(a, b.astype(np.float32))
+    with pytest.raises(ArgumentError, match="TIL705"):
+        distributed(a)
+
+
+def test_transports_of_another_size_are_refused() -> None:
+    distributed = tileir.distribute(product())
+    with pytest.raises(BackendError, match=r"the mesh x=2 has 2 ranks, and the transport 3"):
+        THREADS.launch(3, lambda end: distributed.run(end, {}))
+
+
+def test_engines_that_are_not_there() -> None:
+    with pytest.raises(BackendError, match=r"TIL811.*no transport 'mpi': pip install tileir-mpi"):
+        tileir.distribute(product(), "mpi")
+    with pytest.raises(BackendError, match=r"TIL811.*no transport 'in_process'; did you mean inprocess"):
+        tileir.distribute(product(), "in_process")
+
+
+def test_programs_that_break_rules_are_not_run() -> None:
+    program = product()
+    broken = tileir.core.attrs.evolve(program, placements=program.placements[1:])
+    with pytest.raises(VerifyError, match="TIL533"):
+        tileir.distribute(broken)
+    with pytest.raises(ArgumentError, match="TIL707"):
+        tileir.distribute(PRODUCT)  # type: ignore[arg-type]
+    assert Kind.TRANSPORT.noun == "transport"
+    assert "inprocess" not in EXTENSIONS.names(Kind.TRANSPORT)

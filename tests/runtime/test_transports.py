@@ -1,0 +1,89 @@
+"""Transports: the engine of threads, and what every engine gets from the interface."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tileir.core import Aggregation, BackendError
+from tileir.runtime.transports import THREADS, Transport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def launched(size: int, work: Callable[[Transport], Any]) -> list[Any]:
+    found = THREADS.launch(size, work)
+    assert list(found) == list(range(size))
+    return list(found.values())
+
+
+def test_ranks_know_who_they_are() -> None:
+    assert launched(3, lambda end: (end.rank, end.size, end.shares_memory)) == [(rank, 3, True) for rank in range(3)]
+
+
+def test_messages_arrive_in_the_order_in_which_they_are_sent() -> None:
+    def work(end: Transport) -> list[float]:
+        other = 1 - end.rank
+        sent = [np.full(2, 10 * end.rank + number) for number in range(3)]
+        received = [np.empty(2, np.int64) for _ in range(3)]
+        end.exchange([(other, array) for array in sent], [(other, received[0]), (other, received[1])])
+        for array in sent:
+            array[...] = -1
+        end.exchange([], [(other, received[2])])
+        return [int(array[0]) for array in received]
+
+    assert launched(2, work) == [[10, 11, 12], [0, 1, 2]]
+
+
+@pytest.mark.parametrize("how", [Aggregation.SUM, Aggregation.PROD, Aggregation.MAX, Aggregation.MIN])
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_merges_of_all_ranks(how: Aggregation, size: int) -> None:
+    arrays = np.random.default_rng(0).integers(-4, 5, (size, 3, 4))
+    ufunc = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}[how.value]
+    expected = ufunc.reduce(arrays, axis=0)
+    group = tuple(range(size))
+    for result in launched(size, lambda end: end.all_reduce(arrays[end.rank], how, group)):
+        np.testing.assert_array_equal(result, expected)
+    rows = [np.ascontiguousarray(each) for each in np.array_split(expected, size)]
+    parts = launched(
+        size,
+        lambda end: end.reduce_scatter(
+            [np.ascontiguousarray(each) for each in np.array_split(arrays[end.rank], size)], how, group
+        ),
+    )
+    for result, right in zip(parts, rows, strict=True):
+        np.testing.assert_array_equal(result, right)
+
+
+def test_sums_of_floats_have_the_same_bits_on_all_ranks() -> None:
+    arrays = np.random.default_rng(1).standard_normal((3, 100)).astype(np.float32)
+    expected = (arrays[0] + arrays[1]) + arrays[2]
+    for result in launched(3, lambda end: end.all_reduce(arrays[end.rank], Aggregation.SUM, (0, 1, 2))):
+        np.testing.assert_array_equal(result, expected)
+
+
+def test_groups_leave_other_ranks_alone() -> None:
+    def work(end: Transport) -> list[int]:
+        group = (0, 2) if end.rank % 2 == 0 else (1, 3)
+        parts = [np.empty(rank + 1, np.int64) for rank in group]
+        end.all_gather(np.full(end.rank + 1, end.rank), parts, group)
+        return [int(number) for part in parts for number in part]
+
+    assert launched(4, work) == [[0, 2, 2, 2], [1, 1, 3, 3, 3, 3]] * 2
+
+
+def test_a_rank_that_fails_stops_those_that_wait_for_it() -> None:
+    def work(end: Transport) -> None:
+        if end.rank == 1:
+            raise ValueError("no room")
+        end.exchange([], [(1, np.empty(1))])
+
+    with pytest.raises(BackendError, match="rank 1 failed, and so the others stopped: ValueError: no room") as caught:
+        THREADS.launch(3, work)
+    assert caught.value.diagnostics[0].code == "TIL814"
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("tileir rank")]
