@@ -32,7 +32,7 @@ from tileir.core.nodes import attrs
 from tileir.core.ops import Op
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tileir.core.numbers.number_system import NumberSystem
 
@@ -124,6 +124,12 @@ class Rule:
     identity: tuple[bool | int | float, ...] = attrs.field(eq=repr)
     step: ScalarProgram
     merge: ScalarProgram
+
+
+def state_rule(combine: Combine, state: Sequence[np.dtype[Any]]) -> Rule:
+    """Return what merges states whose components have some dtypes of NumPy."""
+    dtypes = [found for dtype in state if (found := DType.of(dtype)) is not None]
+    return combine.rule(dtypes[0], dtypes[1] if combine.is_extremum else DType.I32)
 
 
 def reduce_elements(rule: Rule, elements: Array, positions: Array, numbers: NumberSystem) -> tuple[Array, ...]:

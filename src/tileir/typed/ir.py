@@ -446,6 +446,11 @@ class Collective(Definition):
             "is one of its inputs itself, but has another dtype or shape",
         ),
         Rule(
+            lambda it, *inputs: len(inputs) == (1 if it.combine is None else it.combine.components),
+            lambda _, *inputs: f"has {len(inputs)} inputs, which are not the components of a state",
+        ),
+        Rule(lambda it, *inputs: all(each.shape == it.shape for each in inputs), "has inputs of several shapes"),
+        Rule(
             lambda it, *_: all(len(layout) == len(it.shape) for layout in (it.source, it.target)),
             "needs a split of each of its axes",
         ),

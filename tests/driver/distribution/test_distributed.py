@@ -14,6 +14,7 @@ from strategies.derivatives import problems, types_of
 from strategies.effort import examples
 from strategies.sharded import partitioned
 from strategies.tile import cases
+from strategies.tuple_reductions import assert_components, tuple_cases
 from tileir.core import ArgumentError, BackendError, TileError, VerifyError
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.driver.distribution.collectives import carried_out
@@ -187,3 +188,10 @@ def test_programs_that_break_rules_are_not_run() -> None:
         tileir.distribute(PRODUCT)  # type: ignore[arg-type]
     assert Kind.TRANSPORT.noun == "transport"
     assert "inprocess" not in EXTENSIONS.names(Kind.TRANSPORT)
+
+
+@examples(10)
+@given(tuple_cases(), st.data())
+def test_tuple_reductions(case: Any, data: st.DataObject) -> None:
+    found = tileir.distribute(data.draw(partitioned(case.function)), options=QUICK)(case.data)
+    assert_components(case, found)

@@ -16,14 +16,17 @@ from strategies.loops import arguments, functions
 from strategies.operation_steps.step import UnfitError
 from strategies.sharded import assert_partitioned, partitioned
 from strategies.tile import cases
+from strategies.tuple_reductions import assert_components, tuple_cases
 from tileir.core import ArgumentError, DType, TileError
 from tileir.tile.text.parser import parse
 from tileir.typed.derivatives.reverse import gradient
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 from tileir.typed.sharding.exchanges import traffic
+from tileir.typed.sharding.interpreter import interpret_partitioned
 from tileir.typed.sharding.mesh import Mesh, Sharding
 from tileir.typed.sharding.partition import partition
+from tileir.typed.sharding.partitioned import verify
 
 if TYPE_CHECKING:
     from strategies.contractions import Case
@@ -174,3 +177,19 @@ def test_shardings_of_what_is_not_there(shardings: Any, outputs: Any, message: s
     with pytest.raises(ArgumentError, match=message) as caught:
         program_of(PRODUCT, TWO, shardings, outputs, **SIZES)
     assert caught.value.diagnostics[0].code == "TIL352"
+
+
+@examples(60)
+@given(tuple_cases(), st.data())
+def test_tuple_reductions(case: Any, data: st.DataObject) -> None:
+    program = data.draw(partitioned(case.function))
+    verify(program)
+    assert_components(case, tuple(interpret_partitioned(program, {"X": case.data}).values()))
+
+
+def test_parts_of_a_tuple_reduction_are_merged_once_for_all_results() -> None:
+    text = "function (A[N]) -> (M, P) { S = reduce_argmax(A, 0); M = element(S, 0); P = element(S, 1); }"
+    program = program_of(text, TWO, {"A": ("x",)}, A=(5,))
+    assert [len(each.inputs) for each in program.collectives] == [2, 2]
+    assert len({each.inputs for each in program.collectives}) == 1
+    assert program.remarks == ()

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tileir.core import Combination
+from tileir.core.combines import state_rule
 from tileir.core.contraction_types import contraction_types
 from tileir.core.numbers.arithmetic import cast
+from tileir.core.numbers.number_system import REAL
 from tileir.typed.ir import Collective
 from tileir.typed.sharding.exchanges import Piece, elements, pieces
 from tileir.typed.sharding.mesh import Box, Mesh
@@ -22,9 +24,25 @@ if TYPE_CHECKING:
 def carried_out(collective: Collective, mesh: Mesh, transport: Transport, parts: Sequence[Array]) -> Array:
     """Return what a rank has behind a collective; ``parts`` is what it has of each input."""
     have = mesh.box(collective.source, mesh.coordinates(transport.rank))
+    if collective.combine is not None:
+        return merged_state(collective, mesh, transport, parts)[collective.result]
     if collective.aggregation is not None:
         return _merged(collective, mesh, transport, parts[0], have)
     return _moved(collective, mesh, transport, parts[0], have)
+
+
+def merged_state(collective: Collective, mesh: Mesh, transport: Transport, parts: Sequence[Array]) -> tuple[Array, ...]:
+    """Return all components of the state of the elements of all ranks, whose states are merged in their order."""
+    assert collective.combine is not None
+    group = mesh.group(transport.rank, collective.axes)
+    rule = state_rule(collective.combine, [part.dtype for part in parts])
+    states: list[list[Array]] = [[np.empty_like(part) for _ in group] for part in parts]
+    for part, found in zip(parts, states, strict=True):
+        transport.all_gather(np.asarray(part, order="C"), found, group)
+    result = tuple(found[0] for found in states)
+    for number in range(1, len(group)):
+        result = rule.merge.run(REAL, *result, *(found[number] for found in states))
+    return tuple(map(np.asarray, result))
 
 
 def _part(array: Array, have: Box, box: Box) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tileir.core import ArgumentError, DType, at_the_call, attrs
 from tileir.driver.calls.arguments import bind, check_kind
-from tileir.driver.distribution.collectives import carried_out
+from tileir.driver.distribution.collectives import carried_out, merged_state
 from tileir.driver.distribution.engines import engine_called
 from tileir.driver.executable import Executable, compile_for
 from tileir.runtime import Context, DeviceInfo, Options, owner_of, to_array
@@ -91,8 +91,14 @@ class Distributed:
         steps = local_steps(self.program, transport.rank)
         last = _last_uses(steps, self.program.function.outputs)
         values = dict(inputs)
+        states: dict[tuple[str, ...], tuple[Array, ...]] = {}
         for number, step in enumerate(steps):
-            if isinstance(step, Collective):
+            if isinstance(step, Collective) and step.combine is not None:
+                if step.inputs not in states:
+                    parts = [values[name] for name in step.inputs]
+                    states[step.inputs] = merged_state(step, mesh, transport, parts)
+                values[step.name] = states[step.inputs][step.result]
+            elif isinstance(step, Collective):
                 values[step.name] = carried_out(step, mesh, transport, [values[name] for name in step.inputs])
             else:
                 values.update(self._computed(step, values))

@@ -85,6 +85,8 @@ def ways(operation: Operation, name: str, axis: int, split: Split, shapes: Mappi
         case Reduce(axes=axes):
             if axis not in axes:
                 yield axis - sum(each < axis for each in axes), split
+            elif not operation.combine.is_extremum or axis == axes[0]:  # places are counted from one on
+                yield Share(Affine.index(f"d{axis}"), split)
         case Reshape(shape=shape):
             yield from _reshaped(shapes[name], shape, axis, split)
         case Contraction():

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tileir.core import ArgumentError
+from tileir.core.combines import state_rule
 from tileir.core.contraction_types import contraction_types
 from tileir.core.numbers.arithmetic import merge
 from tileir.core.numbers.number_system import REAL
@@ -71,6 +72,11 @@ def _run(steps: tuple[Step, ...], values: Mapping[str, Parts]) -> dict[str, Part
 def _exchanged(collective: Collective, inputs: list[Parts], mesh: Mesh) -> Parts:
     """Return what each rank has behind a collective."""
     merged = inputs[0]
+    if collective.combine is not None:
+        merged = tuple(
+            _state(collective, [[each[r] for each in inputs] for r in mesh.group(rank, collective.axes)])
+            for rank in range(mesh.size)
+        )
     if collective.aggregation is not None:
         merged = tuple(
             _merged(collective, [merged[r] for r in mesh.group(rank, collective.axes)]) for rank in range(mesh.size)
@@ -87,6 +93,16 @@ def _merged(collective: Collective, parts: list[Array]) -> Array:
     for part in parts[1:]:
         result = merge(how, result, REAL.cast(part, accumulator))
     return REAL.cast(result, collective.dtype)
+
+
+def _state(collective: Collective, states: list[list[Array]]) -> Array:
+    """Return one component of the merge of the states of some ranks, in their order."""
+    assert collective.combine is not None
+    rule = state_rule(collective.combine, [each.dtype for each in states[0]])
+    result = tuple(states[0])
+    for state in states[1:]:
+        result = rule.merge.run(REAL, *result, *state)
+    return np.asarray(result[collective.result])
 
 
 def scattered(array: Array, layout: Layout, mesh: Mesh) -> Parts:

@@ -6,6 +6,7 @@ the parts start, and terms that other ranks take are excluded by constraints, so
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
@@ -26,12 +27,14 @@ from tileir.typed.ir import (
     Function,
     Operation,
     Override,
+    Reduce,
     Scan,
     Shape,
     ShapeOf,
     Value,
     counting,
 )
+from tileir.typed.reductions import positions_in
 from tileir.typed.sharding.mesh import Box
 from tileir.typed.sharding.needs import needed, reads
 from tileir.typed.sharding.partitioned import Partitioned
@@ -142,6 +145,8 @@ class _Local:
                 part = value.numpy()[tuple(slice(*interval) for interval in self.boxes[operation.name])]
                 made = ArrayValue.of(np.asarray(part, order="C"))
                 self.operations.append(attrs.evolve(operation, value=made))
+            case Reduce(combine=combine, result=1) if combine.is_extremum and self._terms(operation.name):
+                self._places(operation, shape)
             case Constant() | ShapeOf() | Scan():
                 self.operations.append(operation)
             case Override(name=name, input=read, dtype=dtype):
@@ -197,6 +202,23 @@ class _Local:
             counted = wide
         self.operations.append(Constant(first, dtype, start))
         self.operations.append(Elementwise(name, Op.ADD, (counted, first), dtype, shape))
+
+    def _places(self, operation: Reduce, shape: Shape) -> None:
+        """Add where an extremum is: counted along the first axis, which alone is shared out, from where it starts."""
+        (_, (low, high)), *_ = self._terms(operation.name)
+        crops = self._crops(operation)
+        sizes = [self.defined[operation.input].shape[axis] for axis in operation.axes[1:]]
+        own = positions_in((high - low, *sizes))
+        counted, first = self.names.fresh(f"{operation.name}_here"), self.names.fresh(f"{operation.name}_start")
+        part = schema.with_used(operation, crops)
+        self.operations.append(attrs.evolve(part, name=counted, dtype=own, shape=shape))
+        if own is not operation.dtype:
+            wide = self.names.fresh(f"{operation.name}_wide")
+            self.operations.append(Cast(wide, counted, operation.dtype, shape))
+            counted = wide
+        start = low * math.prod(sizes) if low < high else 0  # no element stands where those of no rank do
+        self.operations.append(Constant(first, operation.dtype, start))
+        self.operations.append(Elementwise(operation.name, Op.ADD, (counted, first), operation.dtype, shape))
 
     def _contraction(self, operation: Contraction, shape: Shape) -> None:
         """Add a contraction over the terms of this rank, whose accesses count from where the parts of arrays start."""

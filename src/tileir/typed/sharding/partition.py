@@ -8,7 +8,7 @@ what each reads, and where ranks lack some of that, a collective stands before t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from tileir.core import ArgumentError, NameScope, Op, attrs, nearest, schema
 from tileir.typed.ir import (
@@ -19,10 +19,12 @@ from tileir.typed.ir import (
     Elementwise,
     Function,
     Operation,
+    Reduce,
     Scatter,
     Shape,
     Value,
 )
+from tileir.typed.reductions import reduction_of, rule_of
 from tileir.typed.sharding.carrying import Way, may_cut, ways
 from tileir.typed.sharding.exchanges import covers, kind_of, merged, moved, split_of
 from tileir.typed.sharding.mesh import Mesh, Sharding
@@ -82,7 +84,7 @@ def _without_collectives(function: Function) -> Function:
 class _Partitioner:
     """A program that is being partitioned.
 
-    ``copies`` has other layouts in which a value is at hand already.
+    ``copies`` has other layouts in which a value is at hand already, ``states`` the components of tuple reductions.
     """
 
     mesh: Mesh
@@ -93,6 +95,7 @@ class _Partitioner:
     operations: list[Operation] = attrs.field(factory=list)
     placements: dict[str, Placement] = attrs.field(factory=dict)
     copies: dict[str, list[str]] = attrs.field(factory=dict)
+    states: dict[tuple[Reduce, Placement], tuple[str, ...]] = attrs.field(factory=dict)
     remarks: list[Remark] = attrs.field(factory=list)
 
     def run(self, function: Function) -> Partitioned:
@@ -129,18 +132,9 @@ class _Partitioner:
         final = self.wanted.get(operation.name, layout)
         name = operation.name
         if shares:
-            assert isinstance(operation, Contraction | Scatter)
-            target = final if _covered(layout, final, self.mesh) else layout
-            kind = CollectiveKind.ALL_REDUCE if target == layout else CollectiveKind.REDUCE_SCATTER
-            placement = Placement(layout, shares)
-            part = attrs.evolve(operation, name=self.names.fresh(f"{name}_part"))
+            target = self._merged_layout(operation, layout)
             own = name if target == final else self.names.fresh(f"{name}_merged")
-            merging = Collective(
-                *(own, kind, (self._add(part, placement),), placement.partial, layout, target),
-                *(operation.dtype, operation.shape, operation.aggregation),
-                span=operation.span,
-            )
-            self._add(merging, Placement(target))
+            self._merge(own, operation, Placement(layout, shares), target)
             layout = target
         elif layout != final:
             own = self._add(attrs.evolve(operation, name=self.names.fresh(f"{name}_local")), Placement(layout))
@@ -148,6 +142,41 @@ class _Partitioner:
             own = self._add(operation, Placement(layout))
         if layout != final:
             self._lay_out(name, own, final)
+
+    def _merged_layout(self, operation: Operation, layout: Layout) -> Layout:
+        """Return the layout in which an aggregate is wanted, if each rank can be given that when parts are merged."""
+        final = self.wanted.get(operation.name, layout)
+        return final if not isinstance(operation, Reduce) and _covered(layout, final, self.mesh) else layout
+
+    def _merge(self, name: str, operation: Operation, placement: Placement, target: Layout) -> None:
+        """Add an operation over the terms of each rank, and the merge of what they have, under a name."""
+        kind = CollectiveKind.ALL_REDUCE if target == placement.layout else CollectiveKind.REDUCE_SCATTER
+        where = (placement.partial, placement.layout, target, operation.dtype, operation.shape)
+        if isinstance(operation, Reduce):
+            parts = self._state(operation, placement)
+            how: tuple[Any, ...] = (None, operation.combine, operation.result)
+        else:
+            assert isinstance(operation, Contraction | Scatter)
+            parts = (self._add(attrs.evolve(operation, name=self.names.fresh(f"{operation.name}_part")), placement),)
+            how = (operation.aggregation,)
+        self._add(Collective(name, kind, parts, *where, *how, span=operation.span), Placement(target))
+
+    def _state(self, operation: Reduce, placement: Placement) -> tuple[str, ...]:
+        """Return all components of the state of each rank's elements, which several results may be merged from."""
+        key = reduction_of(operation), placement
+        if key not in self.states:
+            source = self.defined[operation.input]
+            dtypes = rule_of(operation, source.dtype, source.shape).state
+            self.states[key] = tuple(
+                self._add(
+                    attrs.evolve(
+                        operation, name=self.names.fresh(f"{operation.name}_part"), result=result, dtype=dtype
+                    ),
+                    placement,
+                )
+                for result, dtype in enumerate(dtypes)
+            )
+        return self.states[key]
 
     def _lay_out(self, name: str, source: str, target: Layout) -> str:
         """Add ``source`` laid out otherwise, under a name: a collective, or a part of what each rank has."""
@@ -273,10 +302,10 @@ class _Partitioner:
         width = operation.dtype.bits // 8
         final = self.wanted.get(operation.name, layout)
         if shares:
-            assert isinstance(operation, Contraction | Scatter)
-            target = final if _covered(layout, final, self.mesh) else layout
+            target = self._merged_layout(operation, layout)
             axes = [axis for share in shares for axis in share.split.axes]
-            total += merged(layout, target, axes, self.mesh) * width
+            parts = operation.combine.components if isinstance(operation, Reduce) else 1
+            total += merged(layout, target, axes, self.mesh) * width * parts
             layout = target
         return total + moved(layout, final, self.mesh) * width
 

@@ -129,8 +129,9 @@ def _faults(program: Partitioned) -> Iterator[Diagnostic]:
             kind = each.kind if each.kind.merges else kind_of(each.source, each.target)
             if each.kind is not kind:
                 yield _fault(each.name, f"is called {each.kind.value}, and is {kind.value}")
-            if placements[each.input].layout != each.source:
-                yield _fault(each.name, f"expects {each.input!r} to be laid out otherwise")
+            for name in each.inputs:
+                if placements[name].layout != each.source:
+                    yield _fault(each.name, f"expects {name!r} to be laid out otherwise")
         for message in _wrong_splits([split for layout in layouts for split in layout], program.mesh):
             yield _fault(each.name, message)
         if len(placement.layout) != len(each.shape):
