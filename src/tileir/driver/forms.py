@@ -34,10 +34,12 @@ if TYPE_CHECKING:
     from tileir.driver.tracing.functions import PythonFunction
     from tileir.passes.base import Pass
     from tileir.schedule.script import Script
+    from tileir.typed.sharding.partitioned import Partitioned
     from tileir_formula.ir import Formula
 
     Form: TypeAlias = (
         Program
+        | Partitioned
         | Block
         | KernelFunction
         | Script
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
         | PythonFunction[..., Any]
     )
 
-STAGES: Final = (*texts.STAGES, "any", "block", "kernel", "script", "pipeline", "target", "hardware")
+STAGES: Final = (*texts.STAGES, "any", "partitioned", "block", "kernel", "script", "pipeline", "target", "hardware")
 """Kinds of text beside installed languages; ``any`` is a program of the stage that the text tells."""
 
 
@@ -61,10 +63,10 @@ def to_text(node: Form) -> str:
     :func:`parse` reads it back. Of constant arrays of more than 256 elements it has the digests.
 
     Args:
-        node: A program of Tile, typed, of Stripe or of the semtree; a function of Python whose arguments are declared;
-            a block of Stripe, a kernel of the semtree; a :class:`~tileir.schedule.script.Script`; a pass, or a sequence
-            of them; a :class:`tileir.Target`, a target file, a hardware model, or a node of an installed language, such
-            as a formula.
+        node: A program of Tile, typed, of Stripe or of the semtree; a partitioned one; a function of Python whose
+            arguments are declared; a block of Stripe, a kernel of the semtree; a
+            :class:`~tileir.schedule.script.Script`; a pass, or a sequence of them; a :class:`tileir.Target`, a target
+            file, a hardware model, or a node of an installed language, such as a formula.
 
     Raises:
         ArgumentError: TIL707, it is something else.
@@ -116,9 +118,12 @@ def _schedule_text(node: object) -> str:
     from tileir.passes.pipelines.pipeline import to_text as pipeline_text
     from tileir.passes.schedules.scripted import Scripted
     from tileir.schedule.script import Script
+    from tileir.typed.sharding.partitioned import Partitioned
 
     if isinstance(node, TargetFile):
         return node.text
+    if isinstance(node, Partitioned):
+        return str(node)
     if isinstance(node, Script):
         return pipeline_text((Scripted.of(node),))
     passes = _passes(node)
@@ -169,6 +174,14 @@ def parse(
     folder: str | Path | None = ...,
 ) -> Program: ...
 @overload
+def parse(
+    text: str | bytes | Path,
+    name: str = ...,
+    *,
+    stage: Literal["partitioned"],
+    arrays: Iterable[ArrayValue | Array] = ...,
+) -> Partitioned: ...
+@overload
 def parse(text: str | bytes | Path, name: str = ..., *, stage: Literal["stripe"]) -> StripeProgram: ...
 @overload
 def parse(text: str | bytes | Path, name: str = ..., *, stage: Literal["sem"]) -> SemProgram: ...
@@ -208,8 +221,9 @@ def parse(
             ``Path("layers.tile:softmax")`` for one of several functions in it, or a file of a front end.
         name: What to call the text in errors; by default as the file is called.
         stage: ``tile``, ``typed``, ``stripe`` or ``sem`` for a program of that stage, ``any`` for one of the stage that
-            the text tells; ``block`` of Stripe, ``kernel`` of the semtree; ``script``, ``pipeline``, ``target`` or
-            ``hardware``; or the name of an installed language, such as ``formula``.
+            the text tells; ``partitioned`` for what :func:`tileir.partition` returns; ``block`` of Stripe, ``kernel``
+            of the semtree; ``script``, ``pipeline``, ``target`` or ``hardware``; or the name of an installed language,
+            such as ``formula``.
         arrays: What a text of Tile or a typed one may name by digests alone, as printed ones name long constants.
         entry: Which of several functions of a text of Tile is meant, by its name; by default the one without a name, or
             else the last one.
@@ -241,6 +255,12 @@ def parse(
         return _bundled(text, name, stage)
     if stage == "any" or stage in texts.STAGES:
         return texts.parse_stage(text, stage, name, arrays, entry=entry, folder=place)
+    if stage == "partitioned":
+        from tileir.typed.sharding import partitioned, text as partitioned_text
+
+        program = partitioned_text.parse(text, name, arrays=arrays)
+        partitioned.verify(program)
+        return program
     return _other(text, stage, name)
 
 
@@ -391,7 +411,11 @@ def _verify_schedule(node: object) -> None:
     from tileir.passes.base import Pass, unnamed
     from tileir.passes.offers import OFFERS
     from tileir.schedule.script import Script
+    from tileir.typed.sharding import partitioned
 
+    if isinstance(node, partitioned.Partitioned):
+        partitioned.verify(node)
+        return
     if isinstance(node, Script):
         return  # the classes of steps check their fields
     if isinstance(node, TargetFile):

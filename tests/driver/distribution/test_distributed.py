@@ -195,3 +195,43 @@ def test_programs_that_break_rules_are_not_run() -> None:
 def test_tuple_reductions(case: Any, data: st.DataObject) -> None:
     found = tileir.distribute(data.draw(partitioned(case.function)), options=QUICK)(case.data)
     assert_components(case, found)
+
+
+WRITTEN = "[[shard(A, whole, x)]] [[shard(B, x, whole)]] [[shard(x, whole)]] C["
+
+
+def test_a_text_says_how_values_are_laid_out() -> None:
+    text = PRODUCT.replace("C[", WRITTEN)
+    program = tileir.partition(text, {"x": 2}, {}, arguments=TYPES)
+    assert program == tileir.partition(
+        PRODUCT, {"x": 2}, {"A": (None, "x"), "B": ("x", None), "C": ("x", None)}, arguments=TYPES
+    )
+    assert [each.kind.value for each in program.collectives] == ["reduce_scatter"]
+    assert tileir.to_text(tileir.parse(text)).count("[[shard(") == 3
+    assert tileir.parse(text).warnings == ()
+    other = tileir.partition(text, {"x": 2}, {"C": (None, None)}, arguments=TYPES)
+    assert [each.kind.value for each in other.collectives] == ["all_reduce"]
+
+
+@pytest.mark.parametrize(
+    ("attribute", "message"),
+    [
+        ("[[shard(D, x)]]", "there is no value 'D' to shard"),
+        ("[[shard(x)]]", r"the sharding \(x\) of 'C' has 1 entries, but the tensor 2 axes"),
+        ("[[shard(A, y, whole)]]", "names the axis 'y', which the mesh x=2 does not have"),
+    ],
+)
+def test_attributes_that_do_not_fit(attribute: str, message: str) -> None:
+    with pytest.raises(TileError, match=message) as caught:
+        tileir.partition(PRODUCT.replace("C[", f"{attribute} C["), {"x": 2}, {}, arguments=TYPES)
+    assert caught.value.diagnostics[0].code == "TIL352"
+    assert caught.value.diagnostics[0].underlined == attribute
+
+
+def test_texts_of_partitioned_programs_are_parsed_and_verified() -> None:
+    program = product()
+    text = tileir.to_text(program)
+    assert tileir.parse(text, stage="partitioned") == program
+    tileir.verify(program)
+    with pytest.raises(VerifyError, match="TIL533"):
+        tileir.parse(text.replace("partition over x=2", "partition over x=3"), stage="partitioned")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from tileir.core import ArgumentError, at_the_call
-from tileir.driver.programs import Source, described, stage_name, types_of
+from tileir.core import ArgumentError, at_the_call, fail, nearest
+from tileir.driver.programs import Program, Source, described, stage_name, types_of
 from tileir.tile.ir import Function as TileFunction
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import Function as TypedFunction
@@ -17,6 +17,12 @@ from tileir.typed.simplify.simplifier import simplify
 
 Shardings: TypeAlias = "Mapping[str, Sharding | tuple[str | tuple[str, ...] | None, ...]]"
 """Shardings by the names of values, such as ``{"A": ("x", None)}``."""
+
+ATTRIBUTE: Final = "shard"
+"""The attribute of Tile that says how a statement's value is laid out, or another value that is named first."""
+
+WHOLE: Final = "whole"
+"""The word for an axis that is not cut."""
 
 
 @at_the_call
@@ -38,7 +44,8 @@ def partition(
         source: A program: a typed function, a function, its text or file, or a function of Python.
         mesh: How many ranks there are along each axis, which has a name.
         shardings: By the name of an input, or of another value, for each of its axes the axis of the mesh along which
-            it is cut, several, or None. Inputs without one are whole on each rank.
+            it is cut, several, or None. Inputs without one are whole on each rank, unless an attribute in front of a
+            statement of Tile says otherwise: ``[[shard(A, x, whole)]]``.
         outputs: The same for results, by default as they are computed.
         arguments: Dtypes and shapes of the inputs, as :func:`tileir.compile` takes them.
 
@@ -51,8 +58,13 @@ def partition(
             program is of a later stage.
     """
     made = mesh if isinstance(mesh, Mesh) else Mesh(mesh)
-    asked = [_shardings(each) for each in (shardings, outputs or {})]
-    return typed_partition(_typed(source, arguments), made, *asked)
+    asked, results = (_shardings(each) for each in (shardings, outputs or {}))
+    if isinstance(source, Partitioned):
+        return typed_partition(source.function, made, asked, results)
+    program, arguments = described(source, arguments)
+    function = _typed(program, arguments)
+    written = _written(program, function, made) if isinstance(program, TileFunction) else {}
+    return typed_partition(function, made, {**written, **asked}, results)
 
 
 def _shardings(given: object) -> dict[str, Sharding]:
@@ -62,10 +74,28 @@ def _shardings(given: object) -> dict[str, Sharding]:
     return {name: Sharding(entries) for name, entries in given.items()}
 
 
-def _typed(source: object, arguments: Any) -> TypedFunction:
-    if isinstance(source, Partitioned):
-        return source.function
-    program, arguments = described(source, arguments)
+def _written(program: TileFunction, function: TypedFunction, mesh: Mesh) -> dict[str, Sharding]:
+    """Return the shardings that attributes ask for, which are checked so that faults are told where these stand."""
+    shapes = {each.name: each.shape for each in (*function.inputs, *function.operations)}
+    found = {}
+    for statement in program.statements:
+        for attribute in statement.attributes:
+            if attribute.name == ATTRIBUTE:
+                given = attribute.parameters
+                named = bool(given) and given[0][0].isupper()
+                name, entries = (given[0], given[1:]) if named else (statement.name, given)
+                if name not in shapes:
+                    raise fail("TIL352", f"there is no value {name!r} to shard{nearest(name, shapes)}", attribute.span)
+                sharding = Sharding(tuple(None if entry == WHOLE else entry for entry in entries))
+                try:
+                    sharding.layout(name, shapes[name], mesh)
+                except ArgumentError as error:
+                    raise fail("TIL352", error.diagnostics[0].message, attribute.span) from None
+                found[name] = sharding
+    return found
+
+
+def _typed(program: Program, arguments: Any) -> TypedFunction:
     if isinstance(program, TileFunction):
         return simplify(infer(program, types_of(program, arguments)))
     if isinstance(program, TypedFunction):

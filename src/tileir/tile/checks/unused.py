@@ -38,7 +38,7 @@ from tileir.tile.traversal import (
 )
 from tileir.tile.tuples import parts
 
-ATTRIBUTES: Final = frozenset({"allow", "finite", "pid", "ties"})
+ATTRIBUTES: Final = frozenset({"allow", "finite", "pid", "shard", "ties"})
 """Attributes that mean something."""
 
 ALLOW: Final = "allow"

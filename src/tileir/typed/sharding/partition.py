@@ -8,7 +8,7 @@ what each reads, and where ranks lack some of that, a collective stands before t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from tileir.core import ArgumentError, NameScope, Op, attrs, nearest, schema
 from tileir.typed.ir import (
@@ -151,15 +151,18 @@ class _Partitioner:
     def _merge(self, name: str, operation: Operation, placement: Placement, target: Layout) -> None:
         """Add an operation over the terms of each rank, and the merge of what they have, under a name."""
         kind = CollectiveKind.ALL_REDUCE if target == placement.layout else CollectiveKind.REDUCE_SCATTER
-        where = (placement.partial, placement.layout, target, operation.dtype, operation.shape)
         if isinstance(operation, Reduce):
             parts = self._state(operation, placement)
-            how: tuple[Any, ...] = (None, operation.combine, operation.result)
         else:
-            assert isinstance(operation, Contraction | Scatter)
             parts = (self._add(attrs.evolve(operation, name=self.names.fresh(f"{operation.name}_part")), placement),)
-            how = (operation.aggregation,)
-        self._add(Collective(name, kind, parts, *where, *how, span=operation.span), Placement(target))
+        made = Collective(
+            *(name, kind, parts, placement.partial, placement.layout, target, operation.dtype, operation.shape),
+            aggregation=operation.aggregation if isinstance(operation, Contraction | Scatter) else None,
+            combine=operation.combine if isinstance(operation, Reduce) else None,
+            result=operation.result if isinstance(operation, Reduce) else 0,
+            span=operation.span,
+        )
+        self._add(made, Placement(target))
 
     def _state(self, operation: Reduce, placement: Placement) -> tuple[str, ...]:
         """Return all components of the state of each rank's elements, which several results may be merged from."""
