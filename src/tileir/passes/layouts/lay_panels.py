@@ -132,8 +132,9 @@ class LayPanels:
 
 
 def _can_run(use: Use, nest: Nest) -> bool:
-    """Return whether lanes along a factor would be neighbours there and in all results."""
-    along = [i.name for i in nest.indices if use.stride(i.name) == 1]
+    """Return whether lanes along a factor would be neighbours there and in all results, and no constraint cuts them."""
+    constrained = sch.constrained_indices(nest)
+    along = [i.name for i in nest.indices if use.stride(i.name) == 1 and i.name not in constrained]
     return any(all(written.stride(name) in (0, 1) for written in sch.written_uses(nest)) for name in along)
 
 

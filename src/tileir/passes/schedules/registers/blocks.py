@@ -6,13 +6,15 @@ part of a larger kernel.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import product as combinations
+from types import MappingProxyType
 from typing import Final
 
 from tileir.core import NameScope, attrs
 from tileir.passes.kernels import schedule as sch
+from tileir.passes.schedules.registers.copied import CopiedPieces
 from tileir.passes.schedules.registers.cost import Tiling, overlapping
 from tileir.passes.schedules.registers.edges import Edges
 from tileir.passes.schedules.registers.near import Pieces
@@ -31,7 +33,7 @@ _PACKED_ROWS: Final = 32
 """Fewest rows of a group that packs a panel for itself."""
 
 
-def kernels(nest: Nest, plan: Tiling, threads: int, pieces: Pieces | None = None) -> Iterator[Node]:
+def kernels(nest: Nest, plan: Tiling, threads: int, pieces: Pieces | CopiedPieces | None = None) -> Iterator[Node]:
     """Yield a kernel for the full panels, and one for each width of the columns that are left over.
 
     Where panels alone would not keep ``threads`` threads busy, rows are shared out as well. Where there are ``pieces``,
@@ -39,7 +41,10 @@ def kernels(nest: Nest, plan: Tiling, threads: int, pieces: Pieces | None = None
     """
     builder = TileBlocks(nest, plan, nest.taken_names())
     for piece in column_pieces(plan):
-        yield builder.kernel(piece, threads, pieces)
+        if isinstance(pieces, CopiedPieces):
+            yield builder.copying(piece, pieces)
+        else:
+            yield builder.kernel(piece, threads, pieces)
 
 
 def nested(nest: Nest, plan: Tiling, names: NameScope) -> tuple[Node, ...]:
@@ -145,6 +150,38 @@ class TileBlocks:
             grid = (*first, *shares, *(i for i in marked if i not in first), *panels)
         return self._panel(grid, within, {self.plan.vector.name: start + columns.inner}, columns, chunks)
 
+    def copying(self, piece: Piece, pieces: CopiedPieces) -> Node:
+        """Return the kernel for some columns whose groups copy what all panels read of their rows."""
+        panels, columns, start = self.columns(piece, None)
+        vector = self.plan.vector.name
+        heights = {r.index.name: r.height for r in self.plan.rows}
+        outside = self.outside()
+        own = {i.name for i in outside}
+        within = [i for i in self.nest.indices if i.name not in own and i.name != vector]
+        ordered = sorted((i for i in within if i.name in pieces.blocks), key=self._reach_of(pieces))
+        chunks: dict[str, Chunk] = {}
+        for index in ordered:
+            height = heights.get(index.name, 1)
+            found = self._chunk(index, height, pieces.blocks[index.name])
+            if found is not None:
+                chunks[index.name] = found
+        starts = {n: sch.part(c.grid, c.size * heights.get(n, 1)) for n, c in chunks.items()}
+        first = tuple(i.bound(stripe.Binding.GRID) for i in outside if i.name not in pieces.panels)
+        starts |= {i.name: Affine.index(i.name) for i in first}
+        grid = (*first, *(chunk.grid for chunk in chunks.values()))
+        ranges = {i.name: i.range for i in grid}
+        memory = [copied.memory(self.names) for copied in pieces.copies]
+        both = list(zip(pieces.copies, memory, strict=True))
+        copies = (node for copied, each in both for node in copied.nodes(each, starts, ranges, self.names))
+        replaced = {copied.use: copied.read(each, starts) for copied, each in both}
+        inner = (*(i for i in outside if i.name in pieces.panels), *panels)
+        tiles = self._panel(inner, within, {vector: start + columns.inner}, columns, chunks, replaced)
+        return Node(grid, tuple(memory), (*copies, tiles))
+
+    @staticmethod
+    def _reach_of(pieces: CopiedPieces) -> Callable[[stripe.Index], int]:
+        return lambda i: -max(abs(copied.use.stride(i.name)) for copied in pieces.copies)
+
     def serial(self, piece: Piece) -> Node:
         """Return the same without a grid."""
         panels, columns, start = self.columns(piece, None)
@@ -182,14 +219,21 @@ class TileBlocks:
             if wanted < 2:
                 break
             height = heights.get(index.name, 1)
-            blocks, left = divmod(index.range, height)
-            size = -(-blocks // max(1, min(wanted, blocks)))
-            count = -(-blocks // size)
-            if count > 1:
-                grid = sch.index(self.names.fresh(f"{index.name}_chunk"), count, stripe.Binding.GRID)
-                chunks[index.name] = Chunk(grid, size, blocks, size * height + left)
-                wanted = -(-wanted // count)
+            blocks = index.range // height
+            chunk = self._chunk(index, height, -(-blocks // max(1, min(wanted, blocks))))
+            if chunk is not None:
+                chunks[index.name] = chunk
+                wanted = -(-wanted // chunk.grid.range)
         return chunks
+
+    def _chunk(self, index: stripe.Index, height: int, size: int) -> Chunk | None:
+        """Return the division of an index into chunks of ``size`` tiles; None where one has all of them."""
+        blocks, left = divmod(index.range, height)
+        count = -(-blocks // size)
+        if count < 2:
+            return None
+        grid = sch.index(self.names.fresh(f"{index.name}_chunk"), count, stripe.Binding.GRID)
+        return Chunk(grid, size, blocks, size * height + left)
 
     def _panel(
         self,
@@ -198,10 +242,11 @@ class TileBlocks:
         mapping: Mapping[str, Affine],
         columns: Columns,
         chunks: Mapping[str, Chunk],
+        copied: Mapping[Use, Use] = MappingProxyType({}),
     ) -> Node:
         """Return a block over ``indices`` that packs its panels and runs all tiles along them."""
         packs = [self._pack(use, mapping, columns) for use in self.plan.packed]
-        replaced = {use: pack.use for use, pack in zip(self.plan.packed, packs, strict=True)}
+        replaced = {**copied, **{use: pack.use for use, pack in zip(self.plan.packed, packs, strict=True)}}
         choices = [tuple(self.splits(index, chunks.get(index.name))) for index in within]
         tiles = [self.tile(splits, within, mapping, columns, replaced) for splits in combinations(*choices)]
         allocations = tuple(pack.allocation for pack in packs)

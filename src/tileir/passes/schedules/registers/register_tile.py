@@ -24,6 +24,7 @@ from tileir.passes.kernels.forms import against_parallel, against_reading, again
 from tileir.passes.kernels.merge import nest_of, reduction_nest
 from tileir.passes.schedules.registers.blocks import kernels
 from tileir.passes.schedules.registers.bordered import bordered, bordered_kernel
+from tileir.passes.schedules.registers.copied import copied_pieces
 from tileir.passes.schedules.registers.cost import Limits, Tiling, choose
 from tileir.passes.schedules.registers.edges import bears_edges, has_edges
 from tileir.passes.schedules.registers.near import pieces
@@ -106,7 +107,8 @@ class RegisterTile:
         if streamed or visit is not None:
             nodes = streamed_kernels(nest, plan, threads, limits.panel_bytes // 2)
         else:
-            nodes = kernels(nest, plan, threads, pieces(*chosen, limits))
+            copied = copied_pieces(nest, plan, limits, threads, shapes)
+            nodes = kernels(nest, plan, threads, copied or pieces(*chosen, limits))
         packed = 0 if streamed else len(plan.packed)
         steps = 0 if visit is None else visit.steps
         more = (("packed", packed), ("dots", plan.term is not None), ("streamed", streamed), ("steps", steps))
