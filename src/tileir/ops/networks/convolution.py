@@ -1,8 +1,9 @@
 """Convolutions of any number of dimensions, transposed ones, and the gradient of their kernels.
 
 Each is one contraction. Points whose element lies in the padding are passed over, so zero padding costs nothing. Where
-channels are apart, in groups, and the innermost axis is spatial and has a stride, its elements are sorted by their
-residues first, with zeros for the padding of that axis: an infinite weight that meets it gives NaN there.
+channels are apart, in groups, and the innermost axis is spatial and has a stride, transposed convolutions and gradients
+of kernels sort its elements by their residues, with zeros for the padding of that axis: an infinite weight or gradient
+that meets it gives NaN there.
 There is no transform for small kernels (Winograd): it rounds more, and the direct form is the one that is optimised.
 
 ``layout`` names the axes of data and results: ``n`` the batch, which may be missing, ``c`` the channels, ``x`` all
@@ -89,9 +90,9 @@ def conv(
         ceil_mode=ceil_mode,
     )
     channels = _channels_of(w, kernel, groups, groups_in)
-    axes = _geometry(data, kernel, channels, data.sizes(x, "n"), windows)
-    divided = axes.divided(x if bias is None else call("widen", x))
-    result = written(Aggregation.SUM, read(divided, axes.data) * read(w, axes.kernel), axes.result)
+    axes = _geometry(data, kernel, channels, data.sizes(x, "n"), windows, divides=False)
+    arriving = x if bias is None else call("widen", x)
+    result = written(Aggregation.SUM, read(arriving, axes.data) * read(w, axes.kernel), axes.result)
     return result if bias is None else promoted(result + beside(bias, data), x, w, bias)
 
 
@@ -256,9 +257,10 @@ class _Channels:
 class _Geometry:
     """All axes of a convolution's data, kernels and result, in the order of their layouts.
 
-    Where channels are in groups, and the innermost axis of the data is spatial and has a stride, its positions
-    ``stride * q + r``, padding included, are read and written as two axes, r and q, so that neighbours in memory are
-    neighbours in the result. The axis that is divided so is that of the window ``strided``.
+    Where channels are in groups, and the innermost axis of the data is spatial and has a stride, transposed
+    convolutions and gradients of kernels divide it: its positions ``stride * q + r``, padding included, are read and
+    written as two axes, r and q, so that neighbours in memory are neighbours in the result. The axis that is divided so
+    is that of the window ``strided``.
     """
 
     data: tuple[Axis, ...]
@@ -291,9 +293,18 @@ class _Geometry:
 
 
 def _geometry(
-    data: Layout, kernel: Layout, channels: _Channels, batch: Sequence[Dim], windows: Sequence[Window]
+    data: Layout,
+    kernel: Layout,
+    channels: _Channels,
+    batch: Sequence[Dim],
+    windows: Sequence[Window],
+    *,
+    divides: bool = True,
 ) -> _Geometry:
-    """Return what is read and written where; the data's axes are those of the gradient when it is transposed."""
+    """Return what is read and written where; the data's axes are those of the gradient when it is transposed.
+
+    ``divides`` lets the innermost axis be divided.
+    """
     numbered = tuple(enumerate(windows))
     output = [index_of(window.count, f"o{axis}") for axis, window in numbered]
     tap: list[Polynomial] = [index_of(window.count, f"i{axis}") for axis, window in numbered]
@@ -302,7 +313,7 @@ def _geometry(
     last = windows[-1]
     apart = not {"k", "c"} <= set(channels.kernel) or "g" in channels.kernel  # else vectors run over the channels
     undilated = last.dilation == last.data_dilation == 1
-    divides = apart and data.letters[-1] == "x" and last.stride > 1 and undilated
+    divides = divides and apart and data.letters[-1] == "x" and last.stride > 1 and undilated
     if divides:
         rest, times = index_of(last.count, "r"), index_of(last.count, "t")
         reach = last.count + (last.kernel + (last.stride - 1)) // last.stride - 1

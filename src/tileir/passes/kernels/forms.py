@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import nest_of, reduction_nest
-from tileir.schedule import Nest, Refused, Segment, accepted, refused, refusing
+from tileir.schedule import Nest, Refused, Segment, Use, accepted, refused, refusing
 from tileir.stripe import ir as stripe
 
 SCHEDULED = refused("TR101")
@@ -158,12 +160,18 @@ def _against_crossing(nest: Nest, least: int) -> Refused:
     return refused("TR306", index=row.name if row.name in constrained else column.name)
 
 
+def _read(segment: Segment) -> Iterator[Use]:
+    """Yield the uses that a segment reads, also those that it has stored to before."""
+    loaded = {statement.source for statement in segment.statements if isinstance(statement, stripe.Load)}
+    return (use for use in segment.uses if use.direction.reads or use.name in loaded)
+
+
 def may_overlap(nest: Nest) -> bool:
     """Return whether an element of the result may be computed and stored twice: nothing it depends on is stored."""
     source = {view.name: view.source for view in nest.kernel.refinements}
     written = sch.written_uses(nest)
     stored = {source[use.root] for use in written}
-    read = (use for use in nest.uses if use.direction.reads and use.root in source)
+    read = (use for segment in nest.segments for use in _read(segment) if use.root in source)
     if any(use.merges for use in written) or any(segment.has_indirect_store for segment in nest.segments):
         return False
     return all(source[use.root] not in stored for use in read)

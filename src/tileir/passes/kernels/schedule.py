@@ -169,12 +169,18 @@ def _moves_alone(use: Use, index: str, indirect: frozenset[str], ranges: Mapping
 
 
 def part_of(nest: Nest, index: str, start: int, count: int) -> Nest:
-    """Return ``count`` values of an outer index, from ``start`` on, of a nest without loops inside."""
-    (segment,) = nest.segments
-    moved = leaf(segment, {index: Affine.index(index) + start}, ())
-    part = attrs.evolve(segment, uses=moved.uses, statements=moved.statements, constraints=moved.constraints)
+    """Return ``count`` values of an outer index of a nest, from ``start`` on."""
     indices = tuple(attrs.evolve(i, range=count) if i.name == index else i for i in nest.indices)
-    return attrs.evolve(nest, indices=indices, segments=(part,))
+    return attrs.evolve(with_places(nest, {index: Affine.index(index) + start}), indices=indices)
+
+
+def with_places(nest: Nest, values: Mapping[str, Affine]) -> Nest:
+    """Return a nest with other values of indices, which it need not have."""
+    segments = []
+    for segment in nest.segments:
+        node = leaf(segment, values, ())
+        segments.append(attrs.evolve(segment, uses=node.uses, statements=node.statements, constraints=node.constraints))
+    return attrs.evolve(nest, segments=tuple(segments))
 
 
 def divisor_at_least(value: int, least: int) -> int:

@@ -136,7 +136,9 @@ class TileBlocks:
         within = [i for i in self.nest.indices if i.name not in own and i.name != self.plan.vector.name]
         groups = product(i.range for i in outside) * piece.count
         wanted = 1 if threads == 1 else -(-_GROUPS * threads // groups)
-        if self.plan.packed:
+        if self.plan.plane is not None:
+            wanted = 1
+        elif self.plan.packed:
             wanted = min(wanted, max(1, product(i.range for i in within) // _PACKED_ROWS))
         if pieces is None or pieces.count < wanted:
             chunks = self.chunks(within, wanted)
@@ -205,6 +207,8 @@ class TileBlocks:
         """Return the indices of which every value has panels of its own, or, without any, those that share nothing."""
         rows = {r.index.name for r in self.plan.rows}
         others = [i for i in self.nest.indices if i is not self.plan.vector and i.name not in rows]
+        if self.plan.plane is not None:
+            return tuple(i for i in others if i.name not in self.plan.plane.slid)
         if self.plan.packed:
             return tuple(i for i in others if any(use.stride(i.name) for use in self.plan.packed))
         reads = [use for s in self.nest.segments if s.loops for use in s.uses if use in sch.read_uses(self.nest)]
@@ -253,6 +257,8 @@ class TileBlocks:
         return Node(indices, allocations, children=(*(node for pack in packs for node in pack.nodes), *tiles))
 
     def _pack(self, use: Use, mapping: Mapping[str, Affine], columns: Columns) -> Panel:
+        if self.plan.plane is not None and use == self.plan.plane.use:
+            return self.plan.plane.panel(self.plan.vector.name, mapping, columns, self.names)
         # Several reductions may read a panel by loops of one name: they run through the same rows of it.
         reading = (s for s in self.nest.segments if use in s.uses)
         loops = tuple(dict.fromkeys(i for s in reading for i in s.loops if use.stride(i.name)))

@@ -25,16 +25,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeGuard
 
-from tileir.core import Aggregation, DType, NameScope, Op, attrs
+from tileir.core import DType, NameScope, Op, attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import may_overlap
 from tileir.passes.regions.inside import inside
 from tileir.passes.schedules.registers.blocks import nested
 from tileir.passes.schedules.registers.cost import Limits, Tiling, choose
 from tileir.passes.schedules.registers.packing import whole_uses
+from tileir.passes.schedules.registers.planes import factors_of_sum
 from tileir.poly.affine import Affine
 from tileir.poly.coverage import tightened
-from tileir.schedule import Nest, Node, Refused, Segment, Use, leaf, product
+from tileir.schedule import Nest, Node, Refused, Segment, Use, product
 from tileir.stripe import ir as stripe
 
 _LEAST_GROUPS: Final = 8
@@ -87,7 +88,7 @@ def bordered(nest: Nest, shapes: Mapping[str, stripe.TensorShape]) -> Bordered |
     if len(reductions) != 1 or any(segment.constraints for segment in others):
         return None
     (segment,) = reductions
-    factors = _factors(nest, segment)
+    factors = factors_of_sum(nest, segment)
     for window in factors:
         shape = shapes.get(window.root)
         if shape is None or not window.access or window.strides != shape.strides:
@@ -100,25 +101,6 @@ def bordered(nest: Nest, shapes: Mapping[str, stripe.TensorShape]) -> Bordered |
                 if all(use in whole and not use.stride(vector.name) for use in weights):
                     return attrs.evolve(placed, weights=weights)
     return None
-
-
-def _factors(nest: Nest, segment: Segment) -> tuple[Use, ...]:
-    """Return the one or two inputs of which products are added up; none for another reduction."""
-    *body, last = segment.statements
-    loads = {s.into: s.source for s in body if isinstance(s, stripe.Load) and s.index is None}
-    if not isinstance(last, stripe.Store) or last.index is not None:
-        return ()
-    if segment.use(last.into).aggregation is not Aggregation.SUM:
-        return ()
-    names: tuple[str, ...] = (last.source,)
-    if len(body) == len(loads) + 1 and isinstance(body[-1], stripe.Intrinsic) and body[-1].op is Op.MUL:
-        names = body[-1].inputs if body[-1].into == last.source else ()
-    elif len(body) != len(loads):
-        return ()
-    uses = tuple(segment.use(loads[name]) for name in names if name in loads)
-    local = {allocation.name for allocation in nest.allocations}
-    distinct = len(set(uses)) == len(names) == len(loads)
-    return uses if distinct and not any(use.root in local for use in uses) else ()
 
 
 def _along(nest: Nest, window: Use, vector: stripe.Index, shape: stripe.TensorShape) -> Bordered | None:
@@ -174,7 +156,7 @@ def bordered_kernel(found: Bordered, limits: Limits, shapes: Mapping[str, stripe
         tiles: list[Node] = []
         for start, count, tested in columns:
             nest = _inner(found, planes, start, count, tested=tested)
-            first = _moved(nest, {index.name: Affine() for index in found.outside})
+            first = sch.with_places(nest, {index.name: Affine() for index in found.outside})
             plan = choose(first, limits, {**shapes, planes.memory.name: planes.memory.shape})
             if not _suits(plan, found.vector.name) or (tested and plan.columns * plan.lanes < count):
                 break
@@ -339,16 +321,7 @@ def _inner(found: Bordered, planes: _Planes, start: int, count: int, *, tested: 
         segments.append(segment)
     indices = (attrs.evolve(i, range=count) if i is found.vector else i for i in found.nest.indices)
     kept = tuple(i for i in indices if i.name not in apart)
-    return _moved(attrs.evolve(found.nest, indices=kept, segments=tuple(segments)), moved)
-
-
-def _moved(nest: Nest, values: Mapping[str, Affine]) -> Nest:
-    """Return a nest with other values of indices, which it need not have."""
-    segments = []
-    for segment in nest.segments:
-        node = leaf(segment, values, ())
-        segments.append(attrs.evolve(segment, uses=node.uses, statements=node.statements, constraints=node.constraints))
-    return attrs.evolve(nest, segments=tuple(segments))
+    return sch.with_places(attrs.evolve(found.nest, indices=kept, segments=tuple(segments)), moved)
 
 
 def _masked(found: Bordered, segment: Segment) -> tuple[stripe.Statement, ...]:

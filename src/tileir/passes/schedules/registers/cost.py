@@ -15,6 +15,7 @@ from tileir.passes.kernels.forms import may_overlap
 from tileir.passes.layouts.lay_panels import PANELS
 from tileir.passes.schedules.registers.blocked import Visit, along_lanes, visit
 from tileir.passes.schedules.registers.packing import WAY_BYTES, dearness, is_dense, whole_uses
+from tileir.passes.schedules.registers.panels import Plane
 from tileir.passes.schedules.registers.spread import apart
 from tileir.passes.schedules.registers.steps import LATENCY, Rates, Step
 from tileir.schedule import Nest, Refused, Segment, Use, product, refused, refusing, rule_out
@@ -81,6 +82,7 @@ class Tiling:
         overlaps: Whether the last columns may begin before the others end: what both store is the same.
         term: The index that numbers the terms of dot products, where steps are these.
         visit: Where the reduction is cut into blocks that are packed, how.
+        plane: What of ``packed`` is copied as a whole before all tiles of a panel, if there is such a use.
     """
 
     vector: stripe.Index
@@ -94,6 +96,7 @@ class Tiling:
     overlaps: bool = False
     term: stripe.Index | None = None
     visit: Visit | None = None
+    plane: Plane | None = None
 
 
 def choose(

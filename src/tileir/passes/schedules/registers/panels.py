@@ -49,6 +49,73 @@ class Panel:
     nodes: tuple[Node, ...]
 
 
+@attrs.frozen
+class Plane:
+    """Plane that windows slide over: a panel holds all elements of it, one for each column.
+
+    Attributes:
+        use: The use of it by a reduction, with the axes of the tensor.
+        axes: The axes along which the windows slide, the last one with neighbours in memory.
+        first: The first place on each of them, which may depend on indices outside of the tiles.
+        sizes: How many places there are.
+        tests: On each axis, what is >= 0 at places that exist, less the place, and plus it; none where all do.
+
+    """
+
+    use: Use
+    axes: tuple[int, ...]
+    first: tuple[Affine, ...]
+    sizes: tuple[int, ...]
+    tests: tuple[tuple[Affine, Affine] | None, ...]
+
+    @property
+    def slid(self) -> frozenset[str]:
+        """The indices and loops that move along its axes, inside of the tiles."""
+        names = {name for axis in self.axes for name in self.use.access[axis].indices}
+        return frozenset(names.difference(*(place.indices for place in self.first)))
+
+    def panel(self, vector: str, mapping: Mapping[str, Affine], columns: Columns, names: NameScope) -> Panel:
+        """Return the panel along the index ``vector``; ``mapping`` holds the values of the indices around it.
+
+        Rows follow each other as they do in memory where all exist.
+        """
+        loops = tuple(
+            sch.index(names.fresh(f"place_{axis}"), size) for axis, size in zip(self.axes, self.sizes, strict=True)
+        )
+        places = tuple(map(sch.part, loops))
+        apart = len(loops) - 1 if any(self.tests) else 0
+        shape = (*self.sizes[:apart], product(self.sizes[apart:]), columns.width)
+        memory = stripe.allocation(names.fresh(f"{self.use.root}_planes"), self.use.dtype, shape, sch.SCRATCH)
+        inside = [self.use.access[axis] - first for axis, first in zip(self.axes, self.first, strict=True)]
+        flat = Affine()
+        for place, size in zip(inside[apart:], self.sizes[apart:], strict=True):
+            flat = flat * size + place
+        packed = Use(
+            self.use.name,
+            memory.name,
+            (*inside[:apart], flat, columns.inner),
+            memory.shape.strides,
+            self.use.dtype,
+            stripe.Direction.IN,
+        )
+        column = sch.index(names.fresh(f"{vector}_column"), columns.width)
+        start = mapping[vector] - columns.inner + sch.part(column)
+        read = dict(zip(self.axes, map(Affine.__add__, self.first, places), strict=True))
+        access = tuple(read.get(axis, place) for axis, place in enumerate(self.use.access))
+        source = attrs.evolve(self.use, access=access).substitute({**mapping, vector: start})
+        into = (*places[:apart], Affine(), Affine())
+        target = attrs.evolve(packed, name=names.fresh("panel"), access=into, direction=stripe.Direction.OUT)
+        tests = tuple(
+            side
+            for place, pair in zip(places, self.tests, strict=True)
+            if pair is not None
+            for side in (pair[0] + place, pair[1] - place)
+        )
+        nodes = _across(source, target, loops[apart:], column, product(i.range for i in columns.lanes), names)
+        named = (attrs.evolve(node, name=f"pack_{self.use.root}", constraints=tests) for node in nodes)
+        return Panel(packed, memory, tuple(attrs.evolve(n, indices=(*loops[:apart], *n.indices)) for n in named))
+
+
 def ordered_loops(loops: tuple[stripe.Index, ...], uses: tuple[Use, ...]) -> tuple[stripe.Index, ...]:
     """Order reduction loops by how far they move the accesses, farthest outermost."""
     return tuple(sorted(loops, key=lambda i: -max((abs(u.stride(i.name)) for u in uses), default=0)))

@@ -29,6 +29,7 @@ from tileir.passes.schedules.registers.cost import Limits, Tiling, choose
 from tileir.passes.schedules.registers.edges import bears_edges, has_edges
 from tileir.passes.schedules.registers.near import pieces
 from tileir.passes.schedules.registers.packing import whole_uses
+from tileir.passes.schedules.registers.planes import over_planes
 from tileir.passes.schedules.registers.streamed import is_streamed, streamed_kernels
 from tileir.poly.affine import Affine
 from tileir.schedule import Done, Nest, Refused, Segment, Use, accepted, emit, product, refused, refusing, rule_out
@@ -84,13 +85,20 @@ class RegisterTile:
 
         return expand_kernels(program, scheduled, self.reqs)
 
+    @property
+    def _limits(self) -> Limits:
+        return Limits(**{field.name: getattr(self, field.name) for field in attrs.fields(Limits)})
+
     @refusing
     def _kernel(self, kernel: stripe.Block, shapes: Mapping[str, stripe.TensorShape]) -> Done | Refused:
         nest = accepted(reduction_nest(kernel))
         rule_out(against_reading(nest) or against_scalars(nest) or against_parallel(nest))
         if self.edges and not has_edges(nest):
             return refused("TR501")
-        limits = Limits(**{field.name: getattr(self, field.name) for field in attrs.fields(Limits)})
+        planes = None if self.rows or self.columns else self._over_planes(kernel, shapes)
+        if planes is not None:
+            return planes
+        limits = self._limits
         plan = choose(nest, limits, shapes)
         if isinstance(plan, Refused):
             over_edges = self._bordered(kernel, limits, shapes) if self.edges else None
@@ -113,6 +121,21 @@ class RegisterTile:
         steps = 0 if visit is None else visit.steps
         more = (("packed", packed), ("dots", plan.term is not None), ("streamed", streamed), ("steps", steps))
         return Done(tuple(emit(node, kernel) for node in nodes), (*facts, *more))
+
+    def _over_planes(self, kernel: stripe.Block, shapes: Mapping[str, stripe.TensorShape]) -> Done | None:
+        """Return a kernel whose lanes run along channels with windows of their own; None where that is not for it."""
+        nest = nest_of(kernel)
+        if isinstance(nest, Refused):
+            return None
+        threads = self.threads if sch.total_operations(nest) >= self.operations else 1
+        found = over_planes(nest, self._limits, shapes, threads)
+        if not found:
+            return None
+        nodes = [node for part, plan in found for node in kernels(part, plan, 1)]
+        plan = found[0][1]
+        rows = product(row.height for row in plan.rows)
+        facts = (("vector", plan.vector.name), ("lanes", plan.lanes), ("rows", rows), ("planes", len(found)))
+        return Done(tuple(emit(node, kernel) for node in nodes), facts)
 
     @staticmethod
     def _bordered(kernel: stripe.Block, limits: Limits, shapes: Mapping[str, stripe.TensorShape]) -> Done | None:
