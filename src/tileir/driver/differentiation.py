@@ -17,6 +17,7 @@ from tileir.tile.checks.integers import integers
 from tileir.typed import ir as typed
 from tileir.typed.inference.inference import infer
 from tileir.typed.inference.numbers import as_tensors
+from tileir.typed.sharding.partitioned import Partitioned
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,6 +37,10 @@ def gradient(
 ) -> typed.Function: ...
 @overload
 def gradient(
+    function: Partitioned, wrt: Names | None = None, of: Names | None = None, *, ties: Ties = "all"
+) -> Partitioned: ...
+@overload
+def gradient(
     function: Callable[..., Any], wrt: int | Sequence[int] | None = None, *, argnums: int | Sequence[int] = 0
 ) -> PythonFunction[..., Any]: ...
 @overload
@@ -49,7 +54,7 @@ def gradient(
 ) -> tile.Function: ...
 @at_the_call
 def gradient(
-    function: tile.Function | typed.Function | str | Path | Callable[..., Any],
+    function: tile.Function | typed.Function | Partitioned | str | Path | Callable[..., Any],
     wrt: Any = None,
     of: Names | None = None,
     *,
@@ -62,7 +67,8 @@ def gradient(
     Its inputs are those of ``function``, its outputs ``DX`` for each X of ``wrt``, of the dtype and shape of X.
 
     Args:
-        function: A function, its text or file, or a function with dtypes and shapes.
+        function: A function, its text or file, or a function with dtypes and shapes; a partitioned one, whose gradients
+            are laid out as its inputs are.
         wrt: Inputs to differentiate by; by default all floats. Where dtypes are not known yet these are all inputs but
             those that can only be integers, such as indices; another one that turns out to be no float is an error
             when the result is compiled.
@@ -92,6 +98,15 @@ def gradient(
         if of is not None or arguments is not None:
             raise ArgumentError.of("TIL705", "a gradient of a Python function takes argnums alone; it is by arguments")
         return gradient_of(function, argnums if wrt is None else wrt)
+    if isinstance(function, Partitioned):
+        from tileir.typed.sharding.partition import partition
+
+        whole = function.function
+        sources, results = chosen_for(whole, whole.outputs, wrt, of)
+        made = typed_gradient(whole, sources, [result.name for result in results.values()], even_ties=even)
+        layouts = {value.name: function.layout(value.name) for value in whole.inputs}
+        asked = {result: layouts[name] for result, name in zip(made.outputs, sources, strict=True)}
+        return partition(made, function.mesh, layouts, asked)
     if isinstance(function, typed.Function):
         sources, results = chosen_for(function, function.outputs, wrt, of)
         return typed_gradient(function, sources, [result.name for result in results.values()], even_ties=even)

@@ -235,3 +235,17 @@ def test_texts_of_partitioned_programs_are_parsed_and_verified() -> None:
     tileir.verify(program)
     with pytest.raises(VerifyError, match="TIL533"):
         tileir.parse(text.replace("partition over x=2", "partition over x=3"), stage="partitioned")
+
+
+def test_gradients_of_partitioned_programs_are_laid_out_as_their_inputs() -> None:
+    text = "function (A[M, K], B[K, N]) -> (L) { C[i, j : M, N] = +(A[i, k] * B[k, j]); L[] = +(C[i, j] * C[i, j]); }"
+    random = np.random.default_rng(0)
+    a, b = random.integers(-2, 3, (5, 6)).astype(np.float64), random.integers(-2, 3, (6, 4)).astype(np.float64)
+    program = tileir.partition(text, {"x": 2}, {"A": ("x", None)}, arguments=[a, b])
+    backward = tileir.gradient(program)
+    assert [backward.layout(name) for name in backward.function.outputs] == [program.layout("A"), program.layout("B")]
+    da, db = tileir.distribute(backward)(a, b)
+    np.testing.assert_array_equal(da, 2 * (a @ b) @ b.T)
+    np.testing.assert_array_equal(db, 2 * a.T @ (a @ b))
+    (only,) = tileir.gradient(program, "B").function.outputs
+    assert only == backward.function.outputs[1]

@@ -193,3 +193,55 @@ def test_parts_of_a_tuple_reduction_are_merged_once_for_all_results() -> None:
     assert [len(each.inputs) for each in program.collectives] == [2, 2]
     assert len({each.inputs for each in program.collectives}) == 1
     assert program.remarks == ()
+
+
+def test_what_is_sorted_is_cut_along_another_axis() -> None:
+    text = "function (A[N, M]) -> (B) { B = argsort(A, 0); }"
+    program = program_of(text, TWO, {"A": ("x", None)}, A=(4, 6))
+    assert [each.kind.value for each in program.collectives] == ["all_to_all"]
+    assert program.remarks == ()
+
+
+ATTENTION = """function (Q[B, N, D], K[B, M, D], V[B, M, D]) -> (O) {
+    S[b, n, m : B, N, M] = +(Q[b, n, d] * K[b, m, d]);
+    T[b, n, 0 : B, N, 1] = >(S[b, n, m]);
+    E = exp(S - T);
+    L[b, n, 0 : B, N, 1] = +(E[b, n, m]);
+    P = E / L;
+    O[b, n, d : B, N, D] = +(P[b, n, m] * V[b, m, d]);
+}"""
+HEAT = """function (U[H, W]) -> (R) {
+    S[y, x : H, W] = +(U[y + j - 1, x]), j < 3;
+    T[y, x : H, W] = +(S[y, x + j - 1]), j < 3;
+    R = U + 0.1 * (T - 9 * U);
+}"""
+
+
+@pytest.mark.parametrize(
+    ("text", "shardings", "shapes", "halo"),
+    [
+        (ATTENTION, dict.fromkeys("QKV", ("x", None, "y")), dict.fromkeys("QKV", (4, 6, 8)), 0),
+        (ATTENTION, {"Q": (None, ("x", "y"), None)}, dict.fromkeys("QKV", (2, 8, 4)), 0),
+        (HEAT, {"U": ("x", "y")}, {"U": (16, 12)}, 2),
+        (PRODUCT, {"A": ("x", None), "B": (None, "y")}, {"A": (8, 6), "B": (6, 4)}, 0),
+    ],
+    ids=["heads", "queries", "heat", "product"],
+)
+def test_ranks_hold_no_more_than_their_parts(text: str, shardings: Any, shapes: Any, halo: int) -> None:
+    """A value that depends on an axis that is cut is cut, on each rank, but for the places around its part."""
+    mesh = Mesh({"x": 2, "y": 2})
+    program = program_of(text, mesh, shardings, **shapes)
+    assert program.remarks == ()
+    defined = {each.name: each.shape for each in (*program.function.inputs, *program.function.operations)}
+    for name, placement in program.placements:
+        cut = {axis for split in placement.layout for axis in split.axes} | set(placement.partial)
+        whole_inputs = name in shapes and name not in shardings
+        assert whole_inputs or cut or not defined[name] or is_merged(program, name), name
+        for split, size in zip(placement.layout, defined[name], strict=True):
+            most = -(-size // mesh.extent(split.axes)) + halo * bool(split.axes)
+            assert all(high - low <= most for low, high in split.intervals), name
+
+
+def is_merged(program: Partitioned, name: str) -> bool:
+    """Return whether each rank has all of a value because parts of it were merged."""
+    return any(each.name == name and each.kind.merges for each in program.collectives)

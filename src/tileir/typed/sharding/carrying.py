@@ -95,6 +95,21 @@ def ways(operation: Operation, name: str, axis: int, split: Split, shapes: Mappi
             return
 
 
+def free_ways(operation: Operation, axes: tuple[str, ...], parts: int, shapes: Mapping[str, Shape]) -> Iterator[Way]:
+    """Yield the ways to spread an operation along axes of a mesh whatever its operands are spread over.
+
+    Operands are exchanged for that: an array that is sorted along the axis that is split is split along another one.
+    """
+    for axis, size in enumerate(operation.shape):
+        step = 1
+        if isinstance(operation, Reshape):
+            groups = (each for each in joined_axes(shapes[operation.input], operation.shape) if each.leading[1] == axis)
+            step = next((each.inner[0] // math.gcd(*each.inner) for each in groups), size)
+        if size > step:
+            cuts = [min(size, high * step) for _, high in balanced(-(-size // step), parts)]
+            yield axis, Split(axes, tuple(zip([0, *cuts], cuts, strict=False)))
+
+
 def _scattered(operation: Scatter, name: str, axis: int, split: Split, shapes: Mapping[str, Shape]) -> Iterator[Way]:
     rank = len(shapes[operation.indices])
     if name in (operation.updates, operation.indices) and axis < rank:

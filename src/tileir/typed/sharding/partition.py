@@ -7,7 +7,7 @@ what each reads, and where ranks lack some of that, a collective stands before t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from tileir.core import ArgumentError, NameScope, Op, attrs, nearest, schema
@@ -25,7 +25,7 @@ from tileir.typed.ir import (
     Value,
 )
 from tileir.typed.reductions import reduction_of, rule_of
-from tileir.typed.sharding.carrying import Way, may_cut, ways
+from tileir.typed.sharding.carrying import Way, free_ways, may_cut, ways
 from tileir.typed.sharding.exchanges import covers, kind_of, merged, moved, split_of
 from tileir.typed.sharding.mesh import Mesh, Sharding
 from tileir.typed.sharding.needs import needed, reads
@@ -36,14 +36,18 @@ Choice: TypeAlias = "tuple[Layout, tuple[Share, ...]]"
 
 
 def partition(
-    function: Function, mesh: Mesh, shardings: Mapping[str, Sharding], outputs: Mapping[str, Sharding] | None = None
+    function: Function,
+    mesh: Mesh,
+    shardings: Mapping[str, Sharding | Layout],
+    outputs: Mapping[str, Sharding | Layout] | None = None,
 ) -> Partitioned:
     """Return the program that all ranks of a mesh run.
 
     Args:
         function: The program; collectives of it are chosen anew.
         mesh: The ranks.
-        shardings: How values are laid out: inputs, which are whole on each rank otherwise, and any other values.
+        shardings: How values are laid out, also as they are in another program: inputs, which are whole on each rank
+            otherwise, and any other values.
         outputs: How results are laid out; by default as they are computed.
 
     Raises:
@@ -58,7 +62,8 @@ def partition(
             if name not in names:
                 kind = "result" if names is function.outputs else "value"
                 raise ArgumentError.of("TIL352", f"there is no {kind} {name!r} to shard{nearest(name, names)}")
-            wanted[name] = sharding.layout(name, shapes[name], mesh)
+            asked = sharding.layout(name, shapes[name], mesh) if isinstance(sharding, Sharding) else sharding
+            wanted[name] = asked
     return _Partitioner(mesh, wanted, shapes, NameScope.of(shapes)).run(function)
 
 
@@ -219,12 +224,12 @@ class _Partitioner:
         return copy
 
     def _target(self, name: str, need: Layout) -> Layout:
-        """Return a layout for what is needed of a value: axes of which ranks have enough stay as they are."""
+        """Return a layout for what is needed of a value: splits of which ranks have enough stay as they are."""
         have = self.placements[name].layout
         target = list(need)
         for number, (old, new) in enumerate(zip(have, need, strict=True)):
             others = {axis for place, split in enumerate(target) if place != number for axis in split.axes}
-            if covers(old, new, self.mesh) and others.isdisjoint(old.axes):
+            if old.axes and covers(old, new, self.mesh) and others.isdisjoint(old.axes):
                 target[number] = old
         return tuple(target)
 
@@ -263,8 +268,9 @@ class _Partitioner:
                 asked = _with_split(asked[0], axis, split), ()
         choices = [self._extended(operation, each) for each in dict.fromkeys((asked, start))]
         choice = min(choices, key=lambda each: self._price(operation, each))
-        for name, _, split in self._sources(operation):
-            if _axes(choice).isdisjoint(split.axes):
+        needs = self._needs(operation, *choice)
+        for name, axis, split in self._sources(operation):
+            if _axes(choice).isdisjoint(split.axes) and needs[name][axis] == whole(self.shapes[name])[axis]:
                 kind = type(operation).__name__.lower()
                 message = (
                     f"each rank along {' and '.join(split.axes)} computes all of this {kind}, and reads all of {name}"
@@ -276,13 +282,15 @@ class _Partitioner:
         """Return a choice that spreads an operation along the axes of its operands, too, the largest operand first."""
         for name, axis, split in self._sources(operation):
             if _axes(choice).isdisjoint(split.axes):
-                found = [
-                    _with_way(choice, way)
-                    for way in ways(operation, name, axis, split, self.shapes)
-                    if _goes_with(choice, way, operation, self.shapes)
-                ]
+                near = self._with_ways(operation, choice, ways(operation, name, axis, split, self.shapes))
+                parts = len(split.intervals)
+                found = near or self._with_ways(operation, choice, free_ways(operation, split.axes, parts, self.shapes))
                 choice = min(found, key=lambda each: self._price(operation, each), default=choice)
         return choice
+
+    def _with_ways(self, operation: Operation, choice: Choice, offered: Iterable[Way]) -> list[Choice]:
+        """Return a choice with each of some ways that goes with it."""
+        return [_with_way(choice, way) for way in offered if _goes_with(choice, way, operation, self.shapes)]
 
     def _sources(self, operation: Operation) -> list[tuple[str, int, Split]]:
         """Return the axes of operands that are split, those of the largest operands first."""
