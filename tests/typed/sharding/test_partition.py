@@ -245,3 +245,11 @@ def test_ranks_hold_no_more_than_their_parts(text: str, shardings: Any, shapes: 
 def is_merged(program: Partitioned, name: str) -> bool:
     """Return whether each rank has all of a value because parts of it were merged."""
     return any(each.name == name and each.kind.merges for each in program.collectives)
+
+
+def test_masks_are_made_in_the_parts_that_are_needed() -> None:
+    text = "function (A[N, M]) -> (B) { B = index(A, 0) < index(A, 1) ? A : 0; }"
+    program = program_of(text, TWO, {"A": ("x", None)}, A=(4, 6))
+    split = program.layout("A")
+    shapes = {each.name: each.shape for each in program.function.operations}
+    assert {program.layout(name) for name, shape in shapes.items() if shape} == {split}

@@ -8,12 +8,15 @@ what each reads, and where ranks lack some of that, a collective stands before t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from tileir.core import ArgumentError, NameScope, Op, attrs, nearest, schema
+from tileir.typed.dataflow import without_dead
 from tileir.typed.ir import (
     ArrayConstant,
+    Cast,
     Collective,
+    Constant,
     Contraction,
     Coordinate,
     Elementwise,
@@ -23,6 +26,7 @@ from tileir.typed.ir import (
     Scatter,
     Shape,
     Value,
+    operands,
 )
 from tileir.typed.reductions import reduction_of, rule_of
 from tileir.typed.sharding.carrying import Way, free_ways, may_cut, ways
@@ -31,6 +35,9 @@ from tileir.typed.sharding.mesh import Mesh, Sharding
 from tileir.typed.sharding.needs import needed, reads
 from tileir.typed.sharding.partitioned import Partitioned, Placement, Remark, Share
 from tileir.typed.sharding.splits import CollectiveKind, Layout, Split, whole
+
+_DEEPEST: Final = 32
+"""Operations in a chain that is computed again for each part that somebody needs."""
 
 Choice: TypeAlias = "tuple[Layout, tuple[Share, ...]]"
 
@@ -89,7 +96,8 @@ def _without_collectives(function: Function) -> Function:
 class _Partitioner:
     """A program that is being partitioned.
 
-    ``copies`` has other layouts in which a value is at hand already, ``states`` the components of tuple reductions.
+    ``copies`` has other layouts in which a value is at hand already, ``states`` the components of tuple reductions,
+    and ``free`` the values that are made of coordinates and constants, each with how many operations that takes.
     """
 
     mesh: Mesh
@@ -100,6 +108,7 @@ class _Partitioner:
     operations: list[Operation] = attrs.field(factory=list)
     placements: dict[str, Placement] = attrs.field(factory=dict)
     copies: dict[str, list[str]] = attrs.field(factory=dict)
+    free: dict[str, int] = attrs.field(factory=dict)
     states: dict[tuple[Reduce, Placement], tuple[str, ...]] = attrs.field(factory=dict)
     remarks: list[Remark] = attrs.field(factory=list)
 
@@ -116,14 +125,28 @@ class _Partitioner:
                 self._add(operation, Placement(whole(operation.shape)))
         inputs = tuple(attrs.evolve(value, number=None) for value in function.inputs)
         made = attrs.evolve(function, inputs=inputs, operations=tuple(self.operations), numbers=())
-        return Partitioned(made, self.mesh, tuple(self.placements.items()), tuple(self.remarks))
+        made = without_dead(made)
+        placements = tuple((each.name, self.placements[each.name]) for each in (*inputs, *made.operations))
+        return Partitioned(made, self.mesh, placements, tuple(self.remarks))
 
     def _add(self, operation: Operation, placement: Placement) -> str:
+        depth = self._depth(operation)
+        if depth is not None:
+            self.free[operation.name] = depth
         self.defined[operation.name] = operation
         self.shapes[operation.name] = operation.shape
         self.operations.append(operation)
         self.placements[operation.name] = placement
         return operation.name
+
+    def _depth(self, operation: Operation) -> int | None:
+        """Return how many operations make a value of coordinates and constants alone; None for any other value."""
+        if isinstance(operation, Coordinate | Constant | ArrayConstant):
+            return 0
+        if not isinstance(operation, Elementwise | Cast):
+            return None
+        found = [self.free.get(name, _DEEPEST) for name in operands(operation)]
+        return None if (depth := max(found) + 1) > _DEEPEST else depth
 
     # --- one operation ---
 
@@ -212,14 +235,18 @@ class _Partitioner:
         return copy
 
     def _small(self, name: str, need: Layout) -> str:
-        """Return a value itself, or for coordinates and constants what makes no more of them than is needed."""
+        """Return a value itself, or where it is made of constants what makes no more of it than is needed."""
         definition = self.defined[name]
-        if not isinstance(definition, Coordinate | ArrayConstant) or self.placements[name].layout == need:
+        if name not in self.free or isinstance(definition, Value) or self.placements[name].layout == need:
             return name
         for copy in self.copies.get(name, ()):
             if self.placements[copy].layout == need:
                 return copy
-        copy = self._add(attrs.evolve(definition, name=self.names.fresh(name)), Placement(need))
+        laid = {
+            each: self._obtained(each, wanted, definition) for each, wanted in self._needs(definition, need, ()).items()
+        }
+        made = schema.with_used(attrs.evolve(definition, name=self.names.fresh(name)), laid)
+        copy = self._add(made, Placement(need))
         self.copies.setdefault(name, []).append(copy)
         return copy
 
