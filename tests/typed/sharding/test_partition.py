@@ -253,3 +253,12 @@ def test_masks_are_made_in_the_parts_that_are_needed() -> None:
     split = program.layout("A")
     shapes = {each.name: each.shape for each in program.function.operations}
     assert {program.layout(name) for name, shape in shapes.items() if shape} == {split}
+
+
+@pytest.mark.parametrize("cut", [("x", None), (None, "x")])
+def test_a_value_that_is_data_and_indices_is_read_in_two_parts(cut: Any) -> None:
+    """One operand of a gather is split, and the other whole, though both are one value."""
+    array = np.array([[1, 0, 2], [2, 2, 1], [0, 1, 1], [2, 0, 0]], np.int32)
+    function = infer(parse("function (A[N, M]) -> (B) { B = gather(A, A); }"), {"A": TensorType(DType.I32, (4, 3))})
+    program = partition(function, TWO, {"A": Sharding(cut)})
+    np.testing.assert_array_equal(interpret_partitioned(program, {"A": array})["B"], array[array])

@@ -25,10 +25,12 @@ from tileir.typed.ir import (
     Coordinate,
     Elementwise,
     Function,
+    Gather,
     Operation,
     Override,
     Reduce,
     Scan,
+    Scatter,
     Shape,
     ShapeOf,
     Value,
@@ -36,7 +38,7 @@ from tileir.typed.ir import (
 )
 from tileir.typed.reductions import positions_in
 from tileir.typed.sharding.mesh import Box
-from tileir.typed.sharding.needs import needed, reads
+from tileir.typed.sharding.needs import boxes_read, needed, reads
 from tileir.typed.sharding.partitioned import Partitioned
 
 Step: TypeAlias = "Function | Collective"
@@ -151,8 +153,22 @@ class _Local:
                 self.operations.append(operation)
             case Override(name=name, input=read, dtype=dtype):
                 self.operations.append(Elementwise(name, Op.IDENT, (self._crops(operation)[read],), dtype, shape))
+            case Gather():
+                indices, data = self._parts_read(operation)
+                self.operations.append(attrs.evolve(operation, data=data, indices=indices, shape=shape))
+            case Scatter():
+                updates, indices, *into = self._parts_read(operation)
+                rows = into[0] if into else None
+                scattered = attrs.evolve(operation, updates=updates, indices=indices, into=rows, shape=shape)
+                self.operations.append(scattered)
             case _:
                 self.operations.append(attrs.evolve(schema.with_used(operation, self._crops(operation)), shape=shape))
+
+    def _parts_read(self, operation: Gather | Scatter) -> list[str]:
+        """Return the names of what each operand is to the part, though one value may be several of them."""
+        shapes = {name: self.defined[name].shape for name in reads(operation)}
+        found = boxes_read(operation, self.boxes[operation.name], self._terms(operation.name), shapes)
+        return [self._crop(name, box) for name, box in found if box is not None]
 
     def _crops(self, operation: Operation) -> dict[str, str]:
         """Return the names of exactly those elements of each operand that the part needs."""

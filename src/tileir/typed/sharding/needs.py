@@ -54,7 +54,7 @@ def whole_box(shape: Shape) -> Box:
 def needed(operation: Operation, box: Box, terms: Terms, shapes: Shapes) -> dict[str, Box | None]:
     """Return for each operand the box of elements that are read for a box of the result; None where none are."""
     found: dict[str, Box | None] = {}
-    for name, part in _read(operation, box, terms, shapes):
+    for name, part in boxes_read(operation, box, terms, shapes):
         before = found.get(name)
         found[name] = part if before is None else before if part is None else hull(before, part)
     return found
@@ -65,7 +65,11 @@ def hull(left: Box, right: Box) -> Box:
     return tuple((min(a[0], b[0]), max(a[1], b[1])) for a, b in zip(left, right, strict=True))
 
 
-def _read(operation: Operation, box: Box, terms: Terms, shapes: Shapes) -> Iterator[tuple[str, Box | None]]:
+def boxes_read(operation: Operation, box: Box, terms: Terms, shapes: Shapes) -> Iterator[tuple[str, Box | None]]:
+    """Yield what is read for a box of the result, operand by operand; one value may be several of them.
+
+    Of gathers these are the indices and the data, of scatters the updates, the indices, and what rows they replace.
+    """
     limits = {str(polynomial): interval for polynomial, interval in terms}
     match operation:
         case Elementwise(inputs=names):
