@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         check_pass as check_pass,
         check_schedule as check_schedule,
         check_target as check_target,
+        check_transport as check_transport,
     )
 
 

@@ -16,6 +16,7 @@ from tileir_testing.extensions import (
     check_target,
 )
 from tileir_testing.gradients import check_gradients
+from tileir_testing.transports import check_transport
 
 __all__ = [
     "check_command",
@@ -27,4 +28,5 @@ __all__ = [
     "check_pass",
     "check_schedule",
     "check_target",
+    "check_transport",
 ]
