@@ -99,14 +99,7 @@ def gradient(
             raise ArgumentError.of("TIL705", "a gradient of a Python function takes argnums alone; it is by arguments")
         return gradient_of(function, argnums if wrt is None else wrt)
     if isinstance(function, Partitioned):
-        from tileir.typed.sharding.partition import partition
-
-        whole = function.function
-        sources, results = chosen_for(whole, whole.outputs, wrt, of)
-        made = typed_gradient(whole, sources, [result.name for result in results.values()], even_ties=even)
-        layouts = {value.name: function.layout(value.name) for value in whole.inputs}
-        asked = {result: layouts[name] for result, name in zip(made.outputs, sources, strict=True)}
-        return partition(made, function.mesh, layouts, asked)
+        return _of_partitioned(function, wrt, of, even_ties=even)
     if isinstance(function, typed.Function):
         sources, results = chosen_for(function, function.outputs, wrt, of)
         return typed_gradient(function, sources, [result.name for result in results.values()], even_ties=even)
@@ -123,6 +116,18 @@ def gradient(
     expanded = typed_gradient(graph, sources, [result.name for result in results.values()], even_ties=even)
     sizes = {name: kind.value for name, kind in types.items() if kind.value is not None}
     return raise_to_tile(expanded, inputs, sizes)
+
+
+def _of_partitioned(program: Partitioned, wrt: Names | None, of: Names | None, *, even_ties: bool) -> Partitioned:
+    from tileir.typed.derivatives.reverse import gradient as typed_gradient
+    from tileir.typed.sharding.partition import partition
+
+    whole = program.function
+    sources, results = chosen_for(whole, whole.outputs, wrt, of)
+    made = typed_gradient(whole, sources, [result.name for result in results.values()], even_ties=even_ties)
+    layouts = {value.name: program.layout(value.name) for value in whole.inputs}
+    asked = {result: layouts[name] for result, name in zip(made.outputs, sources, strict=True)}
+    return partition(made, program.mesh, layouts, asked)
 
 
 @overload

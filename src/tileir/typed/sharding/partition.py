@@ -97,7 +97,8 @@ class _Partitioner:
     """A program that is being partitioned.
 
     ``copies`` has other layouts in which a value is at hand already, ``states`` the components of tuple reductions,
-    and ``free`` the values that are made of coordinates and constants, each with how many operations that takes.
+    ``free`` the values that are made of coordinates and constants, each with how many operations that takes, and
+    ``needs`` what the operation at hand reads in each way to spread it.
     """
 
     mesh: Mesh
@@ -110,6 +111,7 @@ class _Partitioner:
     copies: dict[str, list[str]] = attrs.field(factory=dict)
     free: dict[str, int] = attrs.field(factory=dict)
     states: dict[tuple[Reduce, Placement], tuple[str, ...]] = attrs.field(factory=dict)
+    needs: dict[tuple[str, Layout, tuple[Share, ...]], dict[str, Layout]] = attrs.field(factory=dict)
     remarks: list[Remark] = attrs.field(factory=list)
 
     def run(self, function: Function) -> Partitioned:
@@ -152,6 +154,7 @@ class _Partitioner:
 
     def _spread(self, operation: Operation) -> None:
         """Add an operation with what its operands lack before it, and what its result needs behind it."""
+        self.needs.clear()
         layout, shares = self._chosen(operation)
         laid = {
             name: self._obtained(name, need, operation) for name, need in self._needs(operation, layout, shares).items()
@@ -260,8 +263,14 @@ class _Partitioner:
                 target[number] = old
         return tuple(target)
 
-    def _needs(self, operation: Operation, layout: Layout, shares: Sequence[Share]) -> dict[str, Layout]:
+    def _needs(self, operation: Operation, layout: Layout, shares: tuple[Share, ...]) -> dict[str, Layout]:
         """Return what ranks need of the operands, by their places along the axes that the operation is spread over."""
+        key = operation.name, layout, shares
+        if key not in self.needs:
+            self.needs[key] = self._found_needs(operation, layout, shares)
+        return self.needs[key]
+
+    def _found_needs(self, operation: Operation, layout: Layout, shares: Sequence[Share]) -> dict[str, Layout]:
         splits = (*layout, *(share.split for share in shares))
         axes = tuple(dict.fromkeys(axis for split in splits for axis in split.axes))
         boxes = {}
@@ -294,7 +303,7 @@ class _Partitioner:
             if split.axes and may_cut(operation, axis, split, self.shapes):
                 asked = _with_split(asked[0], axis, split), ()
         choices = [self._extended(operation, each) for each in dict.fromkeys((asked, start))]
-        choice = min(choices, key=lambda each: self._price(operation, each))
+        choice = self._cheapest(operation, choices)
         needs = self._needs(operation, *choice)
         for name, axis, split in self._sources(operation):
             if _axes(choice).isdisjoint(split.axes) and needs[name][axis] == whole(self.shapes[name])[axis]:
@@ -312,8 +321,13 @@ class _Partitioner:
                 near = self._with_ways(operation, choice, ways(operation, name, axis, split, self.shapes))
                 parts = len(split.intervals)
                 found = near or self._with_ways(operation, choice, free_ways(operation, split.axes, parts, self.shapes))
-                choice = min(found, key=lambda each: self._price(operation, each), default=choice)
+                choice = self._cheapest(operation, found or [choice])
         return choice
+
+    def _cheapest(self, operation: Operation, choices: Sequence[Choice]) -> Choice:
+        """Return the first of those choices that move the fewest bytes."""
+        different = tuple(dict.fromkeys(choices))
+        return different[0] if len(different) == 1 else min(different, key=lambda each: self._price(operation, each))
 
     def _with_ways(self, operation: Operation, choice: Choice, offered: Iterable[Way]) -> list[Choice]:
         """Return a choice with each of some ways that goes with it."""
