@@ -67,8 +67,7 @@ def gradient(
     Its inputs are those of ``function``, its outputs ``DX`` for each X of ``wrt``, of the dtype and shape of X.
 
     Args:
-        function: A function, its text or file, or a function with dtypes and shapes; a partitioned one, whose gradients
-            are laid out as its inputs are.
+        function: A function, its text or file, or one with dtypes and shapes; gradients of a partitioned one are, too.
         wrt: Inputs to differentiate by; by default all floats. Where dtypes are not known yet these are all inputs but
             those that can only be integers, such as indices; another one that turns out to be no float is an error
             when the result is compiled.
@@ -98,11 +97,8 @@ def gradient(
         if of is not None or arguments is not None:
             raise ArgumentError.of("TIL705", "a gradient of a Python function takes argnums alone; it is by arguments")
         return gradient_of(function, argnums if wrt is None else wrt)
-    if isinstance(function, Partitioned):
-        return _of_partitioned(function, wrt, of, even_ties=even)
-    if isinstance(function, typed.Function):
-        sources, results = chosen_for(function, function.outputs, wrt, of)
-        return typed_gradient(function, sources, [result.name for result in results.values()], even_ties=even)
+    if isinstance(function, typed.Function | Partitioned):
+        return _of_typed(function, wrt, of, even_ties=even)
     source = function_of(function)
     inputs = tuple(parameter.name for parameter in source.inputs)
     outputs = tuple(output.name for output in source.outputs)
@@ -118,16 +114,25 @@ def gradient(
     return raise_to_tile(expanded, inputs, sizes)
 
 
-def _of_partitioned(program: Partitioned, wrt: Names | None, of: Names | None, *, even_ties: bool) -> Partitioned:
+def _of_typed(
+    function: typed.Function | Partitioned, wrt: Names | None, of: Names | None, *, even_ties: bool
+) -> typed.Function | Partitioned:
+    """Return the gradients of a function with types; those of a partitioned one are laid out as its inputs are."""
     from tileir.typed.derivatives.reverse import gradient as typed_gradient
     from tileir.typed.sharding.partition import partition
 
-    whole = program.function
+    whole = function if isinstance(function, typed.Function) else function.function
     sources, results = chosen_for(whole, whole.outputs, wrt, of)
     made = typed_gradient(whole, sources, [result.name for result in results.values()], even_ties=even_ties)
-    layouts = {value.name: program.layout(value.name) for value in whole.inputs}
-    asked = {result: layouts[name] for result, name in zip(made.outputs, sources, strict=True)}
-    return partition(made, program.mesh, layouts, asked)
+    if isinstance(function, typed.Function):
+        return made
+    layouts = {value.name: function.layout(value.name) for value in whole.inputs}
+    return partition(
+        made,
+        function.mesh,
+        layouts,
+        {result: layouts[name] for result, name in zip(made.outputs, sources, strict=True)},
+    )
 
 
 @overload
