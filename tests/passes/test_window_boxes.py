@@ -156,6 +156,7 @@ def test_boxes_begin_outside_and_leave_out_what_strides_do() -> None:
     assert "every" in to_text(found.scheduled)
 
 
+@pytest.mark.sampled(0)
 def test_results_of_tiles_along_two_indices_go_through_local_memory() -> None:
     shapes = {"A": (16, 3, 8, 16), "B": (3, 3, 16, 64)}
     found = stages(window(3, 8), shapes, attrs.evolve(STEP, rows=128, columns=64))
@@ -165,6 +166,7 @@ def test_results_of_tiles_along_two_indices_go_through_local_memory() -> None:
     check(found, shapes, 0)
 
 
+@pytest.mark.sampled(0)
 def test_three_warpgroups_write_rows_along_two_indices() -> None:
     """Their threads are no multiple of the rows along an index, nor the other way round."""
     shapes = {"A": (32, 8, 3, 64), "B": (3, 2, 64, 128)}

@@ -1,7 +1,21 @@
-"""The Hypothesis profiles of tileir's own tests."""
+"""The Hypothesis profiles and the marker `sampled` of tileir's own tests."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from strategies.effort import register_profiles
+from strategies.rows import add_option, drop_rows
+
+if TYPE_CHECKING:
+    import pytest
 
 register_profiles()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    add_option(parser)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    drop_rows(config, items)

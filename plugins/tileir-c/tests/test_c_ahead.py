@@ -196,6 +196,7 @@ def of_kernels(kernels: Sequence[KernelFunction], inputs: Mapping[str, Array]) -
     return Program(tuple(kernels), tuple(buffers), tuple(launches))
 
 
+@pytest.mark.sampled(6)
 @needs_sanitizers
 @pytest.mark.parametrize("dtype", ALL_DTYPES, ids=lambda dtype: dtype.value)
 def test_no_operation_is_undefined_for_any_value(dtype: DType, tmp_path: Path) -> None:
