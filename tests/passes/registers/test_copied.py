@@ -14,14 +14,16 @@ from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
+from tileir.passes.kernels.merge import reduction_nest
 from tileir.passes.schedules.registers import copied
-from tileir.passes.schedules.registers.copied import Copied, Run, vectors
+from tileir.passes.schedules.registers.copied import Copied, Run, copied_pieces, vectors
+from tileir.passes.schedules.registers.cost import Limits, Tiling, choose
 from tileir.passes.schedules.registers.register_tile import RegisterTile
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Segment, Use
 from tileir.stripe.blocks import Binding
 from tileir.stripe.check.verifier import verify
-from tileir.stripe.ir import Block, Direction, Index, Program, TensorShape
+from tileir.stripe.ir import Block, Direction, Index, Load, Program, Statement, TensorShape
 
 SMALL = RegisterTile(vector_bytes=16, registers=16, cache_bytes=1024, panel_bytes=1 << 14)
 PADDED = """function (X[N, C, H, W], F[P, C, I, J, L]) -> (O) {
@@ -86,6 +88,24 @@ def test_all_widths_of_columns_have_copies() -> None:
 )
 def test_copies_have_to_pay(which: Case, step: RegisterTile) -> None:
     assert copies(tiled(which, step)) == []
+
+
+def test_what_data_choose_is_not_copied() -> None:
+    nest = reduction_nest(run((Accumulate(),), CROWDED.program()).main.blocks[0])
+    assert isinstance(nest, Nest)
+    limits = Limits(**{field.name: getattr(SMALL, field.name) for field in attrs.fields(Limits)})
+    shapes = {name: TensorShape.dense(DType.F32, sizes) for name, sizes in CROWDED.shapes.items()}
+    plan = choose(nest, limits, shapes)
+    assert isinstance(plan, Tiling)
+    assert copied_pieces(nest, plan, limits, 1, shapes) is not None
+    segments = [attrs.evolve(s, statements=tuple(map(_chosen, s.statements))) for s in nest.segments]
+    assert copied_pieces(attrs.evolve(nest, segments=tuple(segments)), plan, limits, 1, shapes) is None
+
+
+def _chosen(statement: Statement) -> Statement:
+    """Return a load of X at a place that a scalar chooses."""
+    chosen = isinstance(statement, Load) and statement.source == "X"
+    return attrs.evolve(statement, index="place") if chosen else statement
 
 
 def test_runs_are_joined_where_windows_overlap() -> None:

@@ -30,6 +30,7 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import may_overlap
 from tileir.passes.regions.inside import inside
 from tileir.passes.schedules.registers.blocks import nested
+from tileir.passes.schedules.registers.copied import vectors
 from tileir.passes.schedules.registers.cost import Limits, Tiling, choose
 from tileir.passes.schedules.registers.packing import whole_uses
 from tileir.passes.schedules.registers.planes import factors_of_sum
@@ -225,7 +226,7 @@ class _Planes:
         start = [sch.part(row) + low for row, low in zip(rows, first, strict=False)]
         around = sch.present(rows)
         begin = first[-1]
-        for number, width in _runs(count[-1], lanes):
+        for number, width in vectors(count[-1], lanes):
             vector = sch.index(names.fresh("column_vector"), number, stripe.Binding.UNROLL if number <= lanes else None)
             lane = sch.index(names.fresh("column_lane"), width, stripe.Binding.LANE)
             column = sch.part(vector, width) + sch.part(lane) + begin
@@ -252,14 +253,6 @@ class _Planes:
 
 
 _OUT: Final = stripe.Direction.OUT
-
-
-def _runs(count: int, lanes: int) -> Iterator[tuple[int, int]]:
-    """Yield so many vectors of so many lanes that make up ``count`` elements."""
-    while count and lanes:
-        if count >= lanes:
-            yield count // lanes, lanes
-        count, lanes = count % lanes, lanes // 2
 
 
 def _zero(dtype: DType) -> stripe.Constant:

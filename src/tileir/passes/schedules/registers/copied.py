@@ -241,14 +241,15 @@ def copied_pieces(
 
     ``shapes`` holds those of the tensor behind each root, as far as they are known.
     """
-    reads = [use for segment in nest.segments if segment.loops for use in sch.reads_of(nest, segment)]
+    segments = [segment for segment in nest.segments if segment.loops]
+    if plan.term is not None or any(map(sch.indirect_names, segments)):
+        return None
+    reads = [use for segment in segments for use in sch.reads_of(nest, segment) if not use.direction.writes]
     along = [use for use in reads if use.stride(plan.vector.name)]
     still = tuple(dict.fromkeys(use for use in reads if not use.stride(plan.vector.name)))
     others = [i for i in nest.indices if i is not plan.vector]
     rows = {i.name for i in others if not any(use.stride(i.name) for use in along)}
     panels = {i.name for i in others if i.name not in rows and not any(use.stride(i.name) for use in still)}
-    if plan.term is not None:
-        return None
     apart = {i.name for i in others if i.name not in rows and i.name not in panels}
     pieces = _Pieces(nest, {row.index.name: row.height for row in plan.rows}, rows, apart, shapes)
     far = tuple(use for use in still if pieces.whole_bytes(use) > 2 * limits.panel_bytes)
@@ -257,7 +258,7 @@ def copied_pieces(
     if blocks is None or found is None or not all(copied.is_crowded(2 * limits.panel_bytes) for copied in found):
         return None
     groups = pieces.groups(blocks)
-    steps = sum(product(i.range for i in segment.loops) for segment in nest.segments if segment.loops)
+    steps = sum(product(i.range for i in segment.loops) for segment in segments)
     work = steps * product(i.range for i in nest.indices) / plan.lanes
     copying = groups * sum(copied.elements for copied in found)
     if groups < _GROUPS * threads or work < _LEAST_USES * copying:
