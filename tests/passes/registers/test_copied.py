@@ -104,8 +104,9 @@ def test_what_data_choose_is_not_copied() -> None:
 
 def _chosen(statement: Statement) -> Statement:
     """Return a load of X at a place that a scalar chooses."""
-    chosen = isinstance(statement, Load) and statement.source == "X"
-    return attrs.evolve(statement, index="place") if chosen else statement
+    if isinstance(statement, Load) and statement.source == "X":
+        return attrs.evolve(statement, index="place")
+    return statement
 
 
 def test_runs_are_joined_where_windows_overlap() -> None:
