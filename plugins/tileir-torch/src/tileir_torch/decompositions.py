@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final
 
 import torch
-from torch._decomp import core_aten_decompositions
+from torch._decomp import core_aten_decompositions, decompositions as theirs
 from torch._ops import OpOverload
 
 from tileir_torch.rows.table import rows
@@ -67,3 +68,22 @@ def of_export() -> Any:
         if not is_composite or str(overload) in _WHOLE_IN_EXPORT:
             table.pop(overload, None)
     return table
+
+
+@contextmanager
+def states_of_lstm_mended() -> Iterator[None]:
+    """Let PyTorch 2.11 trace ``lstm`` with the sizes that states have in eager.
+
+    Its decomposition, by which it knows the sizes of ``lstm`` kept whole as well, left an axis of size 1 in them.
+    """
+    original = theirs.one_layer_lstm
+
+    def mended(inp: Any, hidden: Any, *others: Any, **named: Any) -> Any:
+        out, states = original(inp, hidden, *others, **named)
+        return out, tuple(state.reshape(given.shape) for state, given in zip(states, hidden, strict=True))
+
+    theirs.one_layer_lstm = mended
+    try:
+        yield
+    finally:
+        theirs.one_layer_lstm = original

@@ -235,10 +235,11 @@ def compile(  # noqa: A001  it is the public verb, as tileir.compile
 
     """
     example_inputs = tuple(example_inputs)
-    exported = torch.export.export(
-        module, example_inputs, dict(kwargs or {}), dynamic_shapes=dynamic_shapes, strict=False
-    )
-    program = exported.run_decompositions(decompositions.of_export())
+    with decompositions.states_of_lstm_mended():
+        exported = torch.export.export(
+            module, example_inputs, dict(kwargs or {}), dynamic_shapes=dynamic_shapes, strict=False
+        )
+        program = exported.run_decompositions(decompositions.of_export())
     module_of_graph = program.graph_module
     faults = unsupported(module_of_graph)
     if faults:
