@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import torch
 from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
-from torch.fx import GraphModule, Node
+from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
+from torch.fx import Graph, GraphModule, Node
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupport
 
@@ -17,8 +19,9 @@ from tileir import ArgumentError, TileError
 from tileir_torch import decompositions
 from tileir_torch.calls import Specialising
 from tileir_torch.importing import unsupported
+from tileir_torch.kept import KeptGraph, as_artifact, is_asked, kept
 
-_OPTIONS: Final = ("fullgraph", "fallback_random")
+_OPTIONS: Final = ("fullgraph", "fallback_random", "cache")
 _MESSAGES: Final = 50
 """Nodes of one graph that an error tells of."""
 
@@ -35,6 +38,8 @@ def backend(graph_module: GraphModule, example_inputs: Sequence[Any], **keywords
         example_inputs: Its inputs, as Dynamo passes them.
         keywords: ``options``, a mapping. With ``"fullgraph": True``, nodes that tileir does not run are an error, which
             names all of them and their lines. With ``"fallback_random": True``, all random operations run in eager.
+            With ``"cache": True``, PyTorch's cache of graphs that were differentiated has this one, too: that takes
+            longer the first time, and less in later processes.
 
     Raises:
         ArgumentError: TIL707, there is no such option.
@@ -49,14 +54,30 @@ def backend(graph_module: GraphModule, example_inputs: Sequence[Any], **keywords
             raise ArgumentError.of("TIL707", f"there is no option {names}; there is {', '.join(_OPTIONS)}")
     is_whole, fallback = bool(options.get("fullgraph", False)), bool(options.get("fallback_random", False))
 
+    make = partial(compiled, is_whole=is_whole, fallback_random=fallback)
+
     def compiler(module: GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
-        made: Callable[..., Any] = make_boxed_func(compiled(module, is_whole=is_whole, fallback_random=fallback))
+        made: Callable[..., Any] = make_boxed_func(make(module))
         return made
 
+    def keeping(module: GraphModule, _: Sequence[Any]) -> KeptGraph:
+        return KeptGraph(module, make)
+
+    if not (options.get("cache", False) or is_asked()):
+        return _by_autograd(lambda: compiler, graph_module, example_inputs)
+    with kept(f"{is_whole} {fallback}"):
+        make_compiler = partial(SerializableAOTDispatchCompiler, KeptGraph, keeping)
+        return as_artifact(_by_autograd(make_compiler, graph_module, example_inputs))
+
+
+def _by_autograd(
+    compiler: Callable[[], Any], graph_module: GraphModule, example_inputs: Sequence[Any]
+) -> Callable[..., Any]:
+    """Return what ``aot_autograd`` makes of a graph by compilers, one for each direction."""
     made: Callable[..., Any] = aot_autograd(
-        fw_compiler=compiler,
-        bw_compiler=compiler,
-        inference_compiler=compiler,
+        fw_compiler=compiler(),
+        bw_compiler=compiler(),
+        inference_compiler=compiler(),
         decompositions=decompositions.of_autograd(),
     )(graph_module, example_inputs)
     return made
@@ -80,7 +101,7 @@ def compiled(module: GraphModule, *, is_whole: bool = False, fallback_random: bo
         return lambda *values: run(values)
     if is_whole:
         raise TileError([fault.diagnostic for fault in faults[:_MESSAGES]])
-    names = {fault.node for fault in faults}
+    names, module = {fault.node for fault in faults}, _copied(module)  # as it is changed in place
     partitioner = CapabilityBasedPartitioner(
         module,
         _Supported(names),
@@ -97,6 +118,12 @@ def compiled(module: GraphModule, *, is_whole: bool = False, fallback_random: bo
     fused.recompile()
     made: Callable[..., Any] = fused
     return made
+
+
+def _copied(module: GraphModule) -> GraphModule:
+    graph = Graph()
+    graph.output(graph.graph_copy(module.graph, {}))
+    return GraphModule(module, graph)
 
 
 def _or_eager(run: Specialising, module: GraphModule, *, is_whole: bool = False) -> Callable[..., Any]:

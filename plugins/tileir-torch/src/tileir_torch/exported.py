@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 import weakref
 from collections.abc import Mapping, Sequence
@@ -35,7 +36,8 @@ class Compiled:
     """A module that is compiled with the weights that it had. Calls are safe from several threads.
 
     It is called with the arguments of the module, tensors of PyTorch or arrays of NumPy, and returns the same kind. No
-    gradients are recorded. Later changes of the module's weights do not show: :meth:`update` takes new ones.
+    gradients are recorded. Later changes of the module's weights do not show: :meth:`update` takes new ones. It can be
+    copied by ``copy.deepcopy``, with weights of its own, and pickled, as by ``torch.save``.
 
     Attributes:
         program: What ``torch.export`` made of the module, after decomposition.
@@ -119,6 +121,20 @@ class Compiled:
             found = [array_of(each) if isinstance(each, torch.Tensor) else each for each in found]
         return found[0] if self._spec.is_leaf() else pytree.tree_unflatten(found, self._spec)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Compiled:
+        """Copy the weights; the copy compiles for itself."""
+        made = Compiled(self.program)
+        made._bound = [each if each is None else each.clone() for each in self._bound]
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the program, as ``torch.export.save`` writes it, and the weights that are no longer those of it."""
+        content = io.BytesIO()
+        torch.export.save(self.program, content)
+        pairs = zip(self._bound, Compiled(self.program)._bound, strict=True)
+        changed = {at: now for at, (now, then) in enumerate(pairs) if now is not None and not torch.equal(now, then)}
+        return _restored, (content.getvalue(), changed)
+
     def _leaves(self, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Sequence[Any]:
         leaves, spec = pytree.tree_flatten((arguments, dict(named)))
         if spec != self.program.call_spec.in_spec:
@@ -197,6 +213,13 @@ class Compiled:
             return named
         cards = {each.device.index or 0 for each in self._bound if isinstance(each, torch.Tensor) and each.is_cuda}
         return [f"cuda.{card}" for card in sorted(cards)] or [host()]
+
+
+def _restored(content: bytes, changed: Mapping[int, torch.Tensor]) -> Compiled:
+    made = Compiled(torch.export.load(io.BytesIO(content)))
+    for at, tensor in changed.items():
+        made._bound[at] = tensor
+    return made
 
 
 def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
