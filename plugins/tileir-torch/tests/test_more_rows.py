@@ -38,6 +38,14 @@ CASES: Final[dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]]] = {
     ),
     "masked_scatter": (lambda x, y: x.masked_scatter(x > 0, y), (tensor(3, 4), tensor(12, seed=1))),
     "as_strided": (lambda x: torch.as_strided(x * 2, (3, 2), (2, 3), 1), (tensor(3, 4),)),
+    "as_strided_beyond_a_part": (
+        lambda x: (
+            torch.as_strided((x * 2).T[1:], (2, 2), (2, 3)),
+            torch.as_strided((x * 2)[:1, 1], (3,), (4,), 0),
+            torch.as_strided((x.T * 2).split(1, -1)[1], (4, 2), (1, 4)),
+        ),
+        (tensor(3, 4),),
+    ),
     "as_strided_scatter": (
         lambda x, y: torch.as_strided_scatter(x, y, (2, 2), (1, 3), 1),
         (tensor(3, 4), tensor(2, 2)),
@@ -71,6 +79,10 @@ CASES: Final[dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]]] = {
     ),
     "reflection": (lambda x: F.pad(x, (2, 1, 1, 2), mode="reflect"), (tensor(1, 2, 4, 5),)),
     "replication": (lambda x: F.pad(x, (2, 1), mode="replicate"), (tensor(1, 2, 4),)),
+    "embedding_renorm": (
+        lambda x: F.embedding(J, x.detach().clone() * 2, max_norm=1.0, norm_type=3.0),
+        (tensor(5, 4),),
+    ),
     "embedding_bag": (
         lambda w: tuple(
             F.embedding_bag(

@@ -78,6 +78,35 @@ def test_derivatives_of_digamma_are_compared_with_those_of_mpmath(monkeypatch: p
     assert opinfo._tried(case, SimpleNamespace(**{**vars(sample), "args": (1,)}), is_gradient=False) == ("right", "")
 
 
+@pytest.mark.parametrize(("n", "pole"), [(0, float("-inf")), (1, float("inf")), (2, float("-inf"))])
+@pytest.mark.parametrize("found", [float("inf"), float("-inf"), 7.0])
+def test_at_poles_that_eager_has_is_right(n: int, pole: float, found: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.tensor([False, True])
+    one = float(torch.polygamma(n, torch.ones(())))
+    monkeypatch.setattr(opinfo, "backend", lambda *_, **__: lambda *_: [torch.tensor([found, one])])
+    case = entry(lambda x, n: torch.polygamma(n, x), x, name="polygamma")
+    sample = SimpleNamespace(input=x, args=(n,), kwargs={}, output_process_fn_grad=lambda found: found)
+    assert opinfo._tried(case, sample, is_gradient=False)[0] == ("right" if found == pole else "wrong")
+
+
+@pytest.mark.parametrize(
+    ("cases", "right"),
+    [
+        ([("f32", "right", 9, 9), ("f16", "partly", 5, 3)], True),
+        ([("f32", "right", 9, 9), ("f16", "partly", 3, 2)], False),
+        ([("f32", "partly", 9, 8), ("f16", "right", 3, 3)], False),
+        ([("f32", "right", 9, 9), ("f16", "wrong", 5, 4)], False),
+        ([("f32", "right", 9, 9), ("bool", "refused", 0, 0), (opinfo.GRADIENTS, "wrong", 9, 0)], True),
+        ([("f32", "right", 9, 9), ("bool", "crash", 0, 0)], False),
+        ([("i64", "right", 3, 3)], True),
+        ([("f32", "right", 0, 0)], False),
+    ],
+)
+def test_which_entries_count(cases: list[tuple[str, str, int, int]], right: bool) -> None:
+    found = [opinfo.Verdict("add", case, outcome, (), samples, good) for case, outcome, samples, good in cases]
+    assert opinfo.counts(found) is right
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_what_is_refused_says_why() -> None:
     found = opinfo.run("nonzero", entry(torch.nonzero, X), "f32", None)
@@ -126,6 +155,7 @@ def test_the_report() -> None:
     ]
     lines = opinfo.report(found).splitlines()
     assert lines[1].split() == ["entries", "1", "1", "1", "1", "0", "4"]
+    assert "1 of 4 entries count: all samples of f32 and 3 of other dtypes are right" in lines
     assert "wrong: erf f32: wrong: result 0 differs" in lines
     assert any(line.split(": ")[-1] == "add, svd" for line in lines)
 

@@ -585,7 +585,7 @@ def imported(
 
 
 def _bases(importer: Importer, graph: Graph, outputs: Sequence[Any]) -> dict[Node, Node]:
-    """Return, for outputs that share their memory in eager, or repeat it, the node that all of it belongs to."""
+    """Return, for outputs that in eager share memory, repeat it or show a part of it, the node that all of it is."""
     sharing: dict[Any, list[Node]] = {}
     for node in graph.nodes:
         value = node.meta.get("val") if node.op == "call_function" else None
@@ -595,7 +595,7 @@ def _bases(importer: Importer, graph: Graph, outputs: Sequence[Any]) -> dict[Nod
     found: dict[Node, Node] = {}
     for together in sharing.values():
         seen = [node for node in together if node in returned]
-        if len(seen) > 1 or any(_repeats(importer, node) for node in seen):
+        if len(seen) > 1 or any(_repeats(importer, node) or _is_part(importer, node) for node in seen):
             whole = next((node for node in (*seen, *together) if _is_whole(importer, node)), None)
             found.update(dict.fromkeys(seen, whole) if whole is not None else {})
     return found
@@ -631,14 +631,62 @@ def _repeats(importer: Importer, node: Node) -> bool:
     return any(size > 1 and not stride for size, stride in zip(sizes, _strides(importer, node), strict=True))
 
 
+def _room(importer: Importer, node: Node) -> int:
+    """Return how many elements the memory of a tensor has."""
+    value = node.meta["val"]
+    return int(size_of(value.untyped_storage().nbytes(), importer.symbols)) // int(value.itemsize)
+
+
+def _is_part(importer: Importer, node: Node) -> bool:
+    """Return whether memory has more elements than a tensor shows: ``as_strided`` can reach them."""
+    return 0 < prod(importer.sizes(node.meta["val"])) < _room(importer, node)
+
+
 def _is_whole(importer: Importer, node: Node) -> bool:
     """Return whether a tensor is all of its memory."""
     value = node.meta["val"]
     sizes = importer.sizes(value)
-    room = size_of(value.untyped_storage().nbytes(), importer.symbols)
-    return room == prod(sizes) * value.itemsize and _is_dense(
-        sizes, _strides(importer, node), importer.order(value, sizes)
-    )
+    order = dense_order(sizes, _strides(importer, node))
+    return _room(importer, node) == prod(sizes) and _is_dense(sizes, _strides(importer, node), order)
+
+
+def memory_of(importer: Importer, node: Node) -> Tensor | None:
+    """Return all elements of the memory of a tensor, as they lie; None where the graph does not have them.
+
+    Those in gaps, which nothing has written, are 0.
+
+    Args:
+        importer: What runs the graph.
+        node: The node of the tensor, which was called.
+
+    """
+    value = node.meta["val"]
+    whole = at = node  # the tensor that the memory was made for
+    while at.op == "call_function" and at.args and isinstance(at.args[0], Node):
+        at = at.args[0]
+        source = at.meta.get("val")
+        if isinstance(source, torch.Tensor):
+            if source.untyped_storage()._cdata != value.untyped_storage()._cdata:
+                break
+            whole = at
+    if whole.meta["val"].dtype is not value.dtype:
+        return None
+    found, sizes, strides = importer.values[whole], importer.sizes(whole.meta["val"]), _strides(importer, whole)
+    if _is_whole(importer, whole):
+        return ops.reshape(ops.transpose(found, dense_order(sizes, strides)) if sizes else found, prod(sizes))
+    if whole.op != "call_function":
+        return None
+    places = importer.builder.constant(strided_places(sizes, strides, 0).reshape(-1))
+    gaps = ops.full(found, (_room(importer, whole),), 0)
+    return ops.scatter(gaps, places, ops.reshape(found, prod(sizes)), mode="set", unique=True)
+
+
+def strided_places(sizes: Sequence[int], strides: Sequence[int], offset: int) -> np.ndarray[Any, Any]:
+    """Return the places of elements in memory, for sizes and strides."""
+    places = np.full(tuple(sizes), offset, np.int64)
+    for axis, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
+        places += (np.arange(size) * stride).reshape(-1, *[1] * (len(sizes) - 1 - axis))
+    return places
 
 
 def _viewed(importer: Importer, output: Node, whole: Result) -> Result:

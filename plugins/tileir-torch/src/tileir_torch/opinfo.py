@@ -299,7 +299,7 @@ def _by_mpmath(function: Callable[..., Any], sample: Any, *, moved: bool) -> tor
     def one(x: float) -> float:
         try:
             return float(function(x, *sample.args))
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, ZeroDivisionError):  # at a pole only what eager execution has is right
             return float("nan")
 
     given = sample.input.detach()
@@ -422,6 +422,22 @@ def outcome_of(found: Sequence[Verdict]) -> str:
     return next((each for each in ("crash", "wrong") if each in outcomes), "partly")
 
 
+def counts(found: Sequence[Verdict]) -> bool:
+    """Return whether an entry is covered: all samples of f32 are right, and all or :data:`_OTHERS` of other dtypes.
+
+    Cases without samples, and gradients, do not matter.
+
+    Args:
+        found: The outcomes of the entry's cases.
+
+    """
+    values = [each for each in found if each.case != GRADIENTS and (each.samples or each.outcome == "crash")]
+    return bool(values) and all(
+        each.outcome == "right" or (each.outcome == "partly" and each.case != "f32" and each.right >= _OTHERS)
+        for each in values
+    )
+
+
 def report(found: Sequence[Verdict]) -> str:
     """Return tables of entries and cases by outcome, what is wrong or crashed, and the reasons of all others."""
     by_entry: dict[str, list[Verdict]] = defaultdict(list)
@@ -437,6 +453,10 @@ def report(found: Sequence[Verdict]) -> str:
         if count := by_case[case]:
             numbers = (*(count[word] for word in OUTCOMES), count.total())
             lines.append(f"{case:16}" + "".join(f"{number:9}" for number in numbers))
+    covered = sum(map(counts, by_entry.values()))
+    lines.append(
+        f"{covered} of {len(by_entry)} entries count: all samples of f32 and {_OTHERS} of other dtypes are right"
+    )
     reasons: dict[str, dict[str, None]] = defaultdict(dict)
     for each in found:
         if each.outcome in ("wrong", "crash"):

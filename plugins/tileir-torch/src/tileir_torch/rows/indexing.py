@@ -12,6 +12,7 @@ from tileir import DType, ops
 from tileir.tile.builder import Tensor
 from tileir_torch.importing import Call
 from tileir_torch.rows.arguments import wide, widened, with_axis
+from tileir_torch.rows.reductions import vector_norm
 from tileir_torch.rows.table import row
 
 
@@ -271,3 +272,15 @@ def index_copy(call: Call, x: Tensor, dim: int, index: Tensor, source: Tensor) -
     y = with_axis(x)
     found = ops.scatter(y, with_axis(index), with_axis(source), axis=dim % y.rank, mode="set")
     return ops.reshape(found, *x.shape)
+
+
+@row("embedding_renorm.default")
+def embedding_renorm(call: Call, table: Tensor, indices: Tensor, max_norm: float, order: float) -> Tensor:
+    """Return a table whose rows that indices tell are made as short as ``max_norm``."""
+    rows, dtype = int(table.shape[0]), wide(table.dtype)
+    count = int(indices.size)
+    ones = call.full(1, (count,), DType.I32)
+    used = ops.scatter(call.full(0, (rows,), DType.I32), ops.reshape(indices, count), ones, mode="max")
+    norms = vector_norm(call, ops.cast(table, dtype), order, [1], True)
+    is_long = ops.logical_and(ops.expand_dims(used, 1) > 0, norms > float(max_norm))
+    return ops.where(is_long, ops.cast(table, dtype) * (float(max_norm) / (norms + 1e-7)), ops.cast(table, dtype))

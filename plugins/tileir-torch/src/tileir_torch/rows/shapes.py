@@ -9,7 +9,7 @@ import numpy as np
 
 from tileir import ops
 from tileir.tile.builder import Tensor
-from tileir_torch.importing import Call
+from tileir_torch.importing import Call, memory_of, strided_places
 from tileir_torch.rows.arguments import axes_of
 from tileir_torch.rows.table import row
 
@@ -214,14 +214,6 @@ def pixel_unshuffle(call: Call, x: Tensor, factor: int) -> Tensor:
     return ops.reshape(ops.transpose(y, axes), *call.sizes)
 
 
-def _strided(sizes: Sequence[int], strides: Sequence[int], offset: int) -> Any:
-    """Return the places of elements in memory, for sizes and strides."""
-    places = np.full(tuple(sizes), offset, np.int64)
-    for axis, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
-        places += (np.arange(size) * stride).reshape(-1, *[1] * (len(sizes) - 1 - axis))
-    return places
-
-
 def _flat(call: Call, x: Tensor) -> Tensor:
     """Return the elements as they lie in memory, which is contiguous."""
     value = call.given(0)
@@ -232,19 +224,22 @@ def _flat(call: Call, x: Tensor) -> Tensor:
 
 @row("as_strided.default", "as_strided_copy.default")
 def as_strided(call: Call, x: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Tensor:
-    places = _strided(size, stride, offset or 0)
+    places = strided_places(size, stride, call.given(0).storage_offset() if offset is None else offset)
     if not places.size:
         return call.full(0, call.sizes, call.dtype)
-    if places.max() >= int(x.size):
-        raise call.refuse("it reads behind the end of its input")
-    return ops.take(_flat(call, x), call.tensor(places), 0)
+    memory = memory_of(call.importer, call.node.args[0])
+    if memory is None:
+        raise call.refuse("other elements of the memory of its input are not in the graph")
+    if places.max() >= int(memory.size):
+        raise call.refuse("it reads behind the end of its memory")
+    return ops.take(memory, call.tensor(places), 0)
 
 
 @row("as_strided_scatter.default")
 def as_strided_scatter(
     call: Call, x: Tensor, source: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None
 ) -> Tensor:
-    places = _strided(size, stride, offset or 0)
+    places = strided_places(size, stride, offset or 0)
     if len(np.unique(places)) != places.size or places.max(initial=0) >= int(x.size):
         raise call.refuse("some of its places are written to twice, or not there")
     updates = ops.reshape(ops.cast(source, x.dtype), places.size)

@@ -18,6 +18,7 @@ FAMILIES: Final = (
     "elementwise",
     "images",
     "indexing",
+    "matrices",
     "normalisation",
     "ordering",
     "placing",
