@@ -12,6 +12,7 @@ import tileir
 from strategies.contractions import contractions
 from strategies.derivatives import problems, types_of
 from strategies.effort import examples
+from strategies.loops import arguments, functions
 from strategies.sharded import partitioned
 from strategies.tile import cases
 from strategies.tuple_reductions import assert_components, tuple_cases
@@ -249,3 +250,9 @@ def test_gradients_of_partitioned_programs_are_laid_out_as_their_inputs() -> Non
     np.testing.assert_array_equal(db, 2 * a.T @ (a @ b))
     (only,) = tileir.gradient(program, "B").function.outputs
     assert only == backward.function.outputs[1]
+
+
+@examples(8)
+@given(functions(), st.data())
+def test_loops(function: Any, data: st.DataObject) -> None:
+    assert_distributed(data.draw(partitioned(function)), function, arguments(function))

@@ -262,3 +262,49 @@ def test_a_value_that_is_data_and_indices_is_read_in_two_parts(cut: Any) -> None
     function = infer(parse("function (A[N, M]) -> (B) { B = gather(A, A); }"), {"A": TensorType(DType.I32, (4, 3))})
     program = partition(function, TWO, {"A": Sharding(cut)})
     np.testing.assert_array_equal(interpret_partitioned(program, {"A": array})["B"], array[array])
+
+
+LOOP = """function (S, X) -> (H, L) {
+    R = scan(S; X) function (A, B) -> (C, D) { C = A * 2 + B; D = C + 1; };
+    H = element(R, 0);
+    L = element(R, 1);
+}"""
+MIXED = "function (S, X) -> (H) { H = scan(S; X) function (A, B) -> (C) { T[] = +(A[i]); C = A + B * T; }; }"
+
+
+def test_loops_run_on_parts_of_axes_that_no_step_mixes() -> None:
+    program = program_of(LOOP, TWO, {"S": ("x",), "X": (None, "x")}, S=(5,), X=(3, 5))
+    assert program.collectives == ()
+    assert program.remarks == ()
+    results = [program.layout(name) for name in program.function.outputs]
+    assert all(layout[-1] == program.layout("S")[0] for layout in results)
+
+
+def test_loops_whose_steps_mix_an_axis_run_whole() -> None:
+    program = program_of(MIXED, TWO, {"S": ("x",), "X": (None, "x")}, S=(5,), X=(3, 5))
+    assert {each.kind.value for each in program.collectives} == {"all_gather"}
+    assert "computes all of this scan" in program.remarks[0].message
+
+
+@examples(30)
+@given(st.sampled_from([LOOP, MIXED]), st.integers(0, 3), st.integers(1, 5), st.integers(1, 4), st.data())
+def test_loops_over_batches(text: str, steps: int, rows: int, columns: int, data: st.DataObject) -> None:
+    kept = (rows,) if text is MIXED else (rows, columns)
+    shapes = {"S": kept, "X": (steps, *kept)}
+    function = infer(parse(text), {name: TensorType(DType.F64, shape) for name, shape in shapes.items()})
+    random = np.random.default_rng(0)
+    inputs = {name: random.integers(-2, 3, shape).astype(np.float64) for name, shape in shapes.items()}
+    assert_partitioned(data.draw(partitioned(function)), function, inputs)
+    backward = gradient(function, tuple(shapes), function.outputs, even_ties=False)
+    assert_partitioned(data.draw(partitioned(backward)), backward, inputs)
+
+
+def test_weights_of_loops_are_given_to_each_rank() -> None:
+    text = (
+        "function (H[B, N], X[T, B, I], W[I, N]) -> (O) { O = scan(H; X; W) function (A, E, V) -> (C) "
+        "{ P[b, n : 4, 3] = +(E[b, i] * V[i, n]); C = tanh(A + P); }; }"
+    )
+    shardings = {"H": ("x", None), "X": (None, "x", None), "W": ("x", None)}
+    program = program_of(text, TWO, shardings, H=(4, 3), X=(2, 4, 5), W=(5, 3))
+    assert [(each.kind.value, each.input) for each in program.collectives] == [("all_gather", "W")]
+    assert program.layout("O") == program.layout("H")

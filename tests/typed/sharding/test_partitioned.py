@@ -33,6 +33,8 @@ def test_a_program_that_keeps_the_rules() -> None:
     results = interpret_partitioned(program, {"A": np.array([1, 2, 4], "f4")})
     assert results["S"] == 7
     assert results["B_all"].tolist() == [1, 2, 4]
+    assert list(program.graph().successors("A")) == ["S_part", "B_all"]
+    assert "partition over x=" in program._repr_html_()
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import numpy as np
 
 from tileir.core import Aggregation, ArrayValue, Combination, DType, NameScope, Op, attrs, schema
 from tileir.poly.affine import Affine
+from tileir.typed.dataflow import loop_of
 from tileir.typed.ir import (
     Access,
     ArrayConstant,
@@ -35,11 +36,14 @@ from tileir.typed.ir import (
     ShapeOf,
     Value,
     counting,
+    operands,
 )
 from tileir.typed.reductions import positions_in
+from tileir.typed.sharding.loops import needs_of, with_step
 from tileir.typed.sharding.mesh import Box
 from tileir.typed.sharding.needs import boxes_read, needed, reads
-from tileir.typed.sharding.partitioned import Partitioned
+from tileir.typed.sharding.partition import loop_step
+from tileir.typed.sharding.partitioned import Partitioned, Placement
 
 Step: TypeAlias = "Function | Collective"
 """A function of parts of arrays, by their names, or a collective; the same collectives in one order on all ranks."""
@@ -110,9 +114,10 @@ def _live(function: Function) -> list[Operation]:
 
 def _local_function(program: Partitioned, run: _Run, rank: int) -> Function:
     here = program.mesh.coordinates(rank)
-    boxes = {name: program.mesh.box(placement.layout, here) for name, placement in program.placements}
+    placements = dict(program.placements)
+    boxes = {name: program.mesh.box(placement.layout, here) for name, placement in placements.items()}
     defined = {each.name: each for each in (*program.function.inputs, *program.function.operations)}
-    local = _Local(program, here, boxes, defined, NameScope.of(defined))
+    local = _Local(program, here, boxes, defined, placements, NameScope.of(defined))
     for operation in run.operations:
         local.add(operation)
     inputs = tuple(Value(name, defined[name].dtype, _sizes(boxes[name])) for name in run.inputs)
@@ -131,6 +136,7 @@ class _Local:
     here: Mapping[str, int]
     boxes: Mapping[str, Box]
     defined: Mapping[str, Value | Operation]
+    placements: Mapping[str, Placement]
     names: NameScope
     operations: list[Operation] = attrs.field(factory=list)
     cropped: dict[tuple[str, Box], str] = attrs.field(factory=dict)
@@ -149,7 +155,9 @@ class _Local:
                 self.operations.append(attrs.evolve(operation, value=made))
             case Reduce(combine=combine, result=1) if combine.is_extremum and self._terms(operation.name):
                 self._places(operation, shape)
-            case Constant() | ShapeOf() | Scan():
+            case Scan():
+                self._loop(operation, shape)
+            case Constant() | ShapeOf():
                 self.operations.append(operation)
             case Override(name=name, input=read, dtype=dtype):
                 self.operations.append(Elementwise(name, Op.IDENT, (self._crops(operation)[read],), dtype, shape))
@@ -163,6 +171,22 @@ class _Local:
                 self.operations.append(scattered)
             case _:
                 self.operations.append(attrs.evolve(schema.with_used(operation, self._crops(operation)), shape=shape))
+
+    def _loop(self, operation: Scan, shape: Shape) -> None:
+        """Add a loop over this rank's part of axes that its steps do not mix, or the whole loop."""
+        layouts = tuple(self.placements[name].layout for name in operands(operation))
+        step = loop_step(loop_of(operation), layouts, self.program.mesh)
+        if step is None:
+            self.operations.append(operation)
+            return
+        passed = [self._crop(name, self.program.mesh.box(need, self.here)) for name, need in needs_of(operation, step)]
+        (run,) = _parts(step)
+        assert isinstance(run, _Run)
+        rank = self.program.mesh.rank(self.here)
+        boxes = {value.name: step.mesh.box(step.layout(value.name), self.here) for value in step.function.inputs}
+        inputs = tuple(attrs.evolve(value, shape=_sizes(boxes[value.name])) for value in step.function.inputs)
+        body = attrs.evolve(_local_function(step, run, rank), inputs=inputs, outputs=step.function.outputs)
+        self.operations.append(with_step(operation, body, passed, shape))
 
     def _parts_read(self, operation: Gather | Scatter) -> list[str]:
         """Return the names of what each operand is to the part, though one value may be several of them."""
@@ -181,7 +205,7 @@ class _Local:
         return found
 
     def _terms(self, name: str) -> list[tuple[Affine, tuple[int, int]]]:
-        shares = dict(self.program.placements)[name].shares
+        shares = self.placements[name].shares
         position = self.program.mesh.position
         return [(each.polynomial, each.split.intervals[position(self.here, each.split.axes)]) for each in shares]
 

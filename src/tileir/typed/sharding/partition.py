@@ -8,10 +8,11 @@ what each reads, and where ranks lack some of that, a collective stands before t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from tileir.core import ArgumentError, NameScope, Op, attrs, nearest, schema
-from tileir.typed.dataflow import without_dead
+from tileir.typed.dataflow import loop_of, without_dead
 from tileir.typed.ir import (
     ArrayConstant,
     Cast,
@@ -23,6 +24,7 @@ from tileir.typed.ir import (
     Function,
     Operation,
     Reduce,
+    Scan,
     Scatter,
     Shape,
     Value,
@@ -31,6 +33,7 @@ from tileir.typed.ir import (
 from tileir.typed.reductions import reduction_of, rule_of
 from tileir.typed.sharding.carrying import Way, free_ways, may_cut, ways
 from tileir.typed.sharding.exchanges import covers, kind_of, merged, moved, split_of
+from tileir.typed.sharding.loops import needs_of, result_layout, step_of
 from tileir.typed.sharding.mesh import Mesh, Sharding
 from tileir.typed.sharding.needs import needed, reads
 from tileir.typed.sharding.partitioned import Partitioned, Placement, Remark, Share
@@ -72,6 +75,19 @@ def partition(
             asked = sharding.layout(name, shapes[name], mesh) if isinstance(sharding, Sharding) else sharding
             wanted[name] = asked
     return _Partitioner(mesh, wanted, shapes, NameScope.of(shapes)).run(function)
+
+
+@lru_cache(maxsize=64)  # all results of a loop, and all ranks, ask for its step
+def loop_step(scan: Scan, layouts: tuple[Layout, ...], mesh: Mesh) -> Partitioned | None:
+    """Return the partitioned step of a loop that is passed values with some layouts; None where it has to run whole.
+
+    A value that is passed twice must be laid out in one way.
+    """
+    step = step_of(scan, layouts, mesh, partition)
+    if step is None:
+        return None
+    needs = needs_of(scan, step)
+    return step if len(set(needs)) == len(dict(needs)) else None
 
 
 def _without_collectives(function: Function) -> Function:
@@ -267,8 +283,19 @@ class _Partitioner:
         """Return what ranks need of the operands, by their places along the axes that the operation is spread over."""
         key = operation.name, layout, shares
         if key not in self.needs:
-            self.needs[key] = self._found_needs(operation, layout, shares)
+            step = self._step(operation)
+            if step is not None and isinstance(operation, Scan):
+                self.needs[key] = dict(needs_of(operation, step))
+            else:
+                self.needs[key] = self._found_needs(operation, layout, shares)
         return self.needs[key]
+
+    def _step(self, operation: Operation) -> Partitioned | None:
+        """Return the partitioned step of a loop, if each rank can run all steps by itself, on its part of axes."""
+        if not isinstance(operation, Scan):
+            return None
+        layouts = tuple(self.placements[name].layout for name in operands(operation))
+        return loop_step(loop_of(operation), layouts, self.mesh)
 
     def _found_needs(self, operation: Operation, layout: Layout, shares: Sequence[Share]) -> dict[str, Layout]:
         splits = (*layout, *(share.split for share in shares))
@@ -297,6 +324,9 @@ class _Partitioner:
 
     def _chosen(self, operation: Operation) -> Choice:
         """Return how an operation is spread: as is asked for its result, or as its operands are if that is cheaper."""
+        step = self._step(operation)
+        if step is not None and isinstance(operation, Scan):
+            return result_layout(operation, step), ()
         start: Choice = (whole(operation.shape), ())
         asked = start
         for axis, split in enumerate(self.wanted.get(operation.name, ())):

@@ -21,6 +21,8 @@ from tileir.typed.verifier import check_function
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import networkx as nx
+
     from tileir.typed.sharding.splits import Layout
 
 
@@ -85,6 +87,10 @@ class Partitioned(ShownProgram):
         from tileir.typed.sharding.text import to_text  # it imports this
 
         return to_text(self)
+
+    def graph(self) -> nx.DiGraph[str]:
+        """Return the graph of the function, in which collectives are nodes."""
+        return self.function.graph()
 
     def summary(self) -> str:
         """Return the mesh, and how many operations and collectives there are."""
