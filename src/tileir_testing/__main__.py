@@ -41,12 +41,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="how many processes compare programs")
     kinds = [kind.noun for kind in Kind]
     parser.add_argument("--extension", choices=kinds, metavar="KIND", help=f"test the {', '.join(kinds)} NAME instead")
+    parser.add_argument("--ranks", type=int, default=2, metavar="N", help="how many ranks a transport has")
     parser.epilog = "All other options are given to pytest, such as -x, -v or -k WORDS."
     chosen, options = parser.parse_known_args(arguments)
     if (chosen.name is None) == (chosen.compare is None):
         parser.error("name one back end, or several with --compare")
     if chosen.extension is not None and chosen.name is not None:
-        return _check_extension(Kind[chosen.extension.upper()], chosen.name)
+        return _check_extension(Kind[chosen.extension.upper()], chosen.name, chosen.ranks)
     unknown = [area for area in chosen.areas if area not in AREAS]
     if unknown:
         parser.error(f"there is no area {unknown[0]!r}; the areas are {', '.join(AREAS)}")
@@ -55,12 +56,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _compare(chosen) if chosen.jobs <= 1 else _compare_in_parts(chosen)
 
 
-def _check_extension(kind: Kind, name: str) -> int:
+def _check_extension(kind: Kind, name: str, ranks: int) -> int:
     """Check what a distribution offers; the result is 0 where it is as it should be, 2 where there is nothing."""
     from tileir_testing.extensions import check_installed
 
     try:
-        check_installed(kind, name)
+        check_installed(kind, name, ranks)
     except AssertionError as error:
         sys.stdout.write(f"{kind.noun} {name}: {error}\n")
         return 1

@@ -16,7 +16,7 @@ from tileir.core import Target, TileError, nearest
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.targets.target_file import load, target_called
 from tileir.driver.checking.check import check_passes
-from tileir.driver.distribution.engines import wrong_engine
+from tileir.driver.distribution.engines import engine_called
 from tileir.driver.frontends import wrong_frontend
 from tileir.driver.languages import wrong_language
 from tileir.driver.listings import wrong_listing
@@ -28,6 +28,7 @@ from tileir.passes.pipelines.installed import schedule_of, wrong_pass, wrong_sch
 from tileir.passes.pipelines.resolution import passes_called
 from tileir.tile.ir import Function
 from tileir_testing.gradients import check_gradients
+from tileir_testing.transports import check_transport
 
 PROGRAMS: Final[tuple[tuple[str, Mapping[str, tuple[int, ...]]], ...]] = (
     ("function (A, B) -> (C) { C = A * B + 1; }", {"A": (5, 3), "B": (3,)}),
@@ -171,14 +172,22 @@ def check_language(language: Any, *texts: str) -> None:
         assert again == node, f"{text!r} is not read back as the node that was printed"
 
 
-def check_installed(kind: Kind, name: str) -> None:
+def check_installed(kind: Kind, name: str, ranks: int = 2) -> None:
     """Check the extension of that kind and name of an installed distribution.
+
+    Args:
+        kind: What it is.
+        name: That of its entry point; ``inprocess``, which needs none, is a transport, too.
+        ranks: How many there are, for transports.
 
     Raises:
         BackendError: TIL811 or TIL812, it cannot be loaded.
         ValueError: There is none.
 
     """
+    if kind is Kind.TRANSPORT:
+        check_transport(engine_called(name), ranks)
+        return
     if name not in EXTENSIONS.entries(kind):
         raise ValueError(f"no distribution offers the {kind.noun} {name!r}{nearest(name, EXTENSIONS.names(kind))}")
     offer: Any = EXTENSIONS.get(kind, name, lambda _: None)
@@ -202,6 +211,3 @@ def check_installed(kind: Kind, name: str) -> None:
         case Kind.FRONTEND:
             fault = wrong_frontend(name)(offer)
             assert fault is None, f"the front end {fault}"
-        case Kind.TRANSPORT:
-            fault = wrong_engine(name)(offer)
-            assert fault is None, f"the transport {fault}"

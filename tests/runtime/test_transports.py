@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tileir.core import Aggregation, BackendError
-from tileir.runtime.transports import THREADS, Transport
+from tileir.runtime.transports import THREADS, DisagreementError, Transport, agree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,3 +87,15 @@ def test_a_rank_that_fails_stops_those_that_wait_for_it() -> None:
     assert caught.value.diagnostics[0].code == "TIL814"
     assert isinstance(caught.value.__cause__, ValueError)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("tileir rank")]
+
+
+def test_ranks_that_differ_are_refused_on_every_rank() -> None:
+    def work(end: Transport) -> str:
+        with pytest.raises(DisagreementError, match=r"TIL815.: rank 2 differs from rank 0 in the mesh; all ranks must"):
+            agree(end, {"the program": "alike", "the mesh": f"x={3 + end.rank // 2}"})
+        agree(end, {"the program": "alike"})
+        return end.place
+
+    assert launched(3, work) == ["the start of a program"] * 3
+    with pytest.raises(DisagreementError, match=r"TIL815.: rank 1 differs from rank 0 in the program and the mesh"):
+        THREADS.launch(2, lambda end: agree(end, {"the program": str(end.rank), "the mesh": str(end.rank)}))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +12,6 @@ import pytest
 from tileir.core import BackendError
 from tileir.runtime.transports import THREADS, Transport
 from tileir.testing import check_transport
-from tileir_testing.transports import check_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_threads_pass(size: int) -> None:
     check_transport(THREADS, size)
-    check_failure(THREADS, size)
 
 
 class Spoilt:
@@ -56,18 +56,50 @@ def nothing(_: Any, __: Any, parts: Any, ___: Any) -> None:
         part[...] = 1
 
 
+def turned(usual: Any, parts: Any, how: Any, group: Any) -> Any:
+    return usual(parts[::-1], how, group[::-1])
+
+
+def changed(usual: Any, sent: Any, received: Any) -> None:
+    usual(sent, received)
+    for _, array in received:
+        array[-1:] = 1
+
+
 @pytest.mark.parametrize(
     ("method", "wrong", "told"),
     [
-        ("all_reduce", more, "all_reduce by"),
-        ("all_reduce", without_nan, "loses NaN"),
-        ("reduce_scatter", own_part, "reduce_scatter by|all_reduce by"),
-        ("all_gather", nothing, "all_gather gives"),
+        ("all_reduce", more, "all_reduce of"),
+        ("all_reduce", without_nan, "all_reduce of float32 by"),
+        ("reduce_scatter", own_part, "could not broadcast input array"),
+        ("reduce_scatter", turned, "all_reduce of float32 by add|reduce_scatter of float32 by add"),
+        ("all_gather", nothing, "all_gather of"),
+        ("exchange", changed, "(exchange|all_gather) of bool"),
     ],
 )
 def test_what_is_wrong_is_found(method: str, wrong: Callable[..., Any], told: str) -> None:
-    with pytest.raises(BackendError, match=told):
-        check_transport(Spoilt(method, wrong), 2)
+    with pytest.raises((AssertionError, BackendError), match=told):
+        check_transport(Spoilt(method, wrong), 3)
+
+
+def test_engines_whose_ranks_go_on_after_a_failure_are_found() -> None:
+    class Deaf:
+        name = "deaf"
+
+        def launch(self, size: int, work: Callable[[Transport], Any]) -> Any:
+            try:
+                return THREADS.launch(size, work)
+            except BackendError:
+                return {}
+
+    with pytest.raises(AssertionError, match="ranks that fail, or differ, are not refused"):
+        check_transport(Deaf(), 2)
+
+
+def test_the_command_checks_a_transport() -> None:
+    command = [sys.executable, "-m", "tileir.testing", "--extension", "transport", "inprocess", "--ranks", "3"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (found.stdout, found.returncode) == ("transport inprocess: all checks passed\n", 0), found.stderr
 
 
 def test_what_is_no_engine() -> None:

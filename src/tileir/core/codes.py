@@ -175,6 +175,8 @@ _BACKENDS: Final = {
     "TIL812": "two distributions provide an extension of one kind and name",
     "TIL813": "a transport with another number of ranks than the mesh",
     "TIL814": "a rank that failed, so that the others stopped",
+    "TIL815": "ranks that run different programs",
+    "TIL816": "a rank that others waited for too long",
 }
 _COMMANDS: Final = {
     "TIL901": "a file cannot be read or written",

@@ -7,6 +7,7 @@ no tags: of two between the same ranks the first one sent is the first one recei
 from __future__ import annotations
 
 import abc
+import hashlib
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -36,12 +37,14 @@ class Transport(abc.ABC):
         rank: The number of this rank.
         size: How many ranks there are.
         shares_memory: Whether all ranks are in one process, so that results need not be sent to be put together.
+        place: The place of the program that this rank has come to, such as a collective, for messages.
 
     """
 
     rank: int
     size: int
     shares_memory: bool = False
+    place: str = "the start"
 
     @abc.abstractmethod
     def exchange(self, sent: Sequence[Message], received: Sequence[Message]) -> None:
@@ -96,6 +99,33 @@ class Transport(abc.ABC):
         return result
 
 
+class DisagreementError(BackendError):
+    """Difference between ranks that must not be; raised by all of them at one place, so that none waits for another."""
+
+
+def agree(transport: Transport, facts: Mapping[str, str]) -> None:
+    """Compare texts that all ranks should have in common, by digests; all ranks call it, with texts of equal names.
+
+    Args:
+        transport: Between the ranks.
+        facts: By their names, which messages use.
+
+    Raises:
+        DisagreementError: TIL815, on every rank: which rank differs from rank 0, and in what.
+
+    """
+    transport.place = "the start of a program"
+    own = b"".join(hashlib.sha256(text.encode()).digest() for text in facts.values())
+    parts = [np.empty(len(own), np.uint8) for _ in range(transport.size)]
+    transport.all_gather(np.frombuffer(own, np.uint8), parts, range(transport.size))
+    digests = [part.reshape(len(facts), -1) for part in parts]
+    for rank, found in enumerate(digests):
+        differing = [name for name, same in zip(facts, (found == digests[0]).all(1), strict=True) if not same]
+        if differing:
+            message = f"rank {rank} differs from rank 0 in {' and '.join(differing)}; all ranks must run one program"
+            raise DisagreementError.of("TIL815", message)
+
+
 class Engine(Protocol):
     """Runs work on ranks; an entry point of the group ``tileir.transports`` names one."""
 
@@ -109,7 +139,8 @@ class Engine(Protocol):
         An engine of threads starts all ranks. One of processes, each of which calls this, is called on one rank.
 
         Raises:
-            BackendError: TIL813, there are not as many ranks; TIL814, one failed: which, and its error.
+            BackendError: TIL813, there are not as many ranks; TIL814, one failed: which, and its error; a
+                :class:`DisagreementError` that all of them raise, as it is.
 
         """
 
@@ -154,6 +185,8 @@ class _Thread(Transport):
 
 
 def _failure(rank: int, error: BaseException) -> BackendError:
+    if isinstance(error, DisagreementError):
+        return DisagreementError(error.diagnostics)
     return BackendError.of("TIL814", f"rank {rank} failed, and so the others stopped: {type(error).__name__}: {error}")
 
 

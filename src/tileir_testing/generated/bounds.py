@@ -86,6 +86,7 @@ class _Analysis:
                 | typed.Upstream()
                 | typed.Checkpoint()
                 | typed.Recall()
+                | typed.Collective()
             ):
                 # generated programs have none of these
                 return np.asarray(np.inf)

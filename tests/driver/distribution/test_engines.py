@@ -10,10 +10,10 @@ from click.testing import CliRunner
 
 import tileir
 from strategies.wheels import install
-from tileir.core import BackendError
-from tileir.core.extensions import EXTENSIONS, Kind
+from tileir.core import ArgumentError, BackendError
+from tileir.core.extensions import EXTENSIONS
 from tileir.driver.cli import main as cli
-from tileir.testing import check_installed
+from tileir.runtime.transports import THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +83,14 @@ def test_an_engine_of_a_wheel_runs_a_program(program: tileir.Partitioned) -> Non
     sums, doubled = tileir.distribute(program, "post")(array)
     np.testing.assert_array_equal(sums, array.sum(1))
     np.testing.assert_array_equal(doubled, 2 * array)
-    check_installed(Kind.TRANSPORT, "post")
+
+
+def test_an_engine_itself_runs_a_program(program: tileir.Partitioned) -> None:
+    array = np.arange(15, dtype=np.int32).reshape(5, 3)
+    sums, _ = tileir.distribute(program, THREADS)(array)
+    np.testing.assert_array_equal(sums, array.sum(1))
+    with pytest.raises(ArgumentError, match=r"TIL707.*of type int, not the name of an engine, nor one itself"):
+        tileir.distribute(program, 3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 def carried_out(collective: Collective, mesh: Mesh, transport: Transport, parts: Sequence[Array]) -> Array:
     """Return what a rank has behind a collective; ``parts`` is what it has of each input."""
+    transport.place = f"{collective.kind.value} {collective.name!r}"
     have = mesh.box(collective.source, mesh.coordinates(transport.rank))
     if collective.combine is not None:
         return merged_state(collective, mesh, transport, parts)[collective.result]

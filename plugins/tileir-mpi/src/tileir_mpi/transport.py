@@ -1,0 +1,206 @@
+"""One rank's end: messages and collectives of MPI on the bytes of arrays, and waiting that looks for notices."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+import attrs
+import numpy as np
+from mpi4py import MPI
+
+from tileir.core import Aggregation, BackendError
+from tileir.runtime.transports import Message, Transport
+from tileir_mpi.peers import LOG, LostError, Notice, Peers, poll
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+ANSWER: Final = 1.0
+"""Seconds in which ranks that wait answer where."""
+
+_INTEGERS: Final = {
+    **{f"int{bits}": (getattr(MPI, f"INT{bits}_T"), getattr(MPI, f"UINT{bits}_T")) for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": (getattr(MPI, f"UINT{bits}_T"),) * 2 for bits in (8, 16, 32, 64)},
+    "bool": (MPI.UINT8_T, MPI.UINT8_T),
+}
+"""Types of elements: one that compares as they do, and one whose sums and products wrap as theirs do."""
+
+_OPERATIONS: Final = {
+    Aggregation.SUM: MPI.SUM,
+    Aggregation.PROD: MPI.PROD,
+    Aggregation.MAX: MPI.MAX,
+    Aggregation.MIN: MPI.MIN,
+}
+
+
+def _exact(how: Aggregation, dtype: np.dtype[Any]) -> tuple[MPI.Datatype, MPI.Op] | None:
+    """Return type and operation by which MPI merges to the right bits, in any order; None where it does not."""
+    if dtype.name not in _INTEGERS or how not in _OPERATIONS:
+        return None
+    compared, added = _INTEGERS[dtype.name]
+    if how in {Aggregation.SUM, Aggregation.PROD} and dtype.itemsize < 4 and dtype.name != "bool":
+        return None  # Open MPI saturates some of these where it has instructions for that
+    if dtype.name == "bool":  # 0 and 1: a sum is true where any is, a product where all are
+        return added, MPI.MAX if how in {Aggregation.SUM, Aggregation.MAX} else MPI.MIN
+    return (added if how in {Aggregation.SUM, Aggregation.PROD} else compared), _OPERATIONS[how]
+
+
+def _bytes(array: Array) -> list[Any]:
+    """Return the buffer of a contiguous array of any dtype."""
+    return [array.reshape(-1).view(np.uint8), MPI.BYTE]
+
+
+def _told(error: BaseException) -> str:
+    if isinstance(error, LostError):
+        return error.diagnostics[0].message
+    return f"{type(error).__name__}: {error}"
+
+
+@attrs.define(eq=False, slots=False)
+class MPITransport(Transport):
+    """A rank of a communicator.
+
+    Integers are merged by MPI's own reductions; floats, and sums and products of narrow integers, in the order of
+    ranks by NumPy. So results have the same bits whatever the library does.
+    """
+
+    peers: Peers
+    late: float
+    timeout: float | None
+
+    def __attrs_post_init__(self) -> None:
+        self.rank, self.size = self.peers.rank, self.peers.size
+
+    def start(self) -> None:
+        """Make the communicator of messages, once for all programs until one fails."""
+        if self.peers.data is None:
+            made, request = self.peers.notices.Idup()
+            self._wait([request], range(self.size), made)
+            self.peers.data = made
+
+    def exchange(self, sent: Sequence[Message], received: Sequence[Message]) -> None:
+        """Send and receive all messages at once."""
+        data = self._data
+        requests = [data.Irecv(_bytes(array), rank) for rank, array in received]
+        requests += [data.Isend(_bytes(array), rank) for rank, array in sent]
+        self._wait(requests, [rank for rank, _ in (*received, *sent)], (sent, received))
+
+    def abort(self, error: BaseException) -> None:
+        """Tell the others, who raise it when they next wait."""
+        self.peers.fail(_told(error))
+
+    def failure(self, error: BaseException) -> BackendError:
+        """Return what this rank raises for an error, of which it tells the others unless they told it."""
+        self.abort(error)
+        if isinstance(error, LostError):
+            return LostError(error.diagnostics)
+        return BackendError.of("TIL814", f"rank {self.rank} failed: {_told(error)}")
+
+    def all_gather(self, part: Array, parts: Sequence[Array], group: Sequence[int]) -> None:
+        """Gather bytes, as many as each has."""
+        found = np.empty(sum(each.nbytes for each in parts), np.uint8)
+        sizes = [each.nbytes for each in parts]
+        request = self._group(group).Iallgatherv(_bytes(part), [found, sizes, MPI.BYTE])
+        self._wait([request], group, (part, found))
+        start = 0
+        for each, size in zip(parts, sizes, strict=True):
+            each[...] = found[start : start + size].view(each.dtype).reshape(each.shape)
+            start += size
+
+    def reduce_scatter(self, parts: Sequence[Array], how: Aggregation, group: Sequence[int]) -> Array:
+        """Merge integers by MPI, and floats in the order of the group."""
+        own = parts[group.index(self.rank)]
+        by = _exact(how, own.dtype)
+        if by is None:
+            return super().reduce_scatter(parts, how, group)
+        kind, operation = by
+        sent, result = np.concatenate([part.reshape(-1) for part in parts]), np.empty_like(own)
+        sizes = [part.size for part in parts]
+        request = self._group(group).Ireduce_scatter([sent, kind], [result, kind], sizes, operation)
+        self._wait([request], group, (sent, result))
+        return result
+
+    def all_reduce(self, array: Array, how: Aggregation, group: Sequence[int]) -> Array:
+        """Merge integers by MPI, and floats in the order of the group."""
+        by = _exact(how, array.dtype)
+        if by is None:
+            return super().all_reduce(array, how, group)
+        kind, operation = by
+        result = np.empty_like(array)
+        request = self._group(group).Iallreduce([array, kind], [result, kind], operation)
+        self._wait([request], group, (array, result))
+        return result
+
+    @property
+    def _data(self) -> MPI.Intracomm:
+        assert self.peers.data is not None
+        return self.peers.data
+
+    def _group(self, group: Sequence[int]) -> MPI.Intracomm:
+        """Return the communicator of a group, which all of it make together when it first comes."""
+        ranks = tuple(group)
+        if ranks == tuple(range(self.size)):
+            return self._data
+        if ranks not in self.peers.groups:
+            others = [rank for rank in ranks if rank != self.rank]
+            here = np.zeros(1, np.uint8)
+            there = [(rank, np.zeros(1, np.uint8)) for rank in others]
+            self.exchange([(rank, here) for rank in others], there)  # what follows waits without looking at notices
+            members = self._data.Get_group().Incl(ranks)
+            self.peers.groups[ranks] = self._data.Create_group(members)
+        return self.peers.groups[ranks]
+
+    def _wait(self, requests: list[MPI.Request], ranks: Sequence[int], buffers: object) -> None:
+        """Wait for requests in which ranks take part; their buffers live on where it fails."""
+        self.peers.place = self.place
+        others = sorted({rank for rank in ranks if rank != self.rank})
+        watch = _Watch(self, others)
+        try:
+            poll(lambda: MPI.Request.Testall(requests), watch.look)
+        except BaseException:
+            self.peers.kept.append((requests, buffers))
+            raise
+
+
+@attrs.define(eq=False)
+class _Watch:
+    """The patience of a rank with others, which it asks where they are before it calls them late."""
+
+    end: MPITransport
+    ranks: Sequence[int]
+    asked: float | None = None
+    patience: float = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.patience = self.end.late if self.end.timeout is None else min(self.end.late, self.end.timeout)
+
+    def look(self, waited: float) -> None:
+        """Look whether others failed or are late.
+
+        Raises:
+            LostError: TIL814 or TIL816.
+
+        """
+        peers = self.end.peers
+        peers.check(self.ranks)
+        if waited < self.patience:
+            return
+        if self.asked is None:
+            self.asked = time.monotonic()
+            peers.answers.clear()
+            peers.tell(self.ranks, Notice.ASKED)
+        elif time.monotonic() - self.asked > ANSWER:
+            self.asked, self.patience = None, 2 * self.patience
+            message = f"rank {peers.rank} waits in {peers.place} for {waited:.0f} s: {self._described()}"
+            if self.end.timeout is not None and waited >= self.end.timeout:
+                raise LostError.of("TIL816", message)
+            LOG.warning("%s", message)
+
+    def _described(self) -> str:
+        peers = self.end.peers
+        silent = [rank for rank in self.ranks if rank not in peers.answers]
+        elsewhere = [rank for rank in self.ranks if peers.answers.get(rank, peers.place) != peers.place]
+        found = [f"rank {rank} is late, and does not wait for others" for rank in silent]
+        found += [f"rank {rank} is in {peers.answers[rank]}" for rank in elsewhere]
+        return "; ".join(found) or "all others are there, and messages are on their way"

