@@ -76,7 +76,9 @@ def test_lanes_run_over_the_edges_in_one_kernel() -> None:
 
 def test_wide_windows_have_borders_in_a_further_cache() -> None:
     """Fewer steps are not worth a copy of planes that the nearest cache does not hold."""
-    assert has_borders(EDGES(Window(height=200, width=80, window=(7, 7), before=(3, 3)).program()))
+    assert has_borders(
+        EDGES(Window(images=3, channels=3, height=200, width=80, window=(7, 7), before=(3, 3)).program())
+    )
 
 
 @pytest.mark.sampled(2)
@@ -92,7 +94,7 @@ def test_lanes_beyond_an_edge_are_known_when_compiling(width: int, vector_bytes:
         for inner in block.blocks:
             yield from tested(inner, fixed)
 
-    program = Window(width=width, window=(7, 7), before=(3, 3), height=14).program()
+    program = Window(images=3, channels=3, width=width, window=(7, 7), before=(3, 3), height=14).program()
     after = attrs.evolve(EDGES, vector_bytes=vector_bytes)(program)
     assert has_borders(after)
     known = list(tested(after.main, frozenset()))

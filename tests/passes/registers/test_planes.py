@@ -102,6 +102,7 @@ def planes(program: Program) -> list[tuple[int, ...]]:
         (Window(channels=8, width=12, window=(5, 5), before=(2, 2), after=(2, 2)), [(7 * 12, 4)]),
         (Window(channels=8, before=(0, 0), after=(0, 0), stride=(2, 2)), [(7 * 5, 4)]),  # the last column is not read
         (Window(channels=8, weighted=False), [(42, 4)]),
+        (Window(channels=8, width=40, window=(5, 5), before=(2, 2), after=(2, 2)), [(7 * 40, 4)]),
         (Window(channels=8, width=12), []),  # lanes along rows are as good
         (Window(channels=3), []),
         (Window(channels=8, window=(1, 1), before=(0, 0), after=(0, 0)), []),

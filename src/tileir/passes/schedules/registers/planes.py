@@ -37,7 +37,7 @@ _MOST_ROWS: Final = 14
 """Rows of a tile: half the vector registers of the largest set."""
 
 _STEPS: Final = 25
-"""Steps of a window from which on planes are worth turning where rows fill a few vectors."""
+"""Steps of a window from which on planes are worth turning however long rows are."""
 
 _GROUPS: Final = 4
 """Groups for each thread, so that one which starts late leaves others more to do."""
@@ -150,14 +150,15 @@ class _Found:
         return sch.vector_lanes(limits.vector_bytes, sch.widest_itemsize(self.nest), limits.max_lanes)
 
     def is_better(self, limits: Limits) -> bool:
-        """Return whether lanes along rows would be too few, or far apart.
+        """Return whether lanes along rows would be too few, or far apart, or channels have large windows of their own.
 
         To turn a plane and its results takes as long as four to eight steps of a window.
         """
         (row,) = self.along(self.axes[-1])
         near = all(use.stride(row.name) == 1 for use in (self.window, *sch.written_uses(self.nest)))
-        vectors = 4 if product(loop.range for loop in self.segment.loops) >= _STEPS else 2
-        return not near or row.range < vectors * self.lanes(limits)
+        large = product(loop.range for loop in self.segment.loops) >= _STEPS
+        own = any(use.stride(self.vector.name) for use in self.weights)
+        return not near or (large and own) or row.range < 2 * self.lanes(limits)
 
     def kernels(self, limits: Limits, threads: int) -> Iterator[tuple[Nest, Tiling]]:
         """Yield the kernels over strips of rows, and over the rows that are left; none where no strip is near."""
