@@ -169,3 +169,65 @@ def test_unsupported_nodes_have_reasons() -> None:
     assert {each.target for each in found} >= {"aten.linalg_inv_ex.default", "aten.rand.default"}
     assert all(each.reason for each in found)
     assert copy.copy(found[0]) == found[0]
+
+
+def test_each_input_that_is_copied_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    made = whole(lambda x, y, z: x + y * z)
+    x, y, z = torch.randn(4, 6)[:, ::2], torch.randn(8, 3)[::2], torch.randn(3, 4).t()
+    with caplog.at_level("INFO", logger="tileir"):
+        for _ in range(2):
+            torch.testing.assert_close(made(x, y, z), x + y * z)
+    told = [record.getMessage() for record in caplog.records if "is copied" in record.getMessage()]
+    assert len(told) == 2
+    assert all("as its axes lie with gaps in memory" in each for each in told)
+    assert all(any(f"strides {each.stride()}" in line for line in told) for each in (x, y))
+
+
+@pytest.mark.parametrize(
+    ("function", "make"),
+    [
+        (lambda x, y: x @ y, lambda a, b: (torch.randn(a, b), torch.randn(b, 3))),
+        (lambda x: x.reshape(-1, 2).sum(1) * x.shape[0], lambda a, b: (torch.randn(2 * a, b),)),
+        (lambda x: x + torch.arange(x.shape[0])[:, None] * torch.arange(0, x.shape[1] * 2, 2), None),
+        (lambda x, y: x[:, None].expand(x.shape[0], y.shape[0]) * y, lambda a, b: (torch.randn(a), torch.randn(b))),
+        (lambda x: x.view(x.shape[0] * x.shape[1]).cumsum(0).view_as(x), None),
+        (lambda x: nn.functional.pad(x, (0, 8 - x.shape[1] % 8)), None),
+        (lambda x: x[: x.shape[0] // 2 + 1] + torch.full((x.shape[1],), float(x.shape[0])), None),
+        (lambda x: nn.functional.conv1d(x, torch.ones(4, 3, 3), stride=2), lambda a, b: (torch.randn(a, 3, b + 4),)),
+    ],
+)
+def test_sizes_that_change_wherever_they_are_used(function: Any, make: Any) -> None:
+    made = torch.compile(function, backend=tileir_torch.backend, dynamic=True)
+    for a, b in ((3, 4), (7, 5), (6, 6)):
+        given = (make or (lambda a, b: (torch.randn(a, b),)))(a, b)
+        mine, theirs = ([each.clone().requires_grad_() for each in given] for _ in range(2))
+        found, expected = made(*mine), function(*theirs)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+        found.square().sum().backward()
+        expected.square().sum().backward()
+        for one, other in zip(mine, theirs, strict=True):
+            torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_training_under_autocast(dtype: torch.dtype) -> None:
+    model = Small()
+    other, exact = copy.deepcopy(model), copy.deepcopy(model).double()
+    x = torch.randn(4, 3, 8, 8)
+
+    def gradients(module: nn.Module, call: Callable[..., Any], x: torch.Tensor) -> list[torch.Tensor]:
+        with torch.autocast("cpu", dtype=dtype, enabled=x.dtype is torch.float32):
+            found = call(x)
+        (found.float()[:, 0] * 3).sum().backward()
+        return [found.detach(), module.linear.weight.grad, module.norm.weight.grad, module.conv.weight.grad]
+
+    triples = zip(
+        gradients(other, compiled(other), x),
+        gradients(model, model, x),
+        gradients(exact, exact, x.double()),
+        strict=True,
+    )
+    for mine, eager, right in triples:
+        assert mine.dtype is eager.dtype
+        scale = right.abs().max()
+        assert (mine - right).abs().max() <= 2 * (eager - right).abs().max() + torch.finfo(dtype).eps * scale

@@ -71,7 +71,7 @@ class Specialised:
     fixed: frozenset[int] = frozenset()
     _seen: dict[int, tuple[Any, tuple[int, torch.Tensor]]] = field(factory=dict, init=False)
     _others: dict[torch.device, Callable[..., Any]] = field(factory=dict, init=False)
-    _told: list[str] = field(factory=list, init=False)
+    _told: set[int] = field(factory=set, init=False)
 
     @cached_property
     def _executable(self) -> Executable[Any] | None:
@@ -172,7 +172,7 @@ class Specialised:
             [*[address for address, _ in given], *[each.data_ptr() for each in results]]
         ):
             return results
-        arrays = [self._array(values[at], order) for at, order in self._inputs]
+        arrays = [self._array(at, values[at], order) for at, order in self._inputs]
         executable(*arrays, out=[array_seen(each) for each in results])
         return results
 
@@ -191,31 +191,35 @@ class Specialised:
             if found.shape != sizes:
                 return None
             if not found.is_contiguous() or found.is_neg():
-                found = self._copied(found)
+                found = self._copied(at, found)
             given.append((found.data_ptr(), found))
             if at in self.fixed:
                 self._seen[at] = tensor, given[-1]
         return given
 
-    def _array(self, tensor: Any, order: Order | None) -> np.ndarray[Any, Any]:
+    def _array(self, at: int, tensor: Any, order: Order | None) -> np.ndarray[Any, Any]:
         if order is not None:
             tensor = tensor.permute(order)
-        return array_seen(self._copied(tensor))
+        return array_seen(self._copied(at, tensor))
 
-    def _copied(self, tensor: torch.Tensor) -> torch.Tensor:
+    def _copied(self, at: int, tensor: torch.Tensor) -> torch.Tensor:
         """Return a tensor whose memory is its elements, in order: a copy where it is none."""
+        if tensor.is_neg():
+            self._tell_of_copy(at, tensor, "as its elements are kept with the other sign")
         tensor = _plain(tensor)
         if not tensor.is_contiguous():
-            self._tell_of_copy(tensor)
+            self._tell_of_copy(at, tensor, "as its axes lie with gaps in memory")
             tensor = tensor.contiguous()
         return tensor
 
-    def _tell_of_copy(self, tensor: torch.Tensor) -> None:
-        """Log, once, that an input is copied at each call."""
-        if not self._told:
-            self._told.append("")
-            message = "an input of sizes %s and strides %s is copied at each call, as its axes lie with gaps in memory"
-            _LOGGER.info(message, tuple(tensor.shape), tensor.stride())
+    def _tell_of_copy(self, at: int, tensor: torch.Tensor, why: str) -> None:
+        """Log, once for each input, that it is copied at each call."""
+        if at not in self._told:
+            self._told.add(at)
+            assert self.imported.function is not None
+            name = self.imported.function.inputs[self.imported.inputs.index(at)].name
+            message = "input %s of sizes %s and strides %s is copied at each call, %s"
+            _LOGGER.info(message, name, tuple(tensor.shape), tensor.stride(), why)
 
     def _run_elsewhere(self, values: Sequence[Any], device: torch.device) -> list[torch.Tensor]:
         """Run where tensors of a card are, in the order of the work of PyTorch's current stream."""
@@ -227,9 +231,11 @@ class Specialised:
             if order is not None:
                 tensor = tensor.permute(order)
             if tensor.is_cpu:
+                if tensor.dim():
+                    self._tell_of_copy(at, tensor, f"as others are on {device}")
                 tensor = tensor.to(device)
             if not tensor.is_contiguous():
-                self._tell_of_copy(tensor)
+                self._tell_of_copy(at, tensor, "as its axes lie with gaps in memory")
                 tensor = tensor.contiguous()
             given.append(tensor)
         results = [torch.empty(sizes, dtype=dtype, device=device) for sizes, dtype, _ in self._rooms]
