@@ -32,7 +32,7 @@ _GROUPS: Final = 2
 _PACKING: Final = 1 / 16
 """Most that packing panels for each piece may cost, as a share of all work."""
 
-_LEAST_USES: Final = 48
+_LEAST_USES: Final = 12
 """Fewest multiply-adds of vectors with an element for which it is copied."""
 
 
