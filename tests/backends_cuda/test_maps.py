@@ -108,3 +108,19 @@ def test_the_driver_is_told(fast_math: bool) -> None:
     rounded = "CU_TENSOR_MAP_DATA_TYPE_TFLOAT32"
     assert asked.count(rounded) == (2 if fast_math else 0)
     assert all(kind == rounded or kind.startswith("CU_TENSOR_MAP_DATA_TYPE_UINT") for kind in asked)
+
+
+def test_maps_for_other_addresses_differ_in_these_alone() -> None:
+    text = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
+    *_, kernel = tileir.compile(text, ["f16[4096, 4096]"] * 2, device="cuda.sm_90a").sem.kernels
+    with without_a_card():
+        from tileir_cuda.run import maps
+
+        made = maps.Maps.of(kernel)
+        first, second = (made.at([start + 512 * n for n in range(len(kernel.params))]) for start in (0, 4096))
+        assert [[*one] for one in made.at([512 * n for n in range(len(kernel.params))])] == [[*one] for one in first]
+    assert len(first) == len(tensor_maps(kernel))
+    for one, other in zip(first, second, strict=True):
+        assert other[0] == one[0] + 4096
+        assert [*one][1:] == [*other][1:]
+        assert one[1] >= 2

@@ -18,7 +18,7 @@ from tileir.core.errors import BackendError
 from tileir.core.ops import Op
 from tileir.runtime.events import PendingEvent
 from tileir.runtime.plans.plan import MemoryUse, Plan
-from tileir.runtime.plans.resources import Resources
+from tileir.runtime.plans.resources import Resources, spare_bytes
 from tileir.semtree.ir import BufferRole, Launch, Loop, Program
 
 if TYPE_CHECKING:
@@ -198,6 +198,11 @@ def test_memory_of_plans_is_bounded_and_given_back() -> None:
     plans.clear()
     del plan
     assert device.living_bytes == 0
+
+
+def test_plans_keep_a_share_of_a_large_memory() -> None:
+    assert spare_bytes(None) == spare_bytes(2**30) == 256 * 2**20
+    assert spare_bytes(64 * 2**30) == 4 * 2**30
 
 
 def with_pages(whole: Program) -> Program:

@@ -135,6 +135,7 @@ class CardDriver:
         for kind in ("DataType", "Swizzle", "Interleave", "L2promotion", "FloatOOBfill"):
             setattr(module, f"CUtensorMap{kind}", _Words())
         module.CUstream = module.CUfunction = module.cuuint64_t = module.cuuint32_t = int
+        module.CUtensorMap = _TensorMap
         module.CUDA_KERNEL_NODE_PARAMS = module.CUlaunchConfig = SimpleNamespace
         found: ModuleType = module
         return found
@@ -274,8 +275,15 @@ class CardDriver:
         )
         return self._answer("cuOccupancyMaxActiveClusters"), self.clusters
 
-    def cuTensorMapEncodeTiled(self, *_: object) -> tuple[Result, Any]:
-        return OK, SimpleNamespace(opaque=[0] * 16)
+    def cuTensorMapEncodeTiled(self, *told: Any) -> tuple[Result, Any]:
+        made = _TensorMap()
+        made.words[:2] = [told[2], told[1]]
+        return OK, made
+
+    def cuTensorMapReplaceAddress(self, made: Any, address: int) -> tuple[Result]:
+        assert made.getPtr() % 64 == 0  # as the driver asks for
+        made.words[0] = address
+        return (OK,)
 
     def cuLaunchKernel(self, function: int, *rest: int) -> tuple[Result]:
         stream, pointers = rest[7], rest[8]
@@ -394,6 +402,16 @@ def without_a_card(target: Target | None = None) -> Iterator[tuple[CardDriver, t
         for name in [name for name in sys.modules if name.startswith(RUN) or name in (*parts, RUN[:-1])]:
             del sys.modules[name]
         sys.modules.update(kept)
+
+
+class _TensorMap:
+    """Sixteen words, at a place or at one of their own: an address, and how many axes there are."""
+
+    def __init__(self, place: int = 0) -> None:
+        self.words = (ctypes.c_uint64 * 16).from_address(place) if place else (ctypes.c_uint64 * 16)()
+
+    def getPtr(self) -> int:
+        return ctypes.addressof(self.words)
 
 
 def _registry(driver: CardDriver, target: Target | None) -> Registry:

@@ -17,7 +17,7 @@ from tileir.runtime.discovery import Registry
 from tileir.runtime.interface import Backend, Compiler, DeviceInfo, Executor, Options
 from tileir.runtime.offers import TrimmingExecutor, executor_mistakes
 from tileir.runtime.plans.calls import Calls
-from tileir.runtime.plans.resources import Resources
+from tileir.runtime.plans.resources import Resources, spare_bytes
 from tileir.runtime.results import ROOMS
 
 DEVICE_VARIABLE: Final = "TILEIR_DEVICE"
@@ -184,7 +184,8 @@ class Context(Renewable):
             key = (device.id, chosen)
             if key not in self._resources:
                 processors = os.cpu_count() or 1
-                self._resources[key] = Resources(executor, min(chosen.threads or processors, processors), self._calls)
+                threads, spare = min(chosen.threads or processors, processors), spare_bytes(device.memory_bytes)
+                self._resources[key] = Resources(executor, threads, self._calls, spare)
             return self._resources[key]
 
     def trim(self) -> int:

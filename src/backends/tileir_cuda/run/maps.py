@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from ctypes import c_uint64
+from ctypes import addressof, c_uint64, create_string_buffer, memmove, string_at
 from typing import Any, Final
 
 import attrs
@@ -12,11 +12,11 @@ from cuda.bindings import driver
 
 from tileir.core.process.forking import Renewable
 from tileir.semtree.ir import KernelFunction
-from tileir_cuda.emit.boxes import MAP_BYTES, TensorMap, rounding_maps, tensor_maps
+from tileir_cuda.emit.boxes import MAP_ALIGNMENT, MAP_BYTES, TensorMap, rounding_maps, tensor_maps
 from tileir_cuda.run.driver import checked
 
-KEPT: Final = 64
-"""So many maps of a kernel are kept: buffers come back to the same addresses, and encoding takes microseconds."""
+KEPT: Final = 1024
+"""So many maps of a kernel are kept: layers share kernels, and buffers come back to the same addresses."""
 
 _KINDS: Final = driver.CUtensorMapDataType
 _TYPES: Final = {
@@ -48,6 +48,7 @@ class Maps(Renewable):
     _rounding: frozenset[TensorMap] = attrs.field(init=False, repr=False)
     _places: dict[str, int] = attrs.field(init=False)
     _made: dict[tuple[int, int], Any] = attrs.field(factory=dict, init=False)
+    _encoded: dict[int, Any] = attrs.field(factory=dict, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -81,16 +82,29 @@ class Maps(Renewable):
             if found is None:
                 if len(self._made) >= KEPT:
                     self._made.pop(next(iter(self._made)))
-                found = self._made[key] = self._encoded(self.wanted[number], address)
+                found = self._made[key] = self._placed(number, address)
             return found
 
-    def _encoded(self, wanted: TensorMap, address: int) -> Any:
+    def _placed(self, number: int, address: int) -> Any:
+        """Return a map for an address: the first one is encoded, and others differ from it in the address alone."""
+        wanted, room = self.wanted[number], self._encoded.get(number)
+        address += wanted.first * wanted.itemsize
+        if room is None:
+            what = f"a tensor map for {wanted.array} of kernel {self.kernel.name}"
+            made = checked(what, self._made_of(wanted, address))
+            room = self._encoded[number] = create_string_buffer(MAP_BYTES + MAP_ALIGNMENT)
+            memmove(_place(room), made.getPtr(), MAP_BYTES)
+        else:
+            replaced = driver.cuTensorMapReplaceAddress(driver.CUtensorMap(_place(room)), address)
+            checked(f"the address of {wanted.array} of kernel {self.kernel.name}", replaced)
+        return (c_uint64 * (MAP_BYTES // 8)).from_buffer_copy(string_at(_place(room), MAP_BYTES))
+
+    def _made_of(self, wanted: TensorMap, address: int) -> Any:
         wide, narrow = driver.cuuint64_t, driver.cuuint32_t
-        axes = len(wanted.extents)
-        result = driver.cuTensorMapEncodeTiled(
+        return driver.cuTensorMapEncodeTiled(
             _KINDS.CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 if wanted in self._rounding else _TYPES[wanted.itemsize],
-            axes,
-            address + wanted.first * wanted.itemsize,
+            len(wanted.extents),
+            address,
             [wide(extent) for extent in wanted.extents],
             [wide(stride) for stride in wanted.strides],
             [narrow(side) for side in wanted.box],
@@ -100,5 +114,8 @@ class Maps(Renewable):
             driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
             driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
         )
-        made = checked(f"a tensor map for {wanted.array} of kernel {self.kernel.name}", result)
-        return (c_uint64 * (MAP_BYTES // 8))(*map(int, made.opaque))
+
+
+def _place(room: Any) -> int:
+    """Return where a map is in a buffer, at a multiple of as many bytes as the driver asks for."""
+    return -(-addressof(room) // MAP_ALIGNMENT) * MAP_ALIGNMENT

@@ -20,7 +20,17 @@ from tileir.runtime.plans.calls import Calls
 from tileir.runtime.plans.placement import ALIGNMENT
 
 SPARE_BYTES: Final = 256 * 2**20
-"""How much memory plans may keep for their next runs, all together."""
+"""How much memory plans may keep for their next runs, all together, where nothing is known of the device."""
+
+SHARE: Final = 16
+"""This part of a device's memory they may keep where that is more: plans that take turns, as those of a step of
+training do, would make memory and launches anew at each call.
+"""
+
+
+def spare_bytes(memory_bytes: int | None) -> int:
+    """Return how much memory plans may keep on a device that has so many bytes; None where that is not known."""
+    return max(SPARE_BYTES, (memory_bytes or 0) // SHARE)
 
 
 class Keepable(Protocol):
