@@ -49,12 +49,15 @@ def gelu(call: Call, x: Tensor, *, approximate: str = "none") -> Tensor:
 
 @row("gelu_backward.default")
 def gelu_backward(call: Call, g: Tensor, x: Tensor, *, approximate: str = "none") -> Tensor:
+    is_narrow = x.dtype.is_narrow
     g, x = widened(g), widened(x)
     if approximate == "tanh":
         scale, cubic = sqrt(2 / pi), 0.044715
         t = ops.tanh(scale * (x + cubic * x * x * x))
         return g * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * scale * (1 + 3 * cubic * x * x))
-    return g * (0.5 * ops.erfc(-x * sqrt(0.5)) + x * ops.exp(-0.5 * x * x) * (1 / sqrt(2 * pi)))
+    # Digits that the sum with 1 loses are behind those of narrow results, and erfc takes six times as long.
+    share = ops.erf(x * sqrt(0.5)) + 1 if is_narrow else ops.erfc(-x * sqrt(0.5))
+    return g * (0.5 * share + x * ops.exp(-0.5 * x * x) * (1 / sqrt(2 * pi)))
 
 
 @row("silu.default")
