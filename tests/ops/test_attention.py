@@ -58,7 +58,7 @@ OTHER: Any = "another kind of value"
         (
             lambda x, _: ops.attention(x, x, x, heads=1, key_heads=1, scores="raw"),
             "TIL217",
-            "scores is one of 'products', 'capped', 'masked', 'weights', not 'raw'",
+            "scores is one of 'products', 'capped', 'masked', 'weights', 'sums', not 'raw'",
         ),
         (lambda x, _: ops.rotary_embedding(x, pairs="both"), "TIL217", "pairs is one of 'halves', 'neighbours'"),
         (lambda x, _: ops.rotary_embedding(x, base=-1), "TIL217", "base is a finite number above 0; it was -1"),

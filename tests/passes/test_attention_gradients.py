@@ -27,7 +27,7 @@ from tileir.stripe.attending import ATTEND, ATTEND_BACK, Attending
 from tileir.stripe.check.verifier import diagnose
 from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Special
-from tileir.tile.builder_functions import gradient, index, where
+from tileir.tile.builder_functions import as_like, gradient, index, where
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:
@@ -201,6 +201,84 @@ def test_great_scores_give_finite_gradients() -> None:
     given_values["Q"] *= np.float16(12)
     given_values["K"] *= np.float16(12)  # sums of exponentials are beyond f32
     check(stages(source, types), given_values, None, None)
+
+
+def wide(x: Any) -> Any:
+    return ops.cast(x, DType.F32)
+
+
+def with_kept(q: Any, k: Any, v: Any, g: Any, out: Any, logs: Any, *, after: int | None, zeros: bool) -> dict[str, Any]:
+    """Return gradients by the result and the logarithms of sums of exponentials that a pass before has kept."""
+    scores = ops.matmul(wide(q), wide(ops.swapaxes(k, -1, -2))) * 32**-0.5
+    if after is not None:
+        scores = where(index(scores, 2) <= index(scores, 1) + after, scores, -math.inf)
+    if zeros:
+        logs = where(logs == -math.inf, math.inf, logs)
+    weights = ops.exp(scores - ops.expand_dims(logs, 2))
+    dots = ops.sum(wide(g) * wide(out), [2], keepdims=True)
+    changes = weights * (ops.matmul(wide(g), wide(ops.swapaxes(v, -1, -2))) - dots) * 32**-0.5
+    changes, weights = (wide(as_like(each, q)) for each in (changes, weights))
+    return {
+        "dQ": as_like(ops.matmul(changes, k), q),
+        "dK": as_like(ops.matmul(ops.swapaxes(changes, -1, -2), q), q),
+        "dV": as_like(ops.matmul(ops.swapaxes(weights, -1, -2), g), q),
+    }
+
+
+@pytest.mark.parametrize(("after", "zeros"), [(None, False), (0, True), (-3, True)])
+def test_gradients_by_what_is_kept_are_two_kernels_of_attention(after: int | None, zeros: bool) -> None:
+    shapes = {"Q": (2, 40, 32), "K": (2, 50, 32), "V": (2, 50, 48), "G": (2, 40, 48), "O": (2, 40, 48), "L": (2, 40)}
+    builder = FunctionBuilder()
+    tensors = [builder.input(name, *(f"{name}{n}" for n in range(len(s)))) for name, s in shapes.items()]
+    q, k, v, g, out, logs = tensors
+    source = builder.build(**with_kept(q, k, v, g, out, logs, after=after, zeros=zeros))
+    types = {name: TensorType(DType.F32 if name == "L" else DType.F16, shape) for name, shape in shapes.items()}
+    found = values(types)
+    scores = found["Q"].astype(float) @ found["K"].astype(float).swapaxes(1, 2) * 32**-0.5
+    seen = np.ones((40, 50), bool) if after is None else np.tri(40, 50, after, dtype=bool)
+    scores[:, ~seen] = -np.inf
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs_of = np.log(np.exp(scores).sum(-1))
+    weights = np.where(seen, np.exp(scores - np.where(np.isneginf(logs_of), np.inf, logs_of)[..., None]), 0.0)
+    found["L"] = logs_of.astype(np.float32)
+    found["O"] = (weights @ found["V"].astype(float)).astype(np.float16)
+    given_rows = found["G"].astype(float)
+    change = given_rows @ found["V"].astype(float).swapaxes(1, 2)
+    change = weights * (change - (weights * change).sum(-1, keepdims=True)) * 32**-0.5
+    wanted = {
+        "dQ": change @ found["K"].astype(float),
+        "dK": change.swapaxes(1, 2) @ found["Q"].astype(float),
+        "dV": weights.swapaxes(1, 2) @ given_rows,
+    }
+    made = stages(source, types)
+    assert made.passed is not None
+    assert [name for name, _, _ in plans(made)] == [ATTEND_BACK, ATTEND_BACK]
+    for result in (interpret(made.passed, found), run_program(made.sem, found, checks=ALL_CHECKS)):
+        for name, array in wanted.items():
+            assert np.linalg.norm(result[name].astype(float) - array) < 3e-3 * np.linalg.norm(array)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", [DType.F16, DType.BF16])
+def test_logarithms_of_sums_come_with_results(causal: bool, dtype: DType) -> None:
+    builder = FunctionBuilder()
+    q, k, v = (builder.input(name, *(f"{name}{n}" for n in range(4))) for name in "QKV")
+    result, _, _, sums = ops.attention(q, k, v, causal=causal, scores="sums")
+    types = {name: TensorType(dtype, (1, 2 if name == "Q" else 1, 70, 32)) for name in "QKV"}
+    made = stages(builder.build(O=result, L=sums), types)
+    assert made.passed is not None
+    assert [(name, outputs) for name, outputs, _ in plans(made)] == [(ATTEND, 2)]
+    assert len(made.sem.kernels) == 2
+    found = values(types)
+    queries, keys, rows = (found[name].astype(float) for name in "QKV")
+    scores = queries @ keys.swapaxes(-1, -2) * 32**-0.5
+    scores[..., ~np.tri(70, dtype=bool) & causal] = -np.inf
+    total = np.exp(scores).sum(-1)
+    limit = 4e-3 if dtype is DType.F16 else 3e-2
+    for each in (interpret(made.passed, found), run_program(made.sem, found, checks=ALL_CHECKS)):
+        np.testing.assert_allclose(each["L"].astype(float), np.log(total), atol=limit)
+        wanted = np.exp(scores) @ rows / total[..., None]
+        np.testing.assert_allclose(each["O"].astype(float), wanted, atol=limit, rtol=limit)
 
 
 @pytest.mark.parametrize(

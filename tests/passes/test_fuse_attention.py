@@ -274,6 +274,27 @@ def test_masks_as_arrays_are_found_where_they_are_bands(name: str) -> None:
     assert plan.finite
 
 
+def test_layers_share_masks_and_constants() -> None:
+    """What no scores lead to may be read by others as well; keys that a mask tells of are all there."""
+    builder = FunctionBuilder()
+    inputs = [builder.input(each, "B", "H", "S", "D") for each in "QKV"]
+    mask = builder.constant(np.where(np.tri(40, dtype=bool), 0.0, -np.inf).astype(np.float32))
+    result, *_ = ops.attention(*inputs, mask=mask)
+    result, *_ = ops.attention(result, *inputs[1:], mask=mask)
+    types = {each: TensorType(DType.F16, (1, 2, 40, 32)) for each in "QKV"}
+    made = stages(builder.build(O=result), types)
+    plans = [Attending.of(special) for special in specials(made.passed)]
+    assert [(plan.before, plan.after) for plan in plans] == [(None, 0)] * 2
+    found = values(types)
+    keys, rows = (found[name].astype(float) for name in "KV")
+    wanted = found["Q"].astype(float)
+    for _ in range(2):
+        scores = np.where(np.tri(40, dtype=bool), wanted @ keys.swapaxes(-1, -2) / math.sqrt(32), -np.inf)
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        wanted = weights / weights.sum(-1, keepdims=True) @ rows
+    np.testing.assert_allclose(run_program(made.sem, found)["O"].astype(float), wanted, atol=8e-3)
+
+
 def test_queries_that_see_nothing_give_zeros_where_the_program_says_so() -> None:
     scores = "cond(index(Z, 1) <= index(Z, 0) - 5, Z, -1e999)"
     text = BY_HAND.format(scores=scores).replace("exp(X - M)", "exp(X - cond(M == -1e999, 0.0, M))")

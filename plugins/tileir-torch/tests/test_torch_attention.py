@@ -137,3 +137,17 @@ def test_masks_that_programs_make_are_equal_to_eager(mask: str, is_added: bool, 
     limit = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}[dtype]
     wanted = attended(q.double(), k.double(), v.double())
     torch.testing.assert_close(compiled(q, k, v).double(), wanted, rtol=limit, atol=limit)
+
+
+def test_queries_that_see_nothing_have_no_gradients() -> None:
+    torch.manual_seed(0)
+    q, k, v, g = (torch.randn(1, 2, 6, 8) for _ in range(4))
+    mask = torch.zeros(1, 2, 6, 6).masked_fill(~torch.ones(6, 6, dtype=torch.bool).tril(-2), -torch.inf)
+    exact = [each.double().requires_grad_() for each in (q, k, v)]
+    wanted = nn.functional.scaled_dot_product_attention(*exact, attn_mask=mask.double())
+    out, sums, *_ = run(forward_of("efficient", True, False), q, k, v, mask)
+    torch.testing.assert_close(out.double(), wanted, rtol=1e-5, atol=1e-5)
+    seed = torch.zeros((), dtype=torch.int64)
+    found = run(backward_of("efficient", True, False), g, q, k, v, out, sums, seed, mask)
+    for mine, theirs in zip(found, torch.autograd.grad(wanted, exact, g.double()), strict=True):
+        torch.testing.assert_close(mine.double(), theirs, rtol=1e-4, atol=1e-5)

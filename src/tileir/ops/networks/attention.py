@@ -107,7 +107,7 @@ def scaled_dot_product_attention(
     return _attended(heads, seen, mask, bias, scale, softcap)[0]
 
 
-SCORES: Final = ("products", "capped", "masked", "weights")
+SCORES: Final = ("products", "capped", "masked", "weights", "sums")
 
 
 def attention(
@@ -134,8 +134,9 @@ def attention(
     on; where ``lengths`` tells how many keys of each example there are, its queries are the last of them. A ``mask``
     may have fewer keys than there are: the others are not seen.
 
-    ``scores`` asks for a fourth result, [B, H, S, T]: the "products" times their scale, these "capped", with what is
-    "masked" minus infinity, or the "weights". All is in the dtype of ``query``.
+    ``scores`` asks for a fourth result in the dtype of ``query``, [B, H, S, T]: the "products" times their scale, these
+    "capped", with what is "masked" minus infinity, or the "weights"; or, in f32 or f64, for the logarithms of the
+    "sums" of exponentials, [B, H, S].
 
     Raises:
         TileError: TIL305, a rank is not as said; TIL217, the past has a key but no value, or a length as well, or
@@ -168,11 +169,18 @@ def attention(
         result = call("reshape", swapaxes(result, 1, 2), batch, rows, own * size)
     if scores is None:
         return result, key, value
-    found = stages[chosen(scores, SCORES, "scores")]
-    return result, key, value, narrowed(call("reshape", found, *dims_of(query)[:3], dims_of(key)[2]), query)
+    return result, key, value, _shown(stages, chosen(scores, SCORES, "scores"), query, key)
 
 
 _FLAT: Final = 3
+
+
+def _shown(stages: dict[str, Tensor], stage: str, query: Tensor, key: Tensor) -> Tensor:
+    """Return scores of a stage with one axis of heads; their sums are wide."""
+    sizes = dims_of(query)[:3]
+    if stage == "sums":
+        return call("reshape", stages[stage], *sizes)
+    return narrowed(call("reshape", stages[stage], *sizes, dims_of(key)[2]), query)
 
 
 def by_head(x: Tensor, heads: int) -> Tensor:
@@ -269,10 +277,10 @@ def _attended(
     if mask is not None:
         scores = _masked(scores, heads.divided(mask))
     if mask is None and bias is None and not seen.may_be_none:
-        weights = _softmax(scores, (rank_of(scores) - 1,))
+        weights, sums = _softmax_and_sums(scores, (rank_of(scores) - 1,))
     else:
-        weights = _softmax_or_zeros(scores)
-    stages = dict(zip(SCORES, (products, capped, scores, weights), strict=True))
+        weights, sums = _softmax_or_zeros(scores)
+    stages = dict(zip(SCORES, (products, capped, scores, weights, sums), strict=True))
     return heads.weighted(weights, (query, key, value, bias, scale), masked=masked), stages
 
 
@@ -446,17 +454,24 @@ def _axis(x: Tensor, axis: int, name: str) -> Axis:
 
 
 def _softmax(x: Tensor, axes: tuple[int, ...]) -> Tensor:
-    exponentials = call("exp", x - _greatest(x, axes))
-    return exponentials / reductions.sum(exponentials, axes, keepdims=True)
+    return _softmax_and_sums(x, axes)[0]
 
 
-def _softmax_or_zeros(scores: Tensor) -> Tensor:
-    """Return the softmax over the last axis, and zeros where all scores are minus infinity."""
+def _softmax_and_sums(x: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Return the softmax over axes, and the logarithm of the sum of exponentials, in which these axes have size 1."""
+    greatest = _greatest(x, axes)
+    exponentials = call("exp", x - greatest)
+    total = reductions.sum(exponentials, axes, keepdims=True)
+    return exponentials / total, call("log", total) + greatest
+
+
+def _softmax_or_zeros(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the softmax over the last axis, zeros where all scores are minus infinity, and the logarithm as there."""
     last = (rank_of(scores) - 1,)
     greatest = _greatest(scores, last)
     exponentials = call("exp", scores - call("cond", greatest == _NOTHING, 0.0, greatest))
     total = reductions.sum(exponentials, last, keepdims=True)
-    return exponentials / call("cond", total == 0.0, 1.0, total)
+    return exponentials / call("cond", total == 0.0, 1.0, total), call("log", total) + greatest
 
 
 def _greatest(x: Tensor, axes: tuple[int, ...]) -> Tensor:

@@ -12,7 +12,7 @@ from typing import ClassVar, Final
 
 from tileir.core import Aggregation, DType, NameScope, Op, attrs, rounded
 from tileir.passes.base import at_least, with_temporaries
-from tileir.passes.fusion.attention_backward import Kernels, MatrixViews, backward_kernels
+from tileir.passes.fusion.attention_backward import Kernels, MatrixViews, backward_kernels, scaled_logs
 from tileir.passes.fusion.attention_gradients import gradients_of
 from tileir.passes.fusion.attention_match import Attention, attentions
 from tileir.passes.fusion.attention_plans import Asked, band_of, planned, split
@@ -103,13 +103,33 @@ class FuseAttention:
             tuple(view.shape.dtype for view in matrices), rows.range, found.length, (found.feature[1], columns.range),
             math.prod(i.range for i in outer), found.scores.scale, band, found.zeros, found.finite,
         )  # fmt: skip
-        plan = split(self, asked, accepted(planned(self, asked)))
+        plan = accepted(planned(self, asked))
+        plan = plan if found.sums is not None else split(self, asked, plan)
         if plan.parts is not None:
             return in_parts(found, plan, outer, matrices, taken)
-        special = stripe.Special(ATTEND, tuple(v.name for v in matrices[:3]), (matrices[3].name,), plan.parameters())
+        stored = None if found.sums is None else _stored_sums(found, found.sums, outer, taken)
+        after, memory = ((), ()) if stored is None else ((stored[1],), (stored[0],))
+        matrices += [] if stored is None else [stored[2]]
+        names = tuple(view.name for view in matrices)
+        special = stripe.Special(ATTEND, names[:3], names[3:], plan.parameters())
         comments = tuple(dict.fromkeys(found.kernel.comments))
         block = stripe.Block(found.kernel.name, outer, (), tuple(matrices), (special,), comments)
-        return Kernels({0: (block,)}, ())
+        return Kernels({0: (block, *after)}, memory)
+
+
+def _stored_sums(
+    found: Attention, sums: stripe.Refinement, outer: tuple[stripe.Index, ...], taken: NameScope
+) -> tuple[stripe.Refinement, stripe.Block, stripe.Refinement]:
+    """Return memory for logarithms to base 2, the kernel that stores them to base e, and what ``attend`` sees of it."""
+    rows = found.kernel.index(found.rows)
+    logs = _Tensors(tuple(index.range for index in outer), 1, rows.range, 1, taken).made(
+        f"{found.queries.source}_logs", "s"
+    )
+    lead = [Affine.index(index.name) for index in outer]
+    indices = (*(attrs.evolve(index, binding=None) for index in outer), rows)
+    each = _view(logs, (*lead, Affine.index(rows.name)), stripe.Direction.IN, "log")
+    after = scaled_logs(f"{found.kernel.name}_sums", indices, each, sums, _BASE)
+    return logs, after, _view(logs, (*lead, Affine()), stripe.Direction.OUT, free=1)
 
 
 def _tell(kernel: stripe.Block, made: object, members: tuple[int, ...], number: int) -> None:

@@ -8,17 +8,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Protocol
+from typing import Final, Protocol
 
-from tileir.core import DType, NameScope, attrs
+from tileir.core import DType, NameScope, Op, attrs, rounded
 from tileir.passes.analysis.accesses import address
-from tileir.passes.fusion.attention_gradients import Gradients
+from tileir.passes.fusion.attention_gradients import Gradients, Kept
 from tileir.passes.fusion.attention_match import output_of
 from tileir.passes.fusion.attention_plans import Asked, Options, band_of, planned, planned_back
 from tileir.poly.affine import Affine
 from tileir.schedule.remarks import Refused, accepted, refused, refusing
 from tileir.stripe import ir as stripe
 from tileir.stripe.attending import ATTEND, ATTEND_BACK, Attending
+
+_PER_BASE: Final = rounded(1.0 / math.log(2.0), DType.F32)
 
 
 class Device(Options, Protocol):
@@ -91,6 +93,14 @@ def backward_kernels(device: Device, found: Gradients, names: NameScope) -> Kern
     builder = _Builder.of(device, found, band)
     if min(builder.sizes.values()) < 2:
         return refused("TR443")
+    if found.kept is not None:
+        memory = [builder.allocated(names.fresh(f"{found.queries.source}_logs"))]
+        logs, dots = builder.element(memory[0]), found.kept.dots
+        made = [
+            builder.scaled(found.kept, logs),
+            *map(accepted, (builder.queries(logs, dots), builder.keys(logs, dots))),
+        ]
+        return Kernels({found.number: tuple(made)}, tuple(memory))
     results = found.results
     memory = [builder.allocated(names.fresh(f"{found.queries.source}_{word}")) for word in ("logs", "dots")]
     logs, dots = (builder.element(each) for each in memory)
@@ -179,6 +189,12 @@ class _Builder:
         ]  # fmt: skip
         return self._block(outer, [*matrices, views.whole(logs, found.rows)], ATTEND, 3, planned(self.device, asked))
 
+    def scaled(self, kept: Kept, logs: stripe.Refinement) -> stripe.Block:
+        """Return the kernel of logarithms to base 2, made of those that are kept."""
+        indices = (*self.outer, *(self.found.kernel.index(name) for name in (*self.heads, self.found.rows)))
+        blind = -math.inf if kept.zeros else math.nan
+        return scaled_logs(f"{self.found.kernel.name}_logs", indices, kept.logs, logs, _PER_BASE, blind)
+
     def dots(self, results: stripe.Refinement, dots: stripe.Refinement) -> stripe.Block | Refused:
         """Return the kernel that multiplies results and their gradients, made of the one that multiplies values."""
         found, kernel = self.found, self.found.given_kernel
@@ -253,6 +269,37 @@ class _Builder:
         special = stripe.Special(name, tuple(names[:inputs]), tuple(names[inputs:]), accepted(plan).parameters())
         comments = tuple(dict.fromkeys(self.found.kernel.comments))
         return stripe.Block(f"{self.found.kernel.name}_{name}", outer, (), tuple(whole), (special,), comments)
+
+
+def scaled_logs(
+    name: str,
+    indices: tuple[stripe.Index, ...],
+    logs: stripe.Refinement,
+    target: stripe.Refinement,
+    base: float,
+    blind: float = math.inf,
+) -> stripe.Block:
+    """Return the kernel that stores logarithms to another base: they are multiplied by ``base``.
+
+    ``attend`` has infinity for queries that see nothing, so that gradients have no weights: others have its negation.
+    ``blind`` is the one that is there.
+    """
+    wide = DType.F32
+    result = attrs.evolve(target, name="result", direction=stripe.Direction.OUT, aggregation=None)
+    converted = () if result.shape.dtype is wide else (stripe.Convert("stored", "narrow", result.shape.dtype),)
+    return stripe.Block(
+        name, indices, (), (attrs.evolve(logs, name="logs", direction=stripe.Direction.IN), result), (
+            stripe.Load("logs", "log"),
+            stripe.Constant("base", wide, base),
+            stripe.Constant("blind", wide, blind),
+            stripe.Constant("none", wide, -blind),
+            stripe.Intrinsic(Op.MUL, ("log", "base"), "scaled", wide),
+            stripe.Intrinsic(Op.CMP_EQ, ("scaled", "blind"), "is_blind", DType.BOOL),
+            stripe.Intrinsic(Op.COND, ("is_blind", "none", "scaled"), "stored", wide),
+            *converted,
+            stripe.Store("narrow" if converted else "stored", "result"),
+        ),
+    )  # fmt: skip
 
 
 def _read(view: stripe.Refinement) -> stripe.Refinement:

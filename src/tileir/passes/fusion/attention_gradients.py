@@ -11,11 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from tileir.core import Aggregation, Op, attrs
+from tileir.core import Aggregation, DType, Op, attrs
 from tileir.passes.analysis.accesses import address
 from tileir.passes.fusion.attention_match import (
     Scores,
     are_used,
+    guarded,
+    members_of,
     moves,
     output_of,
     result_of,
@@ -23,9 +25,35 @@ from tileir.passes.fusion.attention_match import (
     softmax_of,
     tests_of,
 )
-from tileir.passes.fusion.row_expressions import ALONG, Call, Element, Elements, Number, Reduced, Sum, is_product
+from tileir.passes.fusion.row_expressions import (
+    ALONG,
+    Call,
+    Element,
+    Elements,
+    Number,
+    Reduced,
+    Sum,
+    Unknown,
+    is_product,
+)
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
+
+
+@attrs.frozen
+class Kept:
+    """Views of one element for each query that a pass before has kept.
+
+    Attributes:
+        logs: Logarithms of the sums of exponentials of scores.
+        dots: Products of results and their gradients.
+        zeros: Whether queries whose logarithm is minus infinity have no weights.
+
+    """
+
+    logs: stripe.Refinement
+    dots: stripe.Refinement
+    zeros: bool
 
 
 @attrs.frozen
@@ -48,6 +76,7 @@ class Gradients:
         sharers: The index of heads that share keys, or none.
         scores: What is weighted; coordinates in the indices of ``kernel``.
         finite: Whether values are finite, or results do not matter.
+        kept: What need not be computed again; None where nothing is kept.
         forward: The number of the kernel of the results.
         number: That of the first kernel of gradients.
         kernels: The numbers of all kernels of it, in order.
@@ -69,6 +98,7 @@ class Gradients:
     sharers: str | None
     scores: Scores
     finite: bool
+    kept: Kept | None
     forward: int | None
     number: int
     kernels: tuple[int, ...]
@@ -86,6 +116,8 @@ class _Part:
         given: The products that changes are made of; None for weights.
         other: What weights or changes are multiplied by.
         members: The kernels that make it.
+        logs: The logarithms that weights are made of, if they are kept, and whether some may have no weights.
+        dots: What is subtracted in changes then.
 
     """
 
@@ -96,6 +128,8 @@ class _Part:
     given: Sum | None
     other: stripe.Refinement
     members: frozenset[int]
+    logs: tuple[Unknown, bool] | None = None
+    dots: Unknown | None = None
 
 
 def gradients_of(kernels: tuple[stripe.Block, ...], outputs: frozenset[str]) -> Iterator[Gradients]:
@@ -130,7 +164,11 @@ def _part(elements: Elements, number: int) -> _Part | None:
             key = {index.name: Affine.index(ALONG)}
             element = elements.at(weights, key)
             reduced = not moves(result, index.name)
-            softmax, change = softmax_of(element), _change(element)
+            softmax, change, kept = softmax_of(element), _change(element), _of_kept(element)
+            if kept is not None:
+                word = ("results" if reduced else "values") if kept.given is None else "queries" if reduced else "keys"
+                members = frozenset(elements.seen)
+                return _Part(number, word, index.name, kept.scores, kept.given, other, members, kept.logs, kept.dots)
             if softmax is not None and not softmax[1] and (scores := scores_of(softmax[0])) is not None:
                 word, given = "results" if reduced else "values", None
             elif change is not None:
@@ -142,8 +180,59 @@ def _part(elements: Elements, number: int) -> _Part | None:
     return None
 
 
-def _change(element: Element) -> tuple[Scores, Sum] | None:
-    """Return the scores that change by an element, and the products that it is made of."""
+@attrs.frozen
+class _OfKept:
+    """Weights, or a change, by logarithms that are kept; fields are those of :class:`_Part`."""
+
+    scores: Scores
+    logs: tuple[Unknown, bool]
+    given: Sum | None = None
+    dots: Unknown | None = None
+
+
+def _of_kept(element: Element) -> _OfKept | None:
+    """Return weights exp(S - log) or changes exp(S - log) * (G - dot), scaled, that an element is; None for others."""
+    weights = _kept_weights(element)
+    if weights is not None:
+        return weights
+    stripped = _stripped(element)
+    if stripped is None:
+        return None
+    scale, seen, inner = stripped
+    for power, rest in _factors(inner):
+        found, difference = _kept_weights(power), _difference(rest)
+        match difference:
+            case (Sum() as given, Unknown() as dots) if found is not None and not _is_along(dots):
+                right = math.isclose(found.scores.scale, scale, rel_tol=1e-6) and set(seen) <= set(found.scores.seen)
+                return attrs.evolve(found, given=given, dots=dots) if right else None
+            case _:
+                continue
+    return None
+
+
+def _kept_weights(element: Element) -> _OfKept | None:
+    match element:
+        case Call(op=Op.EXP, args=(Call(op=Op.SUB, args=(found, logs)),)):
+            scores = scores_of(found)
+        case _:
+            return None
+    zeros = False
+    match logs:
+        case Call(op=Op.COND, args=(_, _, Unknown() as inner)) if logs in guarded(inner, -math.inf, math.inf):
+            logs, zeros = inner, True
+        case _:
+            pass
+    if scores is None or not isinstance(logs, Unknown) or _is_along(logs):
+        return None
+    return _OfKept(scores, (logs, zeros))
+
+
+def _is_along(element: Unknown) -> bool:
+    return any(ALONG in each.indices for each in element.coordinates)
+
+
+def _stripped(element: Element) -> tuple[float, list[Affine], Element] | None:
+    """Return an element without factors and choices of 0, the product of these factors, and the tests of choices."""
     seen: list[Affine] = []
     scale, inner = 1.0, element
     while True:
@@ -157,7 +246,15 @@ def _change(element: Element) -> tuple[Scores, Sum] | None:
                 seen += tests
                 inner = left
             case _:
-                break
+                return scale, seen, inner
+
+
+def _change(element: Element) -> tuple[Scores, Sum] | None:
+    """Return the scores that change by an element, and the products that it is made of."""
+    stripped = _stripped(element)
+    if stripped is None:
+        return None
+    scale, seen, inner = stripped
     for power, rest in _factors(inner):
         match power, _difference(rest):
             case (
@@ -249,30 +346,47 @@ class _Joined:
             return None
         queries, keys = (self.elements.origin(view, features[0]) for view in factors)
         given_rows, values = (self.elements.origin(view, column) for view in beside)
-        members = {number for each in self.parts.values() for number in (*each.members, each.number)}
-        members.add(part.given.number)
         stored = [self._stored(word, inverse[word], outputs) for word in self.parts]
-        members |= {number for each in stored if each is not None for number in each[1]}
+        own = {part.scores.product.number, part.given.number, *(each.number for each in self.parts.values())}
+        own |= {number for each in stored if each is not None for number in each[1]}
+        members = members_of(kernels, {n for each in self.parts.values() for n in each.members}, own, outputs)
         names = {view.source for view in (*changed, results) if view is not None}
         single = all(len(self.elements.writers(name)) == 1 for name in names)
-        if not single or are_used(kernels, tuple(sorted(members)), names, outputs, early=True):
+        if not single or are_used(kernels, members, names, outputs, early=True):
+            return None
+        kept = self._kept(inverse)
+        if (kept is None) == any(each.logs is not None for each in self.parts.values()):
             return None
         start = min(self.parts[word].number for word in ("queries", "keys", "values"))
-        written = [
-            n
-            for view in (*factors, *beside, queries, keys, values, given_rows)
-            for n in self.elements.writers(view.source)
-        ]
-        if max(written, default=-1) >= start:
+        read = [*factors, *beside, queries, keys, values, given_rows]
+        if self._is_written([*read, *(() if kept is None else (kept.logs, kept.dots))], start):
             return None
         found = Gradients(
             self.kernel, given_kernel, queries, keys, values, given_rows, results,
             tuple(view for view in changed if view is not None), alone[-1], along[0], features[0],
             (column, given[1]), alone[0] if len(alone) > 1 else None, scores,
-            all("finite" in kernels[each.number].tags for each in self.parts.values()),
-            self.parts["results"].number if "results" in self.parts else None, start, tuple(sorted(members)),
+            all("finite" in kernels[each.number].tags for each in self.parts.values()), kept,
+            self.parts["results"].number if "results" in self.parts else None, start, members,
         )  # fmt: skip
         return found if all(self._is_of(found, word, inverse[word]) for word in self.parts) else None
+
+    def _is_written(self, views: list[stripe.Refinement], start: int) -> bool:
+        """Return whether what views show is written from a kernel on."""
+        return max((n for view in views for n in self.elements.writers(view.source)), default=-1) >= start
+
+    def _kept(self, inverse: Mapping[str, Mapping[str, Affine]]) -> Kept | None:
+        """Return what is kept, in the indices of the kernel of scores, if all parts use it."""
+        logs, dots = set(), set()
+        for word, part in self.parts.items():
+            if part.logs is not None:
+                logs.add((self.elements.view(part.logs[0], inverse[word]), part.logs[1]))
+            if part.dots is not None:
+                dots.add(self.elements.view(part.dots, inverse[word]))
+        if len(logs) != 1 or len(dots) != 1 or any(part.logs is None for part in self.parts.values()):
+            return None
+        ((log, zeros),), (dot,) = logs, dots
+        wide = log.shape.dtype is DType.F32 and dot.shape.dtype is DType.F32
+        return Kept(log, dot, zeros) if wide and "results" not in self.parts else None
 
     def _is_of(self, found: Gradients, word: str, inverse: Mapping[str, Affine]) -> bool:
         """Return whether a part belongs to gradients: programs may have several of the same queries and keys.

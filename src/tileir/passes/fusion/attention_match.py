@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from tileir.core import Aggregation, Op, attrs
+from tileir.core import Aggregation, Op, attrs, grouped
 from tileir.passes.analysis.accesses import address
 from tileir.passes.fusion.row_expressions import (
     ALONG,
@@ -51,6 +51,7 @@ class Attention:
         keys: Another one.
         values: Another one.
         results: What is written.
+        sums: Where the logarithms of the sums of the exponentials of scores are stored, if they are.
         kernel: The kernel that weights values.
         feature: The index along which queries and keys are multiplied, and how many they are.
         rows: The index that numbers queries.
@@ -67,6 +68,7 @@ class Attention:
     keys: stripe.Refinement
     values: stripe.Refinement
     results: stripe.Refinement
+    sums: stripe.Refinement | None
     kernel: stripe.Block
     feature: tuple[str, int]
     rows: str
@@ -127,15 +129,64 @@ def _attention(
         return refused("TR443")
     finite = "finite" in kernel.tags
     result, more = result_of(elements, number, outputs, columns[0])
-    members = tuple(sorted({*elements.seen, number, *more}))
-    if are_used(elements.kernels, members, {result.source}, outputs):
+    own = {scores.product.number, number, *more}
+    members = members_of(elements.kernels, elements.seen, own, outputs)
+    used, sums = {result.source}, None
+    if are_used(elements.kernels, members, used, outputs) and (found := _sums(elements, scores, members)) is not None:
+        sums, seen, last = found
+        members = members_of(elements.kernels, {*members, *seen}, {*own, last}, outputs)
+        used.add(sums.source)
+    if are_used(elements.kernels, members, used, outputs):
         return refused("TR441")
     values = attrs.evolve(values, access=tuple(each.substitute(key) for each in values.access))
     queries, keys = (elements.origin(view, features[0].name) for view in factors)
     return Attention(
-        queries, keys, elements.origin(values, columns[0]), result, kernel, (features[0].name, features[0].range),
+        queries, keys, elements.origin(values, columns[0]), result, sums, kernel, (features[0].name, features[0].range),
         rows, columns[0], reduced[0].range, scores, softmax[1], finite, members,
     )  # fmt: skip
+
+
+def _sums(
+    elements: Elements, scores: Scores, members: tuple[int, ...]
+) -> tuple[stripe.Refinement, set[int], int] | None:
+    """Return where logarithms of sums of exponentials of scores are stored, what was seen through, and who stores them.
+
+    The view is in the indices of the kernel that weights values.
+    """
+    made = {output_of(elements.kernels[number]).source for number in members}
+    for number, kernel in enumerate(elements.kernels):
+        if number in members or not any(view.source in made for view in kernel.refinements):
+            continue
+        elements.begin()
+        stored = elements.stored(number)
+        found = None if stored is None else _log_of_sum(stored)
+        if found is None or (found.product.number, found.scale) != (scores.product.number, scores.scale):
+            continue
+        mine, others = dict(scores.product.values), dict(found.product.values)
+        indices = {o.indices[0]: mine[name] for name, o in others.items() if o.indices and o.indices != (ALONG,)}
+        tests = {test.substitute(indices) for test in found.seen}
+        output = output_of(kernel)
+        free = {index.name for index in kernel.indices if index.range > 1}
+        if tests != {*scores.seen} or not free <= indices.keys() or any(ALONG in v.indices for v in indices.values()):
+            continue
+        ones = {index.name: Affine() for index in kernel.indices if index.name not in indices}
+        access = tuple(each.substitute({**indices, **ones}) for each in output.access)
+        return attrs.evolve(output, access=access), {*elements.seen}, number
+    return None
+
+
+def _log_of_sum(element: Element) -> Scores | None:
+    """Return the scores of which an element is the logarithm of the sum of the exponentials."""
+    match element:
+        case Call(op=Op.ADD, args=(Call(op=Op.LOG, args=(Reduced() as total,)), top)):
+            pass
+        case Call(op=Op.ADD, args=(top, Call(op=Op.LOG, args=(Reduced() as total,)))):
+            pass
+        case _:
+            return None
+    softmax = softmax_of(Call(Op.DIV, (total.body, total)))
+    is_greatest = softmax is not None and top == Reduced(Aggregation.MAX, softmax[0])
+    return scores_of(softmax[0]) if softmax is not None and is_greatest else None
 
 
 def softmax_of(element: Element) -> tuple[Element, bool] | None:
@@ -148,13 +199,13 @@ def softmax_of(element: Element) -> tuple[Element, bool] | None:
     top, sums = Reduced(Aggregation.MAX, scores), Reduced(Aggregation.SUM, power)
     if (greatest, total) == (top, sums):
         return scores, False
-    held = _guarded(top, -math.inf, 0.0)
+    held = guarded(top, -math.inf, 0.0)
     if greatest in held and total == sums:
         return scores, False
-    return (scores, True) if greatest in held and total in _guarded(sums, 0.0, 1.0) else None
+    return (scores, True) if greatest in held and total in guarded(sums, 0.0, 1.0) else None
 
 
-def _guarded(element: Element, found: float, instead: float) -> tuple[Element, ...]:
+def guarded(element: Element, found: float, instead: float) -> tuple[Element, ...]:
     """Return the forms of an element with ``instead`` in place of ``found``."""
     pairs = ((element, Number(found)), (Number(found), element))
     return tuple(Call(Op.COND, (Call(Op.CMP_EQ, pair), Number(instead), element)) for pair in pairs)
@@ -257,6 +308,32 @@ def _converted(kernel: stripe.Block, view: stripe.Refinement) -> stripe.Refineme
     if values is None or len(values) != len(kernel.indices):
         return None
     return attrs.evolve(target, access=tuple(each.substitute(values) for each in target.access))
+
+
+def members_of(
+    kernels: tuple[stripe.Block, ...], seen: Collection[int], own: Collection[int], outputs: frozenset[str]
+) -> tuple[int, ...]:
+    """Return the numbers of kernels that belong together: others may share masks and constants with them.
+
+    Args:
+        kernels: The kernels of a program.
+        seen: Numbers of those that were seen through: some make what depends on ``own``, some what these read.
+        own: Numbers of those that belong to it anyhow.
+        outputs: Memory that others see.
+
+    """
+    members = {*own}
+    made = {output_of(kernels[number]).source for number in own}
+    for number in sorted({*seen} - members):
+        if any(view.source in made and not view.direction.writes for view in kernels[number].refinements):
+            members.add(number)
+            made.add(output_of(kernels[number]).source)
+    readers = grouped((view.source, n) for n, each in enumerate(kernels) for view in each.refinements)
+    for number in sorted({*seen} - members, reverse=True):
+        source = output_of(kernels[number]).source
+        if source not in outputs and members.issuperset({*readers[source]} - {number}):
+            members.add(number)
+    return tuple(sorted(members))
 
 
 def are_used(

@@ -54,10 +54,11 @@ class Sum:
 
 @attrs.frozen
 class Unknown:
-    """Anything else: an element of memory."""
+    """Anything else: an element of memory, whose axes are ``strides`` elements apart."""
 
     name: str
     coordinates: tuple[Affine, ...]
+    strides: tuple[int, ...]
 
 
 Element: TypeAlias = Number | Coordinate | Call | Reduced | Sum | Unknown
@@ -136,7 +137,7 @@ class Elements:
         return attrs.evolve(source, access=tuple(each.substitute(values) for each in source.access))
 
     def _looked_up(self, name: str, coordinates: tuple[Affine, ...], strides: tuple[int, ...]) -> Element:
-        unknown = Unknown(name, coordinates)
+        unknown = Unknown(name, coordinates, strides)
         writers = self._writers.get(name, [])
         self._left -= 1
         if len(writers) != 1 or self._left < 0:
@@ -149,8 +150,10 @@ class Elements:
         values = None if places is None else index_values(kernel, outputs[0], places)
         if values is None:
             return unknown
+        before = {*self.seen}
         found = self._of_kernel(writers[0], outputs[0], values)
         if found is None:
+            self.seen = before
             return unknown
         self.seen.add(writers[0])
         return found
@@ -167,7 +170,25 @@ class Elements:
         if len(reduced) != 1 or around or not kinds <= {stripe.Load, stripe.Convert, stripe.Store}:
             return None
         body = self._stored(kernel, {**values, reduced[0]: Affine.index(ALONG)})
-        return None if body is None or output.aggregation is None else Reduced(output.aggregation, body)
+        if body is None or output.aggregation is None or not (output.aggregation is Aggregation.MAX or _has_exp(body)):
+            return None  # it is part of no softmax, and read as it is
+        return Reduced(output.aggregation, body)
+
+    def stored(self, number: int) -> Element | None:
+        """Return what a kernel with one output stores, in its own indices; None where it merges elements."""
+        kernel = self.kernels[number]
+        outputs = [view for view in kernel.refinements if view.direction.writes]
+        if kernel.blocks or len(outputs) != 1 or outputs[0].merges:
+            return None
+        return self._stored(kernel, {index.name: Affine.index(index.name) for index in kernel.indices})
+
+    def view(self, element: Unknown, values: Mapping[str, Affine]) -> stripe.Refinement:
+        """Return the view of an element of memory where indices of its coordinates have values."""
+        views = (view for kernel in self.kernels for view in kernel.refinements)
+        found = next(v for v in views if v.source == element.name and v.shape.strides == element.strides)
+        access = tuple(each.substitute(values) for each in element.coordinates)
+        shape = attrs.evolve(found.shape, dims=tuple(attrs.evolve(dim, size=1) for dim in found.shape.dims))
+        return stripe.Refinement(element.name, stripe.Direction.IN, element.name, access, shape)
 
     def _stored(self, kernel: stripe.Block, values: Mapping[str, Affine]) -> Element | None:
         """Return what a kernel stores where its indices have values."""
@@ -195,6 +216,22 @@ class Elements:
                 case _:
                     return None
         return None
+
+
+def _has_exp(element: Element) -> bool:
+    """Return whether exponentials are part of an element."""
+    pending = [element]
+    while pending:
+        match pending.pop():
+            case Call(op=op, args=args):
+                if op is Op.EXP:
+                    return True
+                pending += args
+            case Reduced(body=body):
+                pending.append(body)
+            case _:
+                continue
+    return False
 
 
 def _reshaped(

@@ -16,7 +16,8 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from tileir.core import DType, NameScope, Op, attrs
+from tileir.core import Aggregation, DType, NameScope, Op, attrs
+from tileir.poly.affine import Affine
 from tileir.typed.dataflow import with_bodies, without_dead
 from tileir.typed.ir import (
     ArrayConstant,
@@ -96,13 +97,59 @@ def _bands(function: Function) -> dict[str, Band]:
     if not masks:
         return {}
     names = tuple(each.name for each in masks)
+    values = _evaluated(without_dead(Function((), names, tuple(known.values()))))
+    found = {name: band_of(values[name]) for name in names if name in values}
+    return {name: band for name, band in found.items() if band is not None}
+
+
+def _evaluated(function: Function) -> dict[str, Array]:
+    """Return values by name, until they are too many; of size 1 along axes along which nothing changes."""
     from tileir.typed.interpreter import interpret  # few programs have any
 
-    alone = without_dead(Function((), names, tuple(known.values())))
-    if sum(map(_elements, alone.operations)) > _MOST:
-        return {}
-    found = {name: band_of(array) for name, array in interpret(alone, {}).items()}
-    return {name: band for name, band in found.items() if band is not None}
+    values: dict[str, Array] = {}
+    definitions = {each.name: each for each in function.operations}
+    left = _MOST
+    for operation in function.operations:
+        sources = [definitions[name] for name in dict.fromkeys(operands(operation))]
+        moved = _moved(operation, values, sources)
+        if moved is None and not isinstance(operation, Elementwise | Cast | Coordinate):
+            values.update((each.name, np.broadcast_to(values[each.name], each.shape)) for each in sources)
+        elif moved is None:
+            shapes = [values[each.name].shape for each in sources]
+            small = np.broadcast_shapes(*shapes) if shapes else operation.shape
+            operation = attrs.evolve(operation, shape=small)  # type: ignore[arg-type]  # one of those classes
+        left -= 0 if moved is not None else _elements(operation)
+        if left < 0:
+            break
+        if moved is None:
+            inputs = tuple(Value(each.name, each.dtype, values[each.name].shape) for each in sources)
+            given = {each.name: values[each.name] for each in inputs}
+            moved = interpret(Function(inputs, (operation.name,), (operation,)), given)[operation.name]
+        values[operation.name] = moved
+    return values
+
+
+def _moved(operation: Operation, values: Mapping[str, Array], sources: list[Operation]) -> Array | None:
+    """Return the elements of a step that repeats or turns axes of its operand, or adds some; None for any other one."""
+    match operation:
+        case Reshape(input=name, shape=shape) if [n for n in sources[0].shape if n > 1] == [n for n in shape if n > 1]:
+            kept = iter([n for n, whole in zip(values[name].shape, sources[0].shape, strict=True) if whole > 1])
+            return values[name].reshape([next(kept) if size > 1 else 1 for size in shape])
+        case Contraction(
+            aggregation=Aggregation.ASSIGN, inputs=(access,), output=output, constraints=(), default=None, shape=shape
+        ):
+            array, whole = values[access.tensor], sources[0].shape
+        case _:
+            return None
+    places = {each: axis for axis, each in enumerate(output) if each in map(Affine.index, each.indices)}
+    read = [each for each, size in zip(access.indices, whole, strict=True) if size > 1 or each in places]
+    sizes = [shape[places[each]] for each in read if each in places]
+    known = [size for each, size in zip(access.indices, whole, strict=True) if size > 1 or each in places]
+    if len(places) < len(output) or sizes != known or len({*read}) < len(read):
+        return None
+    gone = tuple(n for n, each in enumerate(access.indices) if each not in places)
+    array = array.squeeze(gone).transpose(np.argsort([places[each] for each in read]))
+    return np.expand_dims(array, sorted({*range(len(shape))} - {places[each] for each in read}))
 
 
 def _may_be_mask(operation: Operation, known: Mapping[str, Operation]) -> bool:
@@ -199,8 +246,11 @@ def _compared(operation: Operation, band: Band, names: NameScope) -> list[Operat
 def _hidden(
     operation: Operation, definitions: Mapping[str, Value | Operation], names: NameScope
 ) -> list[Operation] | None:
-    """Return the choice that the sum of scores and a mask is; None for anything else."""
+    """Return the choice that the sum of scores and a mask is, or the operand that a choice always takes."""
     match operation:
+        case Elementwise(op=Op.COND, inputs=(always, taken, _)):
+            is_taken = _is_always(definitions[always], definitions) and definitions[taken].shape == operation.shape
+            return [attrs.evolve(operation, op=Op.IDENT, inputs=(taken,))] if is_taken else None
         case Elementwise(op=Op.ADD, inputs=(left, right)):
             pass
         case _:
@@ -212,6 +262,16 @@ def _hidden(
             chosen = attrs.evolve(operation, op=Op.COND, inputs=(test, scores, blind.name))
             return [blind, chosen]
     return None
+
+
+def _is_always(test: Value | Operation, definitions: Mapping[str, Value | Operation]) -> bool:
+    """Return whether a test says of a coordinate that it is below the size of its axis, or a greater number."""
+    match test:
+        case Elementwise(op=Op.CMP_LT, inputs=(left, right)):
+            place, bound = definitions[left], _number(definitions[right])
+            return isinstance(place, Coordinate) and bound is not None and bound >= place.shape[place.axis]
+        case _:
+            return False
 
 
 def _test_of(mask: str, definitions: Mapping[str, Value | Operation]) -> str | None:
@@ -240,7 +300,7 @@ def _is_finite(name: str, definitions: Mapping[str, Value | Operation]) -> bool:
                 return finite
             case Cast(input=name, dtype=dtype) if dtype.holds(definitions[name].dtype):
                 value = definitions[name]
-            case Reshape(input=name):
+            case Reshape(input=name) | Elementwise(op=Op.IDENT, inputs=(name,)):
                 value = definitions[name]
             case Elementwise(op=Op.MUL, inputs=(left, right)):
                 factors = [_number(definitions[each]) for each in (left, right)]

@@ -45,7 +45,8 @@ def attention(
 
 
 def _uses(call: Call, position: int) -> bool:
-    return any(user.target is not getitem or user.args[1] == position for user in call.node.users)
+    """Return whether a result is read; what takes it out of all of them may be read by nobody."""
+    return any(user.target is not getitem or (user.args[1] == position and user.users) for user in call.node.users)
 
 
 def _grouped(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
@@ -77,11 +78,15 @@ def _with_sums(
     call: Call, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool, scale: float | None
 ) -> tuple[Tensor, Tensor | None]:
     """Return attention and, where it is used, the logarithm of the sum of each row's exponentials."""
-    found = _attended(call, q, k, v, mask, is_causal, scale)
     if not _uses(call, 1):
-        return found, None
-    scores, _ = _scores(call, q, k, mask, is_causal, scale)
-    sums = ops.logsumexp(scores, [scores.rank - 1])
+        return _attended(call, q, k, v, mask, is_causal, scale), None
+    if q.rank == _WHOLE and (mask is None or int(mask.shape[-1]) == int(k.shape[-2])):
+        named: dict[str, Any] = {} if scale is None else {"scale": float(scale)}
+        found, _, _, sums = ops.attention(q, k, v, mask=mask, causal=is_causal, scores="sums", **named)
+    else:
+        found = _attended(call, q, k, v, mask, is_causal, scale)
+        scores, _ = _scores(call, q, k, mask, is_causal, scale)
+        sums = ops.logsumexp(scores, [scores.rank - 1])
     sizes = call.importer.sizes(call.node.meta["val"][1])
     if len(sizes) > sums.rank:  # of cuDNN, with an axis behind
         return found, ops.expand_dims(sums, sums.rank)
@@ -103,7 +108,10 @@ def _gradients(
     scores, factor = _scores(call, q, k, mask, is_causal, scale)
     sums = ops.reshape(sums, *map(int, sums.shape[:-1])) if sums.rank == scores.rank else sums
     sums = ops.slice(sums, ..., slice(0, int(scores.shape[-2])))
-    weights = ops.exp(scores - ops.expand_dims(ops.cast(sums, scores.dtype), sums.rank))
+    none, most = (call.number(value, scores.dtype) for value in (float("-inf"), float("inf")))
+    sums = ops.cast(sums, scores.dtype)
+    sums = ops.where(sums == none, most, sums)  # queries that see nothing have no weights
+    weights = ops.exp(scores - ops.expand_dims(sums, sums.rank))
     narrow = given[1].dtype
     drawn = ops.sum(g * widened(out), [out.rank - 1], keepdims=True)
     rows = tuple(map(int, q.shape))
@@ -151,6 +159,9 @@ def flash_attention_for_cpu_backward(
     _refuse_dropout(call, dropout_p)
     return _gradients(call, (g, q, k, v), out, logsumexp, attn_mask, is_causal, scale)
 
+
+_WHOLE: Final = 4
+"""Axes of queries: batches, heads, rows, features."""
 
 _UNREAD: Final = 0
 """Filling of random states, which nothing reads where nothing is dropped."""
