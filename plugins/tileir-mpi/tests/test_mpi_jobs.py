@@ -43,10 +43,9 @@ def alone(*words: object, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=environment)
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_the_kit_of_transports(ranks: int) -> None:
-    found = started(ranks, "-m", "tileir.testing", "--extension", "transport", "mpi", "--ranks", ranks)
-    assert found.stdout.count("transport mpi: all checks passed") == ranks, found.stdout + found.stderr
+def test_the_kit_of_transports() -> None:
+    found = started(4, "-m", "tileir.testing", "--extension", "transport", "mpi", "--ranks", 4)
+    assert found.stdout.count("transport mpi: all checks passed") == 4, found.stdout + found.stderr
     assert found.returncode == 0
 
 
@@ -109,9 +108,9 @@ def test_an_mpiexec_of_another_library_is_noticed() -> None:
 
 def test_the_example_has_one_result_for_any_ranks() -> None:
     words = (EXAMPLE, "--size", 130, "--steps", 20)
-    found = [alone(*words, "--ranks", 1), alone(*words), started(2, *words), started(3, *words)]
-    assert [each.returncode for each in found] == [0] * 4, [each.stderr for each in found]
+    found = [alone(*words, "--ranks", 1), alone(*words, "--ranks", 3), started(2, *words)]
+    assert [each.returncode for each in found] == [0] * 3, [each.stderr for each in found]
     said = [re.fullmatch(r"(\d) ranks: (mean .*, digest [0-9a-f]{16})\n", each.stdout) for each in found]
-    assert [line and line[1] for line in said] == ["1", "2", "2", "3"]
+    assert [line and line[1] for line in said] == ["1", "3", "2"]
     assert len({line and line[2] for line in said}) == 1
     assert all(each.stderr.count("20 of 20 steps") == 1 for each in found)

@@ -38,6 +38,7 @@ class Transport(abc.ABC):
         size: How many ranks there are.
         shares_memory: Whether all ranks are in one process, so that results need not be sent to be put together.
         place: The place of the program that this rank has come to, such as a collective, for messages.
+        agreed: Texts of the programs that all ranks are known to run, so that they are compared once.
 
     """
 
@@ -45,6 +46,7 @@ class Transport(abc.ABC):
     size: int
     shares_memory: bool = False
     place: str = "the start"
+    agreed: frozenset[str] = frozenset()
 
     @abc.abstractmethod
     def exchange(self, sent: Sequence[Message], received: Sequence[Message]) -> None:

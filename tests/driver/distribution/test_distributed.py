@@ -256,3 +256,22 @@ def test_gradients_of_partitioned_programs_are_laid_out_as_their_inputs() -> Non
 @given(functions(), st.data())
 def test_loops(function: Any, data: st.DataObject) -> None:
     assert_distributed(data.draw(partitioned(function)), function, arguments(function))
+
+
+def test_ranks_that_run_different_programs_are_refused() -> None:
+    array = np.arange(12, dtype=np.int32).reshape(4, 3)
+    texts = [f"function (A[M, N]) -> (B) {{ B[i : M] = {how}(A[i, j]); }}" for how in "+>"]
+    runs = [tileir.distribute(tileir.partition(text, {"x": 2}, {}, arguments=[array])) for text in texts]
+    with pytest.raises(
+        BackendError, match=r"TIL815.: rank 1 differs from rank 0 in the program; all ranks must run one"
+    ):
+        THREADS.launch(2, lambda end: runs[end.rank].run(end, {"A": array}))
+    compared = []
+
+    def work(end: Transport) -> None:
+        for _ in range(3):
+            runs[0].run(end, {"A": array})
+        compared.append(end.agreed)
+
+    THREADS.launch(2, work)
+    assert compared == [frozenset({str(runs[0].program)})] * 2

@@ -201,4 +201,4 @@ def poll(done: Callable[[], bool], meanwhile: Callable[[float], None]) -> None:
     while not done():
         waited = time.monotonic() - start
         meanwhile(waited)
-        time.sleep(0 if waited < 0.01 else 1e-4 if waited < 1 else 1e-3)
+        time.sleep(0 if waited < 0.002 else 1e-4 if waited < 1 else 1e-3)

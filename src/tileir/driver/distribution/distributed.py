@@ -95,7 +95,10 @@ class Distributed:
             DisagreementError: TIL815, on all ranks, one has another program, mesh or version.
         """
         mesh = self.program.mesh
-        agree(transport, self._facts)
+        program = self._facts["the program"]
+        if program not in transport.agreed:
+            agree(transport, self._facts)
+            transport.agreed |= {program}
         if transport.size != mesh.size:
             message = f"the mesh {mesh} has {mesh.size} ranks, and the transport {transport.size}"
             raise ArgumentError.of("TIL813", message)
