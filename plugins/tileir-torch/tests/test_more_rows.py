@@ -172,3 +172,19 @@ def test_values_and_gradients(name: str) -> None:
 
     found = both(torch.compile(function, backend=tileir_torch.backend, fullgraph=True, options={"fullgraph": True}))
     torch.testing.assert_close(found, both(function), rtol=1e-5, atol=1e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "function",
+    [torch.add, torch.sub, torch.rsub, torch.mul, torch.div, torch.remainder, lambda x, y: y * x, lambda x, y: y / x],
+)
+def test_numbers_of_more_bits_are_rounded_where_eager_rounds_them(
+    function: Callable[..., Any], dtype: torch.dtype
+) -> None:
+    torch._dynamo.reset()
+    x, number = (tensor(500).abs() * 20 + 1).to(dtype), torch.tensor(-41.0826)
+    found = torch.compile(function, backend=tileir_torch.backend, options={"fullgraph": True})(x, number)
+    wanted = function(x, number)
+    assert found.dtype is wanted.dtype
+    assert torch.equal(found, wanted)

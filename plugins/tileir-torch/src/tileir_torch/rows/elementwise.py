@@ -21,8 +21,21 @@ _HALF: Final = 0.5
 
 
 def _in_dtype(call: Call, *values: Any) -> list[Any]:
-    """Return operands in the dtype that the result is computed in, where that is the one of the result."""
-    return [call.operand(value, wide(call.dtype)) for value in values]
+    """Return operands in the dtype that the result is computed in, where that is the one of the result.
+
+    Tensors without axes may have more bits than that: they are rounded first, as in eager.
+    """
+    return [call.operand(_rounded_to(call.dtype, value), wide(call.dtype)) for value in values]
+
+
+def _rounded_to(dtype: DType, value: Any) -> Any:
+    is_wider = isinstance(value, Tensor) and value.dtype.is_float and dtype.is_float and value.dtype.bits > dtype.bits
+    return ops.cast(value, dtype) if is_wider else value
+
+
+def _with_exact(call: Call, x: Any, y: Any) -> tuple[Any, Any]:
+    """Return operands of a product or quotient, of which eager does not round the second one."""
+    return _in_dtype(call, x)[0], call.operand(y, wide(call.dtype))
 
 
 def _mapped(function: Operation, call: Call, x: Any) -> Any:
@@ -157,13 +170,13 @@ def subtract_from(call: Call, x: Any, y: Any, alpha: Any = 1) -> Any:
 
 @row("mul.Tensor", "mul.Scalar")
 def multiply(call: Call, x: Any, y: Any) -> Any:
-    x, y = _in_dtype(call, x, y)
+    x, y = _with_exact(call, x, y)
     return x & y if call.dtype.is_bool else x * y
 
 
 @row("div.Tensor", "div.Scalar", "true_divide.Tensor")
 def divide(call: Call, x: Any, y: Any) -> Any:
-    x, y = _in_dtype(call, x, y)
+    x, y = _with_exact(call, x, y)
     return x / y
 
 
