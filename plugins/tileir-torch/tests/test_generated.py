@@ -7,8 +7,8 @@ import pytest
 import tileir_torch
 from generated import THEIRS, Generated, fault
 
-SHARE = (*range(0, 500, 25), 746, 756)
-"""Some of all, and what once was wrong: ``as_strided`` of parts, within a graph and of its results."""
+SHARE = (*range(0, 500, 25), 479, 746, 756)
+"""Some of all, and what once was wrong: rounded numbers, and ``as_strided`` of parts, in a graph and of results."""
 
 
 @pytest.mark.filterwarnings("ignore")  # PyTorch's own
