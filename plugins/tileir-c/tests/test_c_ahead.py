@@ -235,7 +235,8 @@ def test_no_random_kernel_is_undefined(tmp_path_factory: pytest.TempPathFactory,
         interpreter.run(case.kernel, arrays)
         outputs.append(arrays)
     program = ahead(of_kernels([simplify(case.kernel)], inputs), "program")
-    results = run(program, inputs, tmp_path_factory.mktemp("kernel"), *SANITIZERS)
+    silenced = ("-Wno-bool-compare", "-Wno-unknown-warning-option")  # a random kernel may ask if a bool is below false
+    results = run(program, inputs, tmp_path_factory.mktemp("kernel"), *silenced, *SANITIZERS)
     for param, first, second in zip(case.kernel.params, *outputs, strict=True):
         if param.access is not ParamAccess.READ:
             written = first.view(np.uint8).reshape(first.size, -1) == second.view(np.uint8).reshape(first.size, -1)
