@@ -142,7 +142,6 @@ def test_groups_of_four_warps_multiply_a_tile_while_they_weigh_the_next_one(
     assert FRAGMENTS_OF[plan.fragment].threads == 128
 
 
-@pytest.mark.sampled(0)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("shapes", "dtype", "causal", "groups"),

@@ -66,7 +66,6 @@ def waits(found: Stages) -> list[int]:
     return [each.pending for each in of_kind(found, BulkWait) if isinstance(each, BulkWait)]
 
 
-@pytest.mark.sampled(0)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("columns", "kib", "pending"),

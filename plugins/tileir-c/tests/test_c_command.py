@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
 import shutil
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 
 import tileir
+from tileir.__main__ import main as tileir_command
 from tileir.runtime.discovery import Registry
 from tileir_c import BACKEND
 from tileir_c.__main__ import main
@@ -112,7 +112,7 @@ def emitted(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
     monkeypatch.setattr("tileir.driver.cli.libraries.default_context", lambda: context)
     monkeypatch.setattr(sys, "argv", ["tileir", "emit", *map(str, words)])
     with pytest.raises(SystemExit) as caught:
-        runpy.run_module("tileir", run_name="__main__")
+        tileir_command()
     return int(caught.value.code or 0)
 
 

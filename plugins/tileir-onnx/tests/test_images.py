@@ -16,7 +16,6 @@ SIZES = np.array([1, 2, 9, 3])
 EMPTY = np.array([], np.float32)
 
 
-@pytest.mark.sampled(8)
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "coordinates", ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric"]
@@ -72,7 +71,6 @@ def test_old_versions() -> None:
     check("Resize", [x, scales], version=10, constants=(1,), wanted=[wanted])
 
 
-@pytest.mark.sampled(6)
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])

@@ -12,7 +12,6 @@ from rows import check, floats
 Array = np.ndarray[Any, Any]
 
 
-@pytest.mark.sampled(6)
 @pytest.mark.sampled(9)
 @pytest.mark.parametrize("op", ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"])
 @pytest.mark.parametrize("reduction", ["none", "sum", "mean"])

@@ -17,7 +17,7 @@ from tileir.stripe.text.comments import tile_text
 from tileir.tile.ir import Function
 from tileir.tile.text.parser import parse
 from tileir.typed import ir as typed
-from tileir.typed.ir import Checkpoint, Constant, Override, Recall, Scan, Upstream
+from tileir.typed.ir import Constant, Marker, Scan
 from tileir_studio.design.checking import statement_places
 from tileir_studio.views.views import Region
 
@@ -67,7 +67,7 @@ def origins(function: Function, graph: typed.Function) -> Origins:
         if number is None:
             continue
         names.setdefault(operation.name, number)
-        if not isinstance(operation, Checkpoint | Override | Recall | Upstream):
+        if not isinstance(operation, Marker):
             comments.setdefault(tile_text(operation, constants), set()).add(number)
     return Origins(names, {text: tuple(sorted(numbers)) for text, numbers in comments.items()})
 
