@@ -65,6 +65,7 @@ def run(folder: Path, *words: str) -> tuple[int, int]:
     return hits, misses
 
 
+@pytest.mark.sampled(0)
 def test_graphs_are_read_by_later_processes_and_carried_elsewhere(tmp_path: Path) -> None:
     first = run(tmp_path / "one")
     assert first == (0, 3)

@@ -39,6 +39,7 @@ def near(share: Any, p: float, count: int = COUNT) -> bool:
     return abs(float(share) - p) <= 5 * sqrt(p * (1 - p) / count) + 1e-12
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("rate", [0.0, 0.1, 0.5, 0.9, 1.0])
 def test_dropout_has_the_distribution_of_eager(rate: float, dtype: torch.dtype) -> None:

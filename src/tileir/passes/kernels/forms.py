@@ -161,9 +161,15 @@ def _against_crossing(nest: Nest, least: int) -> Refused:
 
 
 def _read(segment: Segment) -> Iterator[Use]:
-    """Yield the uses that a segment reads, also those that it has stored to before."""
-    loaded = {statement.source for statement in segment.statements if isinstance(statement, stripe.Load)}
-    return (use for use in segment.uses if use.direction.reads or use.name in loaded)
+    """Return the uses that a segment reads as it finds them: not an element that it has just stored."""
+    found: set[str] = set()
+    stored: set[str] = set()
+    for statement in segment.statements:
+        if isinstance(statement, stripe.Load) and (statement.index is not None or statement.source not in stored):
+            found.add(statement.source)
+        elif isinstance(statement, stripe.Store):
+            stored.add(statement.into)
+    return (use for use in segment.uses if use.direction.reads or use.name in found)
 
 
 def may_overlap(nest: Nest) -> bool:
