@@ -5,13 +5,13 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 import tileir
-from tileir.__main__ import main as tileir_command
 from tileir.runtime.discovery import Registry
 from tileir_c import BACKEND
 from tileir_c.__main__ import main
@@ -112,7 +112,7 @@ def emitted(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
     monkeypatch.setattr("tileir.driver.cli.libraries.default_context", lambda: context)
     monkeypatch.setattr(sys, "argv", ["tileir", "emit", *map(str, words)])
     with pytest.raises(SystemExit) as caught:
-        tileir_command()
+        next(iter(entry_points(group="console_scripts", name="tileir"))).load()()
     return int(caught.value.code or 0)
 
 
