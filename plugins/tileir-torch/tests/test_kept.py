@@ -1,4 +1,4 @@
-"""What compiling leaves to later processes and to other places: caches of PyTorch, saved and copied modules."""
+"""Compiled graphs in later processes and other places: caches of PyTorch, saved and copied modules."""
 
 from __future__ import annotations
 

@@ -503,7 +503,7 @@ Computation: TypeAlias = (
 )
 
 Marker: TypeAlias = Override | Upstream | Checkpoint | Recall | Collective
-"""What only differentiation or a mesh reads; :func:`tileir.typed.simplify.preparation.prepared` removes it."""
+"""Operations for differentiation or a mesh alone; :func:`tileir.typed.simplify.preparation.prepared` removes them."""
 
 Operation: TypeAlias = Computation | Marker
 

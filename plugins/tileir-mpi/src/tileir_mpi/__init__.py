@@ -13,6 +13,6 @@ from tileir_mpi.engine import Ranks
 __all__ = ["ENGINE", "Ranks"]
 
 ENGINE: Final = Ranks()
-"""What the entry point names: all ranks."""
+"""Engine that the entry point names: all ranks."""
 
 watch_errors()

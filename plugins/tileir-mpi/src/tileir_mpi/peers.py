@@ -1,4 +1,4 @@
-"""What ranks tell each other beside a program: that one failed or has ended, and where each waits.
+"""Notices of ranks to each other beside a program: one failed or has ended, and where each waits.
 
 Notices travel in a communicator of their own, and are looked for by those who wait, so that no rank waits for one that
 does not come.

@@ -16,7 +16,7 @@ from tileir_cuda.emit.boxes import MAP_ALIGNMENT, MAP_BYTES, TensorMap, rounding
 from tileir_cuda.run.driver import checked
 
 KEPT: Final = 1024
-"""So many maps of a kernel are kept: layers share kernels, and buffers come back to the same addresses."""
+"""Most maps of a kernel that are kept: layers share kernels, and buffers come back to the same addresses."""
 
 _KINDS: Final = driver.CUtensorMapDataType
 _TYPES: Final = {

@@ -37,7 +37,7 @@ SCHEDULED: Final = "; scheduled"
 """The first line of modules of which LLVM shall only select instructions and registers."""
 
 WEIGHTS: Final = '!"branch_weights"'
-"""How nodes of metadata begin that tell how often a jump is taken, and how often not."""
+"""Beginning of a node of metadata with branch weights: how often a jump is taken, and how often not."""
 
 _MOST_WEIGHT: Final = (1 << 31) - 1
 

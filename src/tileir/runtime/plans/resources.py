@@ -20,7 +20,7 @@ from tileir.runtime.plans.calls import Calls
 from tileir.runtime.plans.placement import ALIGNMENT
 
 SPARE_BYTES: Final = 256 * 2**20
-"""How much memory plans may keep for their next runs, all together, where nothing is known of the device."""
+"""Most memory that all plans together keep for their next runs, where nothing is known of the device."""
 
 SHARE: Final = 16
 """This part of a device's memory they may keep where that is more: plans that take turns, as those of a step of

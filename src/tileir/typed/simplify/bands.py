@@ -38,7 +38,7 @@ from tileir.typed.ir import (
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 _MOST: Final = 1 << 26
-"""So many elements are computed when compiling, over all steps that lead to masks."""
+"""Most elements that are computed when compiling, over all steps that lead to masks."""
 
 _PLAIN: Final = (Constant, Coordinate, Elementwise, Cast)
 """Steps that later stages see through."""
