@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self
 
@@ -27,6 +27,20 @@ PROGRAMS: Final = 256
 """How many compiled programs a context keeps."""
 
 
+def _ids(devices: Any) -> tuple[str, ...]:
+    """Return the ids of devices.
+
+    Raises:
+        ArgumentError: TIL707, they are none.
+
+    """
+    if isinstance(devices, Sequence) and not isinstance(devices, str):
+        ids = tuple(each.id if isinstance(each, DeviceInfo) else each for each in devices)
+        if all(isinstance(each, str) for each in ids):
+            return ids
+    raise ArgumentError.of("TIL707", f"devices are named by a list of their ids, not by {devices!r:.80}")
+
+
 @made_at_the_call
 @attrs.define(eq=False)
 class Context(Renewable):
@@ -34,6 +48,7 @@ class Context(Renewable):
 
     Attributes:
         device_id: What :meth:`device` chooses where its caller does not.
+        rank_devices: Where ranks of a partitioned program run that are threads, one for each: ``Context(devices=[…])``.
         options: How to compile where the caller does not say.
         registry: Where back ends come from.
         programs: Compiled programs, the most recently used ones, by whatever key their owner chooses.
@@ -46,6 +61,7 @@ class Context(Renewable):
     registry: Registry = attrs.field(factory=Registry, repr=False)
     programs: Cache[Hashable, Any] = attrs.field(factory=lambda: Cache(PROGRAMS), repr=False)
     disk_cache: DiskCache | None = attrs.field(factory=default_disk_cache)
+    rank_devices: tuple[str, ...] = attrs.field(default=(), converter=_ids, alias="devices", kw_only=True)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False, repr=False)
     _compilers: dict[tuple[str, Options], Compiler[Any]] = attrs.field(factory=dict, init=False, repr=False)
     _executors: dict[tuple[str, Options], Executor[Any]] = attrs.field(factory=dict, init=False, repr=False)

@@ -11,15 +11,18 @@ import hashlib
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from tileir.core import Aggregation, BackendError, attrs
+from tileir.core import Aggregation, ArgumentError, BackendError, attrs
 from tileir.core.numbers.arithmetic import merge
 
+if TYPE_CHECKING:
+    from tileir.runtime.devices.array import DeviceArray
+
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
-Message: TypeAlias = "tuple[int, Array]"
+Message: TypeAlias = "tuple[int, Array | DeviceArray]"
 """A rank, and the contiguous array that is sent to it, or filled by it."""
 T = TypeVar("T")
 
@@ -29,13 +32,16 @@ class Transport(abc.ABC):
 
     Only ``exchange`` and ``abort`` must be written. The other methods are made of them; an engine overrides those that
     it has something faster for. Arrays are contiguous, in the memory of the host, and have one dtype and size on all
-    ranks that a message or a merge joins; dtypes are those of :class:`tileir.DType`, narrow floats as ``ml_dtypes`` has
-    them. Merges are of dtypes that are accumulated in: bool, integers, f32 and f64. A group is a sequence of ranks that
-    this one is among, the same on all of its ranks.
+    ranks that a message or a merge joins. Where the transport names a device, programs run there, and messages may be
+    arrays of that device, which are read and filled in its stream. Dtypes are those of :class:`tileir.DType`, narrow
+    floats as ``ml_dtypes`` has them. Merges are of dtypes that are accumulated in: bool, integers, f32 and f64. A group
+    is a sequence of ranks that this one is among, the same on all of its ranks.
 
     Attributes:
         rank: The number of this rank.
         size: How many ranks there are.
+        device: The device on which this rank runs programs and keeps its parts of arrays; None where the caller chooses
+            it, and parts are on the host.
         shares_memory: Whether all ranks are in one process, so that results need not be sent to be put together.
         place: The place of the program that this rank has come to, such as a collective, for messages.
         agreed: Texts of the programs that all ranks are known to run, so that they are compared once.
@@ -44,6 +50,7 @@ class Transport(abc.ABC):
 
     rank: int
     size: int
+    device: str | None = None
     shares_memory: bool = False
     place: str = "the start"
     agreed: frozenset[str] = frozenset()
@@ -99,6 +106,27 @@ class Transport(abc.ABC):
         parts = np.array_split(result.reshape(-1), len(group))
         self.all_gather(merged, parts, group)
         return result
+
+    def merged(
+        self,
+        parts: Sequence[DeviceArray],  # noqa: ARG002  engines look at them
+        result: DeviceArray,  # noqa: ARG002
+        how: Aggregation,  # noqa: ARG002
+        group: Sequence[int],  # noqa: ARG002
+    ) -> bool:
+        """Fill an array of the device by the merge of what all ranks of a group have for this one.
+
+        Args:
+            parts: An array for each of them, or one for all.
+            result: What is filled.
+            how: How to merge.
+            group: The ranks.
+
+        Returns:
+            False, on all ranks and with nothing done, where the engine does not merge these; they are exchanged then.
+
+        """
+        return False
 
 
 class DisagreementError(BackendError):
@@ -163,20 +191,27 @@ class _Thread(Transport):
     hub: _Hub
     rank: int
     size: int
+    device: str | None = None
     shares_memory = True
 
     def exchange(self, sent: Sequence[Message], received: Sequence[Message]) -> None:
-        """Put copies where the others look for them, then wait for theirs."""
+        """Put copies where the others look for them, then wait for theirs; from device to device by way of the host."""
+        copies = [(rank, np.array(array, copy=True)) for rank, array in sent]
         with self.hub.condition:
-            for rank, array in sent:
-                self.hub.messages[self.rank, rank].append(array.copy())
+            for rank, copy in copies:
+                self.hub.messages[self.rank, rank].append(copy)
             self.hub.condition.notify_all()
-            for rank, array in received:
-                waiting = self.hub.messages[rank, self.rank]
+        for rank, array in received:
+            waiting = self.hub.messages[rank, self.rank]
+            with self.hub.condition:
                 self.hub.condition.wait_for(lambda: waiting or self.hub.failed is not None)  # noqa: B023  called here
                 if self.hub.failed is not None:
                     raise _failure(*self.hub.failed)
-                array[...] = waiting.popleft().reshape(array.shape)
+                found = waiting.popleft().reshape(array.shape)
+            if isinstance(array, np.ndarray):
+                array[...] = found
+            else:
+                array.fill(found)
 
     def abort(self, error: BaseException) -> None:
         """Wake all that wait."""
@@ -194,8 +229,15 @@ def _failure(rank: int, error: BaseException) -> BackendError:
 
 @attrs.frozen
 class Threads:
-    """The engine that runs ranks as threads of this process: for tests, and for devices of one host."""
+    """The engine that runs ranks as threads of this process: for tests, and for devices of one host.
 
+    Attributes:
+        devices: The device of each rank, whose parts of arrays stay there; none where the caller chooses one for all.
+        name: By which it is found.
+
+    """
+
+    devices: tuple[str, ...] = ()
     name: str = "inprocess"
 
     def launch(self, size: int, work: Callable[[Transport], T]) -> Mapping[int, T]:
@@ -203,13 +245,17 @@ class Threads:
 
         Raises:
             BackendError: TIL814, a rank failed.
+            ArgumentError: TIL813, there is another number of devices.
 
         """
+        if self.devices and len(self.devices) != size:
+            message = f"the program is for {size} ranks, and the context has {len(self.devices)} devices"
+            raise ArgumentError.of("TIL813", f"{message}; name one for each rank, the same one again if need be")
         hub = _Hub()
         results: dict[int, T] = {}
 
         def run(rank: int) -> None:
-            end = _Thread(hub, rank, size)
+            end = _Thread(hub, rank, size, self.devices[rank] if self.devices else None)
             try:
                 results[rank] = work(end)
             except BaseException as error:  # other threads would wait forever

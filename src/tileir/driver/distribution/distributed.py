@@ -14,9 +14,12 @@ from tileir.core.version import VERSION
 from tileir.driver.calls.arguments import bind, check_kind
 from tileir.driver.distribution.collectives import carried_out, merged_state
 from tileir.driver.distribution.engines import engine_called
+from tileir.driver.distribution.on_device import carried_out_there, merged_state_there, resident
 from tileir.driver.executable import Executable, compile_for
 from tileir.runtime import Context, DeviceInfo, Options, owner_of, to_array
-from tileir.runtime.transports import agree
+from tileir.runtime.devices.array import DeviceArray
+from tileir.runtime.devices.home import Home
+from tileir.runtime.transports import THREADS, Threads, agree
 from tileir.typed.ir import Collective, Function, TensorType
 from tileir.typed.sharding.exchanges import kind_of
 from tileir.typed.sharding.interpreter import gathered
@@ -27,8 +30,8 @@ from tileir.typed.sharding.splits import whole
 if TYPE_CHECKING:
     from tileir.runtime.transports import Array, Engine, Transport
 
-Parts: TypeAlias = "Mapping[str, Array]"
-"""The parts of arrays that one rank has, by name."""
+Parts: TypeAlias = "Mapping[str, Any]"
+"""The parts of arrays that one rank has, by name: on the host, or on the device of the rank."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -49,7 +52,7 @@ class Distributed:
     _context: Context
     _device: str | DeviceInfo | None
     _options: Options | None
-    _compiled: dict[Function, Executable] = attrs.field(factory=dict, init=False)
+    _compiled: dict[tuple[Function, str | None], Executable] = attrs.field(factory=dict, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
     _facts: dict[str, str] = attrs.field(factory=dict, init=False)
 
@@ -81,14 +84,18 @@ class Distributed:
                 box = self.program.mesh.box(self.program.layout(name), here)
                 parts[name] = np.asarray(array[tuple(slice(*interval) for interval in box)], order="C")
             found = self.run(transport, parts)
-            return found if transport.shares_memory else self._gathered(transport, found)
+            if not transport.shares_memory:
+                found = self._gathered(transport, found)
+            return {name: part.numpy() if isinstance(part, DeviceArray) else part for name, part in found.items()}
 
         found = self.engine.launch(self.program.mesh.size, work)
         results = [self._whole(name, found) for name in self.program.function.outputs]
         return results[0] if len(results) == 1 else tuple(results)
 
-    def run(self, transport: Transport, inputs: Parts) -> dict[str, Array]:
+    def run(self, transport: Transport, inputs: Parts) -> dict[str, Any]:
         """Return a rank's parts of the results for its parts of the inputs; all ranks call it.
+
+        They are arrays of the device where the transport has one, which may be passed again, and else of the host.
 
         Raises:
             ArgumentError: TIL813, there are not as many ranks as the mesh has; the arrays do not fit.
@@ -104,33 +111,61 @@ class Distributed:
             raise ArgumentError.of("TIL813", message)
         steps = local_steps(self.program, transport.rank)
         last = _last_uses(steps, self.program.function.outputs)
-        values = dict(inputs)
-        states: dict[tuple[str, ...], tuple[Array, ...]] = {}
+        home = self._home(transport)
+        values: dict[str, Any] = dict(inputs) if home is None else {n: resident(a, home) for n, a in inputs.items()}
+        states: dict[tuple[str, ...], tuple[Any, ...]] = {}
         for number, step in enumerate(steps):
             if isinstance(step, Collective) and step.combine is not None:
                 if step.inputs not in states:
-                    parts = [values[name] for name in step.inputs]
-                    states[step.inputs] = merged_state(step, mesh, transport, parts)
+                    states[step.inputs] = self._merged_state(step, transport, home, values)
                 values[step.name] = states[step.inputs][step.result]
             elif isinstance(step, Collective):
-                values[step.name] = carried_out(step, mesh, transport, [values[name] for name in step.inputs])
+                values[step.name] = self._carried_out(step, transport, home, values)
             else:
-                values.update(self._computed(step, values))
+                values.update(self._computed(step, values, home))
             for name in last.get(number, ()):
                 values.pop(name, None)
         return {name: values[name] for name in self.program.function.outputs}
 
-    def _computed(self, function: Function, values: Parts) -> dict[str, Array]:
-        made = self._executable(function)(**{value.name: values[value.name] for value in function.inputs})
-        return dict(zip(function.outputs, made if len(function.outputs) > 1 else (made,), strict=True))
+    def _home(self, transport: Transport) -> Home | None:
+        """Return where a rank keeps its parts of arrays; None for on the host."""
+        if transport.device is None:
+            return None
+        device = self._context.device(transport.device)
+        options = self._context.options if self._options is None else self._options
+        return Home(device, self._context.executor(device, attrs.evolve(options, quick=False)))
 
-    def _executable(self, function: Function) -> Executable:
+    def _merged_state(
+        self, step: Collective, transport: Transport, home: Home | None, values: Parts
+    ) -> tuple[Any, ...]:
+        if home is not None:
+            return merged_state_there(step, self.program.mesh, transport, home, values)
+        return merged_state(step, self.program.mesh, transport, [values[name] for name in step.inputs])
+
+    def _carried_out(self, step: Collective, transport: Transport, home: Home | None, values: Parts) -> Any:
+        mesh = self.program.mesh
+        if home is None:
+            return carried_out(step, mesh, transport, [values[name] for name in step.inputs])
+
+        def run(function: Function, values: Parts) -> Parts:
+            return self._computed(function, values, home)
+
+        return carried_out_there(step, mesh, transport, home, values, run)
+
+    def _computed(self, function: Function, values: Parts, home: Home | None) -> dict[str, Any]:
+        executable = self._executable(function, home)
+        made = executable(**{value.name: values[value.name] for value in function.inputs})
+        found = dict(zip(function.outputs, made if len(function.outputs) > 1 else (made,), strict=True))
+        return found if home is None else {name: resident(array, home) for name, array in found.items()}
+
+    def _executable(self, function: Function, home: Home | None) -> Executable:
+        device = self._device if home is None else home.device
+        key = function, None if home is None else home.device.id
         with self._lock:
-            if function not in self._compiled:
+            if key not in self._compiled:
                 types = {value.name: TensorType(value.dtype, value.shape) for value in function.inputs}
-                made = compile_for(function, types, self._context, self._device, self._options)
-                self._compiled[function] = made
-            return self._compiled[function]
+                self._compiled[key] = compile_for(function, types, self._context, device, self._options)
+            return self._compiled[key]
 
     def _inputs(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Array]:
         declared = self.program.function.inputs
@@ -145,7 +180,7 @@ class Distributed:
             found[value.name] = array
         return found
 
-    def _gathered(self, transport: Transport, parts: dict[str, Array]) -> dict[str, Array]:
+    def _gathered(self, transport: Transport, parts: dict[str, Any]) -> dict[str, Any]:
         """Return all of each result from the parts of all ranks."""
         defined = {each.name: each for each in self.program.function.operations}
         found = {}
@@ -155,7 +190,7 @@ class Distributed:
             axes = tuple(axis for split in source for axis in split.axes)
             kind = kind_of(source, target)
             made = Collective(name, kind, (name,), axes, source, target, value.dtype, value.shape)
-            found[name] = carried_out(made, self.program.mesh, transport, [part]) if axes else part
+            found[name] = self._carried_out(made, transport, self._home(transport), parts) if axes else part
         return found
 
     def _whole(self, name: str, found: Mapping[int, Mapping[str, Array]]) -> Array:
@@ -195,8 +230,10 @@ def distribute(
         program: What :func:`tileir.partition` returns.
         transport: The engine between ranks: ``inprocess``, whose ranks are threads, the name of an installed one, or
             an engine itself.
-        device: The device of each rank; by default what the context chooses.
-        context: Owner of devices and caches; by default the process-wide one.
+        device: The device of each rank; by default what the context chooses. Engines that have a device for each rank
+            run there.
+        context: Owner of devices and caches; by default the process-wide one. Threads run on its devices, one for each
+            rank, where it was made as ``Context(devices=[…])``.
         options: How to compile.
 
     Raises:
@@ -205,4 +242,7 @@ def distribute(
     """
     check_kind("program", program, Partitioned, "what tileir.partition returns")
     verify(program)
-    return Distributed(program, engine_called(transport), owner_of(context), device, options)
+    engine, owner = engine_called(transport), owner_of(context)
+    if engine is THREADS and device is None and owner.rank_devices:
+        engine = Threads(owner.rank_devices)
+    return Distributed(program, engine, owner, device, options)

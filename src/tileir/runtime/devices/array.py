@@ -122,6 +122,20 @@ class DeviceArray:
         self.home.fetch(buffer, copy)
         return copy
 
+    def fill(self, array: Array) -> None:
+        """Copy the elements of an array of the host to it, of one dtype and shape.
+
+        Raises:
+            ArgumentError: TIL715, it was freed.
+            BackendError: TIL807, the context was closed.
+
+        """
+        buffer = self.ready()
+        if self._host is not None:
+            self._host[...] = array
+        elif self.nbytes:
+            self.home.executor.copy(np.ascontiguousarray(array), buffer).wait()
+
     def free(self) -> None:
         """Give the memory back, now and not when nobody refers to the array any more; it cannot be used afterwards.
 

@@ -1,0 +1,83 @@
+"""Collectives in the memory of a device: messages are made, and taken apart, by functions that are compiled for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from tileir.core import DType
+from tileir.driver.distribution.collectives import merged_state
+from tileir.runtime.devices.array import DeviceArray
+from tileir.typed.ir import Collective, Function, Value
+from tileir.typed.sharding.mesh import Mesh
+from tileir.typed.sharding.messages import Exchange, elements_of, exchange_of, shares_of
+
+if TYPE_CHECKING:
+    from tileir.runtime.devices.home import Home
+    from tileir.runtime.transports import Transport
+
+Arrays: TypeAlias = Mapping[str, DeviceArray]
+Run: TypeAlias = Callable[[Function, Arrays], Arrays]
+
+
+def carried_out_there(
+    collective: Collective, mesh: Mesh, transport: Transport, home: Home, values: Arrays, run: Run
+) -> DeviceArray:
+    """Return what a rank has behind a collective.
+
+    Args:
+        collective: What it is; all ranks come to it.
+        mesh: The ranks.
+        transport: Between them.
+        home: The device of this rank.
+        values: What it has of values, by name.
+        run: Computes a function on the device.
+
+    """
+    transport.place = f"{collective.kind.value} {collective.name!r}"
+    each = exchange_of(collective, mesh, transport.rank)
+    made = values if each.packing is None else {**values, **run(each.packing, values)}
+    if collective.aggregation is not None:
+        group, shares = mesh.group(transport.rank, collective.axes), shares_of(collective, mesh, transport.rank)
+        ((_, merged),) = shares.received
+        into = _room(home, merged)
+        parts = [made[name] for name in dict.fromkeys(name for _, name in shares.sent)]
+        if transport.merged(parts, into, collective.aggregation, group):
+            return _unpacked(shares, {merged.name: into}, home, run)
+    rooms = [(rank, _room(home, value)) for rank, value in each.received]
+    transport.exchange([(rank, made[name]) for rank, name in each.sent if made[name].nbytes], rooms)
+    came = {value.name: room for (_, value), (_, room) in zip(each.received, rooms, strict=True)}
+    return _unpacked(each, {**values, **came}, home, run)
+
+
+def merged_state_there(
+    collective: Collective, mesh: Mesh, transport: Transport, home: Home, values: Arrays
+) -> tuple[DeviceArray, ...]:
+    """Return all components of a state, merged on the host."""
+    transport.place = f"{collective.kind.value} {collective.name!r}"
+    parts = [values[name].numpy() for name in collective.inputs]
+    return tuple(resident(part, home) for part in merged_state(collective, mesh, transport, parts))
+
+
+def resident(array: Any, home: Home) -> DeviceArray:
+    """Return an array on a device."""
+    if isinstance(array, DeviceArray):
+        return array
+    dtype = DType.of(array.dtype)
+    assert dtype is not None
+    return DeviceArray.of(home.sent(np.asarray(array, order="C")), home, dtype, array.shape)
+
+
+def _unpacked(each: Exchange, values: Arrays, home: Home, run: Run) -> DeviceArray:
+    if each.unpacking is not None:
+        return run(each.unpacking, values)[each.result.name]
+    if each.received and elements_of(each.result):
+        ((_, only),) = each.received
+        return values[only.name]
+    return _room(home, each.result)
+
+
+def _room(home: Home, value: Value) -> DeviceArray:
+    return DeviceArray.of(home.allocated(value.dtype, value.shape), home, value.dtype, value.shape)
