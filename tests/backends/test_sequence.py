@@ -181,3 +181,86 @@ def test_a_closed_executor_launches_nothing(executor: LLVMExecutor) -> None:
     with pytest.raises(BackendError) as error:
         sequence.launch(arrays(3))
     assert error.value.diagnostics[0].code == "TIL807"
+
+
+def counted(executor: LLVMExecutor, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that gains the number of groups with each launch of the pool."""
+    groups: list[int] = []
+    launch = type(executor.pool).launch
+
+    def noted(pool: Any, function: int, arguments: bytes, count: int, *rest: int) -> bool:
+        groups.append(count)
+        return launch(pool, function, arguments, count, *rest)
+
+    monkeypatch.setattr(type(executor.pool), "launch", noted)
+    return groups
+
+
+def add_and_subtract(executor: LLVMExecutor) -> list[LLVMKernel]:
+    """Return kernels of one group that seem to take so long that loops are shared out."""
+    return ready(executor, *(attrs.evolve(binary(op), operations=1 << 20) for op in (Op.ADD, Op.SUB)))
+
+
+@pytest.mark.parametrize(
+    ("second", "groups"),
+    [
+        (("c", 0, "d", "c"), [3]),  # needs nothing of the first
+        (("c", "a", "d", "c"), [2]),  # reads what it writes
+        (("c", 0, "b", "c"), [2]),  # writes what it reads
+        (("e", 0, "d", "e"), [2]),  # writes what the third one reads
+    ],
+)
+def test_loops_that_need_nothing_of_each_other_have_threads_of_their_own(
+    executor: LLVMExecutor, monkeypatch: pytest.MonkeyPatch, second: tuple[Any, ...], groups: list[int]
+) -> None:
+    launched = counted(executor, monkeypatch)
+    add, subtract = add_and_subtract(executor)
+    memory: dict[Any, Any] = dict(zip("abcdef", arrays(6), strict=True))
+    own = dict(zip("abcdef", buffers(memory.values()), strict=True))
+    loops: list[tuple[int, list[tuple[Any, tuple[Any, ...]]]]] = [
+        (1, [(subtract, (0, 0, name)) for name in "ace"]),
+        (3, [(add, ("a", 0, "b")), (add, ("b", 0, "a"))]),
+        (4, [(subtract, second[:3]), (add, (second[2], 0, second[3]))]),
+        (2, [(add, ("e", 0, 1)), (subtract, (1, "e", "f"))]),
+        (1, [(add, ("a", "f", "b")), (add, ("b", "d", 2))]),
+    ]
+
+    def bound(works: list[tuple[Any, tuple[Any, ...]]]) -> tuple[tuple[Any, list[Any]], ...]:
+        return tuple((kernel, [own.get(name, name) for name in names]) for kernel, names in works)
+
+    first, last = bound(loops[0][1]), bound(loops[-1][1])
+    repeated = [Repetition(times, bound(works)) for times, works in loops[1:-1]]
+    sequence = executor.sequence([*first, *repeated, *last])
+    for value in (1.0, 2.0):
+        (x,), (y, out) = arrays(1, value), arrays(2)
+        assert sequence.launch([x, y, out])
+        expected = {name: array.copy() for name, array in memory.items()} | {0: x, 1: x * 0, 2: x * 0}
+        for times, works in loops:
+            for _ in range(times):
+                for kernel, (left, right, made) in works:
+                    sign = 1 if kernel is add else -1
+                    expected[made] = expected[left] + sign * expected[right]
+        np.testing.assert_array_equal(out, expected[2])
+        np.testing.assert_array_equal(y, expected[1])
+    assert launched == groups * 2
+
+
+def test_loops_that_nobody_could_stop_run_one_after_the_other(
+    executor: LLVMExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launched = counted(executor, monkeypatch)
+    add, _ = add_and_subtract(executor)
+    go, stop = buffers([np.array([True]), np.array([False])])
+    endless = Repetition(Condition(stop), ((add, [0, 0, 1]),))
+    nested = Repetition(3, (Repetition(Condition(stop), ((add, [0, 0, 1]),)),))
+    choice = Repetition(2, (Choice(Condition(go), ((add, [0, 0, 2]),), ((add, [0, 0, 3]),)),))
+    long = Repetition(10_000, ((add, [0, 0, 4]),))
+    for works in ([endless, choice], [nested, choice], [choice, long]):
+        given = arrays(5, 1.0)
+        assert executor.sequence(works).launch(given)
+        np.testing.assert_array_equal(given[2], 2)
+    assert not launched
+    given = arrays(5, 1.0)
+    assert executor.sequence([choice, Repetition(2, ((add, [0, 0, 4]),))]).launch(given)
+    assert launched == [2]
+    np.testing.assert_array_equal([given[2], given[3], given[4]], [arrays(1, value)[0] for value in (2, 1, 2)])

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 import weakref
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from tileir.core import Renewable, attrs
@@ -15,8 +14,8 @@ from tileir.runtime.checks import kernel_at
 from tileir.runtime.host_memory import Addresses, HostExecutor
 from tileir_llvm.run.loader import Code, load_code
 from tileir_llvm.run.pool import ThreadPool
+from tileir_llvm.run.pooled import Pooled
 from tileir_llvm.run.sequence import LLVMSequence
-from tileir_llvm.run.sharing import Preference
 from tileir_llvm.run.team import KERNEL_TYPE
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from tileir.semtree.ir import KernelFunction
     from tileir_llvm.run.library import LLVMLibrary
     from tileir_llvm.run.sequence import Work
-    from tileir_llvm.run.sharing import Share
 
 
 @attrs.define(eq=False)
@@ -86,23 +84,15 @@ class LLVMExecutor(Renewable, HostExecutor):
 
 
 @attrs.frozen(eq=False)
-class LLVMKernel:
+class LLVMKernel(Pooled):
     """One kernel in executable memory.
 
     Attributes:
         kernel: What was compiled.
-        address: Its function.
-        groups: How many groups its grid has.
-        scratch_bytes: Scratch memory that it needs for one thread.
-        seconds: What it takes on one thread, as estimated.
 
     """
 
     kernel: KernelFunction
-    address: int
-    groups: int
-    scratch_bytes: int
-    seconds: float
     _executor: LLVMExecutor = attrs.field(repr=False)
     _code: Code = attrs.field(repr=False)
     _function: Callable[[bytes, int, int, int], None] = attrs.field(repr=False)
@@ -115,11 +105,12 @@ class LLVMKernel:
         """Ready kernel number ``index`` of a library, whose code is loaded."""
         address = code.addresses[index]
         return cls(
-            kernel,
             address,
             math.prod(kernel.grid),
             library.needs[index].scratch_bytes,
             library.needs[index].seconds,
+            executor.pool,
+            kernel,
             executor,
             code,
             KERNEL_TYPE(address),
@@ -139,36 +130,6 @@ class LLVMKernel:
     def run(self, buffers: Sequence[HostBuffer], after: Sequence[Event] = ()) -> PendingEvent:
         """Run in another thread once all of ``after`` have completed; the errors are those of :meth:`launch`."""
         return self._executor.scheduler.submit(partial(self._start, self._packed(buffers), tuple(buffers)), after)
-
-    @cached_property
-    def share(self) -> Share | None:
-        """Its division among threads; None where it runs on the calling one. The first to ask waits for 1 ms."""
-        return self._executor.pool.share(self.seconds, self.groups)
-
-    @cached_property
-    def preference(self) -> Preference | None:
-        """Preference for sharing, as found out launch by launch; None where that is certain."""
-        share = self.share
-        if share is None or share.is_certain:
-            return None
-        again = partial(self._executor.pool.share, groups=self.groups)
-        return Preference(share.pays, share.helpers, again, share.gain)
-
-    def run_shared(self, arguments: bytes, alone: Callable[[], object]) -> None:
-        """Run on threads of the pool, or by ``alone`` where that is better, or they are taken."""
-        share, preference = self.share, self.preference
-        if preference is None:
-            if share is None or not self._share_out(arguments, share.helpers):
-                alone()
-            return
-        start = time.perf_counter()
-        shared = preference.shares() and self._share_out(arguments, preference.helpers)
-        if not shared:
-            alone()
-        preference.note(time.perf_counter() - start, shared=shared)
-
-    def _share_out(self, arguments: bytes, helpers: int) -> bool:
-        return self._executor.pool.launch(self.address, arguments, self.groups, self.scratch_bytes, helpers)
 
     def _packed(self, buffers: Sequence[HostBuffer]) -> bytes:
         self._executor.check_open()

@@ -14,6 +14,8 @@ from tileir.runtime.host_memory import HostBuffer
 from tileir.runtime.interface import Choice, Condition, Repetition
 from tileir.semtree.launches import counted_turns, turns_while
 from tileir_llvm.run.array_calls import MOST_SCRATCH, Entries, array_call
+from tileir_llvm.run.independent import companions
+from tileir_llvm.run.pooled import Pooled
 from tileir_llvm.run.sequence_code import (
     COUNTED_TURNS,
     ENTRY_BYTES,
@@ -22,6 +24,7 @@ from tileir_llvm.run.sequence_code import (
     UNLESS,
     WHILE,
     WORDS,
+    abreast,
     looping,
     straight,
 )
@@ -37,25 +40,32 @@ if TYPE_CHECKING:
     Work: TypeAlias = tuple[LLVMKernel, Sequence[HostBuffer | int]] | Repetition | Choice
 
 _ADDRESS: Final = Struct("P")
+_LOOPS: Final = Struct("PP")
 _POINTER_BYTES: Final = ctypes.sizeof(ctypes.c_void_p)
 
 
 @attrs.frozen(eq=False, repr=False)
 class _Stretch:
-    """Neighbouring entries that run on the calling thread, or a kernel that is shared out to the pool.
+    """Neighbouring entries that run on the calling thread, or what is shared out to the pool: a kernel, or loops.
 
     Attributes:
         first: Number of the first entry.
         count: How many there are.
-        pooled: The kernel that is shared out, if it is one.
-        offset: Where the arguments of that kernel start.
+        pooled: What is shared out, if it is.
+        offset: Where the arguments of a kernel start; None for loops, each of which is a group.
 
     """
 
     first: int
     count: int
-    pooled: LLVMKernel | None = None
-    offset: int = 0
+    pooled: Pooled | None = None
+    offset: int | None = 0
+
+    def arguments(self, all_arguments: bytes, entry: int) -> bytes:
+        """Return the arguments of what is shared out, the first entry of which is at an address."""
+        if self.offset is not None:
+            return all_arguments[self.offset :]
+        return _LOOPS.pack(entry, ctypes.cast(ctypes.c_char_p(all_arguments), ctypes.c_void_p).value)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -95,6 +105,7 @@ class _Records:
     """What is collected of launches: entries, three numbers each, and arguments.
 
     Attributes:
+        executor: What runs them.
         entries: What :data:`_CODE` reads.
         template: Addresses of all arguments, 0 for those that come later.
         slots: Where those go that come later: position and number.
@@ -104,6 +115,7 @@ class _Records:
 
     """
 
+    executor: LLVMExecutor
     entries: list[int] = attrs.field(factory=list, init=False)
     template: list[int] = attrs.field(factory=list, init=False)
     slots: list[tuple[int, int]] = attrs.field(factory=list, init=False)
@@ -116,24 +128,32 @@ class _Records:
         """Number of entries."""
         return len(self.entries) // WORDS
 
-    def stretches(self, works: Sequence[Work], *, repeated: bool = False) -> _Stretches:
-        """Add works, and return how they run."""
+    def stretches(self, works: Sequence[Work]) -> _Stretches:
+        """Add works, and return how they run: loops that need nothing of each other on threads of their own."""
+        found: tuple[_Stretch | _Turns | _Ways, ...] = ()
+        for together, uses in companions(works):
+            first = self.count
+            inside = self._inside(together)
+            if len(together) > 1 and all(map(_is_plain, inside)):
+                seconds, scratch_bytes = sum(use.seconds for use in uses), max(use.scratch_bytes for use in uses)
+                address = abreast(self.executor.device.features)
+                pooled = Pooled(address, len(together), scratch_bytes, seconds, self.executor.pool)
+                inside = (_Stretch(first, self.count - first, pooled if pooled.share else None, None),)
+            found = _joined((*found, *inside))
+        return found
+
+    def _inside(self, works: Sequence[Work], *, repeated: bool = False) -> _Stretches:
+        """Add works, and return how they run, one after the other."""
         found: list[_Stretch | _Turns | _Ways] = []
-        stretch: _Stretch | _Turns | _Ways
         for work in works:
             match work:
                 case Repetition():
-                    stretch = self._repeated(work)
+                    found.append(self._repeated(work))
                 case Choice():
-                    stretch = self._chosen(work, repeated)
+                    found.append(self._chosen(work, repeated))
                 case (kernel, arguments):
-                    stretch = self._launched(kernel, arguments, repeated)
-            last = found[-1] if found else None
-            if _is_plain(last) and _is_plain(stretch):
-                found[-1] = attrs.evolve(last, count=last.count + stretch.count)
-            else:
-                found.append(stretch)
-        return tuple(found)
+                    found.append(self._launched(kernel, arguments, repeated))
+        return _joined(found)
 
     def _repeated(self, repetition: Repetition) -> _Stretch | _Turns:
         first, times = self.count, repetition.times
@@ -145,7 +165,7 @@ class _Records:
             self.first_turns = 1
             turns = self._condition(times)
             self.entries += [WHILE, turns.offset, 0]
-        inside = self.stretches(repetition.works, repeated=True)
+        inside = self._inside(repetition.works, repeated=True)
         self._close(first)
         return _Stretch(first, self.count - first) if all(map(_is_plain, inside)) else _Turns(turns, inside)
 
@@ -153,11 +173,11 @@ class _Records:
         first, holds = self.count, self._condition(choice.condition)
         self.first_turns = self.first_turns or COUNTED_TURNS
         self.entries += [UNLESS, holds.offset, 0]
-        then = self.stretches(choice.then, repeated=repeated)
+        then = self._inside(choice.then, repeated=repeated)
         over = self.count
         self.entries += [SKIP, 0, 0]
         self._close(first)
-        otherwise = self.stretches(choice.otherwise, repeated=repeated)
+        otherwise = self._inside(choice.otherwise, repeated=repeated)
         self._close(over)
         if all(map(_is_plain, (*then, *otherwise))):
             return _Stretch(first, self.count - first)
@@ -188,6 +208,18 @@ class _Records:
         share = kernel.share
         pooled = share is not None and (share.pays or not repeated)  # loops without Python are worth something, too
         return _Stretch(self.count - 1, 1, kernel if pooled else None, offset)
+
+
+def _joined(stretches: Sequence[_Stretch | _Turns | _Ways]) -> _Stretches:
+    """Return stretches, of which neighbours that run on the calling thread are one."""
+    found: list[_Stretch | _Turns | _Ways] = []
+    for stretch in stretches:
+        last = found[-1] if found else None
+        if _is_plain(last) and _is_plain(stretch):
+            found[-1] = attrs.evolve(last, count=last.count + stretch.count)
+        else:
+            found.append(stretch)
+    return tuple(found)
 
 
 def _is_plain(stretch: _Stretch | _Turns | _Ways | None) -> TypeGuard[_Stretch]:
@@ -244,7 +276,7 @@ class LLVMSequence:
 
         Loops and branches take no Python between their kernels, unless some of them are shared out.
         """
-        records = _Records()
+        records = _Records(executor)
         stretches = records.stretches(works)
         slots, template, alignments = records.slots, records.template, records.alignments
         entries = (ctypes.c_uint64 * len(records.entries))(*records.entries)
@@ -325,12 +357,12 @@ class LLVMSequence:
     def _run_all(self, stretches: _Stretches, arguments: bytes, scratch: int) -> None:
         for stretch in stretches:
             if isinstance(stretch, _Stretch):
-                first, kernel = self._entries + stretch.first * ENTRY_BYTES, stretch.pooled
-                if kernel is None:
+                first, pooled = self._entries + stretch.first * ENTRY_BYTES, stretch.pooled
+                if pooled is None:
                     self._run(first, stretch.count, arguments, scratch)
                 else:
                     alone = partial(self._run, first, stretch.count, arguments, scratch)
-                    kernel.run_shared(arguments[stretch.offset :], alone)
+                    pooled.run_shared(stretch.arguments(arguments, first), alone)
             elif isinstance(stretch, _Ways):
                 way = stretch.then if stretch.condition(arguments) else stretch.otherwise
                 self._run_all(way, arguments, scratch)

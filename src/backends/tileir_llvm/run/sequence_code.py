@@ -193,6 +193,35 @@ ended:
 done:
   ret void
 }
+
+; A kernel: each group is one of the loops that follow each other from the entry on to which the first argument points.
+define void @abreast(ptr %job, ptr %scratch, i64 %begin, i64 %end) nounwind {
+entry:
+  %entries = load ptr, ptr %job
+  %arguments_place = getelementptr ptr, ptr %job, i64 1
+  %arguments = load ptr, ptr %arguments_place
+  %state = alloca %State
+  br label %loop
+loop:
+  %group = phi i64 [ 0, %entry ], [ %after, %next ]
+  %place = phi ptr [ %entries, %entry ], [ %behind, %next ]
+  %inside_place = getelementptr %Entry, ptr %place, i64 0, i32 2
+  %inside = load i64, ptr %inside_place
+  %count = add i64 %inside, 1
+  %mine = icmp uge i64 %group, %begin
+  br i1 %mine, label %run, label %next
+run:
+  store i64 0, ptr %state  ; so many turns that Python is never asked
+  %given_up = call i1 @works(ptr %place, i64 %count, ptr %arguments, ptr %scratch, ptr %state)
+  br label %next
+next:
+  %behind = getelementptr %Entry, ptr %place, i64 %count
+  %after = add i64 %group, 1
+  %more = icmp slt i64 %after, %end
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
 """
 """Runs ``count`` entries, from 1 on, one after the other. ``looping`` is called with Python's lock, which it gives away
 meanwhile; it comes back with an error set where Python raised one when it was asked."""
@@ -275,7 +304,7 @@ def looping(features: tuple[str, ...], turns: int) -> Native:
     It raises what a signal raises meanwhile, and :class:`~tileir.core.process.cancelling.CancelledError`.
     """
     code = _looping_code(features)
-    run, python = _LOOPING(*code.addresses), ctypes.addressof(_PYTHON)
+    run, python = _LOOPING(code.addresses[0]), ctypes.addressof(_PYTHON)
 
     def asking(entries: int, count: int, arguments: bytes, scratch: int) -> None:
         _asked.turns = turns
@@ -284,6 +313,14 @@ def looping(features: tuple[str, ...], turns: int) -> Native:
     return Native(code, asking)
 
 
+def abreast(features: tuple[str, ...]) -> int:
+    """Return the address of what runs loops as the groups of a kernel, and never asks Python.
+
+    Its arguments are the address of the entries, and that of the arguments of these.
+    """
+    return _looping_code(features).addresses[1]
+
+
 @cache
 def _looping_code(features: tuple[str, ...]) -> Code:
-    return fixed_code(_LOOPING_CODE, ("looping",), features)
+    return fixed_code(_LOOPING_CODE, ("looping", "abreast"), features)

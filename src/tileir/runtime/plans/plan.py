@@ -23,6 +23,7 @@ from tileir.runtime.interface import (
 )
 from tileir.runtime.offers import decides
 from tileir.runtime.plans.dependencies import GRAPH_LAUNCHES, ancestors, chain, dependencies, merged_accesses
+from tileir.runtime.plans.independent_loops import in_turns, loops_together
 from tileir.runtime.plans.placement import Placement, place
 from tileir.runtime.plans.preparation import KeptBy, Preparation, memory_of_constant
 from tileir.runtime.plans.queued import QueuedRuns
@@ -152,10 +153,14 @@ class Plan:
         once = constant_works(program)
         running = without_constant_works(program, once) if once else program
         concurrent = resources.asynchronous and resources.parts and len(running.works) <= GRAPH_LAUNCHES
-        after = dependencies(running) if concurrent else chain(len(running.works))
-        placement = place(
-            running, after if concurrent else None, parts=resources.parts, alignment=_part_alignment(running, resources)
-        )
+        in_order = chain(len(running.works))
+        after = dependencies(running) if concurrent else in_order
+        if resources.parts and not concurrent:
+            running = loops_together(running)
+            after = in_turns(running)
+        overlapping = None if after == in_order else after
+        alignment = _part_alignment(running, resources)
+        placement = place(running, overlapping, parts=resources.parts, alignment=alignment)
         first = tuple(work for number, work in enumerate(program.works) if number in once)
         return cls(
             program,

@@ -1,0 +1,110 @@
+"""Loops of a sequence that need nothing of each other, so that each may have a thread of its own."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from tileir.core import attrs
+from tileir.runtime.interface import Choice, Repetition
+from tileir.semtree.ir import ParamAccess
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tileir.runtime.host_memory import HostBuffer
+    from tileir_llvm.run.executor import LLVMKernel
+
+    Launch: TypeAlias = tuple[LLVMKernel, Sequence[HostBuffer | int]]
+
+LONGEST_SECONDS: Final = 0.25
+"""Loops that should take longer run one after the other: on threads of their own they could not be stopped."""
+
+LAUNCH_SECONDS: Final = 1e-7
+OPERATION_SECONDS: Final = 1e-10
+"""What a launch takes, and each of its operations, where nobody estimated it, as of a kernel of one group."""
+
+
+@attrs.frozen(eq=False, repr=False)
+class LoopUse:
+    """Use that a loop makes of a thread and of memory.
+
+    Attributes:
+        seconds: What it should take.
+        scratch_bytes: The most that one of its kernels needs.
+        touched: All memory that it reads or writes.
+        written: All that it writes.
+
+    """
+
+    seconds: float
+    scratch_bytes: int
+    touched: frozenset[range]
+    written: frozenset[range]
+
+    @classmethod
+    def of(cls, loop: Repetition) -> LoopUse | None:
+        """Look a loop up; None for one that turns while a condition holds, has such a loop inside, or is too long."""
+        found = list(_launches((loop,), 1))
+        touched: set[range] = set()
+        written: set[range] = set()
+        seconds, scratch_bytes = 0.0, 0
+        for launch, times in found:
+            if launch is None:
+                return None
+            kernel, arguments = launch
+            guess = LAUNCH_SECONDS + kernel.kernel.operations * OPERATION_SECONDS
+            seconds += times * (kernel.seconds or guess)
+            scratch_bytes = max(scratch_bytes, kernel.scratch_bytes)
+            for param, argument in zip(kernel.kernel.params, arguments, strict=True):
+                touched.add(_memory(argument))
+                if param.access is not ParamAccess.READ:
+                    written.add(_memory(argument))
+        if seconds > LONGEST_SECONDS:
+            return None
+        return cls(seconds, scratch_bytes, frozenset(touched), frozenset(written))
+
+    def minds(self, other: LoopUse) -> bool:
+        """Return whether one of both writes what the other one reads or writes."""
+        pairs = (*product(self.written, other.touched), *product(other.written, self.touched))
+        return any(a.start < b.stop and b.start < a.stop for a, b in pairs)
+
+
+def companions(works: Sequence[Any]) -> Iterator[tuple[Sequence[Any], Sequence[LoopUse]]]:
+    """Yield works in order: neighbouring loops that may run at the same time together, with their use, others alone."""
+    group: list[Repetition] = []
+    uses: list[LoopUse] = []
+    for work in works:
+        use = LoopUse.of(work) if isinstance(work, Repetition) else None
+        if use is None or any(map(use.minds, uses)):
+            if group:
+                yield group, uses
+            group, uses = [], []
+        if use is None:
+            yield [work], ()
+        else:
+            group.append(work)
+            uses.append(use)
+    if group:
+        yield group, uses
+
+
+def _launches(works: Sequence[Any], times: int) -> Iterator[tuple[Launch | None, int]]:
+    """Yield every launch, and how often it runs at most; None for a loop on a condition."""
+    for work in works:
+        match work:
+            case Repetition(times=int(turns)):
+                yield from _launches(work.works, times * turns)
+            case Repetition():
+                yield None, times
+            case Choice():
+                yield from _launches((*work.then, *work.otherwise), times)
+            case _:
+                yield work, times
+
+
+def _memory(argument: HostBuffer | int) -> range:
+    """Return where memory is; arrays that come later, none of which shares memory with another, are below 0."""
+    if isinstance(argument, int):
+        return range(-argument - 1, -argument)
+    return range(argument.address, argument.address + argument.nbytes)
