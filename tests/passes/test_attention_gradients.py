@@ -46,11 +46,15 @@ LOCAL_BYTES = 227 * 1024
 Shape = tuple[int, ...]
 
 
-def attended(q: Any, k: Any, v: Any, *, before: int | None = None, after: int | None = None) -> Any:
+def attended(
+    q: Any, k: Any, v: Any, *, before: int | None = None, after: int | None = None, hidden: float = -math.inf
+) -> Any:
     """Return attention of one head in a band, by hand."""
     scores = ops.matmul(q, ops.transpose(k)) * 32**-0.5
     columns, rows = index(scores, 1), index(scores, 0)
-    if after is not None:
+    if after is not None and math.isfinite(hidden):
+        scores = scores + where(columns <= rows + after, as_like(0.0, scores), hidden)
+    elif after is not None:
         scores = where(columns <= rows + after, scores, -math.inf)
     if before is not None:
         scores = where(rows - before <= columns, scores, -math.inf)
@@ -192,6 +196,17 @@ def test_keys_see_queries_in_the_band_that_queries_see_them_in(before: int | Non
     assert (rows.before, rows.after) == (columns.after, columns.before) == (before, after)
     if after != -1:
         check(found, values(types), before, after)
+
+
+def test_hidden_keys_get_gradients_where_numbers_are_added_to_scores() -> None:
+    shape = (50, 32)
+    source, types = program((shape,) * 3, DType.F16, lambda *t: attended(*t, after=2, hidden=-3.0))
+    found, given_values = stages(source, types), values(types)
+    assert [plan.hidden for _, _, plan in plans(found)] == [-3.0] * 3
+    assert found.flat is not None
+    wanted, result = interpret(found.flat, given_values), run_program(found.sem, given_values, checks=ALL_CHECKS)
+    for name, array in wanted.items():
+        np.testing.assert_allclose(result[name].astype(float), array.astype(float), atol=2e-2, rtol=2e-2)
 
 
 def test_great_scores_give_finite_gradients() -> None:

@@ -273,6 +273,34 @@ def test_masks_as_arrays_are_found_where_they_are_bands(name: str) -> None:
     assert plan.finite
 
 
+@pytest.mark.parametrize(
+    ("test", "hidden", "band"),
+    [
+        ("index(Z, 1) <= index(Z, 0) + 3", -65536.0, (None, 3)),
+        ("index(Z, 1) <= index(Z, 0) - 5", -65536.0, (None, -5)),  # some queries see nothing, and weigh all keys
+        ("index(Z, 0) - 9 < index(Z, 1)", -1.5, (8, None)),
+        ("index(Z, 1) <= index(Z, 0)", 2.0, (None, 0)),
+    ],
+)
+def test_numbers_may_be_added_to_scores_outside_of_a_band(
+    test: str, hidden: float, band: tuple[int | None, int | None]
+) -> None:
+    types = {name: TensorType(DType.BF16, (40, 32)) for name in "QKV"}
+    plan = check(BY_HAND.format(scores=f"Z * 0.5 + cond({test}, 0.0, {hidden})"), types)
+    assert (plan.before, plan.after, plan.hidden, plan.finite) == (*band, hidden, False)
+
+
+@pytest.mark.parametrize("boxes", [False, True])
+def test_masks_of_great_numbers_are_found_as_libraries_hand_them_over(boxes: bool) -> None:
+    builder = FunctionBuilder()
+    inputs = [builder.input(each, "H", "S", "D") for each in "QKV"]
+    mask = builder.constant(np.where(np.tri(150, dtype=bool), 0.0, -65536.0).astype(DType.BF16.numpy))
+    function = builder.build(O=ops.scaled_dot_product_attention(*inputs, bias=mask))
+    types = {each: TensorType(DType.BF16, (2, 150, 64)) for each in "QKV"}
+    plan = check(function, types, whole=True, boxes=boxes, local_bytes=LOCAL_BYTES)
+    assert (plan.after, plan.hidden, FRAGMENTS_OF[plan.fragment].threads) == (0, -65536.0, 128)
+
+
 def test_layers_share_masks_and_constants() -> None:
     """What no scores lead to may be read by others as well; keys that a mask tells of are all there."""
     builder = FunctionBuilder()
@@ -329,6 +357,9 @@ def test_tiles_that_nobody_sees_are_not_visited() -> None:
         (BY_HAND.format(scores="Z * -0.5"), "TR442"),
         (BY_HAND.format(scores="tanh(Z)"), "TR442"),
         (BY_HAND.format(scores="cond(index(Z, 1) <= 2 * index(Z, 0), Z, -1e999)"), "TR442"),
+        (BY_HAND.format(scores="Z + cond(index(Z, 1) <= index(Z, 0), 0.0, -1e30)"), "TR442"),
+        (BY_HAND.format(scores="Z + cond(index(Z, 1) <= index(Z, 0), 0.0, -1e999)"), "TR442"),
+        (BY_HAND.format(scores=f"{WINDOW} + cond(index(Z, 1) <= index(Z, 0), 0.0, -9.0)"), "TR442"),
     ],
 )
 def test_other_programs_are_left_alone_with_a_remark(text: str, code: str) -> None:

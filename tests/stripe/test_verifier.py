@@ -188,6 +188,7 @@ ATTENDED = 'fragment="mma_m16n8k16_f16", rows=32, tall=16, keys=32'
         ("(local) = zero()", "(local) = attend(T, T, T)", "TIL512", "the name of a fragment"),
         ("(local) = zero()", f"(local) = attend(T, T, T, {ATTENDED}, scale=-1.0)", "TIL512", "a float above 0"),
         ("(local) = zero()", f"(local) = attend(T, T, T, {ATTENDED}, scale=1.0, more=1)", "TIL512", "unexpected"),
+        ("(local) = zero()", f"(local) = attend(T, T, T, {ATTENDED}, scale=1.0, hidden=1)", "TIL512", "finite float"),
         ("(local) = zero()", f"(local) = attend(T, T, {ATTENDED}, scale=1.0)", "TIL512", "queries, keys and values"),
         ("(local) = zero()", f"(local) = attend(T, T, T, {ATTENDED}, scale=1.0)", "TIL512", "two axes"),
         ("(local) = zero()", f"(local) = attend(T, T, T, {ATTENDED}, scale=1.0, parts=1)", "TIL512", "two parts"),

@@ -12,6 +12,7 @@ and values, where rows are queries and gradients of results, and keys and values
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Final
 
@@ -39,7 +40,8 @@ STAGES: Final = 2
 class Attending:
     """The parameters of ``attend``.
 
-    Query ``s`` sees the keys ``t`` with ``s - before <= t <= s + after``; None is no bound.
+    Query ``s`` sees the keys ``t`` with ``s - before <= t <= s + after``; None is no bound. Scores of all others are
+    minus infinity, or, where ``hidden`` is a number, greater by that.
 
     Attributes:
         fragment: The instruction that multiplies matrices.
@@ -57,6 +59,7 @@ class Attending:
             power of two; None for :data:`STAGES`.
         groups: Of ``attend`` by instructions of several warps, of which a group has several teams: so many groups take
             tiles of queries in turns; None where each tile has a group of its own.
+        hidden: What is added to scores of keys that a query does not see, so that all keys are read.
 
     """
 
@@ -72,6 +75,7 @@ class Attending:
     parts: int | None = attrs.field(default=None, kw_only=True)
     stages: int | None = attrs.field(default=None, kw_only=True)
     groups: int | None = attrs.field(default=None, kw_only=True)
+    hidden: float | None = attrs.field(default=None, kw_only=True)
 
     @property
     def is_triangle(self) -> bool:
@@ -135,6 +139,9 @@ class Attending:
         scale = found.get("scale")
         if not isinstance(scale, float) or not scale > 0.0:
             raise ValueError("attend scales by a float above 0")
+        hidden = found.get("hidden", 0.0)
+        if not isinstance(hidden, float) or not math.isfinite(hidden) or ("hidden" in found and flags.get("finite")):
+            raise ValueError("attend adds a finite float to scores of keys that are hidden, and reads all keys then")
         result = cls(**found, **flags)  # type: ignore[arg-type]  # as checked
         rows, columns, depth = FRAGMENTS[result.fragment].mnk
         least = min(result.rows, result.tall, result.keys)

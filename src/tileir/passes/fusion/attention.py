@@ -99,9 +99,9 @@ class FuseAttention:
         matrices = [view for view in whole if view is not None]
         if len(matrices) != len(whole) or min(sizes.values()) < 2:
             return refused("TR443")
-        asked = Asked(
+        asked = Asked.of(
             tuple(view.shape.dtype for view in matrices), rows.range, found.length, (found.feature[1], columns.range),
-            math.prod(i.range for i in outer), found.scores.scale, band, found.zeros, found.finite,
+            math.prod(i.range for i in outer), found.scores, band, zeros=found.zeros, finite=found.finite,
         )  # fmt: skip
         plan = accepted(planned(self, asked))
         plan = plan if found.sums is not None else split(self, asked, plan)

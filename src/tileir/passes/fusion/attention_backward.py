@@ -150,9 +150,9 @@ class _Builder:
         outer = tuple(index for index in kernel.indices if index.name not in sizes)
         views = (found.queries, found.keys, found.values, found.given)
         widths = (sizes[found.feature], sizes[found.column[0]])
-        asked = Asked(
+        asked = Asked.of(
             tuple(view.shape.dtype for view in views), sizes[found.rows], sizes[found.along], widths,
-            math.prod(index.range for index in outer), found.scores.scale, band, False, found.finite,
+            math.prod(index.range for index in outer), found.scores, band, zeros=False, finite=found.finite,
         )  # fmt: skip
         return cls(device, found, asked, sizes, outer)
 

@@ -203,8 +203,7 @@ def _of_kept(element: Element) -> _OfKept | None:
         found, difference = _kept_weights(power), _difference(rest)
         match difference:
             case (Sum() as given, Unknown() as dots) if found is not None and not _is_along(dots):
-                right = math.isclose(found.scores.scale, scale, rel_tol=1e-6) and set(seen) <= set(found.scores.seen)
-                return attrs.evolve(found, given=given, dots=dots) if right else None
+                return attrs.evolve(found, given=given, dots=dots) if found.scores.change_by(scale, seen) else None
             case _:
                 continue
     return None
@@ -268,8 +267,7 @@ def _change(element: Element) -> tuple[Scores, Sum] | None:
                 given = _given(share, total)
                 if scores is None or given is None or not is_softmax or whole not in products:
                     return None
-                right = math.isclose(scores.scale, scale, rel_tol=1e-6) and set(seen) <= set(scores.seen)
-                return (scores, given) if right else None
+                return (scores, given) if scores.change_by(scale, seen) else None
             case _:
                 continue
     return None
@@ -408,6 +406,7 @@ class _Joined:
         return (
             seen == {*found.scores.seen}
             and math.isclose(part.scores.scale, found.scores.scale, rel_tol=1e-6)
+            and math.isclose(part.scores.hidden, found.scores.hidden, rel_tol=1e-6)
             and self._place(other) == self._place(beside)
             and stored is not None
             and all(name in added or moves(stored, name) for name in free)

@@ -1,7 +1,8 @@
 """Attention found in a program by what it computes: sums of values weighted by the softmax of scores.
 
-Scores are products of queries and keys, scaled by a constant, and minus infinity outside of a band. How the program
-says so, in how many kernels, and by which of the equal forms of a softmax, makes no difference.
+Scores are products of queries and keys, scaled by a constant, and minus infinity outside of a band, or greater by
+another constant there. How the program says so, in how many kernels, and by which of the equal forms of a softmax,
+makes no difference.
 """
 
 from __future__ import annotations
@@ -35,11 +36,17 @@ _COMPARED: Final = {Op.CMP_LE: (1, 0), Op.CMP_LT: (1, 1), Op.CMP_GE: (-1, 0), Op
 
 @attrs.frozen
 class Scores:
-    """Scores of attention: ``scale`` times a sum of products, where all ``seen`` are 0 or more, else minus infinity."""
+    """Products times ``scale``, and ``hidden`` more where any of ``seen`` is below 0."""
 
     product: Sum
     scale: float = 1.0
     seen: tuple[Affine, ...] = ()
+    hidden: float = -math.inf
+
+    def change_by(self, scale: float, seen: Collection[Affine]) -> bool:
+        """Return whether they change by ``scale`` times what products do, where all ``seen`` are 0 or more."""
+        known = {*seen} <= {*self.seen} if self.hidden == -math.inf else not seen
+        return known and math.isclose(self.scale, scale, rel_tol=1e-6)
 
 
 @attrs.frozen
@@ -160,7 +167,9 @@ def _sums(
         elements.begin()
         stored = elements.stored(number)
         found = None if stored is None else _log_of_sum(stored)
-        if found is None or (found.product.number, found.scale) != (scores.product.number, scores.scale):
+        if found is None or found.product.number != scores.product.number:
+            continue
+        if (found.scale, found.hidden) != (scores.scale, scores.hidden):
             continue
         mine, others = dict(scores.product.values), dict(found.product.values)
         indices = {o.indices[0]: mine[name] for name, o in others.items() if o.indices and o.indices != (ALONG,)}
@@ -222,15 +231,26 @@ def scores_of(element: Element) -> Scores | None:
             return _scaled(scores_of(inner), 1.0 / value)
         case Call(op=Op.COND, args=(test, inner, other)) if other == _BLIND:
             scores, seen = scores_of(inner), tests_of(test)
-            return None if scores is None or seen is None else attrs.evolve(scores, seen=(*scores.seen, *seen))
+            if scores is None or seen is None or scores.hidden != -math.inf:
+                return None
+            return attrs.evolve(scores, seen=(*scores.seen, *seen))
+        case (
+            Call(op=Op.ADD, args=(Call(op=Op.COND, args=(test, Number(0.0), Number(hidden))), inner))
+            | Call(op=Op.ADD, args=(inner, Call(op=Op.COND, args=(test, Number(0.0), Number(hidden)))))
+        ):
+            scores, seen = scores_of(inner), tests_of(test)
+            if scores is None or seen is None or scores.seen or not math.isfinite(hidden):
+                return None
+            return attrs.evolve(scores, seen=seen, hidden=hidden)
         case _:
             return None
 
 
 def _scaled(scores: Scores | None, factor: float) -> Scores | None:
-    """Return scores times a factor, which leaves what is not seen at minus infinity."""
-    positive = 0.0 < factor < math.inf
-    return attrs.evolve(scores, scale=scores.scale * factor) if scores is not None and positive else None
+    """Return scores times a factor, which leaves what is not seen at minus infinity where it is there."""
+    if scores is None or not 0.0 < factor < math.inf:
+        return None
+    return attrs.evolve(scores, scale=scores.scale * factor, hidden=scores.hidden * factor)
 
 
 def tests_of(element: Element) -> tuple[Affine, ...] | None:

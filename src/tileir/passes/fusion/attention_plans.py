@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Final, Protocol
 
@@ -71,6 +72,9 @@ _BESIDE: Final = 3
 _DEEP: Final = 4
 """So many tiles are in local memory if it has room, where groups share keys: what they wait for is memory."""
 
+_FARTHEST: Final = 2.0**64
+"""What is added to scores at most, before they are scaled: exponents do not overflow in f32."""
+
 _LEAST_TILES: Final = 4
 """So many tiles of keys a group has at least that shares them with others."""
 
@@ -105,6 +109,7 @@ class Asked:
         band: How far before and after a row the columns are that it sees.
         zeros: As in :class:`Attending`.
         finite: As there.
+        hidden: As there.
 
     """
 
@@ -117,12 +122,32 @@ class Asked:
     band: tuple[int | None, int | None]
     zeros: bool
     finite: bool
+    hidden: float | None
+
+    @classmethod
+    def of(
+        cls,
+        dtypes: tuple[DType, ...],
+        rows: int,
+        length: int,
+        widths: tuple[int, int],
+        outer: int,
+        scores: Scores,
+        band: tuple[int | None, int | None],
+        *,
+        zeros: bool,
+        finite: bool,
+    ) -> Asked:
+        """Return what is asked for by scores, of which rows see a band."""
+        hidden = scores.hidden if scores.seen and math.isfinite(scores.hidden) else None
+        return cls(dtypes, rows, length, widths, outer, scores.scale, band, zeros, finite and hidden is None, hidden)
 
     def tiles(self, fragment: Fragment, tall: int, teams: int, keys: int) -> Attending:
         """Return the parameters with these tiles."""
         return Attending(
-            fragment.name, tall * teams, tall, keys, self.scale, *self.band, zeros=self.zeros, finite=self.finite
-        )
+            fragment.name, tall * teams, tall, keys, self.scale, *self.band,
+            zeros=self.zeros, finite=self.finite, hidden=self.hidden,
+        )  # fmt: skip
 
     def turned(self) -> Asked:
         """Return it for keys as rows, and queries as columns."""
@@ -222,9 +247,14 @@ def _instructions(options: Options, asked: Asked) -> tuple[Fragment, Mapping[int
 
 
 def band_of(scores: Scores, rows: str) -> tuple[int | None, int | None] | None:
-    """Return how far before and after a query the keys may be that it sees; None where tests say anything else."""
+    """Return how far before and after a query the keys may be that it sees; None where tests say anything else.
+
+    What is added to other scores has to be small enough to be compared with them before they are scaled.
+    """
     before: int | None = None
     after: int | None = None
+    if math.isfinite(scores.hidden) and abs(scores.hidden) > _FARTHEST * min(1.0, scores.scale):
+        return None
     for test in scores.seen:
         ahead, behind = Affine.index(rows) - Affine.index(ALONG), Affine.index(ALONG) - Affine.index(rows)
         if (test - ahead).is_constant:

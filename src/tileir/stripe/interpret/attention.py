@@ -111,13 +111,14 @@ def _attended_back(
 
 
 def _scores(numbers: NumberSystem, plan: Attending, rows: Array, columns: Array) -> Array:
-    """Return scaled products of rows and columns, and minus infinity where a row does not see a column."""
+    """Return scaled products of rows and columns, masked where a row does not see a column."""
     row, column = np.ogrid[: len(rows), : len(columns)]
     seen = np.ones((len(rows), len(columns)), np.bool_)
     if plan.before is not None:
         seen &= column >= row - plan.before
     if plan.after is not None:
         seen &= column <= row + plan.after
-    scale, blind = (np.asarray(numbers.constant(value, _WIDE)) for value in (plan.scale, -np.inf))
+    hidden = -np.inf if plan.hidden is None else plan.hidden
+    scale, more = (np.asarray(numbers.constant(value, _WIDE)) for value in (plan.scale, hidden))
     scores = numbers.apply(Op.MUL, _WIDE, numbers.product(rows, columns.T, _WIDE), scale)
-    return np.where(seen, scores, blind)
+    return np.where(seen, scores, more if plan.hidden is None else numbers.apply(Op.ADD, _WIDE, scores, more))

@@ -101,16 +101,28 @@ class Softmax(Threads):
         return self.first, self.plan.rows
 
     def _masked(self, place: Affine) -> tuple[sem.Stmt, ...]:
-        """Return what makes scores minus infinity that a query does not see; nothing where it sees the whole tile."""
+        """Return what masks scores that a query does not see; nothing where it sees the whole tile."""
         plan, keys = self.plan, self.matrices[1]
         tests: list[tuple[Affine, Callable[[Affine, Affine], Affine]]] = []
         last, (first, count) = plan.keys - 1, self.own_rows()
-        if keys.rows % plan.keys:
-            tests.append((keys.rows - 1 - last - place, lambda _, key: keys.rows - 1 - key))
         if (after := plan.after) is not None:
             tests.append((first + after - last - place, lambda query, key: query + after - key))
         if (before := plan.before) is not None:
             tests.append((place - (first + (count - 1)) + before, lambda query, key: key - query + before))
+        beyond: list[tuple[Affine, Callable[[Affine, Affine], Affine]]] = []
+        if keys.rows % plan.keys:
+            beyond.append((keys.rows - 1 - last - place, lambda _, key: keys.rows - 1 - key))
+        if plan.hidden is None:
+            return self._hidden(place, [*beyond, *tests], None)
+        return (*self._hidden(place, tests, plan.hidden / plan.scale), *self._hidden(place, beyond, None))
+
+    def _hidden(
+        self, place: Affine, tests: list[tuple[Affine, Callable[[Affine, Affine], Affine]]], more: float | None
+    ) -> tuple[sem.Stmt, ...]:
+        """Return what adds a number to scores where a test is below 0, or makes them minus infinity.
+
+        The first part of a test is below 0 where the second one may be, which is of a query and a key.
+        """
         if not tests:
             return ()
         zero = self._number(0)
@@ -120,8 +132,10 @@ class Softmax(Threads):
             query, key = self.first + slot_row, place + column
             seen = [self._op(Op.CMP_GE, self.blocks.offsets.scalar(test(query, key)), zero) for _, test in tests]
             score = sem.Subscript(self.names["scores"], element, _WIDE)
-            chosen = self._op(Op.COND, self._all(seen, Op.BIT_AND), score, sem.Const(-math.inf, _WIDE))
-            return sem.Assign(score, chosen)
+            blind: sem.Expr = sem.Const(-math.inf, _WIDE)
+            if more is not None:
+                blind = self._op(Op.ADD, score, sem.Const.of(more, _WIDE))
+            return sem.Assign(score, self._op(Op.COND, self._all(seen, Op.BIT_AND), score, blind))
 
         return (sem.If(whole, (self._each(self.plan.keys, lambda row, _, column, at: (mask(row, column, at),)),)),)
 
