@@ -37,7 +37,7 @@ with _collection_paused(lasting=True):  # all of it stays, so to walk it again a
     from tileir.typed.ir import TensorType
 
 if typing.TYPE_CHECKING:
-    from tileir import ops as ops
+    from tileir import distributed as distributed, ops as ops
     from tileir.driver.bundles import load, save
     from tileir.driver.calls.stepper import Stepper, stepper
     from tileir.driver.differentiation import gradient, jvp, vjp
@@ -157,15 +157,18 @@ _LATER: typing.Final = types.MappingProxyType(
 )
 """Where names are that are loaded when they are first used: to compile a program and run it takes none of them."""
 
+_MODULES: typing.Final = ("distributed", "ops")
+"""Modules that are loaded when they are first used: arrays whose parts ranks have, and the operation library."""
+
 _BESIDE: typing.Final = ("CraftedFormula", "craft")
 """Names that packages built on the compiler provide by entry points."""
 
 if not typing.TYPE_CHECKING:  # or every unknown name would have a type
 
     def __getattr__(name: str) -> object:
-        """Load the operation library, and names of :data:`_LATER`, when they are first used."""
-        if name == "ops":
-            return importlib.import_module("tileir.ops")
+        """Load names of :data:`_MODULES` and :data:`_LATER` when they are first used."""
+        if name in _MODULES:
+            return importlib.import_module(f"tileir.{name}")
         if name in _LATER:
             value = globals()[name] = getattr(importlib.import_module(_LATER[name]), name)
             return value
@@ -179,4 +182,4 @@ if not typing.TYPE_CHECKING:  # or every unknown name would have a type
         raise missing_attribute(__name__, name, __all__)
 
     def __dir__() -> list[str]:
-        return sorted({*__all__, "ops", *(name for name in globals() if name.startswith("__"))})
+        return sorted({*__all__, *_MODULES, *(name for name in globals() if name.startswith("__"))})

@@ -16,7 +16,7 @@ LAYERS: Final = (
     *("core", "poly", "tile", "ops", "numpy", "typed", "stripe", "schedule", "passes", "semtree"),
     *("runtime", "driver"),
 )
-TOP: Final = ("tileir", "tileir.__main__", "tileir.testing")
+TOP: Final = ("tileir", "tileir.__main__", "tileir.distributed", "tileir.testing")
 OPEN_TO_BACKENDS: Final = {"core", "semtree", "runtime"}
 OPEN_TO_FRONTENDS: Final = {
     *("tileir.ops", "tileir.tile.builder", "tileir.tile.builder_functions", "tileir.tile.ir"),

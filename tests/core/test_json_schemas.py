@@ -13,6 +13,7 @@ import tileir
 from tileir.core.json.codec import format_of
 from tileir.core.json.encoder import added, field_names
 from tileir.core.json.versions import version_of
+from tileir.driver.distribution.checkpoints import Manifest
 from tileir.schedule.script import Script
 from tileir.semtree.ir import KernelFunction, Program as SemProgram
 from tileir.stripe.ir import Program as StripeProgram
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 ROOTS: Final = (
     *(tileir.Function, TypedFunction, Partitioned, StripeProgram, SemProgram, KernelFunction),
-    *(Formula, Script, tileir.Target),
+    *(Formula, Script, tileir.Target, Manifest),
 )
 
 

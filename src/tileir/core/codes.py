@@ -141,6 +141,7 @@ _JSON: Final = {
     "TIL604": "a model that cannot be read",
     "TIL605": "a model with an operator, attribute or type that its front end does not have",
     "TIL606": "a value of a model's input that must be known when compiling, since sizes follow from it",
+    "TIL607": "a checkpoint that cannot be read",
 }
 _RUNNING: Final = {
     "TIL701": "an array does not fit its tensor",

@@ -56,7 +56,7 @@ class Post:
             rank.start()
         for rank in ranks:
             rank.join()
-        return {0: found[0]}  # as a process would, which has one rank
+        return found
 
 
 POST = Post()

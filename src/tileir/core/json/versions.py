@@ -14,6 +14,7 @@ from typing import Final
 VERSIONS: Final[Mapping[str, int]] = MappingProxyType(
     {
         "tileir.core": 1,
+        "tileir.driver": 1,
         "tileir.formula": 1,
         "tileir.passes": 1,
         "tileir.schedule": 1,

@@ -128,7 +128,7 @@ def format_of(name: str, value: Any) -> Format:
         ArgumentError: TIL702, it is none.
 
     """
-    if isinstance(value, DeviceArray):
+    if isinstance(value, DeviceArray) or hasattr(value, "resharded"):  # a distributed one, whose class is not loaded
         return value.dtype, value.shape
     array = described(name, value) if is_foreign(value) else to_array(name, value)
     return array.dtype, array.shape

@@ -167,8 +167,7 @@ class Stepper(Generic[R_co]):
             ArgumentError: TIL705, there is no such state; TIL701 or TIL702, a value does not fit. Nothing is replaced.
 
         """
-        _check_mapping("state", state)
-        _refuse(_unknown("no state", state, self.updates), "TIL705")
+        check_state(state, self.updates)
         with self._lock:
             front = self._buffers.front
             types = [_spec(name, front[name]) for name in state]
@@ -232,13 +231,9 @@ def stepper(
             not one value for each update; TIL702, a value that is no array; TIL707, no mapping.
 
     """
-    _check_mapping("updates", updates)
-    _check_mapping("state", state)
     program = program_of(source)
     inputs, results = input_names(program), output_names(program)
-    _refuse(_faulty_updates(updates, inputs, results), "TIL709")
-    missing = (f"state has no value for {name!r}" for name in updates if name not in state)
-    _refuse([*_unknown("no update of", state, updates), *missing], "TIL705")
+    check_updates(updates, state, inputs, results)
     compiled = jit(program, device, context=context, options=options, target=target)
     with memory_checked():
         buffers = _Buffers.of({name: compiled.resident(name, state[name]) for name in updates})
@@ -255,6 +250,33 @@ def _stepping_again(
     compiled: Jit, updates: Mapping[str, str], inputs: tuple[str, ...], outputs: tuple[str, ...], state: dict[str, Any]
 ) -> Stepper:
     return Stepper(inputs, outputs, updates, compiled, _Buffers.of(state))
+
+
+def check_state(state: Mapping[str, Any], updates: Mapping[str, str]) -> None:
+    """Refuse values of state that there is not.
+
+    Raises:
+        ArgumentError: TIL705, or TIL707, they are no mapping.
+
+    """
+    _check_mapping("state", state)
+    _refuse(_unknown("no state", state, updates), "TIL705")
+
+
+def check_updates(
+    updates: Mapping[str, str], state: Mapping[str, Any], inputs: Collection[str], results: Collection[str]
+) -> None:
+    """Refuse updates of what is not there, and state that is not what they update.
+
+    Raises:
+        ArgumentError: TIL709, TIL705 and TIL707, as :func:`stepper`.
+
+    """
+    _check_mapping("updates", updates)
+    _check_mapping("state", state)
+    _refuse(_faulty_updates(updates, inputs, results), "TIL709")
+    missing = (f"state has no value for {name!r}" for name in updates if name not in state)
+    _refuse([*_unknown("no update of", state, updates), *missing], "TIL705")
 
 
 def _faulty_updates(updates: Mapping[str, object], inputs: Collection[str], results: Collection[str]) -> Iterator[str]:

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tileir.core import Combination
+from tileir.core import Combination, DType
 from tileir.core.combines import state_rule
 from tileir.core.contraction_types import contraction_types
 from tileir.core.numbers.arithmetic import cast
 from tileir.core.numbers.number_system import REAL
 from tileir.typed.ir import Collective
-from tileir.typed.sharding.exchanges import Piece, elements, pieces
+from tileir.typed.sharding.exchanges import Piece, elements, kind_of, pieces
 from tileir.typed.sharding.mesh import Box, Mesh
 from tileir.typed.sharding.splits import CollectiveKind
 
 if TYPE_CHECKING:
     from tileir.runtime.transports import Array, Transport
+    from tileir.typed.sharding.splits import Layout
 
 
 def carried_out(collective: Collective, mesh: Mesh, transport: Transport, parts: Sequence[Array]) -> Array:
@@ -44,6 +45,16 @@ def merged_state(collective: Collective, mesh: Mesh, transport: Transport, parts
     for number in range(1, len(group)):
         result = rule.merge.run(REAL, *result, *(found[number] for found in states))
     return tuple(map(np.asarray, result))
+
+
+def relaid(name: str, part: Array, source: Layout, target: Layout, mesh: Mesh, transport: Transport) -> Array:
+    """Return what a rank has of an array once it is laid out anew, from its part before."""
+    pairs = [(old, new) for old, new in zip(source, target, strict=True) if old != new]
+    axes = tuple(axis for old, _ in pairs for axis in old.axes)
+    dtype, shape = DType.of(part.dtype), tuple(max(high for _, high in split.intervals) for split in target)
+    assert dtype is not None
+    made = Collective(name, kind_of(source, target), (name,), axes, source, target, dtype, shape)
+    return carried_out(made, mesh, transport, [part]) if pairs else part
 
 
 def _part(array: Array, have: Box, box: Box) -> Array:

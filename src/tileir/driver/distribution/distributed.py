@@ -12,20 +12,19 @@ import numpy as np
 from tileir.core import ArgumentError, DType, at_the_call, attrs
 from tileir.core.version import VERSION
 from tileir.driver.calls.arguments import bind, check_kind
+from tileir.driver.calls.stepper import check_updates
+from tileir.driver.distribution.arrays import DistributedArray
 from tileir.driver.distribution.collectives import carried_out, merged_state
 from tileir.driver.distribution.engines import engine_called
 from tileir.driver.distribution.on_device import carried_out_there, merged_state_there, resident
+from tileir.driver.distribution.stepping import DistributedStepper
 from tileir.driver.executable import Executable, compile_for
 from tileir.runtime import Context, DeviceInfo, Options, owner_of, to_array
-from tileir.runtime.devices.array import DeviceArray
 from tileir.runtime.devices.home import Home
 from tileir.runtime.transports import THREADS, Threads, agree
 from tileir.typed.ir import Collective, Function, TensorType
-from tileir.typed.sharding.exchanges import kind_of
-from tileir.typed.sharding.interpreter import gathered
 from tileir.typed.sharding.local import Step, local_steps
 from tileir.typed.sharding.partitioned import Partitioned, verify
-from tileir.typed.sharding.splits import whole
 
 if TYPE_CHECKING:
     from tileir.runtime.transports import Array, Engine, Transport
@@ -36,7 +35,7 @@ Parts: TypeAlias = "Mapping[str, Any]"
 
 @attrs.frozen(eq=False, repr=False)
 class Distributed:
-    """A partitioned program on an engine. Call it with whole arrays, or run it on the parts of ranks.
+    """A partitioned program on an engine. Call it with arrays, whole or distributed, or run it on the parts of ranks.
 
     Functions between collectives are compiled once for all ranks of which they are equal, when a rank first comes to
     them.
@@ -62,35 +61,91 @@ class Distributed:
         self._facts["the program"] = str(self.program)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute the results of whole arrays: each rank takes its parts, and the parts of results are put together.
+        """Compute the results of whole arrays, of which each rank takes its parts, or of distributed ones.
 
         Args:
             args: Inputs in declared order.
             kwargs: Inputs by name.
 
         Returns:
-            The array of one result, a tuple of those of several.
+            The result, or a tuple of several: whole arrays on every rank, or, where one of the inputs is a
+            :class:`~tileir.distributed.DistributedArray`, such arrays, whose parts stay where they are.
 
         Raises:
-            ArgumentError: The arrays do not fit.
+            ArgumentError: TIL701 or TIL702, the arrays do not fit.
             BackendError: TIL814, a rank failed.
         """
-        inputs = self._inputs(args, kwargs)
+        names = tuple(value.name for value in self.program.function.inputs)
+        inputs = dict(zip(names, bind(names, args, kwargs), strict=True))
+        stay = any(isinstance(value, DistributedArray) for value in inputs.values())
+        found = [each if stay else each.numpy() for each in self.results(inputs).values()]
+        return found[0] if len(found) == 1 else tuple(found)
 
-        def work(transport: Transport) -> dict[str, Array]:
-            here = self.program.mesh.coordinates(transport.rank)
-            parts = {}
-            for name, array in inputs.items():
-                box = self.program.mesh.box(self.program.layout(name), here)
-                parts[name] = np.asarray(array[tuple(slice(*interval) for interval in box)], order="C")
-            found = self.run(transport, parts)
-            if not transport.shares_memory:
-                found = self._gathered(transport, found)
-            return {name: part.numpy() if isinstance(part, DeviceArray) else part for name, part in found.items()}
+    def results(self, inputs: Mapping[str, Any]) -> dict[str, DistributedArray]:
+        """Return all results by name, for inputs by name, distributed or whole."""
+        mesh = self.program.mesh
+        given = {value.name: self._checked(value.name, inputs[value.name]) for value in self.program.function.inputs}
 
-        found = self.engine.launch(self.program.mesh.size, work)
-        results = [self._whole(name, found) for name in self.program.function.outputs]
-        return results[0] if len(results) == 1 else tuple(results)
+        def work(transport: Transport) -> dict[str, Any]:
+            return self.run(transport, {name: self._part(name, value, transport) for name, value in given.items()})
+
+        found = self.engine.launch(mesh.size, work)
+        return {
+            name: DistributedArray(
+                mesh, self.program.layout(name), {rank: parts[name] for rank, parts in found.items()}, self.engine
+            )
+            for name in self.program.function.outputs
+        }
+
+    def placed(self, name: str, value: Any) -> DistributedArray:
+        """Return the value of an input where the program takes it: of a whole array each rank keeps its part."""
+        given, mesh = self._checked(name, value), self.program.mesh
+        if isinstance(given, DistributedArray):
+            return given
+        parts = self.engine.launch(mesh.size, lambda end: self._part(name, given, end).copy())
+        return DistributedArray(mesh, self.program.layout(name), parts, self.engine)
+
+    def stepper(self, updates: Mapping[str, str], state: Mapping[str, Any]) -> DistributedStepper:
+        """Return a callable that keeps some results for its next call, each part on its rank.
+
+        Args:
+            updates: Names of inputs, each with the name of the result that is its value in the next call, and that
+                has its parts where the input does: ``outputs=`` of :func:`tileir.partition` says so.
+            state: The first value of each of these inputs, whole or distributed.
+
+        Raises:
+            ArgumentError: TIL709, an update names no input or result, or one with another type or other parts; TIL705,
+                ``state`` has not one value for each update; TIL701, TIL702 or TIL352, a value does not fit.
+        """
+        function = self.program.function
+        inputs, results = tuple(value.name for value in function.inputs), function.outputs
+        check_updates(updates, state, inputs, results)
+        defined = {each.name: each for each in (*function.inputs, *function.operations)}
+        for name, result in updates.items():
+            old, new = (
+                f"{TensorType(defined[n].dtype, defined[n].shape)} at [{', '.join(map(str, self.program.layout(n)))}]"
+                for n in (name, result)
+            )
+            if old != new:
+                message = f"result {result!r} is {new}, but input {name!r}, which it updates, is {old}"
+                raise ArgumentError.of("TIL709", f"{message}; say where it is to be by outputs= of tileir.partition")
+        return DistributedStepper(
+            tuple(name for name in inputs if name not in updates),
+            tuple(name for name in results if name not in updates.values()),
+            dict(updates),
+            {name: self.placed(name, state[name]) for name in updates},
+            self,
+        )
+
+    def _part(self, name: str, value: Array | DistributedArray, transport: Transport) -> Any:
+        """Return what a rank has of an input."""
+        if isinstance(value, DistributedArray):
+            if value.mesh != self.program.mesh or transport.rank not in value.parts:
+                have, need = f"{value.mesh} by {value.engine.name!r}", f"{self.program.mesh} by {self.engine.name!r}"
+                raise ArgumentError.of("TIL352", f"{name!r} is on the ranks {have}, and not on {need}; make it there")
+            return value.parts[transport.rank]
+        box = self.program.mesh.box(self.program.layout(name), self.program.mesh.coordinates(transport.rank))
+        return np.asarray(value[tuple(slice(*interval) for interval in box)], order="C")
 
     def run(self, transport: Transport, inputs: Parts) -> dict[str, Any]:
         """Return a rank's parts of the results for its parts of the inputs; all ranks call it.
@@ -167,38 +222,19 @@ class Distributed:
                 self._compiled[key] = compile_for(function, types, self._context, device, self._options)
             return self._compiled[key]
 
-    def _inputs(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Array]:
-        declared = self.program.function.inputs
-        values = bind(tuple(value.name for value in declared), args, kwargs)
-        found = {}
-        for value, given in zip(declared, values, strict=True):
-            array = np.asarray(to_array(value.name, given))
-            if DType.of(array.dtype) is not value.dtype or array.shape != value.shape:
-                kind = TensorType(value.dtype, value.shape)
-                message = f"{value.name!r} is {array.dtype}{list(array.shape)}, but the program takes {kind}"
-                raise ArgumentError.of("TIL701", message)
-            found[value.name] = array
-        return found
-
-    def _gathered(self, transport: Transport, parts: dict[str, Any]) -> dict[str, Any]:
-        """Return all of each result from the parts of all ranks."""
-        defined = {each.name: each for each in self.program.function.operations}
-        found = {}
-        for name, part in parts.items():
-            source, value = self.program.layout(name), defined[name]
-            target = whole(value.shape)
-            axes = tuple(axis for split in source for axis in split.axes)
-            kind = kind_of(source, target)
-            made = Collective(name, kind, (name,), axes, source, target, value.dtype, value.shape)
-            found[name] = self._carried_out(made, transport, self._home(transport), parts) if axes else part
-        return found
-
-    def _whole(self, name: str, found: Mapping[int, Mapping[str, Array]]) -> Array:
-        """Return a result, which one rank has all of, or all ranks together."""
-        if len(found) < self.program.mesh.size:
-            return next(iter(found.values()))[name]
-        parts = tuple(found[rank][name] for rank in range(self.program.mesh.size))
-        return gathered(parts, self.program.layout(name), self.program.mesh)
+    def _checked(self, name: str, given: Any) -> Array | DistributedArray:
+        """Return an input that has the type, and if it is distributed the places, that the program takes."""
+        value = next(each for each in self.program.function.inputs if each.name == name)
+        array = given if isinstance(given, DistributedArray) else np.asarray(to_array(name, given))
+        if DType.of(array.dtype) is not value.dtype or array.shape != value.shape:
+            kind = TensorType(value.dtype, value.shape)
+            message = f"{name!r} is {array.dtype}{list(array.shape)}, but the program takes {kind}"
+            raise ArgumentError.of("TIL701", message)
+        if isinstance(array, DistributedArray) and array.layout != self.program.layout(name):
+            have, need = (", ".join(map(str, each)) for each in (array.layout, self.program.layout(name)))
+            message = f"{name!r} has parts [{have}], but the program takes [{need}]"
+            raise ArgumentError.of("TIL352", f"{message}; write array.relaid(program.layout({name!r}))")
+        return array
 
 
 def _last_uses(steps: Sequence[Step], outputs: Sequence[str]) -> dict[int, list[str]]:

@@ -1,0 +1,299 @@
+"""Arrays whose parts ranks have: made in parts, laid out anew, and shown without being put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from math import prod
+from operator import index
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+import numpy as np
+
+from tileir.core import ArgumentError, at_the_call, attrs
+from tileir.driver.distribution.collectives import relaid
+from tileir.driver.distribution.engines import engine_called
+from tileir.runtime.array_files import loaded
+from tileir.runtime.arrays import to_array
+from tileir.runtime.devices.array import DeviceArray
+from tileir.typed.sharding.interpreter import gathered
+from tileir.typed.sharding.mesh import Box, Mesh, Sharding
+from tileir.typed.sharding.splits import Layout, whole
+
+if TYPE_CHECKING:
+    from tileir.runtime.transports import Array, Engine, Transport
+
+Cut: TypeAlias = "Sharding | Sequence[str | tuple[str, ...] | None]"
+"""A sharding, or its entries, as in ``("x", None)``."""
+
+
+@attrs.frozen(eq=False, repr=False)
+class DistributedArray:
+    """An array of which each rank of a mesh has a part.
+
+    All ranks make it, and call the methods that read elements of others: :meth:`numpy`, ``array[…]``, ``str(array)``
+    and :meth:`resharded`.
+
+    Attributes:
+        mesh: The ranks.
+        layout: The places of each axis that each rank has.
+        parts: The parts of the ranks in this process, by their numbers: all of them where ranks are threads. Where a
+            call left them on devices, they are arrays of these.
+        engine: Between the ranks.
+
+    """
+
+    mesh: Mesh
+    layout: Layout
+    parts: Mapping[int, Array | DeviceArray]
+    engine: Engine
+    __iter__: ClassVar[None] = None
+    """None: reading rows one by one would exchange messages for each."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents of all of it."""
+        return tuple(max(high for _, high in split.intervals) for split in self.layout)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of its elements, as NumPy names it."""
+        return next(iter(self.parts.values())).dtype
+
+    @property
+    def sharding(self) -> Sharding:
+        """The axes of the mesh along which it is cut."""
+        return Sharding(tuple(split.axes for split in self.layout))
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.layout)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Number of bytes of its elements, each of which may be on several ranks."""
+        return self.size * self.dtype.itemsize
+
+    def box(self, rank: int) -> Box:
+        """Return the places that a rank has."""
+        return self.mesh.box(self.layout, self.mesh.coordinates(rank))
+
+    def on_host(self, rank: int) -> Array:
+        """Return the part of a rank in this process as an array of NumPy."""
+        part = self.parts[rank]
+        return part.numpy() if isinstance(part, DeviceArray) else part
+
+    def __repr__(self) -> str:
+        """Return what it is, without its elements: other ranks have them."""
+        sizes = ", ".join(map(str, self.shape))
+        return f"DistributedArray({self.dtype}[{sizes}] cut {self.sharding} over {self.mesh})"
+
+    def __str__(self) -> str:
+        """Return the elements as NumPy prints them; of a large array only those travel that are shown."""
+        edge, many = (np.get_printoptions()[name] for name in ("edgeitems", "threshold"))
+        if self.size <= many:
+            return str(self.numpy())
+        ends = [size if size <= 2 * edge else edge for size in self.shape]
+        shown = [np.unique(np.r_[:end, size - end : size]) for end, size in zip(ends, self.shape, strict=True)]
+        found = self._elements(shown)
+        for axis, (size, places) in enumerate(zip(self.shape, shown, strict=True)):
+            if len(places) < size:  # NumPy writes dots for what lies between
+                found = np.insert(found, edge, found.take(0, axis), axis)
+        return np.array2string(found, threshold=0)
+
+    def numpy(self) -> Array:
+        """Return all of it, on every rank."""
+        if len(self.parts) == self.mesh.size:
+            return gathered(tuple(map(self.on_host, range(self.mesh.size))), self.layout, self.mesh)
+        if all(split.is_whole for split in self.layout):
+            return self.on_host(next(iter(self.parts)))
+        return next(iter(self._relaid(whole(self.shape)).values()))
+
+    def __getitem__(self, key: Any) -> Array:
+        """Return the elements at integers and slices as an array of NumPy, on every rank; no others travel.
+
+        Raises:
+            ArgumentError: TIL314, there are no such places.
+
+        """
+        entries = key if isinstance(key, tuple) else (key,)
+        if Ellipsis in entries:
+            before = entries.index(Ellipsis)
+            rest = entries[before + 1 :]
+            entries = (*entries[:before], *[slice(None)] * (self.ndim - before - len(rest)), *rest)
+        try:
+            if len(entries) > self.ndim:
+                raise IndexError(f"there are {self.ndim} axes")
+            entries = (*entries, *[slice(None)] * (self.ndim - len(entries)))
+            every = [each if isinstance(each, slice) else index(each) for each in entries]
+            places = [np.arange(size)[each] for size, each in zip(self.shape, every, strict=True)]
+        except (IndexError, TypeError) as error:
+            message = f"{key!r:.80} is no part of {self!r}: {error}; write integers or slices"
+            raise ArgumentError.of("TIL314", message) from error
+        found = self._elements([np.atleast_1d(each) for each in places])
+        return found.reshape([each.size for each in places if each.ndim])
+
+    def __float__(self) -> float:
+        """Return the one element that there is."""
+        return float(self.numpy())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """Refuse: all of it may be more than a rank has memory for.
+
+        Raises:
+            ArgumentError: TIL714, always.
+
+        """
+        message = f"{self!r} is not put together unless that is said: write array.numpy(), or array[::8], for a part"
+        raise ArgumentError.of("TIL714", message)
+
+    @at_the_call
+    def resharded(self, sharding: Cut) -> DistributedArray:
+        """Return it cut along other axes of the mesh; ranks exchange what they need.
+
+        Raises:
+            ArgumentError: TIL352, the sharding does not go with it.
+
+        """
+        return self.relaid(Sharding(sharding).layout("the array", self.shape, self.mesh))
+
+    def relaid(self, layout: Layout) -> DistributedArray:
+        """Return it with other places on each rank."""
+        return self if layout == self.layout else attrs.evolve(self, layout=layout, parts=self._relaid(layout))
+
+    def _relaid(self, layout: Layout) -> Mapping[int, Array]:
+        def work(end: Transport) -> Array:
+            return relaid("an array", self.on_host(end.rank), self.layout, layout, self.mesh, end)
+
+        return self.engine.launch(self.mesh.size, work)
+
+    def _elements(self, places: Sequence[Array]) -> Array:
+        """Return the elements at some places of each axis."""
+        boxes = [self.box(rank) for rank in range(self.mesh.size)]
+        owned = [[_inside(*each) for each in zip(places, box, strict=True)] for box in boxes]
+        sizes = [
+            [len(each) for each in inside] if box not in boxes[:rank] else [0] * self.ndim
+            for rank, (box, inside) in enumerate(zip(boxes, owned, strict=True))
+        ]
+
+        def picked(rank: int) -> Array:
+            if not prod(sizes[rank]):
+                return np.empty(sizes[rank], self.dtype)
+            chosen = zip(places, owned[rank], boxes[rank], strict=True)
+            return np.asarray(self.on_host(rank)[np.ix_(*(each[inside] - low for each, inside, (low, _) in chosen))])
+
+        def work(end: Transport) -> list[Array]:
+            found = [np.empty(size, self.dtype) for size in sizes]
+            end.all_gather(np.asarray(picked(end.rank), order="C"), found, range(end.size))
+            return found
+
+        if len(self.parts) == self.mesh.size:
+            found = [picked(rank) for rank in range(self.mesh.size)]
+        else:
+            found = next(iter(self.engine.launch(self.mesh.size, work).values()))
+        result = np.empty([len(each) for each in places], self.dtype)
+        for inside, part in zip(owned, found, strict=True):
+            if part.size:
+                result[np.ix_(*inside)] = part
+        return result
+
+
+def _inside(places: Array, interval: tuple[int, int]) -> Array:
+    """Return the positions of places that are in an interval."""
+    low, high = interval
+    return np.flatnonzero((low <= places) & (places < high))
+
+
+@at_the_call
+def array(
+    source: Any,
+    mesh: Mesh | Mapping[str, int],
+    sharding: Cut,
+    *,
+    shape: Sequence[int] | None = None,
+    transport: str | Engine = "inprocess",
+) -> DistributedArray:
+    """Return an array of which each rank makes or reads its part; all ranks call it.
+
+    Args:
+        source: A function from the indices of elements to these, which gets for each axis an array of the indices of a
+            part, so that they broadcast, as ``numpy.ogrid`` has them; the path of a ``.npy`` file; or what has a shape
+            and is sliced, of which each rank reads its part: an array, or a data set of ``h5py`` or ``zarr``.
+        mesh: How many ranks there are along each axis, which has a name.
+        sharding: For each axis of the array the axis of the mesh along which it is cut, several, or None.
+        shape: The extents of what a function makes.
+        transport: The engine between ranks, as :func:`tileir.distribute` takes it.
+
+    Raises:
+        ArgumentError: TIL351, TIL352, mesh and sharding do not go together; TIL702, the source is no array; TIL705, a
+            function without a shape; TIL901, the file cannot be read.
+        BackendError: TIL811, there is no such engine; TIL814, a rank could not make its part.
+
+    """
+    made = mesh if isinstance(mesh, Mesh) else Mesh(mesh)
+    read, extents = _reader(source, shape)
+    layout = Sharding(sharding).layout("the array", extents, made)
+    engine = engine_called(transport)
+
+    def work(end: Transport) -> Array:
+        return to_array("source", read(made.box(layout, made.coordinates(end.rank)))).copy(order="C")
+
+    return DistributedArray(made, layout, engine.launch(made.size, work), engine)
+
+
+def from_parts(
+    parts: Mapping[int, Array], mesh: Mesh | Mapping[str, int], layout: Layout, transport: str | Engine = "inprocess"
+) -> DistributedArray:
+    """Return the array that has parts which ranks have made; other libraries bring theirs by it, and take them back.
+
+    Args:
+        parts: The parts of the ranks in this process, by their numbers.
+        mesh: The ranks.
+        layout: For each axis the :class:`Split` that says which places each rank has; parts need not be of one size.
+        transport: The engine between ranks.
+
+    Raises:
+        ArgumentError: TIL701, a part has another shape than its places.
+    """
+    made = mesh if isinstance(mesh, Mesh) else Mesh(mesh)
+    found = DistributedArray(made, layout, parts, engine_called(transport))
+    for rank, part in parts.items():
+        extents = tuple(high - low for low, high in found.box(rank))
+        if part.shape != extents:
+            message = f"the part of rank {rank} is of shape {list(part.shape)}, and its places of {list(extents)}"
+            raise ArgumentError.of("TIL701", message)
+    return found
+
+
+def _reader(source: Any, shape: Sequence[int] | None) -> tuple[Callable[[Box], Any], tuple[int, ...]]:
+    """Return a function that makes the part in a box, and the shape of the whole."""
+    if isinstance(source, str | Path):
+        try:
+            source = loaded(Path(source), mapped=True)
+        except (OSError, ValueError) as error:
+            raise ArgumentError.of("TIL901", f"cannot read {source}: {error}") from error
+    if callable(source):
+        if shape is None:
+            raise ArgumentError.of("TIL705", "an array that a function makes needs its extents, as in shape=(4, 6)")
+        return partial(_computed, source), tuple(shape)
+    given = source if hasattr(source, "shape") else to_array("source", source)
+    extents = tuple(given.shape)
+    if shape is not None and tuple(shape) != extents:
+        raise ArgumentError.of("TIL701", f"the source is of shape {list(extents)}, not of {list(shape)}")
+    return lambda box: given[tuple(slice(*interval) for interval in box)], extents
+
+
+def _computed(function: Callable[..., Any], box: Box) -> Array:
+    """Return the elements that a function has in a box."""
+    indices = [
+        np.arange(low, high).reshape([-1 if axis == number else 1 for axis in range(len(box))])
+        for number, (low, high) in enumerate(box)
+    ]
+    return np.broadcast_to(to_array("source", function(*indices)), [high - low for low, high in box])

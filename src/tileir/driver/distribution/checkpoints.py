@@ -1,0 +1,294 @@
+"""Checkpoints: distributed arrays in a folder, with a file of each rank and a manifest, whole or not at all.
+
+.. code-block:: text
+
+    manifest.json    which arrays there are, and where their parts are
+    parts-7-0        the parts of rank 0, one behind the other, of the seventh checkpoint in this folder
+
+Files are written under another name, flushed to the disk and renamed; the manifest comes last, and files of earlier
+checkpoints are removed once it is there. So a folder has one checkpoint at any time from the first one on, whoever is
+killed when.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from tileir.core import ArgumentError, DType, TileError, at_the_call, attrs, fail, nearest
+from tileir.core.json.codec import from_json, to_json
+from tileir.driver.distribution.arrays import DistributedArray, array
+from tileir.driver.distribution.engines import engine_called
+from tileir.runtime.transports import agree
+from tileir.typed.sharding.exchanges import elements, overlap
+from tileir.typed.sharding.mesh import Mesh
+
+if TYPE_CHECKING:
+    from tileir.driver.distribution.arrays import Cut
+    from tileir.runtime.transports import Array, Engine, Transport
+    from tileir.typed.sharding.mesh import Box
+    from tileir.typed.sharding.splits import Interval
+
+MANIFEST: Final = "manifest.json"
+
+_PARTS: Final = re.compile(r"\.?parts-(\d+)-\d+")
+"""Names of files with parts, and of those that are being written."""
+
+
+@attrs.frozen
+class Piece:
+    """Elements of an array, by their places in it, from an offset in a file on."""
+
+    file: str
+    offset: int
+    box: tuple[tuple[int, int], ...]
+
+
+@attrs.frozen
+class Saved:
+    """An array of a checkpoint, in pieces that together have all of its elements."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    pieces: tuple[Piece, ...]
+
+
+@attrs.frozen
+class Manifest:
+    """The arrays of a checkpoint, and JSON of what was saved beside them."""
+
+    arrays: tuple[Saved, ...]
+    about: str
+
+
+@attrs.frozen(eq=False)
+class Checkpoint:
+    """Arrays of a checkpoint, and what was saved beside them.
+
+    Attributes:
+        arrays: By name.
+        about: As :func:`save` was given it.
+
+    """
+
+    arrays: Mapping[str, DistributedArray]
+    about: Mapping[str, Any]
+
+
+@at_the_call
+def save(folder: str | Path, arrays: Mapping[str, DistributedArray], about: Mapping[str, Any] | None = None) -> None:
+    """Write arrays to a folder in which they take the place of those before; all ranks call it.
+
+    Args:
+        folder: It is made where it is missing; all ranks see it.
+        arrays: By name, on one mesh.
+        about: Data for :func:`load`, such as how many steps were made: what JSON can hold.
+
+    Raises:
+        ArgumentError: TIL352, there are no arrays, or they are on several meshes; TIL707, ``about`` is no JSON.
+        BackendError: TIL814, a rank failed to write, and the folder has what it had before.
+
+    """
+    found = tuple(arrays.values())
+    if len({(each.mesh, id(each.engine)) for each in found}) != 1:
+        raise ArgumentError.of("TIL352", f"arrays of one mesh are saved together, and there are {list(found)!r:.200}")
+    try:
+        told = json.dumps(dict(about or {}))
+    except (TypeError, ValueError) as error:
+        raise ArgumentError.of("TIL707", f"what is saved beside arrays is what JSON can hold: {error}") from error
+    mesh, place = found[0].mesh, Path(folder)
+
+    def work(end: Transport) -> None:
+        number = _number(place, end)
+        manifest = Manifest(tuple(_planned(arrays, number)), told)
+        file = f"parts-{number}-{end.rank}"
+        place.mkdir(parents=True, exist_ok=True)
+        own = [each.name for each in manifest.arrays for piece in each.pieces if piece.file == file]
+        if own:
+            _write(place / file, [arrays[name].on_host(end.rank) for name in own])
+        text = to_json(manifest)
+        agree(end, {"what they save": text.decode(), "where they save": str(place)})  # all have written their parts
+        if end.rank == 0:
+            _write(place / MANIFEST, [np.frombuffer(text, np.uint8)])
+            for path in place.iterdir():
+                before = _PARTS.fullmatch(path.name)
+                if before is not None and int(before[1]) != number:
+                    path.unlink()
+        agree(end, {"what they save": text.decode()})  # the manifest is there
+
+    found[0].engine.launch(mesh.size, work)
+
+
+@at_the_call
+def load(
+    folder: str | Path,
+    mesh: Mesh | Mapping[str, int],
+    shardings: Mapping[str, Cut],
+    *,
+    transport: str | Engine = "inprocess",
+) -> Checkpoint:
+    """Return the arrays that :func:`save` wrote to a folder, on any mesh: each rank reads its parts.
+
+    Args:
+        folder: Where they are.
+        mesh: How many ranks there are along each axis, which has a name.
+        shardings: By the names of arrays, for each axis the axis of the mesh along which it is cut. An array that it
+            does not name is whole on each rank.
+        transport: The engine between ranks, as :func:`tileir.distribute` takes it.
+
+    Raises:
+        ArgumentError: TIL351, TIL352, mesh and shardings do not go with the arrays; TIL607, the folder has no
+            checkpoint, or a damaged one.
+        BackendError: TIL814, a rank could not read.
+
+    """
+    manifest = _read(Path(folder))
+    for name in shardings:
+        known = [each.name for each in manifest.arrays]
+        if name not in known:
+            raise ArgumentError.of("TIL352", f"{folder} has no array {name!r}{nearest(name, known)}")
+    engine, arrays = engine_called(transport), {}
+    for each in manifest.arrays:
+        cut = shardings.get(each.name, (None,) * len(each.shape))
+        arrays[each.name] = array(_Reader(Path(folder), each), mesh, cut, transport=engine)
+    return Checkpoint(arrays, json.loads(manifest.about))
+
+
+def saved(folder: str | Path) -> bool:
+    """Return whether a folder has a checkpoint, of a job that is to go on, say."""
+    return (Path(folder) / MANIFEST).exists()
+
+
+@attrs.frozen
+class _Reader:
+    """A saved array, which is sliced as one of NumPy; only files that have some of the elements are read."""
+
+    folder: Path
+    saved: Saved
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.saved.shape
+
+    def __getitem__(self, key: tuple[slice, ...]) -> Array:
+        box = tuple((each.start, each.stop) for each in key)
+        result = np.empty(_extents(box), self.saved.dtype.numpy)
+        for piece in self.saved.pieces:
+            if overlap(piece.box, box):
+                there = np.memmap(self.folder / piece.file, result.dtype, "r", piece.offset, _extents(piece.box))
+                both = [(max(a[0], b[0]), min(a[1], b[1])) for a, b in zip(piece.box, box, strict=True)]
+                result[_within(both, box)] = there[_within(both, piece.box)]
+        return result
+
+
+def _extents(box: Box) -> tuple[int, ...]:
+    return tuple(high - low for low, high in box)
+
+
+def _within(inner: Sequence[Interval], outer: Box) -> tuple[slice, ...]:
+    """Return the places of a box in an array that has the elements of a larger one."""
+    return tuple(slice(low - start, high - start) for (low, high), (start, _) in zip(inner, outer, strict=True))
+
+
+def _read(folder: Path) -> Manifest:
+    """Return the manifest of a folder, whose files are there.
+
+    Raises:
+        ArgumentError: TIL607.
+
+    """
+    path = folder / MANIFEST
+    try:
+        manifest = from_json(path.read_bytes(), Manifest)
+        json.loads(manifest.about)
+    except FileNotFoundError as error:
+        message = f"there is no checkpoint in {folder}: {MANIFEST} is missing; name the folder that was saved to"
+        raise ArgumentError.of("TIL607", message) from error
+    except OSError as error:
+        raise ArgumentError.of("TIL607", f"cannot read {path}: {error}") from error
+    except (TileError, ValueError) as error:
+        told = error.diagnostics[0].message if isinstance(error, TileError) else error
+        raise ArgumentError.of("TIL607", f"{path} is no manifest: {told}") from error
+    for each in manifest.arrays:
+        if not _covered(each):
+            raise ArgumentError.of("TIL607", f"{path} has no pieces of all of {each.name!r}; take another checkpoint")
+        for piece in each.pieces:
+            needed = piece.offset + elements(piece.box) * each.dtype.itemsize
+            file = folder / piece.file
+            found = file.stat().st_size if file.is_file() else 0
+            if found < needed:
+                state = f"{file} has {found} bytes of {needed}" if file.is_file() else f"{file} is missing"
+                message = f"{state}: it has elements of {each.name!r}; bring it back, or take another checkpoint"
+                raise ArgumentError.of("TIL607", message)
+    return manifest
+
+
+def _covered(saved: Saved) -> bool:
+    """Return whether an array has pieces that lie in it, in files of parts, with as many elements as it has."""
+    inside = all(
+        _PARTS.fullmatch(piece.file)
+        and piece.offset >= 0
+        and len(piece.box) == len(saved.shape)
+        and all(0 <= low <= high <= size for (low, high), size in zip(piece.box, saved.shape, strict=True))
+        for piece in saved.pieces
+    )
+    return inside and sum(elements(piece.box) for piece in saved.pieces) >= prod(saved.shape)
+
+
+def _planned(arrays: Mapping[str, DistributedArray], number: int) -> Iterator[Saved]:
+    """Yield where the parts of arrays go to; of equal parts the first rank writes its own."""
+    ends: dict[int, int] = {}
+    for name, each in arrays.items():
+        dtype = DType.of(each.dtype)
+        assert dtype is not None  # there are no other arrays
+        owners: dict[Box, int] = {}
+        for rank in range(each.mesh.size):
+            owners.setdefault(each.box(rank), rank)
+        pieces = []
+        for box, rank in owners.items():
+            pieces.append(Piece(f"parts-{number}-{rank}", ends.get(rank, 0), box))
+            ends[rank] = pieces[-1].offset + elements(box) * dtype.itemsize
+        yield Saved(name, dtype, each.shape, tuple(piece for piece in pieces if elements(piece.box)))
+
+
+def _number(folder: Path, end: Transport) -> int:
+    """Return the number of the next checkpoint, which the first rank looks up for all."""
+    names = [path.name for path in folder.iterdir()] if end.rank == 0 and folder.is_dir() else []
+    known = [int(match[1]) for match in map(_PARTS.fullmatch, names) if match is not None]
+    found = [np.empty(1, np.int64) for _ in range(end.size)]
+    end.all_gather(np.array([max(known, default=0) + 1]), found, range(end.size))
+    return int(found[0][0])
+
+
+def _write(path: Path, contents: Sequence[Array]) -> None:
+    """Write a file that appears when all of it is on the disk.
+
+    Raises:
+        TileError: TIL901, it cannot be written.
+
+    """
+    temporary = path.with_name(f".{path.name}")
+    try:
+        with temporary.open("wb") as file:
+            for each in contents:
+                file.write(np.ascontiguousarray(each).reshape(-1).view(np.uint8).data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        if os.name == "posix":  # the name as well is to outlast a loss of power
+            folder = os.open(path.parent, os.O_RDONLY)
+            os.fsync(folder)
+            os.close(folder)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise fail("TIL901", f"cannot write {path}: {error}") from error
