@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 import time
 from typing import Any
 
@@ -18,6 +19,7 @@ if sys.argv[1] in {"own", "ours"}:
 from mpi4py import MPI
 
 import tileir
+from tileir import distributed
 from tileir.runtime.transports import Transport
 from tileir_mpi import Ranks
 
@@ -77,6 +79,33 @@ def caught(rank: int, size: int) -> None:
     say(f"rank {rank} went on")
 
 
+def resuming(folder: str, ranks: int, steps: float, delay: float) -> None:
+    """Go on from where a job was killed, and save each fifth step; a rank may be killed so long after its first one."""
+    rows = ("x", None)
+    text = "function (U[H, W]) -> (V) { S[y, x : H, W] = +(U[y + j - 1, x]), j < 3; V = S / 3; }"
+    program = tileir.partition(text, {"x": ranks}, {"U": rows}, outputs={"V": rows}, arguments=[IMAGE])
+    run = tileir.distribute(program, "mpi", options=tileir.Options(quick=True))
+    step, first = run.stepper({"U": "V"}, {"U": IMAGE}), 0
+    if distributed.saved(folder):
+        found = distributed.load(folder, {"x": ranks}, {"U": rows}, transport="mpi")
+        step.load(found.arrays)
+        first = found.about["steps"]
+        say(f"went on from {first}")
+    done = first
+    while done < steps:
+        done += 5
+        for _ in range(5):
+            step()
+        distributed.save(folder, step.state, {"steps": done})
+        say(f"saved {done}")
+        if delay and done == first + 5:
+            threading.Timer(delay, os.kill, (os.getpid(), signal.SIGKILL)).start()
+    anew = run.stepper({"U": "V"}, {"U": IMAGE})
+    for _ in range(done):
+        anew()
+    say(np.array_equal(step.state["U"].numpy(), anew.state["U"].numpy()))
+
+
 def many(rank: int, size: int) -> None:
     """Run on some of the ranks, wait for one that is late, and refuse numbers of ranks that are not there."""
     half = MPI.COMM_WORLD.Split(rank % 2)
@@ -119,6 +148,9 @@ def main() -> None:
             say(np.array_equal(blur(Ranks(), 2)(IMAGE), RIGHT))
         case "caught":
             caught(rank, size)
+        case "resuming":
+            ranks = size if size > 1 else int(sys.argv[3])
+            resuming(sys.argv[2], ranks, float(sys.argv[4]), float(sys.argv[5]) if rank == int(sys.argv[6]) else 0)
         case "many":
             many(rank, size)
         case _:

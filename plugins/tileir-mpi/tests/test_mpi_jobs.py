@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -98,6 +100,20 @@ def test_mpi_is_finalised_by_who_initialised_it(how: str, message: str) -> None:
 def test_a_process_that_is_alone_has_ranks_that_are_threads() -> None:
     found = alone(JOB, "alone")
     assert (found.stdout, found.returncode) == ("True\n", 0), found.stderr
+
+
+def test_a_job_that_is_killed_goes_on_from_its_last_checkpoint(tmp_path: Path) -> None:
+    """Kill a rank at a random moment; the job goes on with other ranks, and comes to the result of one that was not."""
+    delay, rank = random.uniform(0, 0.3), random.randrange(2)
+    killed = started(2, JOB, "resuming", tmp_path, 2, "inf", delay, rank)
+    assert killed.returncode != 0, (delay, killed.stdout)
+    told = [int(each) for each in re.findall(r"saved (\d+)$", killed.stdout, re.MULTILINE)]
+    done = json.loads(json.loads((tmp_path / "manifest.json").read_bytes())["node"]["about"])["steps"]
+    assert done >= max(told), (delay, killed.stdout)
+    found = alone(JOB, "resuming", tmp_path, 3, done + 10, 0, 0)
+    said = [f"went on from {done}", f"saved {done + 5}", f"saved {done + 10}", "True"]
+    assert found.stdout.splitlines() == said, found.stderr
+    assert {path.name.partition("-")[0] for path in tmp_path.iterdir()} == {"manifest.json", "parts"}
 
 
 def test_an_mpiexec_of_another_library_is_noticed() -> None:
