@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
+import runpy
 import signal
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import mpi4py
@@ -106,6 +109,21 @@ def resuming(folder: str, ranks: int, steps: float, delay: float) -> None:
     say(np.array_equal(step.state["U"].numpy(), anew.state["U"].numpy()))
 
 
+def run_examples() -> None:
+    """Run all examples of several ranks on small data, in one process: most of the time would go to importing."""
+    folder = Path(__file__).parents[3] / "examples"
+    for words in (
+        *[["heat_2d", "--size", "130", "--steps", "20", "--ranks", ranks] for ranks in "123"],
+        *[["heat_3d", "--size", "13", "--steps", "6", "--every", "2", "--ranks", ranks] for ranks in "26"],
+        ["tensor_parallel", "--width", "16", "--time", "5", "--heads", "2", "--blocks", "2"],
+        ["summa", "--size", "65", "--repeat", "1", "--ranks", "2"],
+        ["sample_sort", "--keys", "10007"],
+        *[["digits_in_parallel", "--epochs", "1"] for _ in range(importlib.util.find_spec("sklearn") is not None)],
+    ):
+        sys.argv = [str(folder / f"{words[0]}.py"), *words[1:]]
+        runpy.run_path(sys.argv[0], run_name="__main__")
+
+
 def many(rank: int, size: int) -> None:
     """Run on some of the ranks, wait for one that is late, and refuse numbers of ranks that are not there."""
     half = MPI.COMM_WORLD.Split(rank % 2)
@@ -151,6 +169,8 @@ def main() -> None:
         case "resuming":
             ranks = size if size > 1 else int(sys.argv[3])
             resuming(sys.argv[2], ranks, float(sys.argv[4]), float(sys.argv[5]) if rank == int(sys.argv[6]) else 0)
+        case "examples":
+            run_examples()
         case "many":
             many(rank, size)
         case _:

@@ -17,7 +17,6 @@ from typing import Final
 import pytest
 
 JOB: Final = Path(__file__).parent / "mpi_job.py"
-EXAMPLE: Final = Path(__file__).parents[3] / "examples" / "heat_2d.py"
 MPIEXEC: Final = shutil.which("mpiexec", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))
 
 pytestmark = pytest.mark.skipif(
@@ -122,11 +121,13 @@ def test_an_mpiexec_of_another_library_is_noticed() -> None:
     assert "TIL811]: mpiexec started 2 processes, and each is alone" in found.stderr
 
 
-def test_the_example_has_one_result_for_any_ranks() -> None:
-    words = (EXAMPLE, "--size", 130, "--steps", 20)
-    found = [alone(*words, "--ranks", 1), alone(*words, "--ranks", 3), started(2, *words)]
-    assert [each.returncode for each in found] == [0] * 3, [each.stderr for each in found]
-    said = [re.fullmatch(r"(\d) ranks: (mean .*, digest [0-9a-f]{16})\n", each.stdout) for each in found]
-    assert [line and line[1] for line in said] == ["1", "3", "2"]
-    assert len({line and line[2] for line in said}) == 1
-    assert all(each.stderr.count("20 of 20 steps") == 1 for each in found)
+def test_examples_have_one_result_for_any_ranks() -> None:
+    """Threads and processes come to the same bits; plates and cubes also where threads are more, or fewer."""
+    found = [alone(JOB, "examples"), started(2, JOB, "examples")]
+    assert [each.returncode for each in found] == [0] * 2, [each.stderr for each in found]
+    threads, processes = (list(dict.fromkeys(re.findall(r"ranks: (.*)", each.stdout))) for each in found)
+    assert threads == processes
+    assert len(threads) >= 5
+    steps = [re.sub(r".* GFLOP/s\n", "", each.stderr) for each in found]
+    assert steps[0] == steps[1]  # one rank speaks for all
+    assert steps[0].count("20 of 20 steps") == 3
