@@ -41,6 +41,8 @@ def test_good_models_pass(model: HardwareModel) -> None:
     [
         (attrs.evolve(ACCELERATOR, clock_mhz=0), "clock_mhz must be above 0, not 0"),
         (attrs.evolve(ACCELERATOR, launch_us=-1), "launch_us must be 0 or more, not -1"),
+        (attrs.evolve(ACCELERATOR, link_gbps=0), "link_gbps must be above 0, not 0"),
+        (attrs.evolve(ACCELERATOR, link_us=-1), "link_us must be 0 or more, not -1"),
         (with_memory(MemoryUnit("X", 0, 1)), "X: the count must be at least 1, not 0; leave the unit out"),
         (with_memory(MemoryUnit("X", 1, -1)), "X: size_KiB must be 0 or more, not -1"),
         (with_memory(MemoryUnit("X", 1, 1, -64)), "X: line_bytes must be 0 or more, not -64"),

@@ -84,6 +84,7 @@ _TYPES: Final = {
     "TIL342": "a number that is rounded to the dtype that it adapts to",
     "TIL351": "a mesh of ranks with an axis that has no name, no ranks, or the name of another",
     "TIL352": "a sharding that does not go with its tensor or its mesh",
+    "TIL353": "a value that would have to be laid out anew on a mesh, which is refused",
 }
 _INDICES: Final = {
     "TIL401": "an index variable has no bounds",

@@ -171,7 +171,7 @@ def test_calls_with_distributed_arrays_keep_results_where_they_are() -> None:
 
     def work(engine: Any) -> dict[int, tuple[int, ...]]:
         u = distributed.array(IMAGE, {"x": 2}, ("x", None), transport=engine)
-        run = stepping(engine)
+        run = stepping(engine, V=("x", None))
         found, most = run(u, half)
         np.testing.assert_array_equal(found.numpy(), right)
         np.testing.assert_array_equal(found[1:6:2], right[1:6:2])

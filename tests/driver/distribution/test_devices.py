@@ -33,7 +33,7 @@ def test_results_are_those_of_one_device(text: str, sharding: Any, target: Any, 
 
 
 def test_states_of_tuples_are_merged(context: tileir.Context) -> None:
-    array = np.random.default_rng(0).integers(-9, 9, (7, 5), np.int32)
+    array = np.random.default_rng(0).integers(-9, 9, (700, 5), np.int32)
     text = "function (A[M, N]) -> (P) { T = reduce_argmax(A, 0); P = element(T, 1); }"
     program = tileir.partition(text, {"x": 2}, {"A": ("x", None)}, arguments=[array])
     assert [each.kind.value for each in program.collectives] == ["all_reduce"]

@@ -260,8 +260,9 @@ def test_loops(function: Any, data: st.DataObject) -> None:
 
 def test_ranks_that_run_different_programs_are_refused() -> None:
     array = np.arange(12, dtype=np.int32).reshape(4, 3)
+    whole = {"A": (None, None)}
     texts = [f"function (A[M, N]) -> (B) {{ B[i : M] = {how}(A[i, j]); }}" for how in "+>"]
-    runs = [tileir.distribute(tileir.partition(text, {"x": 2}, {}, arguments=[array])) for text in texts]
+    runs = [tileir.distribute(tileir.partition(text, {"x": 2}, whole, arguments=[array])) for text in texts]
     with pytest.raises(
         BackendError, match=r"TIL815.: rank 1 differs from rank 0 in the program; all ranks must run one"
     ):

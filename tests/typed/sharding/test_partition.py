@@ -104,8 +104,8 @@ def test_gradients(problem: Any, data: st.DataObject) -> None:
 
 def program_of(text: str, mesh: Mesh, shardings: dict[str, Any], outputs: Any = None, **shapes: Any) -> Partitioned:
     function = infer(parse(text), {name: TensorType(DType.F32, shape) for name, shape in shapes.items()})
-    asked = [{name: Sharding(entries) for name, entries in each.items()} for each in (shardings, outputs or {})]
-    return partition(function, mesh, *asked)
+    asked, results = ({n: Sharding(entries) for n, entries in each.items()} for each in (shardings, outputs or {}))
+    return partition(function, mesh, asked, results)
 
 
 PRODUCT = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
@@ -123,7 +123,7 @@ def test_rows_of_a_product_need_no_exchange() -> None:
 
 
 def test_a_sum_that_is_shared_out_is_reduced() -> None:
-    program = program_of(PRODUCT, TWO, {"A": (None, "x"), "B": ("x", None)}, **SIZES)
+    program = program_of(PRODUCT, TWO, {"A": (None, "x"), "B": ("x", None)}, {"C": (None, None)}, **SIZES)
     assert collectives(program) == ["C: f32[4, 8] = all_reduce(C_part) over x from [0:4, 0:8] to [0:4, 0:8] by add"]
 
 
@@ -138,7 +138,7 @@ def test_a_stencil_reads_a_halo() -> None:
     program = program_of(text, TWO, {"A": ("x",)}, A=(10,))
     (made,) = collectives(program)
     assert made == "A_S: f32[10] = halo(A) over x from [x 0:5 5:10] to [x 0:6 4:10]"
-    assert traffic(program.collectives[0], TWO) == 2 * 4
+    assert traffic(program.collectives[0], TWO, {"A": DType.F32}) == 2 * 4
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,10 @@ class HardwareModel:
         transfer_units: What moves data.
         buses: What connects them.
         launch_us: Microseconds that pass before a kernel starts to work.
+        link_gbps: 10^9 bytes in a second that a rank gets from others: twice the size of a message of 64 MiB over the
+            time that it takes to another rank and back. The default is that of InfiniBand of 100 gigabits.
+        link_us: Microseconds that an exchange takes however little is sent: half the time that 8 bytes take to another
+            rank and back.
 
     """
 
@@ -135,6 +139,8 @@ class HardwareModel:
     transfer_units: tuple[TransferUnit, ...] = ()
     buses: tuple[Bus, ...] = ()
     launch_us: float = 0
+    link_gbps: float = 12.5
+    link_us: float = 2
 
     @property
     def units(self) -> tuple[Unit, ...]:
@@ -199,6 +205,10 @@ class HardwareModel:
         """Return how many operations the machine does while one byte comes from ``memory``; inf where none comes."""
         speed = max((self.bandwidth(memory, unit.name) for unit in self.execution_units), default=0)
         return self.peak(dtype, matrix=matrix) / speed if speed else float("inf")
+
+    def exchange_seconds(self, size: float) -> float:
+        """Return the price of an exchange in which a rank gets so many bytes from others; nothing costs nothing."""
+        return self.link_us * 1e-6 + size / (self.link_gbps * 1e9) if size else 0.0
 
 
 _START: Final = ""

@@ -2,9 +2,9 @@
 
 ``{"clock_mhz": …, "mem_units": {"SRAM": {"count": 4, "size_KiB": 256}}, "exec_units": {"DSP": {"count": 4,
 "ops_per_cycle": 64}}, "tx_units": {"DMA": {"count": 1}}, "buses": [{"sources": ["DRAM[0]"], "sinks": ["DMA[0]"],
-"bytes_per_cycle": 64}]}``. Beyond these keys a model may have ``name`` and ``launch_us``, a memory ``line_bytes`` and
-``per``, an execution unit ``matrix``, a bus ``count``; ``ops_per_cycle`` may be an object such as ``{"f32": 64, "i8":
-256, "other": 16}``. What has its default is not written.
+"bytes_per_cycle": 64}]}``. Beyond these keys a model may have ``name``, ``launch_us``, ``link_gbps`` and ``link_us``, a
+memory ``line_bytes`` and ``per``, an execution unit ``matrix``, a bus ``count``; ``ops_per_cycle`` may be an object
+such as ``{"f32": 64, "i8": 256, "other": 16}``. What has its default is not written.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from tileir.core.targets.hardware_verifier import verify
 from tileir.core.text.names import nearest
 from tileir.core.text.span import Source, Span
 
-_KEYS: Final = ("name", "clock_mhz", "launch_us", "mem_units", "exec_units", "tx_units", "buses")
+_LINK: Final = ("link_gbps", "link_us")
+_KEYS: Final = ("name", "clock_mhz", "launch_us", *_LINK, "mem_units", "exec_units", "tx_units", "buses")
 _DTYPES: Final = {dtype.value: dtype for dtype in DType}
 _OTHER: Final = "other"
 """Stands for every dtype that has no figure of its own."""
@@ -70,6 +71,7 @@ def from_value(value: object, name: str = "hardware", places: Places | None = No
         tuple(_transfer(reader, key, unit, f"{name}.tx_units.{key}") for key, unit in sections["tx_units"].items()),
         tuple(_bus(reader, bus, f"{name}.buses[{number}]") for number, bus in enumerate(buses)),
         reader.number(members, "launch_us", name, 0),
+        **{key: reader.number(members, key, name) for key in _LINK if key in members},
     )
     if reader.faults:
         raise TileError(reader.faults)
@@ -81,6 +83,9 @@ def to_value(model: HardwareModel) -> dict[str, object]:
     value: dict[str, object] = {"name": model.name, "clock_mhz": model.clock_mhz}
     if model.launch_us:
         value["launch_us"] = model.launch_us
+    for field in attrs.fields(HardwareModel):
+        if field.name in _LINK and getattr(model, field.name) != field.default:
+            value[field.name] = getattr(model, field.name)
     value["mem_units"] = _section(model.memory_units)
     value["exec_units"] = _section(model.execution_units)
     if model.transfer_units:

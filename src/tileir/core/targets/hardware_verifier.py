@@ -28,6 +28,10 @@ def _numbers(model: HardwareModel) -> Iterator[str]:
         yield f"clock_mhz must be above 0, not {model.clock_mhz:g}"
     if not 0 <= model.launch_us < math.inf:
         yield f"launch_us must be 0 or more, not {model.launch_us:g}"
+    if not 0 < model.link_gbps < math.inf:
+        yield f"link_gbps must be above 0, not {model.link_gbps:g}"
+    if not 0 <= model.link_us < math.inf:
+        yield f"link_us must be 0 or more, not {model.link_us:g}"
     for unit in model.units:
         if unit.count < 1:
             yield f"{unit.name}: the count must be at least 1, not {unit.count}; leave the unit out if there is none"

@@ -28,6 +28,7 @@ from tileir.driver.cli.grad import grad
 from tileir.driver.cli.graph import graph
 from tileir.driver.cli.libraries import write_library
 from tileir.driver.cli.new import new
+from tileir.driver.cli.partition import partition_
 from tileir.driver.cli.reporting import report
 from tileir.driver.cli.save import save_
 from tileir.driver.cli.targets import NVPTX, chosen, target_options, targets
@@ -83,7 +84,7 @@ def commands() -> None:
     """Check, print, compile and run Tile programs."""
 
 
-for command in (bisect, cache, check, explain_, extensions, grad, graph, new, save_, tune_, targets):
+for command in (bisect, cache, check, explain_, extensions, grad, graph, new, partition_, save_, tune_, targets):
     commands.add_command(command)
 
 

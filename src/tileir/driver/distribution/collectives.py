@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def carried_out(collective: Collective, mesh: Mesh, transport: Transport, parts: Sequence[Array]) -> Array:
     """Return what a rank has behind a collective; ``parts`` is what it has of each input."""
-    transport.place = f"{collective.kind.value} {collective.name!r}"
+    transport.place = _place(collective)
     have = mesh.box(collective.source, mesh.coordinates(transport.rank))
     if collective.combine is not None:
         return merged_state(collective, mesh, transport, parts)[collective.result]
@@ -33,9 +33,14 @@ def carried_out(collective: Collective, mesh: Mesh, transport: Transport, parts:
     return _moved(collective, mesh, transport, parts[0], have)
 
 
+def _place(collective: Collective) -> str:
+    return f"{collective.kind.value} {collective.name!r}"
+
+
 def merged_state(collective: Collective, mesh: Mesh, transport: Transport, parts: Sequence[Array]) -> tuple[Array, ...]:
     """Return all components of the state of the elements of all ranks, whose states are merged in their order."""
     assert collective.combine is not None
+    transport.place = _place(collective)
     group = mesh.group(transport.rank, collective.axes)
     rule = state_rule(collective.combine, [part.dtype for part in parts])
     states: list[list[Array]] = [[np.empty_like(part) for _ in group] for part in parts]

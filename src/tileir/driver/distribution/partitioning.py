@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from tileir.core import ArgumentError, at_the_call, fail, nearest
+from tileir.core import ArgumentError, HardwareModel, Target, at_the_call, fail, nearest
 from tileir.driver.programs import Program, Source, described, stage_name, types_of
+from tileir.driver.targets import Named, choice_of, scheduling_target
+from tileir.runtime.context import default_context
 from tileir.tile.ir import Function as TileFunction
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import Function as TypedFunction
 from tileir.typed.sharding.mesh import Mesh, Sharding
 from tileir.typed.sharding.partition import partition as typed_partition
 from tileir.typed.sharding.partitioned import Partitioned
+from tileir.typed.sharding.spreading import ANY_MODEL
 from tileir.typed.simplify.simplifier import simplify
 
 Shardings: TypeAlias = "Mapping[str, Sharding | tuple[str | tuple[str, ...] | None, ...]]"
@@ -29,10 +33,12 @@ WHOLE: Final = "whole"
 def partition(
     source: Source | Partitioned,
     mesh: Mesh | Mapping[str, int],
-    shardings: Shardings,
+    shardings: Shardings = MappingProxyType({}),
     *,
     outputs: Shardings | None = None,
     arguments: Any = (),
+    reshard: bool = True,
+    target: Named | None = None,
 ) -> Partitioned:
     """Return the program that all ranks of a mesh run together to compute what ``source`` does.
 
@@ -44,27 +50,43 @@ def partition(
         source: A program: a typed function, a function, its text or file, or a function of Python.
         mesh: How many ranks there are along each axis, which has a name.
         shardings: By the name of an input, or of another value, for each of its axes the axis of the mesh along which
-            it is cut, several, or None. Inputs without one are whole on each rank, unless an attribute in front of a
-            statement of Tile says otherwise: ``[[shard(A, x, whole)]]``.
-        outputs: The same for results, by default as they are computed.
+            it is cut, several, or None. An attribute in front of a statement of Tile says as much:
+            ``[[shard(A, x, whole)]]``. Shardings of all other values are chosen, so that exchanges and work together
+            take the least time.
+        outputs: The same for results.
         arguments: Dtypes and shapes of the inputs, as :func:`tileir.compile` takes them.
+        reshard: Whether values may be laid out anew for who reads them. Halos, merges of parts, and layouts that are
+            asked for are made in any case.
+        target: The device of each rank, of which the hardware model tells the speed of work and links; by default one
+            that is the same on all machines, so that all ranks choose alike.
 
     Returns:
         A program with collectives, whose text is ``str`` of it; :func:`tileir.distribute` runs it.
 
     Raises:
         TileError: The program is wrong, or does not fit the arguments.
-        ArgumentError: TIL351, the mesh is none; TIL352, a sharding does not go with its tensor or the mesh; TIL712, the
-            program is of a later stage.
+        ArgumentError: TIL351, the mesh is none; TIL352, a sharding does not go with its tensor or the mesh; TIL353, a
+            value would have to be laid out anew; TIL712, the program is of a later stage.
     """
     made = mesh if isinstance(mesh, Mesh) else Mesh(mesh)
     asked, results = (_shardings(each) for each in (shardings, outputs or {}))
     if isinstance(source, Partitioned):
-        return typed_partition(source.function, made, asked, results)
+        return typed_partition(source.function, made, asked, results, model_of(target), reshard=reshard)
     program, arguments = described(source, arguments)
     function = _typed(program, arguments)
     written = _written(program, function, made) if isinstance(program, TileFunction) else {}
-    return typed_partition(function, made, {**written, **asked}, results)
+    return typed_partition(function, made, {**written, **asked}, results, model_of(target), reshard=reshard)
+
+
+def model_of(target: Named | None) -> HardwareModel:
+    """Return the hardware model by which is chosen for a target, or one of any device."""
+    choice = choice_of(target)
+    if choice is None:
+        return ANY_MODEL
+    from tileir.core.targets.target_file import hardware_of  # only who names a target pays for it
+
+    own = choice if isinstance(choice, Target) else default_context().device(None).target
+    return hardware_of(scheduling_target(choice, own, None))
 
 
 def _shardings(given: object) -> dict[str, Sharding]:

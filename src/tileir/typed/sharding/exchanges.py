@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import product
+from typing import Any, TypeAlias
 
-from tileir.core import attrs
-from tileir.typed.ir import Collective
+import numpy as np
+
+from tileir.core import Combination, DType, attrs
+from tileir.core.contraction_types import contraction_types
+from tileir.typed.ir import Collective, Contraction, Operation, Reduce, Scatter, Shape
+from tileir.typed.reductions import rule_of
 from tileir.typed.sharding.mesh import Box, Mesh
 from tileir.typed.sharding.splits import CollectiveKind, Interval, Layout, Split
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @attrs.frozen
@@ -74,32 +82,66 @@ def overlap(left: Box, right: Box) -> int:
 
 def moved(source: Layout, target: Layout, mesh: Mesh) -> int:
     """Return how many elements all ranks together get from others when a tensor is laid out anew."""
-    total = 0
-    for place in _all_places(mesh):
-        wanted = mesh.box(target, place)
-        total += elements(wanted) - overlap(wanted, mesh.box(source, place))
-    return total
+    wanted = held = np.ones((), np.int64)
+    for old, new in zip(source, target, strict=True):
+        (first, last), (low, high) = _ends(old, mesh), _ends(new, mesh)
+        wanted = wanted * (high - low)
+        held = held * np.maximum(np.minimum(last, high) - np.maximum(first, low), 0)
+    spread = np.broadcast_to(wanted - held, [size for _, size in mesh.axes])
+    return int(spread.sum())
 
 
-def merged(source: Layout, target: Layout, axes: Sequence[str], mesh: Mesh) -> int:
+@lru_cache(maxsize=4096)
+def _ends(split: Split, mesh: Mesh) -> tuple[Array, Array]:
+    """Return where the places of an axis start and stop on each rank, as arrays over the mesh."""
+    names = [name for name, _ in mesh.axes]
+    order = sorted(range(len(split.axes)), key=lambda number: names.index(split.axes[number]))
+    found = np.array(split.intervals, np.int64).reshape(*(mesh.extent([name]) for name in split.axes), 2)
+    found = found.transpose(*order, len(order)).reshape(*(n if name in split.axes else 1 for name, n in mesh.axes), 2)
+    return found[..., 0], found[..., 1]
+
+
+def merged(source: Layout, target: Layout, axes: Sequence[str], mesh: Mesh, operation: Operation) -> int:
     """Return how many elements all ranks together get from others when parts of an aggregate are merged.
 
-    Each rank of a group merges an equal share. Where each needs all of it, shares are handed round afterwards.
+    Each rank of a group merges an equal share. Where each needs all of it, shares are handed round afterwards. States
+    of tuple reductions are handed round as they are.
     """
     others = mesh.extent(axes) - 1
-    total = 0
-    for place in _all_places(mesh):
-        count = elements(mesh.box(target, place))
-        total += others * (count if source != target else -(-2 * count // (others + 1)))
-    return total
+    sides = (high - low for low, high in (_ends(split, mesh) for split in target))
+    count = int(np.broadcast_to(math.prod(sides), [size for _, size in mesh.axes]).sum())
+    is_state = isinstance(operation, Reduce) or (isinstance(operation, Collective) and operation.combine is not None)
+    return others * count if is_state or source != target else 2 * others * count // (others + 1)
 
 
-def traffic(collective: Collective, mesh: Mesh) -> int:
-    """Return how many bytes all ranks together get from others: the cost of a collective, but for latencies."""
-    if collective.kind.merges:
-        count = merged(collective.source, collective.target, collective.axes, mesh)
-        return count * collective.dtype.bits // 8 * len(collective.inputs)
-    return moved(collective.source, collective.target, mesh) * collective.dtype.bits // 8
+def width_merged(operation: Operation, dtype: DType, shape: Shape) -> int:
+    """Return the bytes in which an element travels that is merged, of an operation that reads elements of a dtype."""
+    if isinstance(operation, Reduce):
+        return sum(each.itemsize for each in rule_of(operation, dtype, shape).state)
+    assert isinstance(operation, Contraction | Scatter | Collective)
+    assert operation.aggregation is not None
+    return contraction_types(operation.aggregation, Combination.NONE, [operation.dtype]).accumulator.itemsize
+
+
+def traffic(collective: Collective, mesh: Mesh, dtypes: Mapping[str, DType]) -> int:
+    """Return how many bytes all ranks together get from others, by the dtypes of values."""
+    if collective.combine is not None:
+        width = sum(dtypes[name].itemsize for name in collective.inputs)
+    elif collective.aggregation is not None:
+        width = width_merged(collective, collective.dtype, collective.shape)
+    else:
+        return moved(collective.source, collective.target, mesh) * collective.dtype.itemsize
+    return merged(collective.source, collective.target, collective.axes, mesh, collective) * width
+
+
+def target_of(have: Layout, need: Layout, mesh: Mesh) -> Layout:
+    """Return a layout for what is needed of a value: splits of which ranks have enough stay as they are."""
+    target = list(need)
+    for number, (old, new) in enumerate(zip(have, need, strict=True)):
+        others = {axis for place, split in enumerate(target) if place != number for axis in split.axes}
+        if old.axes and covers(old, new, mesh) and others.isdisjoint(old.axes):
+            target[number] = old
+    return tuple(target)
 
 
 def kind_of(source: Layout, target: Layout) -> CollectiveKind:
@@ -133,6 +175,11 @@ def covers(have: Split, need: Split, mesh: Mesh) -> bool:
     return True
 
 
+def covered(have: Layout, need: Layout, mesh: Mesh) -> bool:
+    """Return whether every rank has all that it needs of a value."""
+    return all(covers(old, new, mesh) for old, new in zip(have, need, strict=True))
+
+
 def split_of(intervals: Mapping[tuple[int, ...], Interval], axes: Sequence[str], mesh: Mesh) -> Split:
     """Return the split with an interval for each place along some axes, on which it need not depend."""
     kept = []
@@ -141,7 +188,3 @@ def split_of(intervals: Mapping[tuple[int, ...], Interval], axes: Sequence[str],
             kept.append(name)
     found = tuple(intervals[tuple(place[name] for name in axes)] for place in mesh.places(kept))
     return Split(tuple(kept), found)
-
-
-def _all_places(mesh: Mesh) -> tuple[dict[str, int], ...]:
-    return mesh.places([name for name, _ in mesh.axes])

@@ -143,6 +143,16 @@ def _contracted(operation: Contraction, box: Box, terms: Terms, shapes: Shapes) 
         )
 
 
+def points(operation: Operation, shapes: Shapes) -> int:
+    """Return about how many scalar operations there are: one for each operand of each point of a contraction."""
+    if not isinstance(operation, Contraction):
+        return max(math.prod(shape) for shape in (operation.shape, *(shapes[name] for name in reads(operation))))
+    accesses = [operation.output, *(access.indices for access in operation.inputs)]
+    sizes = [operation.shape, *(shapes[access.tensor] for access in operation.inputs)]
+    domain = solve(accesses, sizes, [(each.polynomial, each.bound) for each in operation.constraints])
+    return 0 if domain is None else math.prod(size for _, size in domain.ranges) * len(operation.inputs)
+
+
 @attrs.frozen
 class Joined:
     """Axes of two shapes with equally many elements, and of each the first one longer than 1; -1 where none is.

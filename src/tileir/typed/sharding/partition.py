@@ -1,17 +1,17 @@
 """Partitioning: from a typed function, a mesh and shardings of some values to the program that all ranks run.
 
-Operations are visited in order. Each is spread along the axes of the mesh that its operands are, in the way that moves
-the fewest bytes: :mod:`tileir.typed.sharding.carrying` lists the ways, :mod:`tileir.typed.sharding.needs` says exactly
-what each reads, and where ranks lack some of that, a collective stands before the operation.
+:mod:`tileir.typed.sharding.carrying` lists the ways to spread an operation, :mod:`tileir.typed.sharding.needs` says
+exactly what each reads, and :mod:`tileir.typed.sharding.choice` decides by their prices. Where ranks lack some of what
+an operation reads, a collective stands before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Final
 
-from tileir.core import ArgumentError, NameScope, Op, attrs, nearest, schema
+from tileir.core import ArgumentError, HardwareModel, NameScope, Op, attrs, nearest, schema
 from tileir.typed.dataflow import loop_of, without_dead
 from tileir.typed.ir import (
     ArrayConstant,
@@ -31,18 +31,17 @@ from tileir.typed.ir import (
     operands,
 )
 from tileir.typed.reductions import reduction_of, rule_of
-from tileir.typed.sharding.carrying import Way, free_ways, may_cut, ways
-from tileir.typed.sharding.exchanges import covers, kind_of, merged, moved, split_of
-from tileir.typed.sharding.loops import needs_of, result_layout, step_of
+from tileir.typed.sharding.choice import choose
+from tileir.typed.sharding.exchanges import covered, kind_of, target_of
+from tileir.typed.sharding.loops import needs_of, step_of
 from tileir.typed.sharding.mesh import Mesh, Sharding
-from tileir.typed.sharding.needs import needed, reads
-from tileir.typed.sharding.partitioned import Partitioned, Placement, Remark, Share
-from tileir.typed.sharding.splits import CollectiveKind, Layout, Split, whole
+from tileir.typed.sharding.needs import reads
+from tileir.typed.sharding.partitioned import LOCAL, MERGED, PART, Partitioned, Placement, Remark
+from tileir.typed.sharding.splits import CollectiveKind, Layout, whole
+from tileir.typed.sharding.spreading import ANY_MODEL, Prices, Spread, layouts_of, needs_of_part
 
 _DEEPEST: Final = 32
 """Operations in a chain that is computed again for each part that somebody needs."""
-
-Choice: TypeAlias = "tuple[Layout, tuple[Share, ...]]"
 
 
 def partition(
@@ -50,18 +49,23 @@ def partition(
     mesh: Mesh,
     shardings: Mapping[str, Sharding | Layout],
     outputs: Mapping[str, Sharding | Layout] | None = None,
+    model: HardwareModel = ANY_MODEL,
+    *,
+    reshard: bool = True,
 ) -> Partitioned:
     """Return the program that all ranks of a mesh run.
 
     Args:
         function: The program; collectives of it are chosen anew.
         mesh: The ranks.
-        shardings: How values are laid out, also as they are in another program: inputs, which are whole on each rank
-            otherwise, and any other values.
-        outputs: How results are laid out; by default as they are computed.
+        shardings: How values are laid out, also as they are in another program; the layouts of others are chosen.
+        outputs: How results are laid out.
+        model: The device that each rank has, and its links to others, by which is chosen.
+        reshard: Whether values may be laid out anew for who reads them, but for halos.
 
     Raises:
-        ArgumentError: TIL352, a sharding does not go with its tensor or the mesh, or there is no such value.
+        ArgumentError: TIL352, a sharding does not go with its tensor or the mesh, or there is no such value; TIL353,
+            a value would have to be laid out anew.
 
     """
     function = _without_collectives(function)
@@ -74,7 +78,7 @@ def partition(
                 raise ArgumentError.of("TIL352", f"there is no {kind} {name!r} to shard{nearest(name, names)}")
             asked = sharding.layout(name, shapes[name], mesh) if isinstance(sharding, Sharding) else sharding
             wanted[name] = asked
-    return _Partitioner(mesh, wanted, shapes, NameScope.of(shapes)).run(function)
+    return _Partitioner(Prices(mesh, model, reshard), wanted, shapes, NameScope.of(shapes)).run(function)
 
 
 @lru_cache(maxsize=64)  # all results of a loop, and all ranks, ask for its step
@@ -112,12 +116,11 @@ def _without_collectives(function: Function) -> Function:
 class _Partitioner:
     """A program that is being partitioned.
 
-    ``copies`` has other layouts in which a value is at hand already, ``states`` the components of tuple reductions,
-    ``free`` the values that are made of coordinates and constants, each with how many operations that takes, and
-    ``needs`` what the operation at hand reads in each way to spread it.
+    ``copies`` has other layouts in which a value is at hand already, ``states`` the components of tuple reductions, and
+    ``free`` the values that are made of coordinates and constants, which each rank makes as much of as it needs.
     """
 
-    mesh: Mesh
+    prices: Prices
     wanted: Mapping[str, Layout]
     shapes: dict[str, Shape]
     names: NameScope
@@ -125,75 +128,77 @@ class _Partitioner:
     operations: list[Operation] = attrs.field(factory=list)
     placements: dict[str, Placement] = attrs.field(factory=dict)
     copies: dict[str, list[str]] = attrs.field(factory=dict)
-    free: dict[str, int] = attrs.field(factory=dict)
+    free: frozenset[str] = frozenset()
     states: dict[tuple[Reduce, Placement], tuple[str, ...]] = attrs.field(factory=dict)
-    needs: dict[tuple[str, Layout, tuple[Share, ...]], dict[str, Layout]] = attrs.field(factory=dict)
     remarks: list[Remark] = attrs.field(factory=list)
+
+    @property
+    def mesh(self) -> Mesh:
+        """The ranks."""
+        return self.prices.mesh
 
     def run(self, function: Function) -> Partitioned:
         """Return the partitioned program."""
+        live = _live(function)
+        self.free = _free(function, self.wanted)
+        chosen = [each for each in function.operations if each.name in live and each.name not in self.free]
+        decisions = choose(function, chosen, self.prices, self.wanted, self._step)
         for value in function.inputs:
             self.defined[value.name] = value
-            self.placements[value.name] = Placement(self.wanted.get(value.name, whole(value.shape)))
-        live = _live(function)
+            unread = self.wanted.get(value.name) or layouts_of(value.shape, self.mesh)[0]
+            layout = decisions.get(value.name, unread)
+            assert isinstance(layout, tuple)
+            self.placements[value.name] = Placement(layout)
         for operation in function.operations:
-            if operation.name in live:
-                self._spread(operation)
+            decision = decisions.get(operation.name)
+            if isinstance(decision, Spread):
+                self._spread(operation, decision)
             else:
-                self._add(operation, Placement(whole(operation.shape)))
+                self._add(operation)
         inputs = tuple(attrs.evolve(value, number=None) for value in function.inputs)
         made = attrs.evolve(function, inputs=inputs, operations=tuple(self.operations), numbers=())
         made = without_dead(made)
         placements = tuple((each.name, self.placements[each.name]) for each in (*inputs, *made.operations))
         return Partitioned(made, self.mesh, placements, tuple(self.remarks))
 
-    def _add(self, operation: Operation, placement: Placement) -> str:
-        depth = self._depth(operation)
-        if depth is not None:
-            self.free[operation.name] = depth
+    def _add(self, operation: Operation, placement: Placement | None = None) -> str:
         self.defined[operation.name] = operation
         self.shapes[operation.name] = operation.shape
         self.operations.append(operation)
-        self.placements[operation.name] = placement
+        self.placements[operation.name] = placement or Placement(whole(operation.shape))
         return operation.name
-
-    def _depth(self, operation: Operation) -> int | None:
-        """Return how many operations make a value of coordinates and constants alone; None for any other value."""
-        if isinstance(operation, Coordinate | Constant | ArrayConstant):
-            return 0
-        if not isinstance(operation, Elementwise | Cast):
-            return None
-        found = [self.free.get(name, _DEEPEST) for name in operands(operation)]
-        return None if (depth := max(found) + 1) > _DEEPEST else depth
 
     # --- one operation ---
 
-    def _spread(self, operation: Operation) -> None:
+    def _spread(self, operation: Operation, spread: Spread) -> None:
         """Add an operation with what its operands lack before it, and what its result needs behind it."""
-        self.needs.clear()
-        layout, shares = self._chosen(operation)
-        laid = {
-            name: self._obtained(name, need, operation) for name, need in self._needs(operation, layout, shares).items()
-        }
+        layout, shares, final = spread.layout, spread.shares, spread.target
+        self._remark(operation, spread)
+        needs = dict(zip(dict.fromkeys(reads(operation)), spread.needs.values(), strict=False))
+        laid = {name: self._obtained(name, need, operation) for name, need in needs.items()}
         operation = schema.with_used(operation, laid)
-        final = self.wanted.get(operation.name, layout)
         name = operation.name
         if shares:
-            target = self._merged_layout(operation, layout)
-            own = name if target == final else self.names.fresh(f"{name}_merged")
+            can_merge = not isinstance(operation, Reduce) and covered(layout, final, self.mesh)
+            target = final if can_merge else layout
+            own = name if target == final else self.names.fresh(f"{name}{MERGED}")
             self._merge(own, operation, Placement(layout, shares), target)
             layout = target
         elif layout != final:
-            own = self._add(attrs.evolve(operation, name=self.names.fresh(f"{name}_local")), Placement(layout))
+            own = self._add(attrs.evolve(operation, name=self.names.fresh(f"{name}{LOCAL}")), Placement(layout))
         else:
             own = self._add(operation, Placement(layout))
         if layout != final:
             self._lay_out(name, own, final)
 
-    def _merged_layout(self, operation: Operation, layout: Layout) -> Layout:
-        """Return the layout in which an aggregate is wanted, if each rank can be given that when parts are merged."""
-        final = self.wanted.get(operation.name, layout)
-        return final if not isinstance(operation, Reduce) and _covered(layout, final, self.mesh) else layout
+    def _remark(self, operation: Operation, spread: Spread) -> None:
+        """Tell of operands of which each rank reads all, though they are cut, to compute all that the others do."""
+        for name, need in zip(dict.fromkeys(reads(operation)), spread.needs.values(), strict=False):
+            for axis, split in enumerate(self.placements[name].layout):
+                if split.axes and spread.axes.isdisjoint(split.axes) and need[axis] == whole(self.shapes[name])[axis]:
+                    kind, axes = type(operation).__name__.lower(), " and ".join(split.axes)
+                    message = f"each rank along {axes} computes all of this {kind}, and reads all of {name}"
+                    self.remarks.append(Remark(operation.name, message))
 
     def _merge(self, name: str, operation: Operation, placement: Placement, target: Layout) -> None:
         """Add an operation over the terms of each rank, and the merge of what they have, under a name."""
@@ -201,7 +206,7 @@ class _Partitioner:
         if isinstance(operation, Reduce):
             parts = self._state(operation, placement)
         else:
-            parts = (self._add(attrs.evolve(operation, name=self.names.fresh(f"{operation.name}_part")), placement),)
+            parts = (self._add(attrs.evolve(operation, name=self.names.fresh(f"{operation.name}{PART}")), placement),)
         made = Collective(
             *(name, kind, parts, placement.partial, placement.layout, target, operation.dtype, operation.shape),
             aggregation=operation.aggregation if isinstance(operation, Contraction | Scatter) else None,
@@ -220,7 +225,7 @@ class _Partitioner:
             self.states[key] = tuple(
                 self._add(
                     attrs.evolve(
-                        operation, name=self.names.fresh(f"{operation.name}_part"), result=result, dtype=dtype
+                        operation, name=self.names.fresh(f"{operation.name}{PART}"), result=result, dtype=dtype
                     ),
                     placement,
                 )
@@ -231,7 +236,7 @@ class _Partitioner:
     def _lay_out(self, name: str, source: str, target: Layout) -> str:
         """Add ``source`` laid out otherwise, under a name: a collective, or a part of what each rank has."""
         like, layout = self.defined[source], self.placements[source].layout
-        if _covered(layout, target, self.mesh):
+        if covered(layout, target, self.mesh):
             made: Operation = Elementwise(name, Op.IDENT, (source,), like.dtype, like.shape, span=like.span)
         else:
             axes = dict.fromkeys(
@@ -246,12 +251,30 @@ class _Partitioner:
     def _obtained(self, name: str, need: Layout, reader: Operation) -> str:
         """Return the name of a value laid out so that each rank has what it needs of it."""
         for known in (name, *self.copies.get(name, ())):
-            if _covered(self.placements[known].layout, need, self.mesh):
+            if covered(self.placements[known].layout, need, self.mesh):
                 return self._small(known, need)
-        target = self._target(name, need)
+        target = target_of(self.placements[name].layout, need, self.mesh)
+        self._refuse(name, target, reader)
         copy = self._lay_out(self.names.fresh(f"{name}_{reader.name}"), name, target)
         self.copies.setdefault(name, []).append(copy)
         return copy
+
+    def _refuse(self, name: str, target: Layout, reader: Operation) -> None:
+        """Refuse to lay a value out anew, if nobody wants that.
+
+        Raises:
+            ArgumentError: TIL353.
+
+        """
+        have = self.placements[name].layout
+        if not self.prices.reshard and kind_of(have, target) is not CollectiveKind.HALO:
+            entries = ", ".join(" * ".join(split.axes) or "whole" for split in target)
+            message = (
+                f"{reader.name!r} reads {name!r} as [{', '.join(map(str, target))}], but it is laid out as"
+                f" [{', '.join(map(str, have))}]: shard {name!r} as ({entries}), or shard {reader.name!r} otherwise, or"
+                " allow values to be laid out anew"
+            )
+            raise ArgumentError.of("TIL353", message)
 
     def _small(self, name: str, need: Layout) -> str:
         """Return a value itself, or where it is made of constants what makes no more of it than is needed."""
@@ -261,135 +284,31 @@ class _Partitioner:
         for copy in self.copies.get(name, ()):
             if self.placements[copy].layout == need:
                 return copy
-        laid = {
-            each: self._obtained(each, wanted, definition) for each, wanted in self._needs(definition, need, ()).items()
-        }
+        needs = needs_of_part(definition, need, (), self.shapes, self.mesh)
+        laid = {each: self._obtained(each, wanted, definition) for each, wanted in needs.items()}
         made = schema.with_used(attrs.evolve(definition, name=self.names.fresh(name)), laid)
         copy = self._add(made, Placement(need))
         self.copies.setdefault(name, []).append(copy)
         return copy
 
-    def _target(self, name: str, need: Layout) -> Layout:
-        """Return a layout for what is needed of a value: splits of which ranks have enough stay as they are."""
-        have = self.placements[name].layout
-        target = list(need)
-        for number, (old, new) in enumerate(zip(have, need, strict=True)):
-            others = {axis for place, split in enumerate(target) if place != number for axis in split.axes}
-            if old.axes and covers(old, new, self.mesh) and others.isdisjoint(old.axes):
-                target[number] = old
-        return tuple(target)
-
-    def _needs(self, operation: Operation, layout: Layout, shares: tuple[Share, ...]) -> dict[str, Layout]:
-        """Return what ranks need of the operands, by their places along the axes that the operation is spread over."""
-        key = operation.name, layout, shares
-        if key not in self.needs:
-            step = self._step(operation)
-            if step is not None and isinstance(operation, Scan):
-                self.needs[key] = dict(needs_of(operation, step))
-            else:
-                self.needs[key] = self._found_needs(operation, layout, shares)
-        return self.needs[key]
-
-    def _step(self, operation: Operation) -> Partitioned | None:
+    def _step(self, scan: Scan, layouts: tuple[Layout, ...]) -> Partitioned | None:
         """Return the partitioned step of a loop, if each rank can run all steps by itself, on its part of axes."""
-        if not isinstance(operation, Scan):
-            return None
-        layouts = tuple(self.placements[name].layout for name in operands(operation))
-        return loop_step(loop_of(operation), layouts, self.mesh)
+        return loop_step(loop_of(scan), layouts, self.mesh)
 
-    def _found_needs(self, operation: Operation, layout: Layout, shares: Sequence[Share]) -> dict[str, Layout]:
-        splits = (*layout, *(share.split for share in shares))
-        axes = tuple(dict.fromkeys(axis for split in splits for axis in split.axes))
-        boxes = {}
-        for place in self.mesh.places(axes):
-            terms = [
-                (share.polynomial, share.split.intervals[self.mesh.position(place, share.split.axes)])
-                for share in shares
-            ]
-            key = tuple(place[axis] for axis in axes)
-            boxes[key] = needed(operation, self.mesh.box(layout, place), terms, self.shapes)
-        found = {}
-        for name in dict.fromkeys(reads(operation)):
-            found[name] = tuple(
-                split_of(
-                    {key: (0, 0) if (box := each[name]) is None else box[axis] for key, each in boxes.items()},
-                    axes,
-                    self.mesh,
-                )
-                for axis in range(len(self.shapes[name]))
-            )
-        return found
 
-    # --- the choice ---
-
-    def _chosen(self, operation: Operation) -> Choice:
-        """Return how an operation is spread: as is asked for its result, or as its operands are if that is cheaper."""
-        step = self._step(operation)
-        if step is not None and isinstance(operation, Scan):
-            return result_layout(operation, step), ()
-        start: Choice = (whole(operation.shape), ())
-        asked = start
-        for axis, split in enumerate(self.wanted.get(operation.name, ())):
-            if split.axes and may_cut(operation, axis, split, self.shapes):
-                asked = _with_split(asked[0], axis, split), ()
-        choices = [self._extended(operation, each) for each in dict.fromkeys((asked, start))]
-        choice = self._cheapest(operation, choices)
-        needs = self._needs(operation, *choice)
-        for name, axis, split in self._sources(operation):
-            if _axes(choice).isdisjoint(split.axes) and needs[name][axis] == whole(self.shapes[name])[axis]:
-                kind = type(operation).__name__.lower()
-                message = (
-                    f"each rank along {' and '.join(split.axes)} computes all of this {kind}, and reads all of {name}"
-                )
-                self.remarks.append(Remark(operation.name, message))
-        return choice
-
-    def _extended(self, operation: Operation, choice: Choice) -> Choice:
-        """Return a choice that spreads an operation along the axes of its operands, too, the largest operand first."""
-        for name, axis, split in self._sources(operation):
-            if _axes(choice).isdisjoint(split.axes):
-                near = self._with_ways(operation, choice, ways(operation, name, axis, split, self.shapes))
-                parts = len(split.intervals)
-                found = near or self._with_ways(operation, choice, free_ways(operation, split.axes, parts, self.shapes))
-                choice = self._cheapest(operation, found or [choice])
-        return choice
-
-    def _cheapest(self, operation: Operation, choices: Sequence[Choice]) -> Choice:
-        """Return the first of those choices that move the fewest bytes."""
-        different = tuple(dict.fromkeys(choices))
-        return different[0] if len(different) == 1 else min(different, key=lambda each: self._price(operation, each))
-
-    def _with_ways(self, operation: Operation, choice: Choice, offered: Iterable[Way]) -> list[Choice]:
-        """Return a choice with each of some ways that goes with it."""
-        return [_with_way(choice, way) for way in offered if _goes_with(choice, way, operation, self.shapes)]
-
-    def _sources(self, operation: Operation) -> list[tuple[str, int, Split]]:
-        """Return the axes of operands that are split, those of the largest operands first."""
-        names = sorted(dict.fromkeys(reads(operation)), key=lambda name: -_bytes(self.defined[name]))
-        return [
-            (name, axis, split)
-            for name in names
-            for axis, split in enumerate(self.placements[name].layout)
-            if split.axes
-        ]
-
-    def _price(self, operation: Operation, choice: Choice) -> int:
-        """Return how many bytes ranks get from each other for an operation that is spread in a way."""
-        layout, shares = choice
-        total = 0
-        for name, need in self._needs(operation, layout, shares).items():
-            have = self.placements[name].layout
-            if not _covered(have, need, self.mesh):
-                total += moved(have, self._target(name, need), self.mesh) * self.defined[name].dtype.bits // 8
-        width = operation.dtype.bits // 8
-        final = self.wanted.get(operation.name, layout)
-        if shares:
-            target = self._merged_layout(operation, layout)
-            axes = [axis for share in shares for axis in share.split.axes]
-            parts = operation.combine.components if isinstance(operation, Reduce) else 1
-            total += merged(layout, target, axes, self.mesh) * width * parts
-            layout = target
-        return total + moved(layout, final, self.mesh) * width
+def _free(function: Function, wanted: Mapping[str, Layout]) -> frozenset[str]:
+    """Return the values that are made of coordinates and constants in a few operations, and laid out in any way."""
+    depths: dict[str, int] = {}
+    for operation in function.operations:
+        if operation.name in wanted:
+            continue
+        if isinstance(operation, Coordinate | Constant | ArrayConstant):
+            depths[operation.name] = 0
+        elif isinstance(operation, Elementwise | Cast):
+            depth = 1 + max(depths.get(name, _DEEPEST) for name in operands(operation))
+            if depth <= _DEEPEST:
+                depths[operation.name] = depth
+    return frozenset(depths)
 
 
 def _live(function: Function) -> set[str]:
@@ -399,36 +318,3 @@ def _live(function: Function) -> set[str]:
         if operation.name in live:
             live.update(reads(operation))
     return live
-
-
-def _goes_with(choice: Choice, way: Way, operation: Operation, shapes: Mapping[str, Shape]) -> bool:
-    """Return whether an operation can be spread in one more way."""
-    if isinstance(way, Share):
-        return True
-    axis, split = way
-    return not choice[0][axis].axes and may_cut(operation, axis, split, shapes)
-
-
-def _with_way(choice: Choice, way: Way) -> Choice:
-    layout, shares = choice
-    return (layout, (*shares, way)) if isinstance(way, Share) else (_with_split(layout, *way), shares)
-
-
-def _with_split(layout: Layout, axis: int, split: Split) -> Layout:
-    return (*layout[:axis], split, *layout[axis + 1 :])
-
-
-def _axes(choice: Choice) -> set[str]:
-    layout, shares = choice
-    return {axis for split in (*layout, *(share.split for share in shares)) for axis in split.axes}
-
-
-def _covered(have: Layout, need: Layout, mesh: Mesh) -> bool:
-    return all(covers(old, new, mesh) for old, new in zip(have, need, strict=True))
-
-
-def _bytes(value: Value | Operation) -> int:
-    count = 1
-    for size in value.shape:
-        count *= size
-    return count * value.dtype.bits

@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 
     import networkx as nx
 
+    from tileir.core import HardwareModel
+    from tileir.typed.sharding.explanation import Exchange
     from tileir.typed.sharding.splits import Layout
+
+PART, LOCAL, MERGED = "_part", "_local", "_merged"
+"""What names of operations end in whose result becomes a value by a collective: by merging parts, as it is made first,
+and when parts of it are merged."""
 
 
 @attrs.frozen(cache_hash=True)
@@ -100,6 +106,12 @@ class Partitioned(ShownProgram):
     def collectives(self) -> tuple[Collective, ...]:
         """The collectives in the order in which all ranks meet in them."""
         return tuple(each for each in self.function.operations if isinstance(each, Collective))
+
+    def exchanges(self, model: HardwareModel | None = None) -> tuple[Exchange, ...]:
+        """Return the collectives with the cause, the bytes and the price of each, by the links of a hardware model."""
+        from tileir.typed.sharding.explanation import exchanges  # it imports this
+
+        return exchanges(self, model)
 
     def layout(self, name: str) -> Layout:
         """Return which places each rank has of a value."""

@@ -1,0 +1,110 @@
+"""The command `tileir partition`: the program that all ranks of a mesh run, and what they exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from tileir.core import HardwareModel, fail
+from tileir.driver.cli import values as cli_values
+from tileir.driver.cli.targets import target_options
+from tileir.driver.cli.values import bind_option, read_bound
+from tileir.driver.distribution.partitioning import WHOLE, model_of, partition
+from tileir.driver.explain.stages import need_types
+from tileir.driver.explain.text import seconds_text, size_text
+from tileir.driver.targets import choice_of, settings_of
+from tileir.typed.ir import Collective
+from tileir.typed.sharding.explanation import is_copy
+from tileir.typed.sharding.partitioned import Partitioned
+from tileir.typed.sharding.splits import Layout
+
+
+@click.command("partition")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
+@bind_option
+@click.option("--mesh", required=True, metavar="AXES", help="Ranks along each axis of the mesh, as in x=2,y=2.")
+@click.option(
+    "--shard",
+    "shardings",
+    multiple=True,
+    metavar="NAME=AXES",
+    help="Cut a value along axes of the mesh, as in A=x,whole or V=x*y; others are chosen. May come again.",
+)
+@click.option("--explain", "explained", is_flag=True, help="Print shardings and exchanges, with causes and prices.")
+@click.option("--no-reshard", is_flag=True, help="Refuse to lay values out anew for who reads them, but for halos.")
+@target_options
+def partition_(
+    file: Path,
+    values: tuple[str, ...],
+    bindings: tuple[str, ...],
+    mesh: str,
+    shardings: tuple[str, ...],
+    explained: bool,
+    no_reshard: bool,
+    target: str | None,
+    settings: tuple[str, ...],
+) -> None:
+    """Print the program that all ranks of a mesh run to compute what FILE does.
+
+    NAME=f32[3,4] says dtype and dims of an input, NAME=array.npy takes them from a file. Where neither --shard nor an
+    attribute of the program says how a value is cut, that is chosen by the time of work and exchanges.
+    """
+    program = read_bound(file, bindings)
+    types = cli_values.types(program, values)
+    need_types(program, types)
+    choice = choice_of(target, settings_of(settings))
+    axes = {name: _ranks(size, mesh) for name, size in _pairs(mesh.split(","), "--mesh")}
+    asked = {name: _entries(entries) for name, entries in _pairs(shardings, "--shard")}
+    made = partition(program, axes, asked, arguments=types, reshard=not no_reshard, target=choice)
+    if not explained:
+        click.echo(str(made), nl=False)
+        return
+    for line in _explanation(made, model_of(choice)):
+        click.echo(line)
+
+
+def _pairs(words: Sequence[str], option: str) -> list[tuple[str, str]]:
+    pairs = [word.partition("=") for word in words]
+    for name, equals, value in pairs:
+        if not (name.strip() and equals and value.strip()):
+            raise fail("TIL902", f"{option} {''.join((name, equals, value))!r} is not of the form NAME=VALUE")
+    return [(name.strip(), value) for name, _, value in pairs]
+
+
+def _ranks(text: str, mesh: str) -> int:
+    if not text.strip().isdigit():
+        raise fail("TIL902", f"--mesh {mesh}: {text!r} is no number of ranks")
+    return int(text)
+
+
+def _entries(text: str) -> tuple[tuple[str, ...], ...]:
+    entries = [[word.strip() for word in entry.split("*")] for entry in text.split(",")]
+    return tuple(() if entry == [WHOLE] else tuple(entry) for entry in entries)
+
+
+def _explanation(program: Partitioned, model: HardwareModel) -> Iterator[str]:
+    """Yield lines: how each value is cut, then what ranks exchange and why, then what is not spread."""
+    values = (*program.function.inputs, *program.function.operations)
+    placements = dict(program.placements)
+    yield "shardings"
+    for each in values:
+        if each.shape and not (isinstance(each, Collective) and is_copy(each)):
+            partial = "".join(f", parts along {axis}" for axis in placements[each.name].partial)
+            yield f"  {each.name}: {each.dtype.value}{list(each.shape)} {_cut(placements[each.name].layout)}{partial}"
+    found = program.exchanges(model)
+    yield "exchanges"
+    for one in found:
+        price = f"{size_text(one.size)}, {seconds_text(one.seconds)}"
+        yield f"  {one.statement}: {one.collective.kind.value} of {one.tensor}, {price}: {one.cause}"
+    yield f"  together {size_text(sum(one.size for one in found))}, {seconds_text(sum(one.seconds for one in found))}"
+    if program.remarks:
+        yield "remarks"
+    for remark in program.remarks:
+        yield f"  {remark.value}: {remark.message}"
+
+
+def _cut(layout: Layout) -> str:
+    return f"({', '.join('*'.join(split.axes) or WHOLE for split in layout)})"

@@ -1,0 +1,267 @@
+"""Choice of shardings: for each value of a program how it is laid out, and for each operation how it is spread.
+
+Tables tell for layouts of the values that are still to be read what it takes at least to have them so. An operation
+joins the tables of its operands, and a value that is read for the last time leaves its table. Where no value is read
+twice, as in trees, each table is of one value, and the choice is the cheapest one there is; elsewhere the cheapest
+rows of a table are kept.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from typing import Final, TypeAlias
+
+from tileir.core import attrs
+from tileir.typed.ir import Function, Operation, Scan, Value, operands
+from tileir.typed.sharding.exchanges import covered, moved, target_of
+from tileir.typed.sharding.loops import needs_of, result_layout
+from tileir.typed.sharding.needs import reads
+from tileir.typed.sharding.partitioned import Partitioned
+from tileir.typed.sharding.splits import Layout, whole
+from tileir.typed.sharding.spreading import CALLS, Prices, Spread, Spreads, largest, layouts_of, nameless
+
+_ROWS: Final = 64
+"""Rows of a table that are kept."""
+
+_STEPS: Final = 8_000
+"""Rows of all tables together, beyond which fewer are kept of each: what a second has time for."""
+
+_LOOPS: Final = 16
+"""Rows whose layouts a loop is partitioned for."""
+
+Held: TypeAlias = tuple[int, ...]
+"""Numbers of the layouts in which a value is at hand, first that in which it was made."""
+Decision: TypeAlias = "Layout | Spread"
+Trace: TypeAlias = "tuple[tuple[Trace, ...], str, Decision]"
+"""A decision on a value, behind those before it."""
+Rows: TypeAlias = "dict[tuple[Held, ...], tuple[float, Trace]]"
+Step: TypeAlias = Callable[[Scan, tuple[Layout, ...]], Partitioned | None]
+
+
+@attrs.frozen(eq=False)
+class _Table:
+    """For the layouts of some values the least seconds in which they are at hand, and how."""
+
+    names: tuple[str, ...]
+    rows: Rows
+
+
+def choose(
+    function: Function, live: Sequence[Operation], prices: Prices, wanted: Mapping[str, Layout], step: Step
+) -> dict[str, Decision]:
+    """Return the layout of each input that is read, and how operations are spread.
+
+    Args:
+        function: The program.
+        live: The operations that are decided on, in order; what others make is at hand in any layout.
+        prices: Of work and exchanges.
+        wanted: Layouts of values that are asked for.
+        step: Returns the step of a loop that is passed values with some layouts, on the part of a rank.
+
+    """
+    choice = _Choice(prices, wanted, step, max(4, min(_ROWS, _STEPS // max(1, len(live)))))
+    choice.defined = {each.name: each for each in (*function.inputs, *function.operations)}
+    choice.uses.update(name for each in live for name in dict.fromkeys(reads(each)))
+    for operation in live:
+        choice.add(operation)
+    return choice.decisions()
+
+
+@attrs.define(eq=False)
+class _Choice:
+    """Decisions that are being made; ``uses`` has how often values are still to be read."""
+
+    prices: Prices
+    wanted: Mapping[str, Layout]
+    step: Step
+    width: int
+    defined: dict[str, Value | Operation] = attrs.field(factory=dict)
+    uses: Counter[str] = attrs.field(factory=Counter)
+    tables: dict[str, _Table] = attrs.field(factory=dict)
+    done: list[_Table] = attrs.field(factory=list)
+    spreads: dict[tuple[object, ...], Spreads] = attrs.field(factory=dict)
+    numbers: dict[Layout, int] = attrs.field(factory=dict)
+    layouts: list[Layout] = attrs.field(factory=list)
+    moves: dict[tuple[Held, int, int], tuple[float, int]] = attrs.field(factory=dict)
+    needed: dict[Spread, tuple[int, ...]] = attrs.field(factory=dict)
+
+    def decisions(self) -> dict[str, Decision]:
+        """Return what the cheapest rows of all tables were made by."""
+        found: dict[str, Decision] = {}
+        for table in self.done:
+            pending = [min(table.rows.values(), key=lambda row: row[0])[1]]
+            while pending:
+                before, name, found[name] = pending.pop()
+                pending += before
+        return found
+
+    def add(self, operation: Operation) -> None:
+        """Decide on an operation for all layouts of its operands."""
+        names = [name for name in dict.fromkeys(reads(operation)) if self._has_layout(name)]
+        tables = list({id(self.tables[name]): self.tables[name] for name in names}.values())
+        self.uses.subtract(dict.fromkeys(reads(operation), 1))
+        through = self._through_loop if isinstance(operation, Scan) else self._through
+        rows = through(operation, names, tables)  # type: ignore[arg-type]
+        kept = [name for table in tables for name in table.names if self.uses[name]]
+        if self.uses[operation.name]:
+            kept.append(operation.name)
+        made = _Table(tuple(kept), self._cheapest(self._worth(self._cheapest(rows, 4), kept)))
+        self.tables.update(dict.fromkeys(kept, made))
+        if not kept:
+            self.done.append(made)
+
+    def _has_layout(self, name: str) -> bool:
+        """Return whether a value is laid out in some way; that of an input is decided on now."""
+        value = self.defined[name]
+        if isinstance(value, Value) and name not in self.tables:
+            asked = self.wanted.get(name)
+            rows: Rows = {}
+            for layout in layouts_of(value.shape, self.prices.mesh) if asked is None else [asked]:
+                size = largest(layout) * value.dtype.itemsize * self.prices.mesh.size
+                rows[((self._number(layout),),)] = self.prices.exchange(size) / CALLS, ((), name, layout)
+            self.tables[name] = _Table((name,), rows)
+        return name in self.tables
+
+    def _number(self, layout: Layout) -> int:
+        found = self.numbers.setdefault(layout, len(self.layouts))
+        if found == len(self.layouts):
+            self.layouts.append(layout)
+        return found
+
+    def _worth(self, rows: Rows, names: Sequence[str]) -> Rows:
+        """Return the rows without those to which it is cheaper to come from the cheapest one, by exchanges."""
+        sizes = [self.defined[name].dtype.itemsize for name in names]
+        best, (least, _) = min(rows.items(), key=lambda row: row[1][0])
+        return {
+            key: row
+            for key, row in rows.items()
+            if key is best
+            or row[0] < least + sum(self._move(a, b[0], size)[0] for a, b, size in zip(best, key, sizes, strict=True))
+        }
+
+    def _cheapest(self, rows: Rows, times: int = 1) -> Rows:
+        if len(rows) <= times * self.width:
+            return rows
+        return dict(heapq.nsmallest(times * self.width, rows.items(), key=lambda row: row[1][0]))
+
+    # --- one operation ---
+
+    def _through(self, operation: Operation, names: Sequence[str], tables: Sequence[_Table]) -> Rows:
+        """Return the rows behind an operation: the cheapest for each layout of what is read later."""
+        found: Rows = {}
+        called = {name: str(number) for number, name in enumerate(dict.fromkeys(operands(operation)))}
+        cuts = {
+            (called[name], axis, split): None
+            for name in names
+            for layout in self._first_layouts(name)
+            for axis, split in enumerate(layout)
+            if split.axes
+        }
+        for spread in self._spreads(operation, called).beside(tuple(cuts)):
+            if spread not in self.needed:  # one for many operations
+                self.needed[spread] = tuple(map(self._number, (*spread.needs.values(), spread.target)))
+            numbers = self.needed[spread]
+            needs = dict(zip(called, numbers, strict=False))
+            self._combine(found, operation, spread, numbers[-1], [self._laid(table, needs) for table in tables])
+        return found
+
+    def _through_loop(self, operation: Scan, names: Sequence[str], tables: Sequence[_Table]) -> Rows:
+        """Return the rows behind a loop, which is partitioned for the layouts of some rows."""
+        found: Rows = {}
+        groups = [heapq.nsmallest(_LOOPS, table.rows.items(), key=lambda row: row[1][0]) for table in tables]
+        combined = heapq.nsmallest(_LOOPS, product(*groups), key=lambda rows: sum(row[0] for _, row in rows))
+        for rows in combined:
+            layouts = {
+                name: self.layouts[held[0]]
+                for table, (key, _) in zip(tables, rows, strict=True)
+                for name, held in zip(table.names, key, strict=True)
+            }
+            passed = tuple(layouts.get(name) or whole(self.defined[name].shape) for name in operands(operation))
+            step, final = self.step(operation, passed), self.wanted.get(operation.name)
+            layout = whole(operation.shape) if step is None else result_layout(operation, step)
+            needs = {name: whole(self.defined[name].shape) for name in operands(operation)}
+            needs |= {} if step is None else dict(needs_of(operation, step))
+            spread = Spread(layout, (), final or layout, needs, self._loop_seconds(operation, layout, final))
+            numbers = {name: self._number(spread.needs[name]) for name in names}
+            parts = [self._laid(_Table(t.names, dict([row])), numbers) for t, row in zip(tables, rows, strict=True)]
+            self._combine(found, operation, spread, self._number(spread.target), parts)
+        return found
+
+    def _loop_seconds(self, operation: Scan, layout: Layout, final: Layout | None) -> float:
+        """Return the price of all steps, each of which does something once for each element of the results."""
+        steps = (operation.count or 1) * sum(math.prod(each.shape) for each in operation.body.operations)
+        part = largest(layout) / max(1, math.prod(operation.shape))
+        seconds = self.prices.work(steps * part, operation.dtype, 0)
+        if final is not None:
+            seconds += self.prices.exchange(moved(layout, final, self.prices.mesh) * operation.dtype.itemsize)
+        return seconds
+
+    def _combine(self, found: Rows, operation: Operation, spread: Spread, number: int, parts: Sequence[Rows]) -> None:
+        """Add a row for each combination of rows of the operands, behind an operation that is spread in some way."""
+        own = ((number,),) if self.uses[operation.name] else ()
+        combined: list[tuple[tuple[Held, ...], float, tuple[Trace, ...]]] = [((), spread.seconds, ())]
+        for part in parts:
+            rows = self._cheapest(part).items()
+            combined = [
+                (key + held, seconds + more, (*traces, trace))
+                for key, seconds, traces in combined
+                for held, (more, trace) in rows
+            ]
+        for key, seconds, traces in combined:
+            key += own
+            known = found.get(key)
+            if known is None or seconds < known[0]:
+                found[key] = seconds, (traces, operation.name, spread)
+
+    def _first_layouts(self, name: str) -> list[Layout]:
+        table = self.tables[name]
+        place = table.names.index(name)
+        return [self.layouts[number] for number in dict.fromkeys(key[place][0] for key in table.rows)]
+
+    def _spreads(self, operation: Operation, called: Mapping[str, str]) -> Spreads:
+        like, final = nameless(operation), self.wanted.get(operation.name)
+        kinds = tuple((self.defined[name].dtype, self.defined[name].shape) for name in called)
+        key = (like, kinds, final)
+        if key not in self.spreads:
+            shapes = {number: shape for number, (_, shape) in zip(called.values(), kinds, strict=True)}
+            dtypes = {number: dtype for number, (dtype, _) in zip(called.values(), kinds, strict=True)}
+            self.spreads[key] = Spreads(like, shapes, dtypes, final, self.prices)
+        return self.spreads[key]
+
+    def _laid(self, table: _Table, needs: Mapping[str, int]) -> Rows:
+        """Return the rows behind exchanges of values for who reads them, without those that nobody reads again."""
+        moves = []
+        for place, name in enumerate(table.names):
+            if name in needs:
+                size = self.defined[name].dtype.itemsize
+                moves.append((place, {h: self._move(h, needs[name], size) for h in {key[place] for key in table.rows}}))
+        kept = [place for place, name in enumerate(table.names) if self.uses[name]]
+        found: Rows = {}
+        for key, (seconds, trace) in table.rows.items():
+            held = list(key)
+            for place, prices in moves:
+                more, copy = prices[key[place]]
+                seconds += more
+                if copy >= 0:
+                    held[place] = (*key[place], copy)
+            left = tuple([held[place] for place in kept])
+            known = found.get(left)
+            if known is None or seconds < known[0]:
+                found[left] = seconds, trace
+        return found
+
+    def _move(self, held: Held, need: int, itemsize: int) -> tuple[float, int]:
+        """Return the price of what a reader lacks of a value, and the number of the layout that it is copied to."""
+        key = held, need, itemsize
+        if key not in self.moves:
+            wanted, mesh = self.layouts[need], self.prices.mesh
+            if any(covered(self.layouts[each], wanted, mesh) for each in held):
+                self.moves[key] = 0.0, -1
+            else:
+                target = target_of(self.layouts[held[0]], wanted, mesh)
+                self.moves[key] = self.prices.move(self.layouts[held[0]], target, itemsize), self._number(target)
+        return self.moves[key]

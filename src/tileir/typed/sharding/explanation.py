@@ -1,0 +1,97 @@
+"""Explanation of a partitioned program: its exchanges with cause, bytes and price, and how its tensors are laid out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tileir.core import attrs
+from tileir.typed.ir import Collective
+from tileir.typed.sharding.exchanges import traffic
+from tileir.typed.sharding.needs import reads
+from tileir.typed.sharding.partitioned import LOCAL, MERGED, PART, Partitioned
+from tileir.typed.sharding.splits import CollectiveKind
+from tileir.typed.sharding.spreading import ANY_MODEL, CALLS, Prices, largest, needs_of_part, work_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.core import HardwareModel
+
+_CAUSES: Final[Mapping[CollectiveKind, str]] = {
+    CollectiveKind.ALL_REDUCE: "ranks along {axes} have parts of {tensor}, of which each needs the whole aggregate",
+    CollectiveKind.REDUCE_SCATTER: "ranks along {axes} have parts of {tensor}, of which each keeps some elements",
+    CollectiveKind.ALL_GATHER: "{statement} needs all of {tensor} along {axes}",
+    CollectiveKind.BROADCAST: "{statement} needs all of {tensor}, which one rank along {axes} has",
+    CollectiveKind.HALO: "{statement} reads {tensor} beyond the part of a rank along {axes}",
+    CollectiveKind.PERMUTE: "{statement} reads the part of {tensor} that another rank along {axes} has",
+    CollectiveKind.ALL_TO_ALL: "{statement} needs {tensor} cut otherwise than it is along {axes}",
+}
+_ASKED: Final = "{statement} is asked for in another layout than that in which it is made"
+
+
+@attrs.frozen
+class Exchange:
+    """Exchange of a partitioned program.
+
+    Attributes:
+        collective: The operation.
+        statement: The statement that it is made for.
+        tensor: The value of which ranks get something.
+        cause: A sentence on why ranks need that.
+        size: Bytes that all ranks together get from others.
+        seconds: The price by the links of the model.
+
+    """
+
+    collective: Collective
+    statement: str
+    tensor: str
+    cause: str
+    size: int
+    seconds: float
+
+
+def exchanges(program: Partitioned, model: HardwareModel | None = None) -> tuple[Exchange, ...]:
+    """Return the exchanges of a partitioned program, in order; what several results are merged by is counted once."""
+    values = (*program.function.inputs, *program.function.operations)
+    dtypes = {each.name: each.dtype for each in values}
+    called = {name: each.name for each in program.collectives if not is_copy(each) for name in each.inputs}
+    readers: dict[str, str] = {}
+    for operation in program.function.operations:
+        for name in () if isinstance(operation, Collective) else reads(operation):
+            readers.setdefault(name, called.get(operation.name, operation.name))
+    prices, found, merged = Prices(program.mesh, model or ANY_MODEL), [], set()
+    for each in program.collectives:
+        size = 0 if each.combine is not None and each.inputs in merged else traffic(each, program.mesh, dtypes)
+        merged.add(each.inputs)
+        copied = is_copy(each)
+        statement = readers.get(each.name, each.name) if copied else each.name
+        tensor = each.input if copied else each.name
+        cause = (_CAUSES[each.kind] if copied or each.kind.merges else _ASKED).format(
+            axes=" and ".join(each.axes), tensor=tensor, statement=statement
+        )
+        found.append(Exchange(each, statement, tensor, cause, size, prices.exchange(size)))
+    return tuple(found)
+
+
+def is_copy(collective: Collective) -> bool:
+    """Return whether a collective makes a copy of a value for who reads it, and not the value itself."""
+    own = tuple(f"{collective.name}{suffix}" for suffix in (PART, LOCAL, MERGED))
+    return not collective.input.startswith(own)
+
+
+def seconds(program: Partitioned, model: HardwareModel = ANY_MODEL) -> float:
+    """Return the price of a program by which is chosen: of giving ranks their inputs, of all work and all exchanges."""
+    prices, placements = Prices(program.mesh, model), dict(program.placements)
+    shapes = {each.name: each.shape for each in (*program.function.inputs, *program.function.operations)}
+    dtypes = {each.name: each.dtype for each in (*program.function.inputs, *program.function.operations)}
+    total = sum(each.seconds for each in exchanges(program, model))
+    for value in program.function.inputs:
+        size = largest(placements[value.name].layout) * value.dtype.itemsize * program.mesh.size
+        total += prices.exchange(size) / CALLS
+    for each in program.function.operations:
+        if reads(each) and not isinstance(each, Collective):
+            own = placements[each.name]
+            needs = needs_of_part(each, own.layout, own.shares, shapes, program.mesh)
+            total += work_of(each, own.layout, own.shares, needs, shapes, dtypes, prices)
+    return total

@@ -1,0 +1,315 @@
+"""Ways to spread an operation over a mesh, each with what ranks need of the operands for it, and its price.
+
+Programs repeat themselves: an operation is looked at without its names, once for all that differ in these alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+from typing import Final, TypeAlias
+
+from tileir.core import DType, ExecutionUnit, HardwareModel, MemoryUnit, attrs, schema
+from tileir.core.targets.hardware import Bus
+from tileir.typed.ir import Operation, Reduce, Shape, operands
+from tileir.typed.sharding.carrying import Way, free_ways, may_cut, ways
+from tileir.typed.sharding.exchanges import covered, kind_of, merged, moved, split_of, width_merged
+from tileir.typed.sharding.mesh import Mesh
+from tileir.typed.sharding.needs import needed, points, reads
+from tileir.typed.sharding.partitioned import Share
+from tileir.typed.sharding.splits import CollectiveKind, Layout, Split, balanced, whole
+
+_MOST: Final = 96
+"""Ways to spread one operation among which is chosen."""
+
+_REFUSED: Final = 1e6
+"""Seconds that stand for an exchange that is refused: more than any program takes."""
+
+CALLS: Final = 16
+"""Calls for which inputs are taken to stay where they are, so that each of them pays a part for bringing them there."""
+
+ANY_MODEL: Final = HardwareModel(
+    "any",
+    1000,
+    (MemoryUnit("DRAM"),),
+    (ExecutionUnit("CORE", 1, ((None, 512),)),),
+    buses=(Bus(("DRAM",), ("CORE",), 64),),
+)
+"""Model of ranks of which nothing is known: 512 operations and 64 bytes of memory in a nanosecond."""
+
+Cut: TypeAlias = tuple[str, int, Split]
+"""A split of an axis of an operand."""
+
+
+@attrs.define(eq=False)
+class Prices:
+    """Seconds of work and of exchanges on a mesh whose ranks are devices of one model.
+
+    Attributes:
+        mesh: The ranks.
+        model: The device that each rank has, and its links to others.
+        reshard: Whether values may be laid out anew for who reads them; halos always may.
+
+    """
+
+    mesh: Mesh
+    model: HardwareModel = ANY_MODEL
+    reshard: bool = True
+    _speed: float = attrs.field(default=0.0, init=False)
+    _peaks: dict[DType, float] = attrs.field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        for level in self.model.levels()[:1]:
+            units = self.model.execution_units
+            self._speed = max((self.model.bandwidth(level.name, unit.name) for unit in units), default=0.0)
+
+    def exchange(self, size: float) -> float:
+        """Return the price of so many bytes that all ranks together get from others."""
+        return self.model.exchange_seconds(size / self.mesh.size)
+
+    def move(self, have: Layout, target: Layout, itemsize: int) -> float:
+        """Return the price of laying a value out anew for one that reads it."""
+        seconds = self.exchange(moved(have, target, self.mesh) * itemsize)
+        is_refused = not self.reshard and kind_of(have, target) is not CollectiveKind.HALO
+        return seconds + _REFUSED * is_refused
+
+    def work(self, operations: float, dtype: DType, size: float) -> float:
+        """Return the seconds in which a rank does operations, and moves bytes from and to its memory."""
+        if dtype not in self._peaks:
+            self._peaks[dtype] = self.model.peak(dtype)
+        peak = self._peaks[dtype]
+        return max(operations / peak if peak else 0.0, size / self._speed if self._speed else 0.0)
+
+
+@attrs.frozen(eq=False)
+class Spread:
+    """A way to spread an operation.
+
+    Attributes:
+        layout: The elements that each rank computes.
+        shares: The terms that each rank aggregates; none where it aggregates all of them.
+        target: How the result is laid out after parts are merged, or it is laid out as somebody asked for.
+        needs: What ranks need of each operand, by its name.
+        seconds: The price of all but laying operands out.
+
+    """
+
+    layout: Layout
+    shares: tuple[Share, ...]
+    target: Layout
+    needs: Mapping[str, Layout]
+    seconds: float
+
+    @property
+    def axes(self) -> set[str]:
+        """The axes of the mesh along which ranks do different things."""
+        return _axes(self.layout, self.shares)
+
+
+def _axes(layout: Layout, shares: Sequence[Share]) -> set[str]:
+    return {axis for split in (*layout, *(share.split for share in shares)) for axis in split.axes}
+
+
+def needs_of_part(
+    operation: Operation, layout: Layout, shares: Sequence[Share], shapes: Mapping[str, Shape], mesh: Mesh
+) -> dict[str, Layout]:
+    """Return what ranks need of the operands, by their places along the axes that an operation is spread over."""
+    splits = (*layout, *(share.split for share in shares))
+    axes = tuple(dict.fromkeys(axis for split in splits for axis in split.axes))
+    boxes = {}
+    for place in mesh.places(axes):
+        terms = [(share.polynomial, share.split.intervals[mesh.position(place, share.split.axes)]) for share in shares]
+        key = tuple(place[axis] for axis in axes)
+        boxes[key] = needed(operation, mesh.box(layout, place), terms, shapes)
+    found = {}
+    for name in dict.fromkeys(reads(operation)):
+        found[name] = tuple(
+            split_of(
+                {key: (0, 0) if (box := each[name]) is None else box[axis] for key, each in boxes.items()}, axes, mesh
+            )
+            for axis in range(len(shapes[name]))
+        )
+    return found
+
+
+def work_of(
+    operation: Operation,
+    layout: Layout,
+    shares: Sequence[Share],
+    needs: Mapping[str, Layout],
+    shapes: Mapping[str, Shape],
+    dtypes: Mapping[str, DType],
+    prices: Prices,
+) -> float:
+    """Return the price of an operation on the rank that has most of it, of which ranks need parts of the operands."""
+    part = 1.0
+    for split in (*layout, *(share.split for share in shares)):
+        part *= max(high - low for low, high in split.intervals) / max(1, *(high for _, high in split.intervals))
+    size = largest(layout) * operation.dtype.itemsize
+    size += sum(largest(need) * dtypes[name].itemsize for name, need in needs.items())
+    return prices.work(points(operation, shapes) * part, operation.dtype, size)
+
+
+def nameless(operation: Operation) -> Operation:
+    """Return an operation without its name, whose operands are called by their numbers."""
+    names = {name: str(number) for number, name in enumerate(dict.fromkeys(operands(operation)))}
+    return attrs.evolve(schema.with_used(operation, names), name="", span=None)
+
+
+def largest(layout: Layout) -> int:
+    """Return how many elements the rank has that has most of them."""
+    return math.prod(max(high - low for low, high in split.intervals) for split in layout)
+
+
+def layouts_of(shape: Shape, mesh: Mesh) -> list[Layout]:
+    """Return the layouts in which each axis of a mesh cuts one axis of a tensor, or none."""
+    found: list[tuple[tuple[str, ...], ...]] = [((),) * len(shape)]
+    for name, _ in mesh.axes:
+        found = [
+            entries
+            for old in found
+            for entries in (
+                *((*old[:axis], (*old[axis], name), *old[axis + 1 :]) for axis, size in enumerate(shape) if size > 1),
+                old,
+            )
+        ]
+    return [
+        tuple(Split(names, balanced(size, mesh.extent(names))) for names, size in zip(entries, shape, strict=True))
+        for entries in found
+    ]
+
+
+@attrs.define(eq=False)
+class Spreads:
+    """The ways to spread one operation, made when they are asked for.
+
+    Attributes:
+        operation: It, without names.
+        shapes: Those of its operands.
+        dtypes: Those of its operands.
+        final: The layout that its result is asked for in, if there is one.
+        prices: Of work and exchanges.
+
+    """
+
+    operation: Operation
+    shapes: Mapping[str, Shape]
+    dtypes: Mapping[str, DType]
+    final: Layout | None
+    prices: Prices
+    _of_cuts: dict[tuple[Cut, ...], tuple[Spread, ...]] = attrs.field(factory=dict)
+    _needs: dict[Way | None, dict[str, Layout]] = attrs.field(factory=dict)
+    _made: dict[tuple[Way, ...], tuple[Spread, ...]] = attrs.field(factory=dict)
+
+    def beside(self, cuts: tuple[Cut, ...]) -> tuple[Spread, ...]:
+        """Return the ways to spread it where operands may be cut in some ways."""
+        if cuts not in self._of_cuts:
+            chosen = self._combined(self._ways(cuts))
+            self._of_cuts[cuts] = tuple(spread for each in chosen for spread in self._spreads(each))
+        return self._of_cuts[cuts]
+
+    def _ways(self, cuts: Iterable[Cut]) -> dict[tuple[str, ...], dict[Way, None]]:
+        """Return all ways by the axes of the mesh that they take: those that are asked for, near ones, any."""
+        groups: dict[tuple[str, ...], dict[Way, None]] = {}
+        names = [name for name, _ in self.prices.mesh.axes]
+        for axis, split in enumerate(self.final or ()):
+            if split.axes:
+                groups.setdefault(split.axes, {})[axis, split] = None
+        for name, axis, split in cuts:
+            near = ways(self.operation, name, axis, split, self.shapes)
+            groups.setdefault(split.axes, {}).update(dict.fromkeys(near))
+        for count in range(1, len(names) + 1):
+            for axes in combinations(names, count):
+                free = free_ways(self.operation, axes, self.prices.mesh.extent(axes), self.shapes)
+                groups.setdefault(axes, {}).update(dict.fromkeys(free))
+        return groups
+
+    def _combined(self, groups: Mapping[tuple[str, ...], Mapping[Way, None]]) -> list[tuple[Way, ...]]:
+        """Return ways that go together, those that take most axes of the mesh first."""
+        found: list[tuple[tuple[Way, ...], frozenset[str]]] = [((), frozenset())]
+        for axes, group in groups.items():
+            more = [
+                ((*chosen, way), taken.union(axes))
+                for chosen, taken in found
+                if taken.isdisjoint(axes)
+                for way in group
+                if self._goes_with(chosen, way)
+            ]
+            found += more
+        found.sort(key=lambda each: -self.prices.mesh.extent(each[1]))
+        return [chosen for chosen, _ in [*found[: _MOST - 1], *found[-1:]]]
+
+    def _goes_with(self, chosen: Sequence[Way], way: Way) -> bool:
+        if isinstance(way, Share):
+            return True
+        axis, split = way
+        is_free = all(isinstance(each, Share) or each[0] != axis for each in chosen)
+        return is_free and may_cut(self.operation, axis, split, self.shapes)
+
+    def _spreads(self, chosen: tuple[Way, ...]) -> tuple[Spread, ...]:
+        """Return the operation spread in some ways, with each layout in which parts of an aggregate can be merged."""
+        if chosen not in self._made:
+            layout, shares = whole(self.operation.shape), []
+            for way in chosen:
+                if isinstance(way, Share):
+                    shares.append(way)
+                else:
+                    layout = (*layout[: way[0]], way[1], *layout[way[0] + 1 :])
+            needs = self._needed(chosen, layout, shares)
+            work = work_of(self.operation, layout, shares, needs, self.shapes, self.dtypes, self.prices)
+            self._made[chosen] = tuple(
+                Spread(layout, tuple(shares), target, needs, work + seconds)
+                for target, seconds in self._targets(layout, shares)
+            )
+        return self._made[chosen]
+
+    def _targets(self, layout: Layout, shares: Sequence[Share]) -> Iterable[tuple[Layout, float]]:
+        """Yield each layout that the result may get, and the price of that."""
+        mesh, operation = self.prices.mesh, self.operation
+        axes = [axis for share in shares for axis in share.split.axes]
+        targets = []
+        if shares and not isinstance(operation, Reduce):
+            for axis, split in enumerate(layout):
+                if not split.axes and operation.shape[axis] > 1:
+                    part = Split(tuple(axes), balanced(operation.shape[axis], mesh.extent(axes)))
+                    targets.append((*layout[:axis], part, *layout[axis + 1 :]))
+        targets.append(layout)
+        if self.final is not None:
+            can_merge = not isinstance(operation, Reduce) and covered(layout, self.final, mesh)
+            targets = [self.final if shares and can_merge else layout]
+        for target in targets:
+            seconds = 0.0
+            if shares:
+                (source,) = {self.dtypes[name] for name in reads(operation)[:1]}
+                width = width_merged(operation, source, self.shapes[reads(operation)[0]])
+                seconds = self.prices.exchange(merged(layout, target, axes, mesh, operation) * width)
+            final = target if self.final is None else self.final
+            if final != target:
+                seconds += self.prices.exchange(moved(target, final, mesh) * operation.dtype.itemsize)
+            yield final, seconds
+
+    def _needed(self, chosen: tuple[Way, ...], layout: Layout, shares: Sequence[Share]) -> dict[str, Layout]:
+        """Return what is needed of operands; of one way each where no axis of an operand depends on two of them."""
+        alone = [self._needed_alone(way) for way in chosen]
+        base = self._needed_alone(None)
+        found = {}
+        for name, splits in base.items():
+            kept = list(splits)
+            for axis, split in enumerate(splits):
+                different = [each[name][axis] for each in alone if each[name][axis] != split]
+                if len(different) > 1:
+                    return needs_of_part(self.operation, layout, shares, self.shapes, self.prices.mesh)
+                kept[axis] = different[0] if different else split
+            found[name] = tuple(kept)
+        return found
+
+    def _needed_alone(self, way: Way | None) -> dict[str, Layout]:
+        if way not in self._needs:
+            layout = whole(self.operation.shape)
+            shares = [way] if isinstance(way, Share) else []
+            if isinstance(way, tuple):
+                layout = (*layout[: way[0]], way[1], *layout[way[0] + 1 :])
+            found = needs_of_part(self.operation, layout, shares, self.shapes, self.prices.mesh)
+            self._needs[way] = found
+        return self._needs[way]
