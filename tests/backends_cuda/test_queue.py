@@ -328,6 +328,29 @@ def test_the_stream_of_a_library_is_followed_and_preceded(driver: CardDriver, co
                 assert found.numpy().tolist() == [2 * turn] * 12
 
 
+def test_memory_that_others_use_in_a_stream_is_taken_by_its_addresses(
+    driver: CardDriver, context: tileir.Context
+) -> None:
+    w, value, result = (aligned(np.eye(4, dtype=np.float32) * each) for each in (2, 3, 0))
+    many = tileir.compile(chain(3), [w, w], context=context)
+    places = [array.ctypes.data for array in (value, w, result)]
+    assert not many.run_at(places)  # a card's memory is no host's
+    for turn in range(1, 5):
+        stream = driver.streams[1]
+        stream.add(lambda turn=turn: void(np.copyto(value, np.eye(4) * turn)))  # type: ignore[misc]
+        driver.calls.clear()
+        assert many.run_at(places, 1)
+        assert "cuStreamSynchronize" not in driver.calls
+        read: list[np.ndarray[Any, Any]] = []
+        stream.add(lambda read=read: read.append(result.copy()))  # type: ignore[misc]
+        while stream.pieces:
+            stream.step()
+        np.testing.assert_array_equal(read[0], np.eye(4) * turn * 8)
+    assert driver.calls.count("cuGraphLaunch") == 1
+    assert not many.run_at([*places[:2], 0], 1)
+    assert not many.run_at([*places[:2], places[2] + 2], 1)
+
+
 @pytest.mark.parametrize("reads", [True, False])
 def test_who_is_given_memory_comes_behind_calls_that_use_it(
     driver: CardDriver, context: tileir.Context, reads: bool

@@ -268,16 +268,19 @@ class Executable(Generic[R_co]):
             message = "%s: inputs %s are copied to the device at each call; pass what tileir.to_device makes of them"
             logging.getLogger("tileir").info(message, self, ", ".join(names))
 
-    def run_at(self, addresses: list[int]) -> bool:
-        """Run on memory of the host by its addresses, which other libraries know sooner than they make arrays of it.
+    def run_at(self, addresses: list[int], stream: int | None = None) -> bool:
+        """Run on memory by its addresses, which other libraries know sooner than they make arrays of it.
 
         Args:
             addresses: Where the inputs begin, then where the results do, in declared order: contiguous, of the dtypes
                 and shapes that it was compiled for. No result shares memory with anything else. Nothing is checked.
+            stream: On a card, the stream of the driver in which others use its memory, 0 for the default one: the run
+                follows what is in it by now, and what comes later there follows the run, for which nobody waits here.
+                None for memory of the host.
 
         Returns:
-            False, with nothing done, where only arrays will do: on devices with memory of their own, while submitted
-            calls are not done, where kernels ask for more alignment.
+            False, with nothing done, where only arrays will do: without a stream on devices with memory of their own,
+            while submitted calls are not done, where kernels ask for more alignment.
 
         Raises:
             ArgumentError: TIL708, there is not enough memory.
@@ -286,7 +289,7 @@ class Executable(Generic[R_co]):
         if self._takes_numbers or self._plan.resources.calls:
             return False
         with memory_checked():
-            return self._plan.run_at(addresses)
+            return self._plan.run_at(addresses, stream)
 
     def takes(self, arrays: Sequence[Any]) -> bool:
         """Return whether arrays of the host can be used as they are."""

@@ -8,7 +8,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from torch.fx import Graph, Node
 import tileir
 from tileir import DeviceInfo, DType, Executable, TensorType
 from tileir_torch.dtypes import DTYPES, TORCH
-from tileir_torch.importing import Computed, Imported, Order, Passed, Seen, Viewed, imported
+from tileir_torch.importing import Computed, Imported, Known, Order, Passed, Seen, Viewed, imported
 
 KEPT: Final = 32
 """Classes of sizes of a graph that are kept compiled."""
@@ -57,6 +57,50 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.resolve_neg() if tensor.is_neg() else tensor
 
 
+class _Room(NamedTuple):
+    """How a tensor lies in memory.
+
+    Attributes:
+        dtype: Its elements.
+        sizes: Its sizes.
+        strides: Its strides.
+        order: Its axes in the order in which they lie in memory; None where they do as they are.
+        shape: Its sizes in that order.
+
+    """
+
+    dtype: torch.dtype
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    order: Order | None
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, dtype: torch.dtype, shape: tuple[int, ...], axes: Order) -> _Room:
+        """Return what lies in memory without gaps, whose axes are those of a shape in an order."""
+        strides = [1]
+        for size in reversed(shape[1:]):
+            strides.append(strides[-1] * max(size, 1))
+        strides.reverse()
+        order = None if _is_sorted(axes) else inverse(axes)
+        return cls(dtype, tuple(shape[n] for n in axes), tuple(strides[n] for n in axes), order, shape)
+
+
+def _made(rooms: Sequence[_Room], device: torch.device | None) -> list[torch.Tensor]:
+    """Return tensors with undefined content."""
+    quick = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", None)  # takes half as long, where there is one
+    if quick is not None and device is not None and device.type == "cuda":
+        with torch.cuda.device(device):
+            return [quick(sizes, strides, dtype) for dtype, sizes, strides, _, _ in rooms]
+    return [torch.empty_strided(each.sizes, each.strides, dtype=each.dtype, device=device) for each in rooms]
+
+
+def _guards_of(tensors: Sequence[torch.Tensor]) -> tuple[Any, ...]:
+    """Return what tells tensors that lie as some do from all others, in one call; nothing where PyTorch has none."""
+    kind = getattr(torch._C._dynamo.guards, "TensorGuards", None)
+    return () if kind is None else (kind(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None),)
+
+
 @frozen(eq=False)
 class Specialised:
     """A graph that is compiled for some sizes. Several threads may call it.
@@ -72,6 +116,7 @@ class Specialised:
     _seen: dict[int, tuple[Any, tuple[int, torch.Tensor]]] = field(factory=dict, init=False)
     _others: dict[torch.device, Callable[..., Any]] = field(factory=dict, init=False)
     _told: set[int] = field(factory=set, init=False)
+    _guards: list[Any] = field(factory=list, init=False)
 
     @cached_property
     def _executable(self) -> Executable[Any] | None:
@@ -97,26 +142,22 @@ class Specialised:
         return found
 
     @cached_property
-    def _inputs(self) -> tuple[tuple[int, Order | None], ...]:
-        pairs = zip(self.imported.inputs, self.imported.orders, strict=True)
-        return tuple((at, None if _is_sorted(order) else order) for at, order in pairs)
-
-    @cached_property
-    def _types(self) -> tuple[tuple[torch.dtype, tuple[int, ...]], ...]:
-        """Dtypes and sizes of the inputs, with axes as they lie in memory."""
+    def _inputs(self) -> tuple[tuple[int, Order | None, _Room], ...]:
+        """Positions of the inputs, orders of their axes in memory, and how tensors lie that are used where they are."""
         assert self.imported.function is not None
-        inputs = self.imported.function.inputs
-        return tuple((TORCH[each.dtype or DType.F32], tuple(map(_literal, each.dims or ()))) for each in inputs)
+        found = []
+        rows = zip(self.imported.inputs, self.imported.orders, self.imported.function.inputs, strict=True)
+        for at, order, each in rows:
+            sizes = tuple(map(_literal, each.dims or ()))
+            room = _Room.of(TORCH[each.dtype or DType.F32], sizes, inverse(order))
+            found.append((at, None if _is_sorted(order) else order, room))
+        return tuple(found)
 
     @cached_property
-    def _rooms(self) -> tuple[tuple[tuple[int, ...], torch.dtype, Order | None], ...]:
-        """Memory for results, and the order of axes in which the graph sees it."""
+    def _rooms(self) -> tuple[_Room, ...]:
+        """How results lie in memory."""
         return tuple(
-            (
-                tuple(each.sizes[axis] for axis in each.order),
-                each.dtype,
-                None if _is_sorted(each.order) else tuple(int(axis) for axis in np.argsort(each.order)),
-            )
+            _Room.of(each.dtype, tuple(each.sizes[axis] for axis in each.order), inverse(each.order))
             for each in self.imported.computed
         )
 
@@ -136,50 +177,77 @@ class Specialised:
             values: What its placeholders stand for: tensors, and numbers for sizes.
 
         """
-        function = self.imported.function
         results: list[torch.Tensor] = []
-        if function is not None:
-            tensors = [value for value in values if isinstance(value, torch.Tensor)]
-            device = next((each.device for each in tensors if not each.is_cpu), None)
+        if self.imported.function is not None:
+            there = (each.device for each in values if isinstance(each, torch.Tensor) and not each.is_cpu)
+            device = next(there, None)
             if self.imported.draws:
                 values = [*values, _state_of_generator(device)]
-            results = self._run(values) if device is None else self._run_elsewhere(values, device)
-            results = [
-                each if order is None else each.permute(order)
-                for each, (_, _, order) in zip(results, self._rooms, strict=True)
-            ]
+            results = _made(self._rooms, device)
+            if not self._runs_at(values, results, device):
+                self._run(values, results, device)
         if self._is_plain:
             return results
-        return list(self._outputs(values, results))
-
-    def _outputs(self, values: Sequence[Any], results: Sequence[torch.Tensor]) -> Iterator[Any]:
-        for each in self.imported.results:
-            if isinstance(each, Computed):
-                yield results[each.position]
-            elif isinstance(each, Viewed):
-                yield results[each.position].as_strided(each.sizes, each.strides, each.offset)
-            elif isinstance(each, Seen):
-                yield each.of(values[each.position])
+        known = (*results, *values)
+        outputs = [None if place is None else known[place] for place in self._places]
+        for number, each in self._other_results:
+            if isinstance(each, Viewed):
+                outputs[number] = results[each.position].as_strided(each.sizes, each.strides, each.offset)
             else:
-                yield values[each.position] if isinstance(each, Passed) else each.value
+                outputs[number] = each.of(values[each.position]) if isinstance(each, Seen) else each.value
+        return outputs
 
-    def _run(self, values: Sequence[Any]) -> list[torch.Tensor]:
-        executable = self._executable
-        assert executable is not None
-        results = [torch.empty(sizes, dtype=dtype) for sizes, dtype, _ in self._rooms]
-        given = self._given(values)
-        if given is not None and executable.run_at(
-            [*[address for address, _ in given], *[each.data_ptr() for each in results]]
-        ):
-            return results
-        arrays = [self._array(at, values[at], order) for at, order in self._inputs]
-        executable(*arrays, out=[array_seen(each) for each in results])
-        return results
+    @cached_property
+    def _places(self) -> tuple[int | None, ...]:
+        """Where outputs are among all results and then all placeholders, of those that are there as they are."""
+        count = len(self.imported.computed)
+        return tuple(
+            each.position + count * isinstance(each, Passed) if isinstance(each, Computed | Passed) else None
+            for each in self.imported.results
+        )
 
-    def _given(self, values: Sequence[Any]) -> list[tuple[int, torch.Tensor]] | None:
+    @cached_property
+    def _other_results(self) -> tuple[tuple[int, Viewed | Seen | Known], ...]:
+        pairs = enumerate(self.imported.results)
+        return tuple((number, each) for number, each in pairs if not isinstance(each, Computed | Passed))
+
+    def _runs_at(self, values: Sequence[Any], results: list[torch.Tensor], device: torch.device | None) -> bool:
+        """Run on memory by its addresses, in the order of PyTorch's current stream; False, with nothing done, else."""
+        run = self._executable if device is None else self._elsewhere(device)
+        if not isinstance(run, Executable):
+            return False
+        tensors = [values[at] for at, *_ in self._inputs]
+        if self._guards and self._guards[0].check(*tensors):
+            addresses = [each.data_ptr() for each in tensors]
+        else:
+            given = self._given(values, device)
+            if given is None:
+                return False
+            addresses = [address for address, _ in given]
+            if all(held is each for (_, held), each in zip(given, tensors, strict=True)) and not self.fixed:
+                self._guards[:] = _guards_of(tensors)
+        addresses += [each.data_ptr() for each in results]
+        stream = None if device is None else torch.cuda.current_stream(device).cuda_stream
+        return bool(run.run_at(addresses, stream))
+
+    def _run(self, values: Sequence[Any], results: list[torch.Tensor], device: torch.device | None) -> None:
+        """Run on arrays, which may be copies."""
+        rooms = [
+            each if room.order is None else each.permute(room.order)
+            for each, room in zip(results, self._rooms, strict=True)
+        ]
+        given = [self._contiguous(at, values[at], order, device) for at, order, _ in self._inputs]
+        if device is None:
+            executable = self._executable
+            assert executable is not None
+            executable(*map(array_seen, given), out=[array_seen(each) for each in rooms])
+        else:
+            self._elsewhere(device)(*given, out=rooms[0] if len(rooms) == 1 else rooms)
+
+    def _given(self, values: Sequence[Any], device: torch.device | None) -> list[tuple[int, torch.Tensor]] | None:
         """Return addresses of inputs, with the tensors that hold the memory; None where one is not as was compiled."""
         given: list[tuple[int, torch.Tensor]] = []
-        for (at, order), (dtype, sizes) in zip(self._inputs, self._types, strict=True):
+        for at, order, (dtype, sizes, strides, _, shape) in self._inputs:
             tensor = values[at]
             seen = self._seen.get(at)
             if seen is not None and seen[0] is tensor:
@@ -187,20 +255,26 @@ class Specialised:
                 continue
             if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided or tensor.dtype is not dtype:
                 return None
-            found = tensor if order is None or tensor.dim() != len(order) else tensor.permute(order)
-            if found.shape != sizes:
-                return None
-            if not found.is_contiguous() or found.is_neg():
-                found = self._copied(at, found)
-            given.append((found.data_ptr(), found))
+            is_there = tensor.is_cpu if device is None else tensor.device == device
+            is_whole = tensor.shape == sizes and tensor.stride() == strides and not tensor.is_neg()
+            if not (is_there and is_whole):
+                tensor = self._contiguous(at, tensor, order, device)
+                if tensor.shape != shape:
+                    return None
+            given.append((tensor.data_ptr(), tensor))
             if at in self.fixed:
-                self._seen[at] = tensor, given[-1]
+                self._seen[at] = values[at], given[-1]
         return given
 
-    def _array(self, at: int, tensor: Any, order: Order | None) -> np.ndarray[Any, Any]:
-        if order is not None:
+    def _contiguous(self, at: int, tensor: Any, order: Order | None, device: torch.device | None) -> torch.Tensor:
+        """Return a tensor whose memory, on a device, is its elements, axes in an order: a copy where it is none."""
+        if order is not None and tensor.dim() == len(order):
             tensor = tensor.permute(order)
-        return array_seen(self._copied(at, tensor))
+        if device is not None and tensor.device != device:
+            if tensor.dim():
+                self._tell_of_copy(at, tensor, f"as others are on {device}")
+            tensor = tensor.to(device)
+        return self._copied(at, tensor)
 
     def _copied(self, at: int, tensor: torch.Tensor) -> torch.Tensor:
         """Return a tensor whose memory is its elements, in order: a copy where it is none."""
@@ -221,31 +295,15 @@ class Specialised:
             message = "input %s of sizes %s and strides %s is copied at each call, %s"
             _LOGGER.info(message, name, tuple(tensor.shape), tensor.stride(), why)
 
-    def _run_elsewhere(self, values: Sequence[Any], device: torch.device) -> list[torch.Tensor]:
-        """Run where tensors of a card are, in the order of the work of PyTorch's current stream."""
-        given: list[torch.Tensor] = []
-        for at, order in self._inputs:
-            tensor = values[at]
-            if type(tensor) is not torch.Tensor or tensor.requires_grad or tensor.is_neg():
-                tensor = _plain(tensor)
-            if order is not None:
-                tensor = tensor.permute(order)
-            if tensor.is_cpu:
-                if tensor.dim():
-                    self._tell_of_copy(at, tensor, f"as others are on {device}")
-                tensor = tensor.to(device)
-            if not tensor.is_contiguous():
-                self._tell_of_copy(at, tensor, "as its axes lie with gaps in memory")
-                tensor = tensor.contiguous()
-            given.append(tensor)
-        results = [torch.empty(sizes, dtype=dtype, device=device) for sizes, dtype, _ in self._rooms]
-        self._elsewhere(device)(*given, out=results[0] if len(results) == 1 else results)
-        return results
-
 
 def _state_of_generator(device: torch.device | None) -> torch.Tensor:
     """Return a state of a generator of random numbers, as :func:`tileir.ops.random_state` does, from PyTorch's own."""
     return torch.randint(-(2**31), 2**31, (4,), dtype=torch.int32, device=device or "cpu").view(torch.uint32)
+
+
+def inverse(order: Order) -> Order:
+    """Return the order of axes that undoes another one."""
+    return tuple(int(axis) for axis in np.argsort(order))
 
 
 def _is_sorted(order: Order) -> bool:

@@ -218,11 +218,13 @@ class Plan:
             resources.give_back(workspace, self._spare)
         return None if done is None else bool(done)
 
-    def run_at(self, addresses: list[int]) -> bool:
-        """Run on memory of the host at addresses, inputs before outputs, as :meth:`run` does on arrays.
+    def run_at(self, addresses: list[int], stream: int | None) -> bool:
+        """Run on memory at addresses, inputs before outputs, of the host or of what others use in a stream of a device.
 
         False, with nothing done, where the device does not take addresses, or one is not aligned as a kernel asks.
         """
+        if stream is not None:
+            return self.queued is not None and self.queued.run_at(addresses, stream)
         if self.queued is not None or self.resources.asynchronous:
             return False
         workspace = self._shared[0] if self._shared else self._take()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from operator import and_
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
@@ -95,12 +96,17 @@ class QueuedRuns:
     _layout: Layout = attrs.field(repr=False)
     _resources: Resources = attrs.field(repr=False)
     _loops: bool = attrs.field(init=False, repr=False)
+    _masks: tuple[int, ...] = attrs.field(init=False, repr=False)
     _spare: Spare[_QueuedWorkspace] = attrs.field(factory=Spare, init=False, repr=False)
     _only: list[_QueuedWorkspace] = attrs.field(factory=list, init=False, repr=False)
 
     @_loops.default
     def _has_loops(self) -> bool:
         return any(not isinstance(step, Step) for step in self._layout.steps)
+
+    @_masks.default
+    def _bits_that_are_0(self) -> tuple[int, ...]:
+        return tuple(alignment - 1 for alignment in self.alignments)
 
     @classmethod
     def of(cls, layout: Layout, resources: Resources) -> QueuedRuns | None:
@@ -154,6 +160,13 @@ class QueuedRuns:
         event = workspace.queue.launch(addresses, stream)
         self._give_back(workspace)
         return event
+
+    def run_at(self, addresses: Sequence[int], stream: int) -> bool:
+        """Do the same; False, with nothing done, where an address is not aligned, or an array has no memory."""
+        if not all(addresses) or any(map(and_, addresses, self._masks)):
+            return False
+        self.launch(addresses, stream)
+        return True
 
     def run(self, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> bool:
         """Do what :meth:`tileir.runtime.plans.plan.Plan.run` does, as one batch of the device.
