@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import tileir_torch
+from tileir_torch.calls import Specialising
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 
@@ -72,6 +75,31 @@ def test_mutations_of_inputs_are_those_of_eager() -> None:
     torch.testing.assert_close(ours, eager)
     torch.testing.assert_close(found, expected)
     assert found.stride() == expected.stride()
+
+
+def test_inputs_that_get_each_others_values_are_written_behind_all_reads() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+        kept = x.clone()
+        x.copy_(y)
+        y.copy_(kept)
+        counts += 1
+        return x - y
+
+    x, y, counts = torch.randn(4), torch.randn(4), torch.zeros(3, dtype=torch.int64)
+    found = whole(function)(other_x := x.clone(), other_y := y.clone(), counts)
+    torch.testing.assert_close((other_x, other_y, found), (y, x, y - x))
+    assert counts.tolist() == [1, 1, 1]
+
+
+def test_tensors_that_lie_otherwise_than_before_are_noticed() -> None:
+    operation = torch.ops.aten.sub.Tensor
+    with FakeTensorMode():
+        module = make_fx(lambda x, y: [operation(x, y)])(torch.empty(3, 4), torch.empty(3, 4))
+    run = Specialising(module.graph, module)
+    x, y, odd = torch.randn(3, 4), torch.randn(3, 4), torch.randn(4, 3).t()
+    negated = torch.randn(3, 4, dtype=torch.complex64).conj().imag
+    for given in ((x, y), (x, y), (odd, y), (x, y), (negated, y), (x, odd), (x.requires_grad_(), y), (x, y)):
+        torch.testing.assert_close(run(given)[0], (given[0] - given[1]).detach())
 
 
 def test_what_cannot_be_compiled_runs_in_eager() -> None:

@@ -78,6 +78,7 @@ def _by_autograd(
         fw_compiler=compiler(),
         bw_compiler=compiler(),
         inference_compiler=compiler(),
+        keep_inference_input_mutations=True,
         decompositions=decompositions.of_autograd(),
     )(graph_module, example_inputs)
     return made
@@ -95,6 +96,13 @@ def compiled(module: GraphModule, *, is_whole: bool = False, fallback_random: bo
         TileError: TIL605, there are such nodes; one diagnostic for each.
 
     """
+    module, written = _without_writes(module)
+    if written:
+        return _writing(_compiled(module, is_whole, fallback_random), written)
+    return _compiled(module, is_whole, fallback_random)
+
+
+def _compiled(module: GraphModule, is_whole: bool, fallback_random: bool) -> Callable[..., Any]:
     faults = unsupported(module, fallback_random=fallback_random)
     if not faults:
         run = _or_eager(Specialising(module.graph, module), module, is_whole=is_whole)
@@ -118,6 +126,45 @@ def compiled(module: GraphModule, *, is_whole: bool = False, fallback_random: bo
     fused.recompile()
     made: Callable[..., Any] = fused
     return made
+
+
+def _without_writes(module: GraphModule) -> tuple[GraphModule, tuple[tuple[int, torch.dtype], ...]]:
+    """Return a graph whose last results are what it would write to inputs, and positions and dtypes of these."""
+
+    def writes(node: Node) -> bool:
+        return node.target is torch.ops.aten.copy_.default and node.args[0].op == "placeholder"
+
+    if not any(map(writes, module.graph.nodes)):
+        return module, ()
+    module = _copied(module)
+    graph, output = module.graph, module.graph.output_node()
+    places = [node for node in graph.nodes if node.op == "placeholder"]
+    written, values = [], []
+    for node in [*filter(writes, graph.nodes)]:
+        target, value = node.args
+        written.append((places.index(target), target.meta["val"].dtype))
+        with graph.inserting_before(output):  # what is returned is no input that is written to before
+            values.append(graph.call_function(torch.ops.aten.clone.default, (value,)))
+        values[-1].meta["val"] = value.meta["val"].clone()
+        node.replace_all_uses_with(value)
+        graph.erase_node(node)
+    output.args = ((*output.args[0], *values),)
+    return module, tuple(written)
+
+
+def _writing(run: Callable[..., Any], written: tuple[tuple[int, torch.dtype], ...]) -> Callable[..., Any]:
+    """Return calls whose last results are written to inputs, those of one dtype by one call."""
+    kinds = {dtype: [n for n, (_, each) in enumerate(written) if each is dtype] for _, dtype in written}
+    places = [place for place, _ in written]
+
+    def call(*values: Any) -> list[Any]:
+        found = list(run(*values))
+        new = found[len(found) - len(places) :]
+        for numbers in kinds.values():
+            torch._foreach_copy_([values[places[n]] for n in numbers], [new[n] for n in numbers])
+        return found[: len(found) - len(places)]
+
+    return call
 
 
 def _copied(module: GraphModule) -> GraphModule:
