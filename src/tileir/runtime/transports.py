@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from tileir.runtime.devices.array import DeviceArray
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
-Message: TypeAlias = "tuple[int, Array | DeviceArray]"
-"""A rank, and the contiguous array that is sent to it, or filled by it."""
+Message: TypeAlias = tuple[int, Any]
+"""A rank, and the contiguous array that is sent to it, or filled by it: of the host, or of the transport's device."""
 T = TypeVar("T")
 
 
@@ -131,6 +131,17 @@ class Transport(abc.ABC):
 
 class DisagreementError(BackendError):
     """Difference between ranks that must not be; raised by all of them at one place, so that none waits for another."""
+
+
+class LostError(BackendError):
+    """Another rank failed, has ended, or is late, and so this one stops waiting."""
+
+
+def told(error: BaseException) -> str:
+    """Return what others are told of the error of a rank."""
+    if isinstance(error, LostError):
+        return error.diagnostics[0].message
+    return f"{type(error).__name__}: {error}"
 
 
 def agree(transport: Transport, facts: Mapping[str, str]) -> None:

@@ -18,15 +18,12 @@ import numpy as np
 from mpi4py import MPI
 
 from tileir.core import BackendError
+from tileir.runtime.transports import LostError
 
 LOG: Final = logging.getLogger("tileir_mpi")
 
 GRACE: Final = 2.0
 """Seconds in which messages still arrive that a rank sent before it ended."""
-
-
-class LostError(BackendError):
-    """Another rank failed, has ended, or is late, and so this one stops waiting."""
 
 
 class Notice(enum.IntEnum):
@@ -150,7 +147,8 @@ def peers_of(communicator: MPI.Comm, late: float, timeout: float | None) -> Peer
     if not isinstance(communicator, MPI.Intracomm) or communicator == MPI.COMM_NULL:
         message = f"programs run on the ranks of an MPI.Intracomm, not of a {type(communicator).__name__}"
         raise BackendError.of("TIL813", message)
-    found: Peers | None = communicator.Get_attr(_key())
+    known: Any = communicator.Get_attr(_key())
+    found: Peers | None = known
     if found is None:
         _met(communicator, late, timeout)
         found = Peers(communicator.Dup(), communicator.rank, communicator.size)

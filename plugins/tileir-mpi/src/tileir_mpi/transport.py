@@ -11,8 +11,8 @@ import numpy as np
 from mpi4py import MPI
 
 from tileir.core import Aggregation, BackendError
-from tileir.runtime.transports import Message, Transport
-from tileir_mpi.peers import LOG, LostError, Notice, Peers, poll
+from tileir.runtime.transports import LostError, Message, Transport, told
+from tileir_mpi.peers import LOG, Notice, Peers, poll
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
@@ -51,12 +51,6 @@ def _bytes(array: Array) -> list[Any]:
     return [array.reshape(-1).view(np.uint8), MPI.BYTE]
 
 
-def _told(error: BaseException) -> str:
-    if isinstance(error, LostError):
-        return error.diagnostics[0].message
-    return f"{type(error).__name__}: {error}"
-
-
 @attrs.define(eq=False, slots=False)
 class MPITransport(Transport):
     """A rank of a communicator.
@@ -88,14 +82,14 @@ class MPITransport(Transport):
 
     def abort(self, error: BaseException) -> None:
         """Tell the others, who raise it when they next wait."""
-        self.peers.fail(_told(error))
+        self.peers.fail(told(error))
 
     def failure(self, error: BaseException) -> BackendError:
         """Return what this rank raises for an error, of which it tells the others unless they told it."""
         self.abort(error)
         if isinstance(error, LostError):
             return LostError(error.diagnostics)
-        return BackendError.of("TIL814", f"rank {self.rank} failed: {_told(error)}")
+        return BackendError.of("TIL814", f"rank {self.rank} failed: {told(error)}")
 
     def all_gather(self, part: Array, parts: Sequence[Array], group: Sequence[int]) -> None:
         """Gather bytes, as many as each has."""

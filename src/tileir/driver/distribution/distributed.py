@@ -52,6 +52,8 @@ class Distributed:
     _device: str | DeviceInfo | None
     _options: Options | None
     _compiled: dict[tuple[Function, str | None], Executable] = attrs.field(factory=dict, init=False)
+    _plans: dict[int, tuple[tuple[Step, ...], Mapping[int, Sequence[str]]]] = attrs.field(factory=dict, init=False)
+    _homes: dict[str, Home] = attrs.field(factory=dict, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
     _facts: dict[str, str] = attrs.field(factory=dict, init=False)
 
@@ -164,8 +166,7 @@ class Distributed:
         if transport.size != mesh.size:
             message = f"the mesh {mesh} has {mesh.size} ranks, and the transport {transport.size}"
             raise ArgumentError.of("TIL813", message)
-        steps = local_steps(self.program, transport.rank)
-        last = _last_uses(steps, self.program.function.outputs)
+        steps, last = self._steps(transport.rank)
         home = self._home(transport)
         values: dict[str, Any] = dict(inputs) if home is None else {n: resident(a, home) for n, a in inputs.items()}
         states: dict[tuple[str, ...], tuple[Any, ...]] = {}
@@ -182,13 +183,25 @@ class Distributed:
                 values.pop(name, None)
         return {name: values[name] for name in self.program.function.outputs}
 
+    def _steps(self, rank: int) -> tuple[tuple[Step, ...], Mapping[int, Sequence[str]]]:
+        """Return what a rank runs, and the values that it needs no more after each step."""
+        with self._lock:
+            if rank not in self._plans:
+                steps = local_steps(self.program, rank)
+                self._plans[rank] = steps, _last_uses(steps, self.program.function.outputs)
+            return self._plans[rank]
+
     def _home(self, transport: Transport) -> Home | None:
         """Return where a rank keeps its parts of arrays; None for on the host."""
         if transport.device is None:
             return None
-        device = self._context.device(transport.device)
-        options = self._context.options if self._options is None else self._options
-        return Home(device, self._context.executor(device, attrs.evolve(options, quick=False)))
+        with self._lock:
+            if transport.device not in self._homes:
+                device = self._context.device(transport.device)
+                options = self._context.options if self._options is None else self._options
+                executor = self._context.executor(device, attrs.evolve(options, quick=False))
+                self._homes[transport.device] = Home(device, executor)
+            return self._homes[transport.device]
 
     def _merged_state(
         self, step: Collective, transport: Transport, home: Home | None, values: Parts
@@ -209,7 +222,7 @@ class Distributed:
 
     def _computed(self, function: Function, values: Parts, home: Home | None) -> dict[str, Any]:
         executable = self._executable(function, home)
-        made = executable(**{value.name: values[value.name] for value in function.inputs})
+        made = executable(*(values[value.name] for value in function.inputs))
         found = dict(zip(function.outputs, made if len(function.outputs) > 1 else (made,), strict=True))
         return found if home is None else {name: resident(array, home) for name, array in found.items()}
 

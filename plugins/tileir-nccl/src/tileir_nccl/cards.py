@@ -1,0 +1,170 @@
+"""The card of a rank: its communicators, and a watch that ends the wait of the card where another rank fails."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import attrs
+from cuda.bindings import driver
+from cuda.core import Device
+from nccl.bindings import nccl
+from nccl.core import Communicator, UniqueId, get_unique_id
+
+from tileir.core import BackendError
+from tileir.runtime.devices.array import DeviceArray
+from tileir.runtime.transports import LostError, told
+from tileir_nccl.meeting import Lateness, Meeting
+
+_LOOK: Final = 0.2
+"""Seconds between looks at the card."""
+
+_ENQUEUED: Final = 0.5
+"""Seconds after which a call of NCCL that puts work into a stream is taken to wait for another rank."""
+
+_ABORTED: Final = 2.0
+"""Seconds in which NCCL ends what it has begun."""
+
+
+@attrs.define(eq=False)
+class Card:
+    """A rank and its card, as long as no program fails.
+
+    Attributes:
+        meeting: Of the ranks.
+        device: Its id.
+        number: As CUDA counts it.
+        running: Held while a program runs: collectives of two would mix.
+
+    """
+
+    meeting: Meeting
+    device: str
+    number: int
+    running: threading.RLock = attrs.field(factory=threading.RLock, init=False)
+    _communicators: dict[tuple[int, ...], Communicator] = attrs.field(factory=dict, init=False)
+    _streams: set[int] = attrs.field(factory=set, init=False)
+    _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+    _busy: bool = attrs.field(default=False, init=False)
+    _stopped: bool = attrs.field(default=False, init=False)
+
+    def communicator(self, group: Sequence[int]) -> tuple[Any, tuple[int, ...]]:
+        """Return the communicator of a group, and its ranks in order; all of them make it when it first comes."""
+        ranks, meeting = tuple(sorted(group)), self.meeting
+        if ranks not in self._communicators:
+            own = bytes(get_unique_id()).hex() if meeting.rank == ranks[0] else ""
+            first, *_ = meeting.share(f"communicator {ranks}", own, ranks)
+            Device(self.number).set_current()
+            made = Communicator.init(len(ranks), ranks.index(meeting.rank), UniqueId.from_bytes(bytes.fromhex(first)))
+            self._communicators[ranks] = made
+        return nccl.Comm(self._communicators[ranks].ptr), ranks
+
+    @contextlib.contextmanager
+    def enqueued(self, arrays: Sequence[DeviceArray]) -> Iterator[int]:
+        """Put work into the stream of arrays, behind all that they wait for, as calls within.
+
+        Raises:
+            BackendError: TIL808, NCCL refuses; TIL814, another rank failed.
+
+        """
+        meeting = self.meeting
+        meeting.check(())
+        for array in arrays:
+            array.ready()
+        executor: Any = arrays[0].home.executor
+        others: dict[int, Any] = {id(each.home.executor): each.home.executor for each in arrays}
+        for other in others.values():
+            if other is not executor:
+                executor.follow(other.dlpack_stream)
+        stream = int(getattr(executor, "dlpack_stream", 0))
+        with self._lock:
+            if self._stopped:
+                meeting.check(meeting.others)
+            meeting.count += 1
+            self._streams.add(stream)
+            self._busy = True
+            try:
+                yield stream
+            except nccl.NCCLError as error:
+                meeting.check(())
+                message = f"{meeting.place}: NCCL failed: {error}; NCCL_DEBUG=INFO tells more"
+                raise BackendError.of("TIL808", message) from error
+            finally:
+                self._busy = False
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Look after the card while a program runs, and let all that it has begun end."""
+        self.meeting.stop, self._stopped = self.stop, False
+        ended = threading.Event()
+        watch = threading.Thread(target=self._watch, args=(ended,), name="tileir-nccl-watch", daemon=True)
+        watch.start()
+        try:
+            yield
+            for stream in self._streams:
+                driver.cuStreamSynchronize(driver.CUstream(stream))  # what failed tells so itself
+            self.meeting.check(())
+        finally:
+            ended.set()
+            watch.join()
+
+    def stop(self, turn: int) -> None:
+        """End all work of NCCL on the card in a turn, also of calls that wait for other ranks."""
+        held = self._lock.acquire(timeout=_ENQUEUED)
+        try:
+            if turn == self.meeting.turn:
+                self._abort()
+        finally:
+            if held:
+                self._lock.release()
+
+    def failure(self, error: BaseException) -> BackendError:
+        """Return what this rank raises for an error, of which it tells the others unless they told it."""
+        self.meeting.fail(told(error))
+        self._abort()
+        if isinstance(error, LostError):
+            return LostError(error.diagnostics)
+        return BackendError.of("TIL814", f"rank {self.meeting.rank} failed: {told(error)}")
+
+    def _abort(self) -> None:
+        """End all work of NCCL; where that waits for a rank that has died, this one does not wait for it."""
+        self._stopped = True
+        found = [threading.Thread(target=made.abort, daemon=True) for made in self._communicators.values()]
+        self._communicators.clear()
+        for thread in found:
+            thread.start()
+        for thread in found:
+            thread.join(_ABORTED)
+
+    def _idle(self) -> bool:
+        """Return whether the card has done all that NCCL has put into its streams."""
+        Device(self.number).set_current()
+        pending = driver.CUresult.CUDA_ERROR_NOT_READY
+        return all(driver.cuStreamQuery(driver.CUstream(stream))[0] != pending for stream in self._streams)
+
+    def _watch(self, ended: threading.Event) -> None:
+        """Stop waiting where others fail or have ended, and tell who is late."""
+        meeting = self.meeting
+        wait, count = Lateness(meeting), meeting.count
+        while not ended.wait(_LOOK):
+            if meeting.count != count or not (self._busy or (self._streams and not self._idle())):
+                wait, count = Lateness(meeting), meeting.count
+                continue
+            try:
+                meeting.check(meeting.others)
+                wait.look(meeting.others)
+            except LostError as error:
+                meeting.give_up(told(error))
+                self.stop(meeting.turn)
+                return
+
+
+def address(array: DeviceArray) -> int:
+    """Return where the elements of an array are."""
+    executor: Any = array.home.executor
+    if array.home.shares:
+        found: int = executor.address(array.memory())
+        return found
+    return int(array.numpy().ctypes.data)

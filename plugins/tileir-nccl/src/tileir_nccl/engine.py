@@ -1,0 +1,227 @@
+"""The engine: finds out how this process was started, gives each rank a card, and tells all where one fails."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import attrs
+
+from tileir import default_context
+from tileir.core import BackendError
+from tileir.runtime.transports import DisagreementError, Threads, Transport
+from tileir_nccl.meeting import Meeting, hub_at
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from tileir_nccl.cards import Card
+
+T = TypeVar("T")
+
+_MPI: Final = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+"""Variables in which mpiexec of Open MPI and of MPICH tells how many processes it started."""
+
+_LOCK: Final = threading.Lock()
+"""Held while ranks of this process are looked up."""
+
+LOOPBACK: Final = "127.0.0.1"
+
+
+@attrs.frozen
+class Start:
+    """A process that is one of several.
+
+    Attributes:
+        rank: Its number.
+        size: How many there are.
+        local: Its number among those of its host.
+        host: Where rank 0 waits for the others.
+        port: A free one of that host.
+
+    """
+
+    rank: int
+    size: int
+    local: int
+    host: str = LOOPBACK
+    port: int = 0
+
+
+_CARDS: Final[dict[tuple[Start, str], Card]] = {}
+"""Ranks of this process, with their communicators, by how they were started and their devices."""
+
+_MEETINGS: Final[dict[Start, Meeting]] = {}
+"""What they meet others by."""
+
+
+def _ids(devices: Iterable[str]) -> tuple[str, ...]:
+    return tuple(devices)
+
+
+@attrs.frozen(eq=False)
+class Cards:
+    """The engine that runs work on ranks, each of which has an NVIDIA GPU.
+
+    Ranks are the processes that ``torchrun`` started, or whatever sets its variables, or those of ``mpiexec``, by
+    mpi4py. A process that is alone runs them as threads, on its cards in turn, whose messages pass through the host: in
+    one process work of NCCL on a card can keep a thread from making room on another one, which it waits for.
+
+    Attributes:
+        communicator: Ranks of MPI; by default all, where ``mpiexec`` started them.
+        start: Which rank this process is, where neither started it.
+        devices: Ids of the devices of the ranks of a host; by default its cards.
+        ordered: Whether floats are merged in the order of ranks, to the bits that other engines have; otherwise NCCL
+            adds them in an order of its own, which is faster.
+        late: After how many seconds of waiting the ranks are logged that others wait for.
+        timeout: After how many seconds of waiting a rank gives up, and all end; by default never.
+        name: That of the entry point.
+
+    """
+
+    communicator: MPI.Comm | None = None
+    start: Start | None = None
+    devices: tuple[str, ...] = attrs.field(default=(), converter=_ids)
+    ordered: bool = False
+    late: float = 60.0
+    timeout: float | None = None
+    name: str = "nccl"
+
+    def launch(self, size: int, work: Callable[[Transport], T]) -> Mapping[int, T]:
+        """Run work on this rank, while the others do; return what it returns, by the number of the rank.
+
+        Raises:
+            BackendError: TIL811, there is no card, or no NCCL; TIL813, there is another number of ranks, or too few
+                cards; TIL814, a rank failed; TIL816, one is late.
+            DisagreementError: TIL815, ranks differ in what they run.
+
+        """
+        devices = self.devices or _cards()
+        start = self.start or started(self.communicator)
+        if start is None and size > 1:
+            return Threads(tuple(devices[rank % len(devices)] for rank in range(size))).launch(size, work)
+        start = start or Start(0, 1, 0)
+        own = start.local
+        if len(devices) == 1 and "CUDA_VISIBLE_DEVICES" in os.environ:
+            own = 0  # whoever started it gave it that one
+        if own >= len(devices):
+            message = f"rank {start.rank} is number {start.local} of its host, which has {len(devices)} cards"
+            raise BackendError.of("TIL813", f"{message}; start no more ranks there")
+        card = self._card(start, devices[own])
+        with card.running:
+            return {start.rank: self._run(card, size, work)}
+
+    def _card(self, start: Start, device: str) -> Card:
+        """Return a rank with its device.
+
+        Raises:
+            BackendError: TIL811, there is no NCCL.
+        """
+        try:
+            from tileir_nccl.cards import Card
+        except (ImportError, RuntimeError) as error:
+            message = f"NCCL cannot be loaded: {error}; pip install nccl4py nvidia-nccl-cu13"
+            raise BackendError.of("TIL811", message) from error
+        with _LOCK:
+            if start not in _MEETINGS:
+                if start.rank == 0 and start.size > 1:
+                    hub_at(start.host, start.port)
+                _MEETINGS[start] = Meeting(start.rank, start.size)
+            if (start, device) not in _CARDS:
+                _CARDS[start, device] = Card(_MEETINGS[start], device, int(device.rpartition(".")[2]))
+        if start.size > 1:
+            _MEETINGS[start].connect(start.host, start.port)
+        return _CARDS[start, device]
+
+    def _run(self, card: Card, size: int, work: Callable[[Transport], T]) -> T:
+        """Run work on a rank.
+
+        Raises:
+            BackendError: As for :meth:`launch`.
+        """
+        from tileir_nccl.transport import NCCLTransport
+
+        meeting = card.meeting
+        meeting.place, meeting.late, meeting.timeout = "the start of a program", self.late, self.timeout
+        try:
+            meeting.launches += 1
+            sizes = meeting.share(f"size {meeting.launches}", str(size), range(meeting.size))
+            for rank, other in enumerate(sizes):
+                if other != sizes[0]:
+                    message = f"rank {rank} differs from rank 0 in the number of ranks; all ranks must run one program"
+                    raise DisagreementError.of("TIL815", message)
+            if size != meeting.size:
+                message = f"the program is for {size} ranks, and {meeting.size} were started"
+                raise DisagreementError.of("TIL813", f"{message}: torchrun --nproc-per-node {size}")
+            with card.watched():
+                return work(NCCLTransport(card, self.ordered))
+        except DisagreementError:
+            raise
+        except BaseException as error:
+            raise card.failure(error) from error
+
+
+def _cards() -> tuple[str, ...]:
+    """Return the ids of the cards of this host.
+
+    Raises:
+        BackendError: TIL811, there is none.
+
+    """
+    found = tuple(each.id for each in default_context().devices() if each.backend == "cuda")
+    if not found:
+        reasons = default_context().failures().get("cuda")
+        because = "" if reasons is None else f": {reasons.diagnostics[0].message}"
+        raise BackendError.of("TIL811", f"NCCL needs NVIDIA GPUs, and there is none{because}")
+    return found
+
+
+def started(communicator: MPI.Comm | None = None) -> Start | None:
+    """Return what this process is among others; None for a process that is alone."""
+    named = os.environ
+    if communicator is not None or any(named.get(name, "1") not in {"0", "1"} for name in _MPI):
+        return _of_mpi(communicator)
+    if int(named.get("WORLD_SIZE", "1")) == 1 or "RANK" not in named:
+        return None
+    host, port = named.get("MASTER_ADDR", LOOPBACK), int(named.get("MASTER_PORT", "29500"))
+    taken = named.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # torchrun listens there itself
+    rank, port = int(named["RANK"]), int(named.get("TILEIR_PORT", port + taken))
+    return Start(rank, int(named["WORLD_SIZE"]), int(named.get("LOCAL_RANK", rank)), host, port)
+
+
+@cache
+def _key() -> int:
+    from mpi4py import MPI
+
+    key: int = MPI.Comm.Create_keyval()
+    return key
+
+
+def _of_mpi(communicator: MPI.Comm | None) -> Start | None:
+    """Return what this process is among those of a communicator, which all of them call when it first comes.
+
+    Raises:
+        BackendError: TIL811, there is no MPI.
+    """
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        message = f"MPI started this process, and mpi4py cannot be loaded: {error}"
+        raise BackendError.of("TIL811", message) from error
+    ranks = MPI.COMM_WORLD if communicator is None else communicator
+    if ranks.size == 1:
+        return None
+    known: Any = ranks.Get_attr(_key())
+    found: Start | None = known
+    if found is None:
+        local = ranks.Split_type(MPI.COMM_TYPE_SHARED)
+        host = LOOPBACK if local.size == ranks.size else socket.gethostname()
+        host, port = ranks.bcast((host, hub_at(host, 0)) if ranks.rank == 0 else None, 0)
+        found = Start(ranks.rank, ranks.size, local.rank, host, port)
+        local.Free()
+        ranks.Set_attr(_key(), found)
+    return found

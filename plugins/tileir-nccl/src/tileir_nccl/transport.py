@@ -1,0 +1,119 @@
+"""One rank's end: messages and merges of NCCL behind the rank's kernels, in their stream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import attrs
+import numpy as np
+from nccl.bindings import nccl
+
+from tileir import to_device
+from tileir.core import Aggregation
+from tileir.runtime.devices.array import DeviceArray
+from tileir.runtime.transports import Message, Transport, told
+from tileir_nccl.cards import Card, address
+
+_BYTES: Final = nccl.DataType.Uint8
+
+_TYPES: Final = {
+    "int8": nccl.DataType.Int8,
+    "int32": nccl.DataType.Int32,
+    "int64": nccl.DataType.Int64,
+    "uint8": nccl.DataType.Uint8,
+    "uint32": nccl.DataType.Uint32,
+    "uint64": nccl.DataType.Uint64,
+    "float32": nccl.DataType.Float32,
+    "float64": nccl.DataType.Float64,
+}
+_OPERATIONS: Final = {
+    Aggregation.SUM: nccl.RedOp.Sum,
+    Aggregation.PROD: nccl.RedOp.Prod,
+    Aggregation.MAX: nccl.RedOp.Max,
+    Aggregation.MIN: nccl.RedOp.Min,
+}
+
+
+def native(how: Aggregation, dtype: np.dtype[Any], *, ordered: bool) -> tuple[int, int] | None:
+    """Return type and operation by which NCCL merges to the right values; None where it does not.
+
+    It has no integers of 16 bits, and its extrema of floats lose NaN. Floats are added in an order of its own, which
+    is no other one where two are added.
+    """
+    if how not in _OPERATIONS:
+        return None
+    adds = how in {Aggregation.SUM, Aggregation.PROD}
+    if dtype == np.bool_:  # 0 and 1: a sum is true where any is, a product where all are
+        some = how in {Aggregation.SUM, Aggregation.MAX}
+        return int(_BYTES), int(nccl.RedOp.Max if some else nccl.RedOp.Min)
+    if dtype.name not in _TYPES or (dtype.kind == "f" and (ordered or not adds)):
+        return None
+    return int(_TYPES[dtype.name]), int(_OPERATIONS[how])
+
+
+@attrs.define(eq=False, slots=False)
+class NCCLTransport(Transport):
+    """A rank that has a card. What its methods put into the stream of arrays there is not waited for."""
+
+    card: Card
+    ordered: bool
+
+    def __attrs_post_init__(self) -> None:
+        self.rank, self.size, self.device = self.card.meeting.rank, self.card.meeting.size, self.card.device
+
+    def exchange(self, sent: Sequence[Message], received: Sequence[Message]) -> None:
+        """Send and receive all messages at once; those of the host are waited for."""
+        outgoing = [(rank, self._there(array)) for rank, array in sent if array.nbytes]
+        incoming = [(rank, array, self._there(array)) for rank, array in received if array.nbytes]
+        if not outgoing and not incoming:
+            return
+        self._enter()
+        communicator, _ = self.card.communicator(range(self.size))
+        rooms = [room for _, _, room in incoming]
+        with self.card.enqueued([*(array for _, array in outgoing), *rooms]) as stream:
+            nccl.group_start()
+            for rank, array in outgoing:
+                nccl.send(address(array), array.nbytes, int(_BYTES), rank, communicator, stream)
+            for rank, _, room in incoming:
+                nccl.recv(address(room), room.nbytes, int(_BYTES), rank, communicator, stream)
+            nccl.group_end()
+        for _, array, room in incoming:
+            if isinstance(array, np.ndarray):
+                array.reshape(-1).view(np.uint8)[...] = room.numpy()
+        self.card.meeting.check(())
+
+    def merged(self, parts: Sequence[DeviceArray], result: DeviceArray, how: Aggregation, group: Sequence[int]) -> bool:
+        """Merge integers, and sums and products of floats unless they are to be ordered."""
+        kind = native(how, result.dtype, ordered=self.ordered and len(group) > 2)
+        if kind is None:
+            return False
+        full = [(rank, part) for rank, part in zip(group, parts, strict=len(parts) > 1) if part.nbytes]
+        if not full:
+            return True
+        self._enter()
+        communicator, ranks = self.card.communicator(group)
+        with self.card.enqueued([*(part for _, part in full), result]) as stream:
+            into = address(result)
+            if len(parts) == 1:
+                nccl.all_reduce(address(parts[0]), into, result.size, *kind, communicator, stream)
+                return True
+            nccl.group_start()
+            for rank, part in full:
+                root = ranks.index(rank)
+                nccl.reduce(address(part), into, part.size, *kind, root, communicator, stream)
+            nccl.group_end()
+        return True
+
+    def abort(self, error: BaseException) -> None:
+        """Tell the others, who raise it when they next wait, and those that wait on their cards."""
+        self.card.meeting.fail(told(error))
+
+    def _enter(self) -> None:
+        self.card.meeting.place = self.place
+
+    def _there(self, array: Any) -> DeviceArray:
+        """Return an array on the card: itself, or the bytes of one of the host."""
+        if isinstance(array, DeviceArray):
+            return array
+        return to_device(np.ascontiguousarray(array).reshape(-1).view(np.uint8), self.device)
