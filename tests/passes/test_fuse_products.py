@@ -42,6 +42,34 @@ def test_products_that_meet_others_keep_their_schedule_on_cards(name: str, dtype
     assert kernel_text(program).count("multiply(") == (len(tiled) if dtype is DType.F16 else 0)
 
 
+@pytest.mark.parametrize(
+    ("body", "dtype", "size", "kernels"),
+    [
+        ("O = X * (erf(X * 0.7) + 1.0);", DType.BF16, 1024, 2),
+        ("O = X * (erf(X * 0.7) + 1.0);", DType.F32, 1024, 1),  # no instruction multiplies such matrices
+        ("O = X * (erf(X * 0.7) + 1.0);", DType.BF16, 512, 1),  # a launch takes longer
+        ("O = X * sigmoid(X);", DType.BF16, 1024, 1),  # reading again takes longer
+    ],
+)
+def test_what_computes_much_with_a_stored_product_reads_it_again(
+    body: str, dtype: DType, size: int, kernels: int
+) -> None:
+    function = parse(f"function (A[M, K], B[K, N]) -> (X, O) {{ X[i, j : M, N] = +(A[i, k] * B[k, j]); {body} }}")
+    types = {each.name: TensorType(dtype, (size, size)) for each in function.inputs}
+    made = compile_stages(function, types, with_facts(Target(pipeline="nvidia-hopper"))).sem
+    assert len(made.works) == kernels
+    joined = [
+        kernel for kernel in made.kernels if len([p for p in kernel.params if p.access is sem.ParamAccess.WRITE]) > 1
+    ]
+    assert len(joined) == (kernels == 1)
+
+
+def test_what_computes_much_with_a_product_that_nobody_stores_joins_it() -> None:
+    function = parse("function (A[M, K], B[K, N]) -> (O) { X[i, j : M, N] = +(A[i, k] * B[k, j]); O = erf(X) * X; }")
+    types = {each.name: TensorType(DType.BF16, (1024, 1024)) for each in function.inputs}
+    assert len(compile_stages(function, types, with_facts(Target(pipeline="nvidia-hopper"))).sem.works) == 1
+
+
 @pytest.mark.parametrize("name", MEETING)
 def test_products_join_only_each_other_on_processors(name: str) -> None:
     program = meeting(name, DType.F32, Target(threads=2))

@@ -44,6 +44,11 @@ def takes_less_than_memory(operations: Iterable[Op], dtype: DType) -> bool:
     return sum(op.info.weight_in(dtype) for op in operations) <= _MEMORY
 
 
+def weights_of(block: stripe.Block) -> int:
+    """Return how many operations a block does at each point, by their weights; blocks inside are left out."""
+    return sum(s.op.info.weight_in(s.dtype) for s in block.statements if isinstance(s, stripe.Intrinsic))
+
+
 def kind_of(op: Op) -> Kind:
     """Return what sort of operation ``op`` is, by itself."""
     if op.info.approximates:

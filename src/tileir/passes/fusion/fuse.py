@@ -66,6 +66,9 @@ class Fuse:
         most_bytes: Most bytes of one tensor inside, where ``rows``.
         local_bytes: Other than 0, rows may be longer, as long as all that nothing else needs of one has so many bytes
             at most: what several loops read of memory is read again.
+        costly: Other than 0, large products of narrow matrices, whose threads do nothing else while they compute with
+            results, are not joined with kernels that read these where they are stored anyway, and that begin more
+            operations on each, by their weights, than so many.
 
     """
 
@@ -97,6 +100,7 @@ class Fuse:
     least_row: int = attrs.field(default=32, validator=at_least(1))
     most_bytes: int = attrs.field(default=256 * 1024, validator=at_least(1))
     local_bytes: int = attrs.field(default=0, validator=at_least(0))
+    costly: int = attrs.field(default=0, validator=at_least(0))
 
     def __call__(self, program: Program) -> Program:
         """Return the program with blocks joined."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from tileir.core import NameScope, attrs
+from tileir.passes.analysis.accesses import is_element
 from tileir.passes.analysis.dependences import DependenceScan
 from tileir.passes.base import NOT_MEANT, selected
+from tileir.passes.cost.operations import weights_of
 from tileir.passes.fusion.group import FusionGroup
 from tileir.passes.fusion.match import (
     Shared,
@@ -24,7 +27,7 @@ from tileir.passes.fusion.match import (
 from tileir.passes.fusion.shared_rows import are_one_row, has_points, loops_of, with_long_rows
 from tileir.schedule.remarks import Refused, refused, refusing, rule_out, strongest
 from tileir.stripe.aliases import byte_size
-from tileir.stripe.ir import ADVANCE, Block, Index, Statement, views_read, views_written
+from tileir.stripe.ir import ADVANCE, Block, Direction, Index, Statement, views_read, views_written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,6 +36,10 @@ if TYPE_CHECKING:
 
 _MOST_CANDIDATES = 16
 """Groups that are tried for one block; keeps the scan linear."""
+_MOST_POINTS = 1 << 20
+"""Products of fewer elements take no longer than the launch of another kernel."""
+_NARROW = 2
+"""Bytes of an element of narrow matrices at most."""
 _MOST_USERS = 256
 """A group with more users than this is not moved down past others."""
 
@@ -80,6 +87,7 @@ class FusionScan:
     _bytes: dict[str, int] = attrs.field(factory=dict, init=False)
     _passing: set[str] = attrs.field(factory=set, init=False)
     _known: set[str] = attrs.field(init=False)
+    _begun: dict[str, int] = attrs.field(factory=dict, init=False)
     _visited: int = attrs.field(default=0, init=False)
     _joining: set[int] = attrs.field(factory=set, init=False)
     _refused: dict[int, list[Refused]] = attrs.field(factory=dict, init=False)
@@ -101,6 +109,20 @@ class FusionScan:
             for root in sorted(touched & self._temporary):
                 self._touching.setdefault(root, []).append(number)
         self._bytes = {self._roots[r.name]: byte_size(r) for r in self.parent.refinements}
+        if self.options.costly:
+            self._weigh()
+
+    def _weigh(self) -> None:
+        """Note for each tensor how many operations the longest chain of kernels has that begins with writing it."""
+        read_by: dict[str, int] = {}
+        for statement in reversed(self.parent.statements):
+            if not isinstance(statement, Block) or statement.blocks:
+                continue
+            written = {self._roots[name] for name in views_written(statement)}
+            count = weights_of(statement) + max((read_by.get(root, 0) for root in written & self._temporary), default=0)
+            self._begun.update(dict.fromkeys(written, count))
+            for root in {self._roots[name] for name in views_read(statement)}:
+                read_by[root] = max(read_by.get(root, 0), count)
 
     def statements(self) -> tuple[Statement, ...]:
         """Return the statements of the parent with blocks joined; the very same ones where none was."""
@@ -305,9 +327,21 @@ class FusionScan:
             if products == 1 or (products == 2 and not options.products):
                 return refused("TR685")
         computations, tensors = first.computations + second.computations, self._shared(first, second)
-        if computations > options.max_statements or tensors > options.max_refs:
+        many = computations > options.max_statements or tensors > options.max_refs
+        if many or (options.costly and self._is_costly(first, second)):
             return refused("TR686", statements=computations, tensors=tensors)
         return None
+
+    def _is_costly(self, product: FusionGroup, second: FusionGroup) -> bool:
+        """Return whether a kernel computes much with results of a product that are stored anyway."""
+        handed_on = second.read & product.written
+        if not handed_on or second.reductions or not product.reductions or handed_on & self._temporary:
+            return False
+        begun = max(self._begun.get(root, 0) for root in second.written)
+        points = math.prod(product.block.ranges[each.name] for each in product.indices)
+        factors = [view for view in product.views.values() if view.direction is Direction.IN and not is_element(view)]
+        narrow = all(view.shape.dtype.itemsize <= _NARROW for view in factors)
+        return begun > self.options.costly and points >= _MOST_POINTS and narrow and has_outer_product(product)
 
     def _fresh(self, *groups: FusionGroup) -> frozenset[str]:
         """Return the tensors that hold nothing before ``groups``, which write them."""
