@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +11,8 @@ import numpy as np
 import pytest
 
 from tileir.core import Aggregation, BackendError
-from tileir.runtime.transports import THREADS, DisagreementError, Transport, agree
+from tileir.runtime import transports
+from tileir.runtime.transports import THREADS, DisagreementError, Threads, Transport, agree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,3 +102,60 @@ def test_ranks_that_differ_are_refused_on_every_rank() -> None:
     assert launched(3, work) == ["the start of a program"] * 3
     with pytest.raises(DisagreementError, match=r"TIL815.: rank 1 differs from rank 0 in the program and the mesh"):
         THREADS.launch(2, lambda end: agree(end, {"the program": str(end.rank), "the mesh": str(end.rank)}))
+
+
+def received(end: Transport, other: int) -> None:
+    end.place = "the sum 'S'"
+    end.exchange([], [(other, np.empty(1))])
+
+
+def test_a_rank_that_is_late_is_named() -> None:
+    told: set[str] = set()
+    heard = threading.Event()
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            told.add(re.sub(r"for \d+ s", "for a while", record.getMessage()))
+            if len(told) == 2:
+                heard.set()
+
+    def work(end: Transport) -> None:
+        if end.rank < 2:
+            received(end, end.rank + 1)
+        else:
+            heard.wait()
+        if end.rank > 0:
+            end.exchange([(end.rank - 1, np.zeros(1))], [])
+
+    log, listener = logging.getLogger("tileir.distributed"), Listener()
+    log.addHandler(listener)
+    Threads(late=0.02).launch(3, work)
+    log.removeHandler(listener)
+    assert told == {
+        "rank 1 waits in the sum 'S' for a while: rank 2 is late, and does not wait for others",
+        "rank 0 waits in the sum 'S' for a while: rank 1 is in the sum 'S'",
+    }
+
+
+@pytest.mark.parametrize(
+    ("leaves", "message"),
+    [
+        (True, "TIL814.: rank 1 has ended, and rank 0 waits in the sum 'S'"),
+        (False, "TIL816.: rank 0 waits in the sum 'S' for 0 s: rank 1 is late, and does not wait for others"),
+    ],
+)
+def test_a_rank_that_others_wait_for_in_vain_ends_all(
+    monkeypatch: pytest.MonkeyPatch, leaves: bool, message: str
+) -> None:
+    monkeypatch.setattr(transports, "GRACE", 0.02)
+    started = threading.Event()
+
+    def work(end: Transport) -> None:
+        if end.rank == 0:
+            received(end, 1)
+        elif not leaves:
+            started.wait()
+
+    with pytest.raises(BackendError, match=message):
+        Threads(timeout=0.02).launch(2, work)
+    started.set()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import abc
 import hashlib
 import threading
+import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
@@ -25,6 +26,10 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Message: TypeAlias = tuple[int, Any]
 """A rank, and the contiguous array that is sent to it, or filled by it: of the host, or of the transport's device."""
 T = TypeVar("T")
+
+
+GRACE: Final = 3.0
+"""Seconds that threads have to end when one of them failed."""
 
 
 class Transport(abc.ABC):
@@ -188,11 +193,59 @@ class Engine(Protocol):
 
 @attrs.define(eq=False, repr=False)
 class _Hub:
-    """Messages on their way between the threads of one process."""
+    """Messages on their way between the threads of one process, and what each of these does.
 
+    Attributes:
+        late: After how many seconds of waiting a rank logs for which others it waits.
+        timeout: After how many it gives up; None for never.
+        condition: Held where any of the following is read or changed.
+        messages: By the ranks that they go from and to.
+        failed: The rank that failed first, and its error.
+        ended: Ranks whose work is done, or failed.
+        places: Where ranks wait, of those that do.
+
+    """
+
+    late: float
+    timeout: float | None
     condition: threading.Condition = attrs.field(factory=threading.Condition)
     messages: dict[tuple[int, int], deque[Array]] = attrs.field(factory=lambda: defaultdict(deque))
     failed: tuple[int, BaseException] | None = None
+    ended: set[int] = attrs.field(factory=set)
+    places: dict[int, str] = attrs.field(factory=dict)
+
+    def wait(self, own: int, place: str, other: int) -> Array:
+        """Return the next message from a rank; the condition is held.
+
+        Raises:
+            BackendError: TIL814, a rank failed, or the other has ended; TIL816, it is late.
+
+        """
+        waiting = self.messages[other, own]
+        self.places[own] = place
+        start, waited = time.monotonic(), 0.0
+        patience = self.late if self.timeout is None else min(self.late, self.timeout)
+
+        def ready() -> bool:
+            return bool(waiting) or self.failed is not None or other in self.ended
+
+        while not self.condition.wait_for(ready, patience - waited):
+            waited = time.monotonic() - start
+            there = self.places.get(other)
+            state = "is late, and does not wait for others" if there is None else f"is in {there}"
+            message = f"rank {own} waits in {place} for {waited:.0f} s: rank {other} {state}"
+            if self.timeout is not None and waited >= self.timeout:
+                raise BackendError.of("TIL816", message)
+            import logging  # most programs never need it
+
+            logging.getLogger("tileir.distributed").warning("%s", message)
+            patience = 2 * patience if self.timeout is None else min(2 * patience, self.timeout)
+        del self.places[own]
+        if self.failed is not None:
+            raise _failure(*self.failed)
+        if not waiting:
+            raise BackendError.of("TIL814", f"rank {other} has ended, and rank {own} waits in {place}")
+        return waiting.popleft()
 
 
 @attrs.define(eq=False, repr=False)
@@ -213,12 +266,8 @@ class _Thread(Transport):
                 self.hub.messages[self.rank, rank].append(copy)
             self.hub.condition.notify_all()
         for rank, array in received:
-            waiting = self.hub.messages[rank, self.rank]
             with self.hub.condition:
-                self.hub.condition.wait_for(lambda: waiting or self.hub.failed is not None)  # noqa: B023  called here
-                if self.hub.failed is not None:
-                    raise _failure(*self.hub.failed)
-                found = waiting.popleft().reshape(array.shape)
+                found = self.hub.wait(self.rank, self.place, rank).reshape(array.shape)
             if isinstance(array, np.ndarray):
                 array[...] = found
             else:
@@ -244,25 +293,30 @@ class Threads:
 
     Attributes:
         devices: The device of each rank, whose parts of arrays stay there; none where the caller chooses one for all.
+        late: After how many seconds of waiting the rank is logged that another waits for.
+        timeout: After how many seconds of waiting a rank gives up, and all end; by default never.
         name: By which it is found.
 
     """
 
     devices: tuple[str, ...] = ()
+    late: float = 60.0
+    timeout: float | None = None
     name: str = "inprocess"
 
     def launch(self, size: int, work: Callable[[Transport], T]) -> Mapping[int, T]:
         """Run work on each rank in a thread of its own, and return what it returns, by rank.
 
         Raises:
-            BackendError: TIL814, a rank failed.
+            BackendError: TIL814, a rank failed: the others end where they next wait, or are left to themselves if that
+                takes them longer than :data:`GRACE`.
             ArgumentError: TIL813, there is another number of devices.
 
         """
         if self.devices and len(self.devices) != size:
             message = f"the program is for {size} ranks, and the context has {len(self.devices)} devices"
             raise ArgumentError.of("TIL813", f"{message}; name one for each rank, the same one again if need be")
-        hub = _Hub()
+        hub = _Hub(self.late, self.timeout)
         results: dict[int, T] = {}
 
         def run(rank: int) -> None:
@@ -271,13 +325,19 @@ class Threads:
                 results[rank] = work(end)
             except BaseException as error:  # other threads would wait forever
                 end.abort(error)
+            with hub.condition:
+                hub.ended.add(rank)
+                hub.condition.notify_all()
 
-        threads = [threading.Thread(target=run, args=(rank,), name=f"tileir rank {rank}") for rank in range(size)]
+        threads = [
+            threading.Thread(target=run, args=(rank,), name=f"tileir rank {rank}", daemon=True) for rank in range(size)
+        ]
         for thread in threads:
             thread.start()
         try:
-            for thread in threads:
-                thread.join()
+            with hub.condition:
+                hub.condition.wait_for(lambda: len(hub.ended) == size or hub.failed is not None)
+                hub.condition.wait_for(lambda: len(hub.ended) == size, GRACE)
         except BaseException as error:  # somebody wants to stop
             _Thread(hub, 0, size).abort(error)
             raise

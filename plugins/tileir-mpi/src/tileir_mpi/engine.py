@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import attrs
 
 from tileir.core import BackendError
-from tileir.runtime.transports import THREADS, DisagreementError, Transport, agree
+from tileir.runtime.transports import DisagreementError, Threads, Transport, agree
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -60,7 +60,7 @@ class Ranks:
         with _LOCK:
             peers = self._peers()
             if peers.size == 1 and size > 1:
-                return THREADS.launch(size, work)
+                return Threads(late=self.late, timeout=self.timeout).launch(size, work)
             end = MPITransport(peers, self.late, self.timeout)
             try:
                 end.start()

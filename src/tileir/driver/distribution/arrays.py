@@ -17,6 +17,7 @@ from tileir.driver.distribution.engines import engine_called
 from tileir.runtime.array_files import loaded
 from tileir.runtime.arrays import to_array
 from tileir.runtime.devices.array import DeviceArray
+from tileir.runtime.transports import agree
 from tileir.typed.sharding.interpreter import gathered
 from tileir.typed.sharding.mesh import Box, Mesh, Sharding
 from tileir.typed.sharding.splits import Layout, whole
@@ -170,6 +171,7 @@ class DistributedArray:
 
     def _relaid(self, layout: Layout) -> Mapping[int, Array]:
         def work(end: Transport) -> Array:
+            agree(end, {"how they lay an array out": f"{self.mesh} {self.layout} {layout} {self.dtype}"})
             return relaid("an array", self.on_host(end.rank), self.layout, layout, self.mesh, end)
 
         return self.engine.launch(self.mesh.size, work)
@@ -190,6 +192,10 @@ class DistributedArray:
             return np.asarray(self.on_host(rank)[np.ix_(*(each[inside] - low for each, inside, (low, _) in chosen))])
 
         def work(end: Transport) -> list[Array]:
+            agree(
+                end,
+                {"the elements that they read": f"{self.mesh} {self.layout} {self.dtype} {list(map(list, places))}"},
+            )
             found = [np.empty(size, self.dtype) for size in sizes]
             end.all_gather(np.asarray(picked(end.rank), order="C"), found, range(end.size))
             return found
@@ -243,7 +249,9 @@ def array(
     engine = engine_called(transport)
 
     def work(end: Transport) -> Array:
-        return to_array("source", read(made.box(layout, made.coordinates(end.rank)))).copy(order="C")
+        part = to_array("source", read(made.box(layout, made.coordinates(end.rank)))).copy(order="C")
+        agree(end, {"the mesh, sharding, shape or dtype of an array": f"{made} {layout} {extents} {part.dtype}"})
+        return part
 
     return DistributedArray(made, layout, engine.launch(made.size, work), engine)
 
