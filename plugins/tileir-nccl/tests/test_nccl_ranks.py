@@ -152,8 +152,6 @@ def test_ways_to_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "there", "MASTER_PORT": "5000"}
     for name, value in given.items():
         monkeypatch.setenv(name, value)
-    assert started() == Start(3, 4, 1, "there", 5000)
-    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
     assert started() == Start(3, 4, 1, "there", 5001)
     monkeypatch.setenv("TILEIR_PORT", "6000")
     assert started() == Start(3, 4, 1, "there", 6000)

@@ -188,8 +188,7 @@ def started(communicator: MPI.Comm | None = None) -> Start | None:
     if int(named.get("WORLD_SIZE", "1")) == 1 or "RANK" not in named:
         return None
     host, port = named.get("MASTER_ADDR", LOOPBACK), int(named.get("MASTER_PORT", "29500"))
-    taken = named.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # torchrun listens there itself
-    rank, port = int(named["RANK"]), int(named.get("TILEIR_PORT", port + taken))
+    rank, port = int(named["RANK"]), int(named.get("TILEIR_PORT", port + 1))  # PyTorch listens at the other one
     return Start(rank, int(named["WORLD_SIZE"]), int(named.get("LOCAL_RANK", rank)), host, port)
 
 
