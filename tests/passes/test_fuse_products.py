@@ -23,13 +23,13 @@ MEETING = {
 }
 
 
-def meeting(name: str, dtype: DType, target: Target) -> sem.Program:
-    """Return the kernels of a product that meets another reduction elementwise."""
+def meeting(name: str, dtype: DType, target: Target, terms: int = 1024) -> sem.Program:
+    """Return the kernels of a product of so many terms that meets another reduction elementwise."""
     inputs, rest = MEETING[name]
     text = f"function (A[M, K], B[K, N], {inputs}) -> (O) {{ X[i, j : M, N] = +(A[i, k] * B[k, j]); {rest} }}"
     function = parse(text)
-    shapes = {"P": (1024, 1024, 64)}
-    types = {i.name: TensorType(dtype, shapes.get(i.name, (1024, 1024))) for i in function.inputs}
+    sizes = {"M": 1024, "N": 1024, "K": terms, "L": 64}
+    types = {i.name: TensorType(dtype, tuple(sizes[str(dim)] for dim in i.dims or ())) for i in function.inputs}
     return compile_stages(function, types, target).sem
 
 
@@ -70,7 +70,10 @@ def test_what_computes_much_with_a_product_that_nobody_stores_joins_it() -> None
     assert len(compile_stages(function, types, with_facts(Target(pipeline="nvidia-hopper"))).sem.works) == 1
 
 
+@pytest.mark.parametrize("terms", [16, 32, 1024])
 @pytest.mark.parametrize("name", MEETING)
-def test_products_join_only_each_other_on_processors(name: str) -> None:
-    program = meeting(name, DType.F32, Target(threads=2))
-    assert len(program.works) == (2 if name == "product and sum" else 1)
+def test_products_join_only_each_other_on_processors(name: str, terms: int) -> None:
+    """Long ones only where they share a factor: their tiles would be smaller."""
+    program = meeting(name, DType.F32, Target(threads=2), terms)
+    together = name == "gated" or (terms < 32 and name != "product and sum")
+    assert len(program.works) == (1 if together else 2)

@@ -269,7 +269,7 @@ def test_panels_pass_over_pieces_of_images(
 
 
 @pytest.mark.parametrize("stride", [1, 2, 3])
-@pytest.mark.parametrize(("batch", "side", "channels"), [(1, 21, 3), (3, 41, 33), (2, 12, 1)])
+@pytest.mark.parametrize(("batch", "side", "channels"), [(1, 21, 3), (3, 41, 31), (2, 12, 1)])
 def test_sums_of_two_convolutions_pass_over_pieces(batch: int, side: int, channels: int, stride: int) -> None:
     small = -(-side // stride)
     x, z = weights(batch, channels, side, side, seed=4), weights(batch, 5, small, small, seed=5)

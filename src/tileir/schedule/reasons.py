@@ -204,6 +204,7 @@ _ALGORITHMS: Final = {
     "TR694": _beside("all threads merge into the table at the same time already"),
     "TR695": Reason("no tensor has the places of updates, or these or the columns of rows lie in another order"),
     "TR696": _beside("loops that depend on constants alone run once, and are not joined with what runs at each call"),
+    "TR697": Reason("products of matrices with many terms that share no factor have larger tiles apart"),
 }
 
 _SCRIPTS: Final = {

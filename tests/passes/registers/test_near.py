@@ -97,3 +97,9 @@ def test_pieces_keep_the_meaning(
     after = run((Accumulate(), step), program)
     verify(after)
     assert_same_meaning(program, after)
+
+
+@pytest.mark.parametrize(("panel_bytes", "grid"), [(4096, ["y_chunk", "k_panel"]), (1 << 14, ["k_panel"])])
+def test_lines_count_whole_however_little_of_them_is_read(panel_bytes: int, grid: list[str]) -> None:
+    """Elements that are read have 3200 bytes, and twice as many with those between them."""
+    assert grids(tiled(FIRST, sizes(1, 8, 20, 1, 256), attrs.evolve(SMALL, panel_bytes=panel_bytes))) == [grid]

@@ -40,6 +40,10 @@ _MOST_POINTS = 1 << 20
 """Products of fewer elements take no longer than the launch of another kernel."""
 _NARROW = 2
 """Bytes of an element of narrow matrices at most."""
+_DEEP = 32
+"""Steps of products from which on those that share no factor stay apart: tiles of both sums would be half as large, and
+each step would load more for what it multiplies. What one result takes to be stored and read again is less by then."""
+
 _MOST_USERS = 256
 """A group with more users than this is not moved down past others."""
 
@@ -326,6 +330,8 @@ class FusionScan:
             products = sum(map(has_outer_product, (first, second)))
             if products == 1 or (products == 2 and not options.products):
                 return refused("TR685")
+            if products and _share_nothing(first, second):
+                return refused("TR697")
         computations, tensors = first.computations + second.computations, self._shared(first, second)
         many = computations > options.max_statements or tensors > options.max_refs
         if many or (options.costly and self._is_costly(first, second)):
@@ -415,3 +421,9 @@ class FusionScan:
         if all(g is first or g is second or g.position > second.position for g in users):
             return second.position
         return None
+
+
+def _share_nothing(*groups: FusionGroup) -> bool:
+    """Return whether the loops of two groups are long, and none of one reads a tensor that one of the other touches."""
+    first, second = (set[str]().union(*list(loops_of(group))[:-1]) for group in groups)
+    return first.isdisjoint(second) and all(block.points >= _DEEP for group in groups for block in group.nested)

@@ -8,14 +8,14 @@ to be near for that, or reads those again that lie ready.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from tileir.core.nodes import attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.registers.cost import Limits, Tiling, row_pieces
 from tileir.passes.schedules.registers.packing import is_dense
-from tileir.passes.schedules.registers.steps import FAR, LINE, Step
+from tileir.passes.schedules.registers.steps import FAR, Step, touched
 from tileir.schedule.nest import Nest, Use, product
 from tileir.stripe.ir import Index
 
@@ -53,7 +53,7 @@ def pieces(nest: Nest, plan: Tiling, limits: Limits) -> Pieces | None:
     outer = [i for i in others if not any(use.stride(i.name) for use, _ in along)]
     if not still or not outer:
         return None
-    use, loops = max(still, key=lambda each: _touched(each[0], (*outer, *each[1])))
+    use, loops = max(still, key=lambda each: touched(each[0], (*outer, *each[1])))
     numbered = [i for i in others if i not in outer and not any(each.stride(i.name) for each, _ in still)]
     panels = plan.vector.range // width * product(i.range for i in numbered)
     found = _cut(use, outer, loops, limits.panel_bytes)
@@ -62,7 +62,7 @@ def pieces(nest: Nest, plan: Tiling, limits: Limits) -> Pieces | None:
     again = plan.packing
     for each, steps in along:
         moving = [i for i in steps if each.stride(i.name)]
-        if _touched(each, (plan.vector, *numbered, *moving)) > 2 * limits.panel_bytes:
+        if touched(each, (plan.vector, *numbered, *moving)) > 2 * limits.panel_bytes:
             if not is_dense(each, moving, width):
                 return None
             again += FAR * product(i.range for i in (*nest.indices, *moving) if i not in outer) / plan.lanes
@@ -85,24 +85,13 @@ def _cut(
     Nor are there any where they would read twice as much as all of it.
     """
     order = sorted((i for i in outer if use.stride(i.name)), key=lambda i: -abs(use.stride(i.name)))
-    whole = _touched(use, (*order, *loops))
+    whole = touched(use, (*order, *loops))
     for place, index in enumerate(order):
         inner = (*order[place + 1 :], *loops)
-        each = _touched(use, inner)
+        each = touched(use, inner)
         if each <= 2 * panel_bytes:
             values = max(1, panel_bytes // each)
             count = product(i.range for i in order[:place]) * -(-index.range // values)
-            size = _touched(use, (attrs.evolve(index, range=min(values, index.range)), *inner))
+            size = touched(use, (attrs.evolve(index, range=min(values, index.range)), *inner))
             return (tuple(order[: place + 1]), count) if count > 1 and count * size <= 2 * whole else None
     return None
-
-
-def _touched(use: Use, indices: Iterable[Index]) -> int:
-    """Return about how many bytes the cache lines have that are read."""
-    size = use.dtype.itemsize
-    found = reach = size
-    for stride, count in sorted((abs(use.stride(i.name)) * size, i.range) for i in indices if use.stride(i.name)):
-        further = (count - 1) * stride
-        found = found + further if stride <= max(reach, LINE) else max(found, LINE) * count
-        reach += further
-    return found

@@ -6,7 +6,7 @@ vector from farther away twice that; multiply-adds that depend on each other are
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import ceil, floor, prod
 from typing import Final
 
@@ -227,14 +227,26 @@ def _near(
 def _elsewhere(use: Use, nest: Nest, segment: Segment, near_bytes: int, apart: int) -> float:
     """Return at which share of the steps what is read is in another piece of ``apart`` bytes of a large operand.
 
-    0 where all of it is in ``near_bytes``. Loops that move within a cache line do not count: what they read is fetched
-    ahead.
+    0 where all of it is in ``near_bytes``: elements as often as windows read them, or the lines that they are in. Loops
+    that move within a cache line do not count: what they read is fetched ahead.
     """
     size = use.dtype.itemsize
     moving = [(i.range, abs(use.stride(i.name)) * size) for i in segment.loops if use.stride(i.name)]
-    nbytes = product(i.range for i in (*nest.indices, *segment.loops) if use.stride(i.name)) * size
+    indices = [i for i in (*nest.indices, *segment.loops) if use.stride(i.name)]
+    nbytes = max(product(i.range for i in indices) * size, touched(use, indices))
     pieces = [max(1.0, count * min(1.0, stride / apart)) for count, stride in moving if stride >= LINE]
     return prod(pieces) / product(count for count, _ in moving) if pieces and nbytes > near_bytes else 0.0
+
+
+def touched(use: Use, indices: Iterable[stripe.Index]) -> int:
+    """Return about how many bytes the cache lines have that are read."""
+    size = use.dtype.itemsize
+    found = reach = size
+    for stride, count in sorted((abs(use.stride(i.name)) * size, i.range) for i in indices if use.stride(i.name)):
+        further = (count - 1) * stride
+        found = found + further if stride <= max(reach, LINE) else max(found, LINE) * count
+        reach += further
+    return found
 
 
 def left_out(constraint: Affine, nest: Nest, segment: Segment) -> tuple[tuple[str, int], ...]:
