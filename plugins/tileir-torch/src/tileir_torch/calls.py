@@ -351,6 +351,18 @@ class Specialising:
         """True if sizes may differ from call to call."""
         return bool(self._symbols)
 
+    def check(self) -> None:
+        """Import the graph, which the first call then need not where sizes are numbers.
+
+        Raises:
+            TileError: TIL605, a node asks for what tileir does not have.
+
+        """
+        if self._symbols:
+            imported(self.graph, self.owner)
+        else:
+            self.specialised(())
+
     def __call__(self, values: Sequence[Any]) -> list[Any]:
         """Return the outputs for what the placeholders stand for."""
         return self.specialised(values)(values)

@@ -40,7 +40,7 @@ class Compiled:
     copied by ``copy.deepcopy``, with weights of its own, and pickled, as by ``torch.save``.
 
     Attributes:
-        program: What ``torch.export`` made of the module, after decomposition.
+        program: What ``torch.export`` made of the module; decomposed where tileir does not run that as it is.
 
     """
 
@@ -215,8 +215,21 @@ class Compiled:
         return [f"cuda.{card}" for card in sorted(cards)] or [host()]
 
 
+def _compiled(exported: ExportedProgram) -> Compiled:
+    """Return a program compiled; decomposed before where it cannot be imported as it is, which takes longer."""
+    made = Compiled(exported)
+    try:
+        made._run.check()
+    except TileError:
+        made = Compiled(exported.run_decompositions(decompositions.of_export()))
+        faults = unsupported(made.program.graph_module)
+        if faults:
+            raise TileError([fault.diagnostic for fault in faults[:_MESSAGES]]) from None
+    return made
+
+
 def _restored(content: bytes, changed: Mapping[int, torch.Tensor]) -> Compiled:
-    made = Compiled(torch.export.load(io.BytesIO(content)))
+    made = _compiled(torch.export.load(io.BytesIO(content)))
     for at, tensor in changed.items():
         made._bound[at] = tensor
     return made
@@ -262,12 +275,7 @@ def compile(  # noqa: A001  it is the public verb, as tileir.compile
         exported = torch.export.export(
             module, example_inputs, dict(kwargs or {}), dynamic_shapes=dynamic_shapes, strict=False
         )
-        program = exported.run_decompositions(decompositions.of_export())
-    module_of_graph = program.graph_module
-    faults = unsupported(module_of_graph)
-    if faults:
-        raise TileError([fault.diagnostic for fault in faults[:_MESSAGES]])
-    made = Compiled(program)
+        made = _compiled(exported)
     _warn_when_loaded(module, made)
     return made
 

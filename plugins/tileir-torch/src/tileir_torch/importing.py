@@ -20,6 +20,7 @@ from tileir.tile.builder import Tensor
 from tileir_torch.custom import PROGRAMS
 from tileir_torch.dtypes import DTYPES
 from tileir_torch.rows.table import RefusedError, row_of
+from tileir_torch.writing import Memories, is_writing, made_instead
 
 Value: TypeAlias = Any
 """The meaning of a node: a tensor, a number, which sizes are, or a sequence of such; None for nothing."""
@@ -308,7 +309,7 @@ class Importer:
     state: Tensor | None = None
     values: dict[Node, Value] = field(factory=dict)
     orders: dict[Node, Order] = field(factory=dict)
-    _passed: dict[int, int] = field(factory=dict)
+    _memories: Memories | None = None
 
     def sizes(self, value: torch.Tensor) -> tuple[int, ...]:
         """Return the sizes of a fake tensor."""
@@ -329,7 +330,7 @@ class Importer:
 
     def _run(self, node: Node) -> None:
         try:
-            self.values[node] = self._made(node)
+            self.values[node] = self.made(node)
         except (RefusedError, TileError, TypeError, ValueError, IndexError, KeyError) as error:
             if self.unsupported is None:
                 raise TileError([self._fault(node, error).diagnostic]) from error
@@ -340,7 +341,8 @@ class Importer:
         reason = str(error.args[0]) if isinstance(error, RefusedError) else _reason_of(error)
         return Unsupported(node.name, str(node.target), reason, place_of(node))
 
-    def _made(self, node: Node) -> Value:
+    def made(self, node: Node) -> Value:
+        """Return what a node makes of the values of others."""
         value = node.meta.get("val")
         if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool | int | float | bool):
             return size_of(value, self.symbols)
@@ -417,7 +419,20 @@ class Importer:
         args = map_arg(node.args, self._read)
         kwargs = map_arg(node.kwargs, self._read)
         with self.builder.at(_place(node)):
-            return self._fitted(node, self._found(node, target, value, args, kwargs), value)
+            if not is_writing(node):
+                return self._fitted(node, self._found(node, target, value, args, kwargs), value)
+            found = self._fitted(node, self._found(node, made_instead(node), value, args, kwargs), value)
+            if self._memories is None:
+                self._memories = Memories(node.graph)
+            self._memories.write(self, node, found)
+            return found
+
+    def served(self, node: Node, target: str, *args: Any, **kwargs: Any) -> Value:
+        """Return what the row of an operation makes in the place of a node."""
+        row = row_of(target)
+        if row is None:
+            raise RefusedError("tileir has no row for it")
+        return row(Call(self, node), *map(self.argument, args), **kwargs)
 
     def _read(self, node: Node) -> Value:
         value = self.values[node]
@@ -433,11 +448,9 @@ class Importer:
         row = row_of(target)
         if row is not None and not self.draws and torch.Tag.nondeterministic_seeded in node.target.tags:
             raise RefusedError("it draws the numbers that eager draws")
-        if row is not None:
-            return row(Call(self, node), *map(self.argument, args), **dict(kwargs))
-        if self._is_constant(node, value):
+        if row is None and self._is_constant(node, value):
             return self._folded(node, value)
-        raise RefusedError("tileir has no row for it")
+        return self.served(node, target, *args, **kwargs)
 
     def argument(self, value: Any) -> Any:
         """Return an argument of a node with numbers for sizes."""

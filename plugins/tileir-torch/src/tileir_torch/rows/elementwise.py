@@ -302,13 +302,13 @@ for _name, _function in {"and": lambda x, y: x & y, "or": lambda x, y: x | y, "x
     row(f"logical_{_name}.default")(partial(_logical, _function))
 
 
-@row("maximum.default")
+@row("maximum.default", "max.other")
 def maximum(call: Call, x: Tensor, y: Tensor) -> Tensor:
     x, y = (call.operand(each, call.dtype) for each in (x, y))
     return x | y if call.dtype.is_bool else ops.maximum(x, y)
 
 
-@row("minimum.default")
+@row("minimum.default", "min.other")
 def minimum(call: Call, x: Tensor, y: Tensor) -> Tensor:
     x, y = (call.operand(each, call.dtype) for each in (x, y))
     return x & y if call.dtype.is_bool else ops.minimum(x, y)
@@ -394,11 +394,11 @@ def add_quotient(call: Call, x: Tensor, y: Tensor, z: Tensor, *, value: Any = 1)
     return x + call.number(value, wide(call.dtype)) * (y / z)
 
 
-@row("_to_copy.default", "to.dtype", "to.dtype_layout")
+@row("_to_copy.default", "to.dtype", "to.dtype_layout", "to.device", "to.other", "type_as.default")
 def to_dtype(call: Call, x: Tensor, *_: Any, **__: Any) -> Any:
     if x.dtype.is_float and call.dtype.bits == 8 and not (call.dtype.is_float or call.dtype.is_bool):
         x = ops.cast(x, DType.I32)  # as PyTorch does on processors
-    return ops.cast(x, call.dtype)
+    return x if x.dtype is call.dtype else ops.cast(x, call.dtype)
 
 
 @row("prims.convert_element_type.default")

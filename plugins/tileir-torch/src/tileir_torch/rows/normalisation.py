@@ -157,16 +157,33 @@ def _channels(x: Tensor, rank: int) -> Tensor:
     return ops.reshape(x, 1, x.shape[0], *[1] * (rank - 2))
 
 
-@row("_native_batch_norm_legit_no_training.default")
-def batch_norm_inference(
-    call: Call, x: Tensor, weight: Any, bias: Any, mean: Tensor, variance: Tensor, momentum: float, eps: float
-) -> tuple[Tensor, ...]:
+def _normalised(x: Tensor, weight: Any, bias: Any, mean: Tensor, variance: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """Return data normalised by the statistics of channels, and the reciprocal of each channel's deviation."""
     y = widened(x)
     deviation = ops.rsqrt(ops.cast(variance, y.dtype) + eps)
     factor = deviation if weight is None else deviation * ops.cast(weight, y.dtype)
     shift = -ops.cast(mean, y.dtype) * factor
     shift = shift if bias is None else shift + ops.cast(bias, y.dtype)
-    found = y * _channels(factor, x.rank) + _channels(shift, x.rank)
+    return y * _channels(factor, x.rank) + _channels(shift, x.rank), deviation
+
+
+@row("batch_norm.default")
+def batch_norm_by_mode(
+    call: Call, x: Tensor, weight: Any, bias: Any, mean: Any, variance: Any, training: bool, *options: Any
+) -> Tensor:
+    momentum, eps, _ = options
+    if not training:
+        return _normalised(x, weight, bias, mean, variance, eps)[0]
+    if mean is not None or variance is not None:
+        raise call.refuse("it writes to running statistics")
+    return batch_norm_without_statistics(call, x, weight, bias, training, momentum, eps)[0]
+
+
+@row("_native_batch_norm_legit_no_training.default")
+def batch_norm_inference(
+    call: Call, x: Tensor, weight: Any, bias: Any, mean: Tensor, variance: Tensor, momentum: float, eps: float
+) -> tuple[Tensor, ...]:
+    found, deviation = _normalised(x, weight, bias, mean, variance, eps)
     if call.importer.sizes(call.value[1]) == (0,):  # on processors nothing is kept
         return found, call.full(0, (0,), DType.F32), call.full(0, (0,), DType.F32)
     return found, mean, deviation

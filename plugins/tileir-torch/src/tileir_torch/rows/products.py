@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,26 @@ def _scaled(call: Call, x: Tensor, factor: Any) -> Tensor:
     return x if factor == 1 else x * call.number(factor, x.dtype)
 
 
-@row("mm.default", "bmm.default", "matmul.default", "mv.default", "dot.default", "vdot.default")
-def matmul(call: Call, x: Tensor, y: Tensor) -> Tensor:
+@row("mm.default", "bmm.default", "mv.default", "dot.default", "vdot.default")
+def product(call: Call, x: Tensor, y: Tensor) -> Tensor:
     return ops.matmul(x, y)
+
+
+@row("matmul.default")
+def matmul(call: Call, x: Tensor, y: Tensor) -> Tensor:
+    """Multiply as one product of matrices where one side is one, else as many as there are; so does eager."""
+    if max(x.rank, y.rank) <= 2:
+        return ops.matmul(x, y)
+    if y.rank <= 2:
+        depth = int(x.shape[-1])
+        rows = prod(int(size) for size in x.shape[:-1])
+        return ops.reshape(ops.matmul(ops.reshape(x, rows, depth), y), *call.sizes)
+    x = ops.expand_dims(x, 0) if x.rank == 1 else x
+    batch = np.broadcast_shapes(*(tuple(int(size) for size in each.shape[:-2]) for each in (x, y)))
+    x, y = (
+        ops.reshape(ops.broadcast_to(each, *batch, *each.shape[-2:]), prod(batch), *each.shape[-2:]) for each in (x, y)
+    )
+    return ops.reshape(ops.matmul(x, y), *call.sizes)
 
 
 def _sum(call: Call, addend: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:

@@ -20,6 +20,13 @@ def native_dropout(call: Call, x: Tensor, rate: float, train: bool | None) -> tu
     return widened(x) * ops.cast(stays, widened(x).dtype) * scale, stays  # infinities that fall are NaN, as in eager
 
 
+@row("dropout.default", "feature_dropout.default", "alpha_dropout.default", "feature_alpha_dropout.default")
+def dropout_of_inference(call: Call, x: Tensor, rate: float, train: bool) -> Tensor:
+    if train:
+        raise call.refuse("it draws a mask")
+    return x
+
+
 @row("bernoulli.p")
 def bernoulli_of(call: Call, _: Tensor, p: float = 0.5, *, generator: Any = None) -> Tensor:
     return _bernoulli(call, p, generator)

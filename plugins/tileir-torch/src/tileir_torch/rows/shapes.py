@@ -17,6 +17,7 @@ from tileir_torch.rows.table import row
 @row("view.default", "reshape.default", "_unsafe_view.default", "view_copy.default", "squeeze.dim", "squeeze.dims")
 @row("squeeze.default", "unsqueeze.default", "_reshape_alias.default", "flatten.using_ints", "unsqueeze_copy.default")
 @row("squeeze_copy.dim", "squeeze_copy.default", "squeeze_copy.dims", "unflatten.int", "_reshape_copy.default")
+@row("view_as.default", "reshape_as.default")
 def reshape(call: Call, x: Tensor, *_: Any, **__: Any) -> Tensor:
     return ops.reshape(x, *call.sizes) if call.sizes else ops.reshape(x)
 
@@ -31,12 +32,17 @@ def transposed(call: Call, x: Tensor) -> Tensor:
     return ops.transpose(x) if x.rank > 1 else x
 
 
-@row("transpose.int", "transpose_copy.int")
+@row("mT.default")
+def transposed_matrices(call: Call, x: Tensor) -> Tensor:
+    return ops.swapaxes(x, -2, -1)
+
+
+@row("transpose.int", "transpose_copy.int", "swapaxes.default", "swapdims.default")
 def transpose(call: Call, x: Tensor, first: int, second: int) -> Tensor:
     return ops.swapaxes(x, first, second) if x.rank else x
 
 
-@row("expand.default", "expand_copy.default", "broadcast_to.default")
+@row("expand.default", "expand_copy.default", "broadcast_to.default", "expand_as.default")
 def expand(call: Call, x: Tensor, *_: Any, **__: Any) -> Tensor:
     return ops.broadcast_to(x, *call.sizes) if call.sizes else x
 
@@ -182,6 +188,28 @@ def replication_pad(call: Call, x: Tensor, pads: Sequence[int]) -> Tensor:
     return _padded(
         call, x, [0 if min(pads[at // 2 * 2 : at // 2 * 2 + 2]) < 0 else each for at, each in enumerate(pads)], "edge"
     )
+
+
+@row("pad.default")
+def pad_by_mode(call: Call, x: Tensor, pads: Sequence[int], mode: str = "constant", value: Any = None) -> Tensor:
+    if mode == "constant":
+        return _padded(call, x, pads, mode, value or 0)
+    if mode not in ("reflect", "replicate"):
+        raise call.refuse(f"its borders are {mode}")
+    return (reflection_pad if mode == "reflect" else replication_pad)(call, x, pads)
+
+
+@row("diff.default")
+def differences(
+    call: Call, x: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
+) -> Tensor:
+    dim %= x.rank
+    parts = [ops.cast(each, call.dtype) for each in (prepend, x, append) if each is not None]
+    x = ops.concatenate(parts, dim) if len(parts) > 1 else parts[0]
+    for _ in range(min(n, int(x.shape[dim]))):
+        low, high = part(call, x, dim, 0, -1), part(call, x, dim, 1)
+        x = high ^ low if x.dtype.is_bool else high - low
+    return x
 
 
 @row("unfold.default", "unfold_copy.default")
