@@ -17,7 +17,7 @@ from sympy import sympify
 from torch.fx import Graph, Node
 
 import tileir
-from tileir import DeviceInfo, DType, Executable, TensorType
+from tileir import DeviceInfo, DType, Executable, TensorType, TileError
 from tileir_torch.dtypes import DTYPES, TORCH
 from tileir_torch.importing import Computed, Imported, Known, Order, Passed, Seen, Viewed, imported
 
@@ -351,17 +351,16 @@ class Specialising:
         """True if sizes may differ from call to call."""
         return bool(self._symbols)
 
-    def check(self) -> None:
-        """Import the graph, which the first call then need not where sizes are numbers.
-
-        Raises:
-            TileError: TIL605, a node asks for what tileir does not have.
-
-        """
-        if self._symbols:
-            imported(self.graph, self.owner)
-        else:
-            self.specialised(())
+    def runs(self) -> bool:
+        """Return whether tileir runs all of the graph. Where sizes are numbers, the first call need not import it."""
+        try:
+            if self._symbols:
+                imported(self.graph, self.owner)
+            else:
+                self.specialised(())
+        except TileError:
+            return False
+        return True
 
     def __call__(self, values: Sequence[Any]) -> list[Any]:
         """Return the outputs for what the placeholders stand for."""

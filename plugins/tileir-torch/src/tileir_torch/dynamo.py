@@ -103,9 +103,10 @@ def compiled(module: GraphModule, *, is_whole: bool = False, fallback_random: bo
 
 
 def _compiled(module: GraphModule, is_whole: bool, fallback_random: bool) -> Callable[..., Any]:
-    faults = unsupported(module, fallback_random=fallback_random)
+    whole = Specialising(module.graph, module)
+    faults = [] if not fallback_random and whole.runs() else unsupported(module, fallback_random=fallback_random)
     if not faults:
-        run = _or_eager(Specialising(module.graph, module), module, is_whole=is_whole)
+        run = _or_eager(whole, module, is_whole=is_whole)
         return lambda *values: run(values)
     if is_whole:
         raise TileError([fault.diagnostic for fault in faults[:_MESSAGES]])

@@ -218,13 +218,11 @@ class Compiled:
 def _compiled(exported: ExportedProgram) -> Compiled:
     """Return a program compiled; decomposed before where it cannot be imported as it is, which takes longer."""
     made = Compiled(exported)
-    try:
-        made._run.check()
-    except TileError:
+    if not made._run.runs():
         made = Compiled(exported.run_decompositions(decompositions.of_export()))
         faults = unsupported(made.program.graph_module)
         if faults:
-            raise TileError([fault.diagnostic for fault in faults[:_MESSAGES]]) from None
+            raise TileError([fault.diagnostic for fault in faults[:_MESSAGES]])
     return made
 
 
