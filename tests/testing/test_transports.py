@@ -71,7 +71,7 @@ def changed(usual: Any, sent: Any, received: Any) -> None:
     [
         ("all_reduce", more, "all_reduce of"),
         ("all_reduce", without_nan, "all_reduce of float32 by"),
-        ("reduce_scatter", own_part, "could not broadcast input array"),
+        ("reduce_scatter", own_part, "could not broadcast input array|cannot reshape array"),  # whichever rank is first
         ("reduce_scatter", turned, "all_reduce of float32 by add|reduce_scatter of float32 by add"),
         ("all_gather", nothing, "all_gather of"),
         ("exchange", changed, "(exchange|all_gather) of bool"),
