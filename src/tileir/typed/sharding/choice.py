@@ -30,7 +30,7 @@ _ROWS: Final = 64
 _STEPS: Final = 8_000
 """Rows of all tables together, beyond which fewer are kept of each: what a second has time for."""
 
-_LOOPS: Final = 16
+_LOOPS: Final = 6
 """Rows whose layouts a loop is partitioned for."""
 
 Held: TypeAlias = tuple[int, ...]

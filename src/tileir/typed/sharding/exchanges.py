@@ -80,6 +80,7 @@ def overlap(left: Box, right: Box) -> int:
     return math.prod(max(0, side) for side in sides)
 
 
+@lru_cache(maxsize=4096)
 def moved(source: Layout, target: Layout, mesh: Mesh) -> int:
     """Return how many elements all ranks together get from others when a tensor is laid out anew."""
     wanted = held = np.ones((), np.int64)
@@ -165,6 +166,7 @@ def _within(inner: Split, outer: Split) -> bool:
     )
 
 
+@lru_cache(maxsize=4096)  # programs repeat themselves
 def covers(have: Split, need: Split, mesh: Mesh) -> bool:
     """Return whether every rank has the places of an axis that it needs."""
     for place in mesh.places(tuple(dict.fromkeys((*have.axes, *need.axes)))):

@@ -81,7 +81,7 @@ def partition(
     return _Partitioner(Prices(mesh, model, reshard), wanted, shapes, NameScope.of(shapes)).run(function)
 
 
-@lru_cache(maxsize=64)  # all results of a loop, and all ranks, ask for its step
+@lru_cache(maxsize=256)  # all results of a loop, and all ranks, ask for its step
 def loop_step(scan: Scan, layouts: tuple[Layout, ...], mesh: Mesh) -> Partitioned | None:
     """Return the partitioned step of a loop that is passed values with some layouts; None where it has to run whole.
 
