@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import product
+from bisect import bisect_left
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tileir.core import attrs
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 LONGEST_SECONDS: Final = 0.25
 """Loops that should take longer run one after the other: on threads of their own they could not be stopped."""
+
+MOST_LOOPS: Final = 64
+"""So many may run at the same time: who asks compares each with all others."""
 
 LAUNCH_SECONDS: Final = 1e-7
 OPERATION_SECONDS: Final = 1e-10
@@ -66,8 +70,7 @@ class LoopUse:
 
     def minds(self, other: LoopUse) -> bool:
         """Return whether one of both writes what the other one reads or writes."""
-        pairs = (*product(self.written, other.touched), *product(other.written, self.touched))
-        return any(a.start < b.stop and b.start < a.stop for a, b in pairs)
+        return _meet(self.written, other.touched) or _meet(other.written, self.touched)
 
 
 def companions(works: Sequence[Any]) -> Iterator[tuple[Sequence[Any], Sequence[LoopUse]]]:
@@ -76,7 +79,7 @@ def companions(works: Sequence[Any]) -> Iterator[tuple[Sequence[Any], Sequence[L
     uses: list[LoopUse] = []
     for work in works:
         use = LoopUse.of(work) if isinstance(work, Repetition) else None
-        if use is None or any(map(use.minds, uses)):
+        if use is None or len(uses) == MOST_LOOPS or any(map(use.minds, uses)):
             if group:
                 yield group, uses
             group, uses = [], []
@@ -108,3 +111,11 @@ def _memory(argument: HostBuffer | int) -> range:
     if isinstance(argument, int):
         return range(-argument - 1, -argument)
     return range(argument.address, argument.address + argument.nbytes)
+
+
+def _meet(first: frozenset[range], second: frozenset[range]) -> bool:
+    """Return whether a piece of memory of the first has something in common with one of the second."""
+    ordered = sorted(first, key=lambda each: each.start)
+    starts, ends = [each.start for each in ordered], list(accumulate((each.stop for each in ordered), max))
+    before = ((bisect_left(starts, each.stop), each.start) for each in second)
+    return any(count and ends[count - 1] > start for count, start in before)
