@@ -28,11 +28,9 @@ from tileir import distributed
 
 JACOBI = """
 function (U[H, W]) -> (V) {
-  North[y, x : H, W] = +(U[y - 1, x]);
-  South[y, x : H, W] = +(U[y + 1, x]);
-  West[y, x : H, W] = +(U[y, x - 1]);
-  East[y, x : H, W] = +(U[y, x + 1]);
-  V = U + 0.2 * ((North + South) + (West + East) - 4 * U);
+  Along[y, x : H, W] = +(U[y + 2 * i - 1, x]), i < 2;
+  Across[y, x : H, W] = +(U[y, x + 2 * i - 1]), i < 2;
+  V = U + 0.2 * (Along + Across - 4 * U);
 }
 """
 PRODUCT = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
