@@ -89,7 +89,7 @@ def assert_same(actual: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], la
         raise AssertionError(f"{label}: at {wrong[:5]} {actual[wrong[:5]]}, not {expected[wrong[:5]]}")
 
 
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("dtype", ALL_DTYPES, ids=lambda dtype: dtype.value)
 def test_operations_on_special_values(dtype: DType) -> None:
     values = special_values(dtype)

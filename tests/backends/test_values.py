@@ -68,6 +68,7 @@ def test_integers_are_rounded_once(dtype: DType) -> None:
     check(integers_at_ties(dtype))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 def test_operations_on_constants(dtype: DType) -> None:
     check([constants_only(dtype)])

@@ -207,6 +207,7 @@ def test_what_the_module_has_no_room_for_the_launch_asks_for() -> None:
     assert "+32768]" in text
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 @pytest.mark.parametrize(
     ("architecture", "turned", "wanted"),

@@ -1,6 +1,6 @@
 """PTX as NVIDIA's assembler sees it: it takes all of it, for every architecture, and spills no sums of products.
 
-They need no card, and are skipped on machines with one, too, where the assembler is not installed: ``tox -e ptxas``
+They need no card, and are skipped on machines with one, too, where the assembler is not installed: ``tox -e simulated``
 brings it.
 """
 
@@ -40,7 +40,7 @@ SPILLED = {("sm_100a", 128): 96}
 """Bytes that attention spills for all that: some twenty registers of 255, where tiles of 64 keys pay on other cards."""
 
 pytestmark = [
-    pytest.mark.skipif(PTXAS is None, reason="there is no assembler of PTX; `tox -e ptxas` brings one"),
+    pytest.mark.skipif(PTXAS is None, reason="there is no assembler of PTX; `tox -e simulated` brings one"),
 ]
 
 

@@ -144,6 +144,7 @@ def floats(count: int, seed: int) -> Array:
     return np.concatenate([special, special | 1 << 31, near, drawn]).astype(np.uint32).view(np.float32)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("dtype", NARROW, ids=str)
 def test_wide_quotients_that_are_rounded_are_those_of_divisions(dtype: DType, seed: int) -> None:

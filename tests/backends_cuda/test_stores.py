@@ -90,6 +90,7 @@ def test_other_architectures_store_by_threads(name: str) -> None:
     assert ("cp.async.bulk" in code(STORE, name)) == (name == "sm_90a")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("dtype", "size", "stores", "copies"),
     [

@@ -37,6 +37,7 @@ def test_integers_are_rounded_once() -> None:
     check([case for dtype in INTEGERS for case in integers_at_ties(dtype)])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 def test_operations_on_constants(dtype: DType) -> None:
     check([constants_only(dtype)])

@@ -24,12 +24,13 @@ def by_name(case: Conformance, results: object) -> dict[str, means.Array]:
     return dict(zip(case.expected, map(np.asarray, values), strict=True))
 
 
-@pytest.mark.sampled(110)
+@pytest.mark.sampled(60)
 @each_case
 def test_jit_agrees_with_numpy(case: Conformance) -> None:
     case.check(by_name(case, tileir.jit(case.text)(**case.inputs)))
 
 
+@pytest.mark.sampled(185)
 @each_case
 def test_evaluate_agrees_with_numpy(case: Conformance) -> None:
     case.check(by_name(case, tileir.evaluate(case.text, case.inputs)))
@@ -56,7 +57,7 @@ def test_results_do_not_depend_on_the_schedule(target: str, passes: str) -> None
         case.check(means.on_device(compiled, case.inputs))
 
 
-@pytest.mark.sampled(40)
+@pytest.mark.sampled(20)
 @each_case
 def test_groups_of_threads_agree_with_numpy(case: Conformance) -> None:
     """Run the kernels that the passes for cards make, whose threads meet, on the host's processor."""

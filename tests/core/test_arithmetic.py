@@ -165,6 +165,7 @@ def test_functions_agree_with_math(op: Op, dtype: DType, x: float) -> None:
     assert float(apply(op, constant(x, dtype))) == pytest.approx(MATHS[op](x), rel=2.0 ** (1 - DIGITS[dtype]))
 
 
+@pytest.mark.sampled(372)
 @pytest.mark.parametrize("op", [op for op in COMPUTING if op is not Op.COND])
 @pytest.mark.parametrize("dtype", DType)
 def test_result_dtype_and_silence(op: Op, dtype: DType) -> None:

@@ -45,6 +45,7 @@ def test_each_element_is_held_as_often_as_any_other(fragment: Fragment) -> None:
     assert NOTHING not in (*fragment.sums.threads, *fragment.sums.elements)
 
 
+@pytest.mark.sampled(12)
 @ALL
 def test_what_threads_hold_multiplies_to_the_product(fragment: Fragment) -> None:
     generator = np.random.default_rng(len(fragment.name))

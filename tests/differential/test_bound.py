@@ -32,6 +32,7 @@ def bound(draw: st.DrawFn, case: Case) -> Case:
     return Case(function, left, to_text(function), case.tolerance)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("passes", means.PASSES)
 @given(data=st.data(), target=targets)
 @examples(60)

@@ -42,6 +42,7 @@ def typed(case: Case) -> Function:
     return prepared(infer(case.function, types))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("target", SHIPPED)
 @given(case=cases(functions=True, empty=True) | cases(functions=True, largest_size=9))
 @examples(25)

@@ -18,6 +18,7 @@ SPARSE: Final = [
 """Coefficients of two indices in an output, and their sizes: sums of multiples with gaps and without, and overlaps."""
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize(("a", "b", "n", "m"), SPARSE)
 def test_outputs_with_gaps(a: int, b: int, n: int, m: int) -> None:
     """Which elements are written by some point decides whether zeros are filled in first."""

@@ -37,6 +37,7 @@ def by_definition(image: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return sums[0] / sums[1]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_bilateral_grid_is_that_of_numpy(shape: tuple[int, int], threads: int) -> None:

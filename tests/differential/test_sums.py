@@ -90,6 +90,7 @@ def error(actual: Array, exact: Array) -> float:
     return float(np.max(np.abs(actual.astype(np.float64) - exact) / exact))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("values", [constant, uniform])
 @pytest.mark.parametrize("name", REDUCED)
 def test_sums_are_as_accurate_as_numpys(name: str, values: Callable[[tuple[int, ...]], Array]) -> None:

@@ -261,6 +261,7 @@ def test_code_that_cannot_be_linked_is_built_again(disk: DiskCache, log: pytest.
     np.testing.assert_allclose(c, np.tanh(5) + 0.5)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("part", ["frame", "kernels"])
 @pytest.mark.parametrize("content", [None, b"[1]", b"not JSON"])
 def test_a_program_that_cannot_be_decoded_is_compiled_again(

@@ -76,6 +76,7 @@ def same(one: Array, other: Array) -> bool:
     return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
 
 
+@pytest.mark.sampled(101)
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 @pytest.mark.parametrize("dtype", ["bool", "i8", "u8", "i32", "i64", "u64", "f16", "bf16", "f32", "f64"])
 def test_a_number_means_what_a_literal_means(expression: str, dtype: str) -> None:

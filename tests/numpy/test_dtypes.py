@@ -127,6 +127,7 @@ def assert_same(source: str, dtypes: tuple[str, ...]) -> None:
         np.testing.assert_allclose(one.astype("f8"), np.asarray(other, "f8"), relative, absolute, err_msg=source)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("dtype", ["?", *FLOATS, *SIGNED, *UNSIGNED])
 def test_expressions_of_one_array(dtype: str) -> None:
     for source in ONE:

@@ -263,6 +263,7 @@ def agree(found: Any, expected: Any) -> None:
         np.testing.assert_allclose(given, wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.sampled(89)
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_programs_agree_with_numpy(expression: str) -> None:
     function, arrays = program(expression)
@@ -276,7 +277,7 @@ def test_compiled_programs_agree_with_numpy(expression: str) -> None:
     agree(tileir.jit(function)(*arrays), function(*arrays))
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_programs_agree_with_numpy_on_opencl(expression: str) -> None:
     function, arrays = program(expression)

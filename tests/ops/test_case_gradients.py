@@ -69,7 +69,7 @@ def gradients_of(name: str) -> tuple[Array, ...]:
     return tuple_of(tileir.evaluate(case.backward(), {**case.arrays("f64"), **case.arriving("f64")}))
 
 
-@pytest.mark.sampled(130)
+@pytest.mark.sampled(80)
 @pytest.mark.parametrize("name", CASES)
 def test_gradients(name: str) -> None:
     case = CASES[name]

@@ -29,7 +29,7 @@ def run(build: Callable[..., Any], seed: int = 1, **inputs: Any) -> Any:
     return tileir.jit(function, "llvm")(ops.random_state(seed), *inputs.values())
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("draws", "mean", "variance"),
     [

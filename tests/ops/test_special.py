@@ -61,12 +61,14 @@ def compared(function: Callable[..., Any], oracle: Callable[..., Any], points: A
     compare("result", found[sure], wanted[sure], units=units, terms=0.0, exact=False, slack=slack)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", UNARY)
 def test_values(name: str, dtype: Any) -> None:
     compared(getattr(ops, name), exactly(UNARY[name]), POINTS, dtype, 16)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", UNARY)
 def test_gradients(name: str) -> None:
     step, function = np.longdouble(2.0**-22), exactly(UNARY[name])
@@ -88,12 +90,14 @@ def test_halves_are_rounded_once(name: str) -> None:
     np.testing.assert_allclose(run(getattr(ops, name), x), wanted, rtol=2**-10)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n", [0, 1, 2, 5])
 def test_derivatives_of_digamma(n: int, dtype: Any) -> None:
     compared(lambda x: ops.polygamma(n, x), exactly(psi(n)), POINTS, dtype, 16)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("s", [0.5, 1, 1.25, 2, 3, 8.5, 30])
 def test_zeta(s: float, dtype: Any) -> None:
