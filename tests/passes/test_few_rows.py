@@ -76,6 +76,7 @@ def test_each_is_one_kernel(name: str, shape: tuple[int, ...]) -> None:
     assert kernel.operations <= 4096 * math.prod(kernel.grid) * math.prod(kernel.group)  # threads share a row
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", [DType.F16, DType.BF16, DType.F32, DType.F64])
 @pytest.mark.parametrize("card", CARDS)
 def test_all_cards_decide_alike(card: str, dtype: DType) -> None:
@@ -168,6 +169,7 @@ WRITTEN_IN_PART: Final = {
 """One kernel stores some elements of a row among others, which the next one reads with them."""
 
 
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("name", WRITTEN_IN_PART)
 @pytest.mark.parametrize("shape", [(1, 33), (4, 16), (16, 5), (33, 7)])
 @pytest.mark.parametrize(

@@ -104,6 +104,7 @@ def case(text: str, shapes: tuple[tuple[int, ...], ...], dtypes: tuple[DType, ..
     return stages(text, dict(zip("ABD", shapes, strict=False)), dtypes, target)
 
 
+@pytest.mark.sampled(4)
 @CASES
 def test_products_are_on_fragments_and_mean_the_same(
     target: Target, text: str, shapes: tuple[tuple[int, ...], ...], dtypes: tuple[DType, ...], name: str

@@ -330,6 +330,7 @@ def test_meaning_stays(options: Fuse, program: Program) -> None:
     assert_same_meaning(program, run((Accumulate(), options), program))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "options",
     [

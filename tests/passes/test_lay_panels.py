@@ -199,6 +199,7 @@ def exact(x: Array, w: Array, stride: int, padding: int, dilation: int = 1) -> A
     return result
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("image", "shape", "stride"),
     [
@@ -268,6 +269,7 @@ def test_panels_pass_over_pieces_of_images(
     np.testing.assert_array_equal(found, wanted)  # all sums are exact
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize(("batch", "side", "channels"), [(1, 21, 3), (3, 41, 31), (2, 12, 1)])
 def test_sums_of_two_convolutions_pass_over_pieces(batch: int, side: int, channels: int, stride: int) -> None:
