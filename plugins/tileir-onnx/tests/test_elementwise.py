@@ -93,6 +93,7 @@ def test_opset_1_names_inputs_to_reuse(op: str) -> None:
 COMPARISONS = {"Equal": np.equal, "Greater": np.greater, "Less": np.less}
 
 
+@pytest.mark.sampled(22)
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS], ids=str)
 @pytest.mark.parametrize("op", COMPARISONS)
 def test_comparisons(op: str, dtype: np.dtype[Any]) -> None:
@@ -112,6 +113,7 @@ def test_or_equal_and_logic() -> None:
     check(run("Equal", p, q), p == q)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 def test_bits(dtype: np.dtype[Any]) -> None:
     x, y = np.arange(1, 7).astype(dtype), np.array([3, 5, 0, 1, 2, 9], dtype)
@@ -134,6 +136,7 @@ def _wrapped(values: list[int], dtype: np.dtype[Any]) -> Array:
     return np.array([each & mask for each in values], f"u{dtype.itemsize}").view(dtype)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS], ids=str)
 def test_variadic(dtype: np.dtype[Any]) -> None:
     parts = [numbers(dtype, 2, 3), numbers(dtype, 3), numbers(dtype, 2, 1)]

@@ -16,7 +16,7 @@ SIZES = np.array([1, 2, 9, 3])
 EMPTY = np.array([], np.float32)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "coordinates", ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric"]
 )
@@ -71,7 +71,7 @@ def test_old_versions() -> None:
     check("Resize", [x, scales], version=10, constants=(1,), wanted=[wanted])
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
 @pytest.mark.parametrize("align", [0, 1])

@@ -92,6 +92,7 @@ def test_statistics_keep_their_dtypes() -> None:
     assert [each.dtype for each in run(model, [x, *rest])] == [np.float16, np.float32, np.float32]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("axis", [0, 1, 2, -1, -2])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
 def test_layers(axis: int, dtype: Any) -> None:
@@ -143,6 +144,7 @@ def test_instances_and_groups(sizes: tuple[int, ...]) -> None:
     check("GroupNormalization", [x, scale[:3], bias[:3]], {"num_groups": 3}, version=18, wanted=[y.astype(np.float32)])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("size", [1, 3, 4, 5, 6])
 def test_local_responses(size: int) -> None:
     x = floats(2, 7, 3, 2)
@@ -153,6 +155,7 @@ def test_local_responses(size: int) -> None:
     check("LRN", [x], {"size": size, "alpha": 0.1, "beta": 0.5, "bias": 2.0}, wanted=[y.astype(np.float32)])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("p", [1, 2])
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_vectors_of_norm_one(p: int, axis: int) -> None:

@@ -14,6 +14,7 @@ RNG = np.random.default_rng(0)
 DTYPES = [np.dtype(each) for each in (np.float32, np.float64, np.float16, np.int32, np.uint64, ml_dtypes.bfloat16)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_products_keep_their_dtype(dtype: np.dtype[Any]) -> None:
     for left, right in (((2, 3), (3, 4)), ((5, 2, 3), (3, 4)), ((3,), (3, 2)), ((2, 3), (3,)), ((3,), (3,))):

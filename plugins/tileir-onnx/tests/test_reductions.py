@@ -29,6 +29,7 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
 AXES: list[tuple[int, ...] | None] = [None, (0,), (1, -1), (0, 1, 2)]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("op", REDUCTIONS)
 def test_axes_are_attributes_or_inputs(op: str) -> None:
     x = RNG.uniform(0.5, 1.5, (2, 3, 4)).astype(np.float32)
@@ -43,6 +44,7 @@ def test_axes_are_attributes_or_inputs(op: str) -> None:
             check(run(op, *inputs, opset=18, keepdims=keepdims), wanted)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("op", REDUCTIONS)
 def test_no_axes_are_all_or_none(op: str) -> None:
     x, none = RNG.uniform(0.5, 1.5, (2, 3)).astype(np.float32), np.zeros(0, np.int64)

@@ -23,6 +23,7 @@ def ints(*values: int) -> Array:
     return np.array(values, np.int64)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_moves_keep_any_dtype(dtype: np.dtype[Any]) -> None:
     x = X.astype(dtype)
@@ -247,6 +248,7 @@ def test_sizes_become_floats(tmp_path: Path) -> None:
 FAR = 2**63 - 1
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("step", [1, 2, -1, -2])
 @pytest.mark.parametrize("bound", [FAR, -FAR, 2**31 - 1, -(2**31)])
 def test_slices_with_bounds_far_out(bound: int, step: int) -> None:

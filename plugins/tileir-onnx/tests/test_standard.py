@@ -1,4 +1,4 @@
-"""A twelfth of the standard's node cases of element types that tileir has: right, or refused for a known reason."""
+"""A twenty-fourth of the standard's node cases of the element types of tileir: right, or refused for a known reason."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tileir_onnx import suite
 
-SHARE: Final = 12
+SHARE: Final = 24
 
 REFUSED: Final = {"ImageDecoder", "TfIdfVectorizer", "TreeEnsemble", "ArrayFeatureExtractor", "Binarizer"}
 """Operators that tileir has no rows for: pictures, words and trees."""
@@ -18,7 +18,7 @@ REFUSED: Final = {"ImageDecoder", "TfIdfVectorizer", "TreeEnsemble", "ArrayFeatu
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the standard's own cases
 def test_cases_are_right_or_refused_for_a_known_reason() -> None:
     cases = [each for each in suite.cases(["node"]) if each.ours and crc32(each.name.encode()) % SHARE == 0]
-    assert len(cases) > 100
+    assert len(cases) > 50
     left = {}
     for case in cases:
         verdict = suite.run(case)

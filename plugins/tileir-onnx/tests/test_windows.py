@@ -28,6 +28,7 @@ def _pads(options: dict[str, Any], space: int) -> dict[str, Any]:
     return {"pads": [1] * space + [0] * space} if "pads" in options else options
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("options", PADS)
 @pytest.mark.parametrize(("space", "group"), [(1, 1), (2, 1), (2, 2), (3, 1)])
 def test_convolutions(space: int, group: int, options: dict[str, Any]) -> None:
@@ -48,6 +49,7 @@ def test_convolutions_of_other_floats(dtype: Any) -> None:
     check("Conv", [x, w, bias], {"pads": [1, 1, 1, 1]}, constants=() if dtype is ml_dtypes.bfloat16 else (1, 2))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("group", [1, 2])
 @pytest.mark.parametrize(
     "attributes",
@@ -80,7 +82,7 @@ def test_a_transposed_convolution_to_open_sizes_is_refused(tmp_path: Path) -> No
         _ = tileir_onnx.load(tmp_path / "m.onnx").function
 
 
-@pytest.mark.sampled(26)
+@pytest.mark.sampled(13)
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool", "LpPool"])
 @pytest.mark.parametrize("options", [*PADS, {"pads": True, "ceil_mode": 1}])
 @pytest.mark.parametrize("space", [1, 2, 3])
