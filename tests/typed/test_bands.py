@@ -64,6 +64,11 @@ def attention(
     return made, found, interpret(made, found)["O"]
 
 
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
+def test_masks_without_elements_are_no_bands(shape: tuple[int, int]) -> None:
+    assert band_of(np.empty(shape, bool)) is None
+
+
 @examples(30)
 @given(st.data())
 def test_constant_masks_that_are_bands_become_comparisons(data: st.DataObject) -> None:

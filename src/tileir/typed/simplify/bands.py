@@ -184,6 +184,8 @@ def _bound(operation: Contraction, index: str) -> int:
 
 def band_of(array: Array) -> Band | None:
     """Return the band of an array of two values; the greater one is inside if both are bands."""
+    if not array.size:
+        return None
     low, high = array.min(), array.max()
     if low == high or not ((array == low) | (array == high)).all():
         return None
