@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tileir.core import Combination, DType
+from tileir.core import Combination, DType, attrs
 from tileir.core.combines import state_rule
 from tileir.core.contraction_types import contraction_types
 from tileir.core.numbers.arithmetic import cast
@@ -22,15 +23,57 @@ if TYPE_CHECKING:
     from tileir.typed.sharding.splits import Layout
 
 
-def carried_out(collective: Collective, mesh: Mesh, transport: Transport, parts: Sequence[Array]) -> Array:
-    """Return what a rank has behind a collective; ``parts`` is what it has of each input."""
+@attrs.frozen(eq=False)
+class Rooms:
+    """Memory of values that are no longer needed, for later ones of equal shape and dtype.
+
+    The system gives a large array page by page, which takes longer than to copy it.
+    """
+
+    _free: dict[tuple[tuple[int, ...], np.dtype[Any]], list[Array]] = attrs.field(
+        factory=lambda: defaultdict(list), init=False, repr=False
+    )
+
+    def take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """Return an array with any elements."""
+        free = self._free[shape, dtype]
+        try:
+            return free.pop()
+        except IndexError:
+            return np.empty(shape, dtype)
+
+    def give(self, array: Array) -> None:
+        """Keep an array for later; nobody else may have it."""
+        self._free[array.shape, array.dtype].append(array)
+
+
+_EMPTY: Final[Callable[[tuple[int, ...], np.dtype[Any]], Array]] = np.empty
+
+
+def carried_out(
+    collective: Collective,
+    mesh: Mesh,
+    transport: Transport,
+    parts: Sequence[Array],
+    empty: Callable[[tuple[int, ...], np.dtype[Any]], Array] = _EMPTY,
+) -> Array:
+    """Return what a rank has behind a collective.
+
+    Args:
+        collective: What it is; all ranks come to it.
+        mesh: The ranks.
+        transport: Between them.
+        parts: What this rank has of each input.
+        empty: Makes an array of a shape and dtype for the result of one that only moves elements.
+
+    """
     transport.place = _place(collective)
     have = mesh.box(collective.source, mesh.coordinates(transport.rank))
     if collective.combine is not None:
         return merged_state(collective, mesh, transport, parts)[collective.result]
     if collective.aggregation is not None:
         return _merged(collective, mesh, transport, parts[0], have)
-    return _moved(collective, mesh, transport, parts[0], have)
+    return _moved(collective, mesh, transport, parts[0], have, empty)
 
 
 def _place(collective: Collective) -> str:
@@ -78,13 +121,20 @@ def _merged(collective: Collective, mesh: Mesh, transport: Transport, array: Arr
     return cast(transport.reduce_scatter(shares, how, group), collective.dtype)
 
 
-def _moved(collective: Collective, mesh: Mesh, transport: Transport, array: Array, have: Box) -> Array:
+def _moved(
+    collective: Collective,
+    mesh: Mesh,
+    transport: Transport,
+    array: Array,
+    have: Box,
+    empty: Callable[[tuple[int, ...], np.dtype[Any]], Array],
+) -> Array:
     """Send each rank what it needs of this one, in one message, and put together what they send."""
     own = transport.rank
     group = mesh.group(own, collective.axes)
     boxes = [mesh.box(collective.source, mesh.coordinates(rank)) for rank in group]
     target = mesh.box(collective.target, mesh.coordinates(own))
-    result = np.empty(tuple(high - low for low, high in target), array.dtype)
+    result = empty(tuple(high - low for low, high in target), array.dtype)
     if collective.kind is CollectiveKind.ALL_GATHER and sum(map(elements, boxes)) == result.size:
         parts = [np.empty(tuple(high - low for low, high in box), array.dtype) for box in boxes]
         transport.all_gather(np.asarray(array, order="C"), parts, group)
@@ -92,17 +142,17 @@ def _moved(collective: Collective, mesh: Mesh, transport: Transport, array: Arra
             _part(result, target, box)[...] = part
         return result
     wanted = {rank: pieces(collective, mesh, rank) for rank in range(mesh.size)}
-    sent = [(rank, _packed(array, have, _from(own, each))) for rank, each in wanted.items() if rank != own]
+    others = [rank for rank in range(mesh.size) if rank != own]
+    sent = [(rank, _packed(array, have, _from(own, wanted[rank]))) for rank in others]
     received = {
-        rank: np.empty(sum(elements(piece.box) for piece in _from(rank, wanted[own])), array.dtype)
-        for rank in range(mesh.size)
-        if rank != own
+        rank: np.empty(sum(elements(piece.box) for piece in _from(rank, wanted[own])), array.dtype) for rank in others
     }
     transport.exchange(
         [(rank, message) for rank, message in sent if message.size],
         [(rank, message) for rank, message in received.items() if message.size],
     )
-    received[own] = _packed(array, have, _from(own, wanted[own]))
+    for piece in _from(own, wanted[own]):
+        _part(result, target, piece.box)[...] = _part(array, have, piece.box)
     for rank, message in received.items():
         start = 0
         for piece in _from(rank, wanted[own]):

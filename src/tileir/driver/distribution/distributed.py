@@ -14,7 +14,7 @@ from tileir.core.version import VERSION
 from tileir.driver.calls.arguments import bind, check_kind
 from tileir.driver.calls.stepper import check_updates
 from tileir.driver.distribution.arrays import DistributedArray
-from tileir.driver.distribution.collectives import carried_out, merged_state
+from tileir.driver.distribution.collectives import Rooms, carried_out, merged_state
 from tileir.driver.distribution.engines import engine_called
 from tileir.driver.distribution.on_device import carried_out_there, merged_state_there, resident
 from tileir.driver.distribution.stepping import DistributedStepper
@@ -54,6 +54,7 @@ class Distributed:
     _compiled: dict[tuple[Function, str | None], Executable] = attrs.field(factory=dict, init=False)
     _plans: dict[int, tuple[tuple[Step, ...], Mapping[int, Sequence[str]]]] = attrs.field(factory=dict, init=False)
     _homes: dict[str, Home] = attrs.field(factory=dict, init=False)
+    _rooms: Rooms = attrs.field(factory=Rooms, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
     _facts: dict[str, str] = attrs.field(factory=dict, init=False)
 
@@ -167,6 +168,7 @@ class Distributed:
             message = f"the mesh {mesh} has {mesh.size} ranks, and the transport {transport.size}"
             raise ArgumentError.of("TIL813", message)
         steps, last = self._steps(transport.rank)
+        moved = {each.name for each in steps if isinstance(each, Collective) and not each.kind.merges}
         home = self._home(transport)
         values: dict[str, Any] = dict(inputs) if home is None else {n: resident(a, home) for n, a in inputs.items()}
         states: dict[tuple[str, ...], tuple[Any, ...]] = {}
@@ -180,7 +182,9 @@ class Distributed:
             else:
                 values.update(self._computed(step, values, home))
             for name in last.get(number, ()):
-                values.pop(name, None)
+                value = values.pop(name, None)
+                if home is None and name in moved:
+                    self._rooms.give(value)
         return {name: values[name] for name in self.program.function.outputs}
 
     def _steps(self, rank: int) -> tuple[tuple[Step, ...], Mapping[int, Sequence[str]]]:
@@ -213,7 +217,7 @@ class Distributed:
     def _carried_out(self, step: Collective, transport: Transport, home: Home | None, values: Parts) -> Any:
         mesh = self.program.mesh
         if home is None:
-            return carried_out(step, mesh, transport, [values[name] for name in step.inputs])
+            return carried_out(step, mesh, transport, [values[name] for name in step.inputs], self._rooms.take)
 
         def run(function: Function, values: Parts) -> Parts:
             return self._computed(function, values, home)

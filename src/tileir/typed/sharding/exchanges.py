@@ -28,6 +28,7 @@ class Piece:
     box: Box
 
 
+@lru_cache(4096)
 def pieces(collective: Collective, mesh: Mesh, rank: int) -> tuple[Piece, ...]:
     """Return what a rank gets, its own elements among it, in an order that all ranks agree on.
 
