@@ -31,10 +31,10 @@ _LARGE: Final = 1 << 20
 """Elements of a message that systems do not hold for a receiver that is late."""
 
 PROGRAMS: Final = (
-    ("function (A[M, N]) -> (B) { B[i, j : M, N] = +(A[i + k - 1, j]), k < 3; }", ("x", None), None),  # halo
+    ("function (A[M, N]) -> (B) { B[i, j : M, N] = +(A[i + k - 1, j]), k < 3; }", ("x", None), ("x", None)),  # halo
     ("function (A[M, N]) -> (B) { B = A * 2; }", ("x", None), ("x", None)),  # all_gather of results
     ("function (A[M, N]) -> (B) { B = A * 2; }", ("x", None), (None, "x")),  # all_to_all
-    ("function (A[M, N]) -> (B) { B[j : N] = +(A[i, j]); }", ("x", None), None),  # all_reduce
+    ("function (A[M, N]) -> (B) { B[j : N] = +(A[i, j]); }", ("x", None), (None,)),  # all_reduce
     ("function (A[M, N]) -> (B) { B[j : N] = >(A[i, j]); }", ("x", None), ("x",)),  # reduce_scatter
     ("function (A[M, N]) -> (B) { B[i, j : M, N] = +(A[M - 1 - i, j]); }", ("x", None), ("x", None)),  # permute
 )
@@ -175,8 +175,7 @@ def _programs(engine: Engine, size: int) -> None:
     for text, sharding, target in PROGRAMS:
         for dtype in ("f32", "i32", "f16"):
             array = np.arange(7 * 5).reshape(7, 5).astype(DType(dtype).numpy) - 9
-            outputs = {} if target is None else {"B": target}
-            program = partition(text, {"x": size}, {"A": sharding}, outputs=outputs, arguments=[array])
+            program = partition(text, {"x": size}, {"A": sharding}, outputs={"B": target}, arguments=[array])
             found, right = distribute(program, engine)(array), evaluate(text, [array])
             assert _equal(found, right), f"{text} of {dtype} is {found}, not {right}"
 

@@ -25,8 +25,7 @@ def context() -> tileir.Context:
 @pytest.mark.parametrize(("text", "sharding", "target"), PROGRAMS)
 def test_results_are_those_of_one_device(text: str, sharding: Any, target: Any, context: tileir.Context) -> None:
     array = np.arange(35, dtype=np.float32).reshape(7, 5) - 9
-    outputs = {} if target is None else {"B": target}
-    program = tileir.partition(text, {"x": 2}, {"A": sharding}, outputs=outputs, arguments=[array])
+    program = tileir.partition(text, {"x": 2}, {"A": sharding}, outputs={"B": target}, arguments=[array])
     found = tileir.distribute(program, context=context)(array)
     np.testing.assert_array_equal(found, tileir.evaluate(text, [array]))
     assert isinstance(found, np.ndarray)
