@@ -45,6 +45,7 @@ def run_from(archive: Path, cache: str = "0") -> subprocess.CompletedProcess[str
     )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("cache", ["0", "1"])
 def test_programs_run_from_an_archive(tmp_path: Path, cache: str) -> None:
     pytest.importorskip("llvmlite")

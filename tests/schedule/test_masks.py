@@ -62,6 +62,7 @@ def check(text: str, arrays: dict[str, Any], steps: str, before: str, place: str
     return program
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", [3, 8, 23])
@@ -82,6 +83,7 @@ TILES = """split{loop=j, by=16, into=(panel, tile), tail=mask}, split{loop=i, by
     bind{loop=row, to=unroll}, bind{loop=vector, to=unroll}, bind{loop=lane, to=vector} MORE"""
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(("place", "sizes"), [("llvm", (7, 21, 5)), ("llvm", (4, 3, 2)), ("opencl", (5, 40, 7))])
 @pytest.mark.parametrize(
     ("tail", "more"), [("guard", ""), ("peel", GRID), ("pad", PARTS), ("mask", ""), ("mask", GRID)]

@@ -212,6 +212,7 @@ EXPONENTS: Final = (
 )  # fmt: skip
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("dtype", [DType.F32, DType.F64])
 @pytest.mark.parametrize("exponent", [e for e in EXPONENTS if e and abs(e) < 1e6])
 def test_known_exponents_are_within_the_stated_bound(exponent: float, dtype: DType) -> None:
@@ -254,6 +255,7 @@ def test_cube_roots_are_within_the_stated_bound_of_all_binades() -> None:
     assert distance <= 0.5855, where
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("op", [Op.TANH, Op.ERF, Op.SIGMOID, Op.SIN, Op.COS])
 @pytest.mark.parametrize("dtype", [DType.F32, DType.F64])
 def test_bounded_functions_never_leave_their_range(op: Op, dtype: DType) -> None:

@@ -36,6 +36,7 @@ def test_all_rows_of_zeros_and_ones_are_sorted(size: int) -> None:
     np.testing.assert_array_equal(found, np.argsort(rows, 1, kind="stable"))
 
 
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("vector_bytes", [8, 16, 64])
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint8])
 @pytest.mark.parametrize(("size", "count"), [(5, 5), (7, 1), (15, 2), (64, 64), (97, 97), (97, 5), (131, 33)])

@@ -99,6 +99,7 @@ def executed(kernel: KernelFunction, arrays: list[np.ndarray[Any, Any]], backend
     return result
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("op", "name"), [(op, name) for op, name in KINDS if name.endswith("32")])
 def test_opencl_updates_as_one_step(op: str, name: str) -> None:
     pytest.importorskip("pyopencl")

@@ -57,6 +57,7 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
         assert [fault.code for fault in caught.value.diagnostics] == ["TIL901"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.skipif(os.name != "posix", reason="signals are those of POSIX")
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
 def test_the_address_that_is_printed_answers(tmp_path: Path, end: signal.Signals) -> None:

@@ -259,6 +259,7 @@ def test_the_steps_of_groups_have_drawings(client: TestClient) -> None:
     assert [layers[f"steps[1].steps[{number}]"] for number in range(3)] == [1, 2, 3]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("text", [FORMULA, 'inputs image, other\n// say """ and \\ and ü\nblend of image, other\n'])
 def test_the_script_makes_the_same_bytes_in_another_process(
     client: TestClient, pictures: dict[str, str], tmp_path: Path, text: str
@@ -306,6 +307,7 @@ def test_one_pixel_tells_what_it_reads(client: TestClient, pictures: dict[str, s
         assert code == ("TIL913" if row == "one" else "TIL314")
 
 
+@pytest.mark.sampled(0)
 def test_what_the_page_begins_with_outlives_all_uploads(tmp_path: Path) -> None:
     first = keep(tmp_path, png(LEVELS))
     with studio(tmp_path) as client:

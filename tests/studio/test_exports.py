@@ -47,7 +47,7 @@ def platform() -> str:
     return next((each.version for each in platforms if each.name == POCL), platforms[0].version)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("name", "kind"), CASES)
 def test_opencl_source_runs_without_tileir(name: str, kind: str, tmp_path: Path) -> None:
     given = assignment(FORMULAS[name], PICTURES[kind])

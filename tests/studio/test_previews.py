@@ -123,6 +123,7 @@ def test_other_regions_are_refused(client: TestClient, pictures: dict[str, str],
     assert codes(events(client, "formula.preview", text=TEXT, inputs=pictures, region=region)) == ["TIL913"]
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.skipif(os.name != "posix", reason="pictures of this size take memory as POSIX counts it")
 def test_a_newer_value_ends_the_rest_of_an_older_one_and_keeps_the_process(tmp_path: Path) -> None:
     """The part was seen; between two strips of the rest the worker learns that nobody wants them."""

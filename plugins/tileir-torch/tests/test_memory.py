@@ -99,6 +99,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.sampled(0)
 def test_gradients_are_shared_by_processes() -> None:
     with tempfile.TemporaryDirectory() as folder:
         words = [[sys.executable, "-W", "ignore", "-c", PARALLEL, str(rank), f"{folder}/meeting"] for rank in range(2)]
@@ -209,6 +210,7 @@ def test_memory_stays_flat_over_calls() -> None:
     assert _resident() - before < 4 << 20
 
 
+@pytest.mark.sampled(0)
 def test_memory_stays_flat_over_recompilations() -> None:
     def again(n: int) -> None:
         torch._dynamo.reset()

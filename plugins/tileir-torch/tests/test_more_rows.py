@@ -156,7 +156,7 @@ CASES: Final[dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]]] = {
 }
 
 
-@pytest.mark.sampled(28)
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("name", CASES)
 def test_values_and_gradients(name: str) -> None:
     torch._dynamo.reset()

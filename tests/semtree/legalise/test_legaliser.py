@@ -76,6 +76,7 @@ def check(case: Known, capabilities: Capabilities, monkeypatch: pytest.MonkeyPat
     case.check(arrays)
 
 
+@pytest.mark.sampled(5)
 @BACK_ENDS
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_every_operation_on_special_values(
@@ -85,6 +86,7 @@ def test_every_operation_on_special_values(
         check(case, capabilities, monkeypatch)
 
 
+@pytest.mark.sampled(4)
 @BACK_ENDS
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 def test_sums_that_wrap_are_compared(capabilities: Capabilities, dtype: DType, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,6 +95,7 @@ def test_sums_that_wrap_are_compared(capabilities: Capabilities, dtype: DType, m
     check(exhaustive.constants_only(dtype), capabilities, monkeypatch)
 
 
+@pytest.mark.sampled(10)
 @BACK_ENDS
 @pytest.mark.parametrize("source", DTYPES, ids=str)
 def test_every_conversion_of_special_values(
@@ -111,6 +114,7 @@ def test_floats_around_the_ends_of_integers(
         check(case, capabilities, monkeypatch)
 
 
+@pytest.mark.sampled(9)
 @BACK_ENDS
 @pytest.mark.parametrize("dtype", [dtype for dtype in DType if 8 <= dtype.bits <= 16], ids=str)
 def test_every_value(capabilities: Capabilities, dtype: DType) -> None:
@@ -123,13 +127,14 @@ def test_every_value(capabilities: Capabilities, dtype: DType) -> None:
         case.check(arrays)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("source", INTEGERS, ids=str)
 def test_integers_are_rounded_once(source: DType, monkeypatch: pytest.MonkeyPatch) -> None:
     for case in exhaustive.integers_at_ties(source):
         check(case, C_LIKE, monkeypatch)
 
 
-@pytest.mark.sampled(40)
+@pytest.mark.sampled(20)
 @BACK_ENDS
 @pytest.mark.parametrize("number", range(40))
 def test_generated_kernels(capabilities: Capabilities, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,6 +218,7 @@ def test_what_is_used_twice_is_computed_once() -> None:
     assert len(text) < 400
 
 
+@pytest.mark.sampled(47)
 @pytest.mark.parametrize("op", [op for op in Op if op not in EXPANDED], ids=str)
 @pytest.mark.parametrize("lanes", [1, 4])
 @BACK_ENDS
