@@ -25,7 +25,7 @@ MERGES: Final = (np.add, np.multiply, np.maximum, np.minimum)
 
 
 class NCCLError(Exception):
-    """What the bindings raise."""
+    """The error of the bindings."""
 
 
 class World:

@@ -56,7 +56,7 @@ _CARDS: Final[dict[tuple[Start, str], Card]] = {}
 """Ranks of this process, with their communicators, by how they were started and their devices."""
 
 _MEETINGS: Final[dict[Start, Meeting]] = {}
-"""What they meet others by."""
+"""Meetings of ranks of this process with others, by how they were started."""
 
 
 def _ids(devices: Iterable[str]) -> tuple[str, ...]:

@@ -58,7 +58,7 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class _Room(NamedTuple):
-    """How a tensor lies in memory.
+    """Layout of a tensor in memory.
 
     Attributes:
         dtype: Its elements.
@@ -155,7 +155,7 @@ class Specialised:
 
     @cached_property
     def _rooms(self) -> tuple[_Room, ...]:
-        """How results lie in memory."""
+        """Layouts of results in memory."""
         return tuple(
             _Room.of(each.dtype, tuple(each.sizes[axis] for axis in each.order), inverse(each.order))
             for each in self.imported.computed

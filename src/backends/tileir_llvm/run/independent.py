@@ -22,11 +22,11 @@ LONGEST_SECONDS: Final = 0.25
 """Loops that should take longer run one after the other: on threads of their own they could not be stopped."""
 
 MOST_LOOPS: Final = 64
-"""So many may run at the same time: who asks compares each with all others."""
+"""Limit of loops that run at the same time: each is compared with all others."""
 
 LAUNCH_SECONDS: Final = 1e-7
 OPERATION_SECONDS: Final = 1e-10
-"""What a launch takes, and each of its operations, where nobody estimated it, as of a kernel of one group."""
+"""Times of a launch and of each of its operations, where nobody estimated them, as for a kernel of one group."""
 
 
 @attrs.frozen(eq=False, repr=False)

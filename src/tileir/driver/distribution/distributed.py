@@ -52,7 +52,9 @@ class Distributed:
     _device: str | DeviceInfo | None
     _options: Options | None
     _compiled: dict[tuple[Function, str | None], Executable] = attrs.field(factory=dict, init=False)
-    _plans: dict[int, tuple[tuple[Step, ...], Mapping[int, Sequence[str]]]] = attrs.field(factory=dict, init=False)
+    _plans: dict[int, tuple[tuple[Step, ...], Mapping[int, Sequence[str]], frozenset[str]]] = attrs.field(
+        factory=dict, init=False
+    )
     _homes: dict[str, Home] = attrs.field(factory=dict, init=False)
     _rooms: Rooms = attrs.field(factory=Rooms, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
@@ -167,8 +169,7 @@ class Distributed:
         if transport.size != mesh.size:
             message = f"the mesh {mesh} has {mesh.size} ranks, and the transport {transport.size}"
             raise ArgumentError.of("TIL813", message)
-        steps, last = self._steps(transport.rank)
-        moved = {each.name for each in steps if isinstance(each, Collective) and not each.kind.merges}
+        steps, last, moved = self._steps(transport.rank)
         home = self._home(transport)
         values: dict[str, Any] = dict(inputs) if home is None else {n: resident(a, home) for n, a in inputs.items()}
         states: dict[tuple[str, ...], tuple[Any, ...]] = {}
@@ -187,12 +188,13 @@ class Distributed:
                     self._rooms.give(value)
         return {name: values[name] for name in self.program.function.outputs}
 
-    def _steps(self, rank: int) -> tuple[tuple[Step, ...], Mapping[int, Sequence[str]]]:
-        """Return what a rank runs, and the values that it needs no more after each step."""
+    def _steps(self, rank: int) -> tuple[tuple[Step, ...], Mapping[int, Sequence[str]], frozenset[str]]:
+        """Return what a rank runs, the values that it needs no more after each step, and those that only moved."""
         with self._lock:
             if rank not in self._plans:
                 steps = local_steps(self.program, rank)
-                self._plans[rank] = steps, _last_uses(steps, self.program.function.outputs)
+                moved = {each.name for each in steps if isinstance(each, Collective) and not each.kind.merges}
+                self._plans[rank] = steps, _last_uses(steps, self.program.function.outputs), frozenset(moved)
             return self._plans[rank]
 
     def _home(self, transport: Transport) -> Home | None:

@@ -73,7 +73,7 @@ _DEEP: Final = 4
 """So many tiles are in local memory if it has room, where groups share keys: what they wait for is memory."""
 
 _FARTHEST: Final = 2.0**64
-"""What is added to scores at most, before they are scaled: exponents do not overflow in f32."""
+"""Bound of numbers added to scores, before they are scaled: exponents do not overflow in f32."""
 
 _LEAST_TILES: Final = 4
 """So many tiles of keys a group has at least that shares them with others."""

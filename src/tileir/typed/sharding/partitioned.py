@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from tileir.typed.sharding.splits import Layout
 
 PART, LOCAL, MERGED = "_part", "_local", "_merged"
-"""What names of operations end in whose result becomes a value by a collective: by merging parts, as it is made first,
-and when parts of it are merged."""
+"""Suffixes of operations whose result becomes a value by a collective: a part to merge, a value as first made, and
+one of merged parts."""
 
 
 @attrs.frozen(cache_hash=True)
