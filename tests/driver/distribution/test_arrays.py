@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -152,8 +153,8 @@ def test_parts_of_others_need_not_be_even() -> None:
     whole = np.arange(7)
     found = distributed.from_parts(dict(enumerate(np.split(whole, [3, 6]))), {"x": 3}, (split,))
     assert found.resharded(("x",)).on_host(2).tolist() == [5, 6]
-    with pytest.raises(ArgumentError, match=r"TIL701.*part of rank 0 is of shape \[2\], and its places of \[3\]"):
-        distributed.from_parts({0: whole[:2]}, {"x": 3}, (split,))
+    with pytest.raises(ArgumentError, match=r"TIL701.*part of rank 1 is int64\[2\], and its places int64\[3\]"):
+        distributed.from_parts(dict(enumerate(np.split(whole, [3, 5]))), {"x": 3}, (split,))
 
 
 STEP = "function (U[H, W], F) -> (V, M) { S[y, x : H, W] = +(U[y + j - 1, x]), j < 3; V = F * S; M[] = >(V[y, x]); }"
@@ -208,6 +209,14 @@ def test_steppers_keep_their_state_in_parts() -> None:
             step.load(wrong)  # type: ignore[arg-type]
 
 
+def one_part(u: distributed.DistributedArray, engine: Any) -> distributed.DistributedArray:
+    return distributed.from_parts({0: u.parts[0]}, u.mesh, u.layout, engine)  # type: ignore[dict-item]
+
+
+def cut_at(*intervals: tuple[int, int]) -> distributed.Split:
+    return distributed.Split(("x",), intervals)
+
+
 @pytest.mark.parametrize(
     ("made", "message"),
     [
@@ -219,17 +228,45 @@ def test_steppers_keep_their_state_in_parts() -> None:
             r"TIL352.*'U' has parts \[0:7, x 0:2 2:4\], but the program",
         ),
         (
-            lambda u: stepping()(distributed.from_parts({0: u.parts[0]}, u.mesh, u.layout), np.float32(1)),
-            "TIL352.*'U' is on the ranks x=2 by 'inprocess', and not on x=2 by 'inprocess'; make it there",
+            lambda u: stepping()(one_part(u, Process(Mock())), np.float32(1)),
+            "TIL352.*'U' is on the ranks x=2 by 'process', and not on x=2 by 'inprocess'; make it there",
         ),
         (lambda u: tileir.jit(STEP)(u, np.float32(1)), r"TIL702.*write array.numpy\(\)"),
         (lambda u: u[7], "TIL314.*out of bounds for axis 0 with size 7; write integers or slices"),
         (lambda u: u[None], "TIL314"),
+        (lambda u: u[True], "TIL314.*'bool' object is a mask; write integers or slices"),
+        (lambda u: u[np.array([1, 2])], "TIL314"),
+        (lambda u: u[..., IMAGE > 3], "TIL314"),
+        (lambda u: u[::0], "TIL314.*step cannot be zero"),
+        (lambda u: u[..., ...], "TIL314"),
         (lambda u: u[1, 2, 3], "TIL314.*there are 2 axes"),
         (lambda u: u.resharded(("z", None)), "TIL352.*names the axis 'z'"),
         (lambda _: distributed.array("no.npy", {"x": 2}, ("x",)), "TIL901.*cannot read no.npy"),
         (lambda _: distributed.array(np.arange, {"x": 2}, ("x",)), r"TIL705.*as in shape=\(4, 6\)"),
         (lambda _: distributed.array(IMAGE, {"x": 2}, ("x", None), shape=(2, 2)), r"TIL701.*of shape \[7, 4\], not"),
+        *(
+            (lambda _, shape=shape: distributed.array(np.arange, {"x": 2}, ("x",), shape=shape), "TIL707.*no extents")
+            for shape in (7, (-3,), (3.5,), "7")
+        ),
+        (lambda u: distributed.from_parts(list(u.parts.values()), u.mesh, u.layout), "TIL707.*parts is a mapping"),
+        (lambda u: distributed.from_parts(u.parts, u.mesh, ("x", None)), r"TIL707.*a Split for each axis"),
+        (lambda u: distributed.from_parts(u.parts, u.mesh, u.sharding), r"TIL707.*a Split for each axis"),
+        (lambda u: distributed.from_parts(u.parts, {"y": 2}, u.layout), "TIL352.*cut along 'x', which the mesh y=2"),
+        (lambda u: distributed.from_parts(u.parts, {"x": 3}, u.layout), "TIL352.*2 intervals for 3 ranks"),
+        (lambda u: distributed.from_parts(u.parts, u.mesh, [u.layout[0]] * 2), "TIL352.*cut along 'x' twice"),
+        (lambda u: distributed.from_parts(u.parts, u.mesh, [cut_at((0, 4), (5, 8))]), "TIL352.*misses places: x 0:4"),
+        (lambda u: distributed.from_parts(u.parts, u.mesh, [cut_at((-1, 4), (4, 7))]), "TIL352.*are no intervals"),
+        (lambda u: distributed.from_parts({}, u.mesh, u.layout), r"TIL701.*parts of the ranks \[\]; give all of them"),
+        (lambda u: distributed.from_parts({0: u.parts[0], 2: 1}, u.mesh, u.layout), r"TIL701.*of the ranks \[0, 2\]"),
+        (lambda u: one_part(u, THREADS), "TIL701.*give all of them, since they are threads"),
+        (
+            lambda u: distributed.from_parts({0: u.parts[0], 1: u.parts[1].astype(int)}, u.mesh, u.layout),
+            r"TIL701.*rank 1 is int64\[3, 4\], and its places float32\[3, 4\]",
+        ),
+        (
+            lambda u: distributed.from_parts({0: u.parts[0], 1: u.parts[1] * 1j}, u.mesh, u.layout),
+            "TIL702.*'the part of rank 1' has elements of type complex64",
+        ),
     ],
 )
 def test_what_does_not_go_together(made: Any, message: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -86,6 +87,14 @@ def truncated(folder: Path) -> None:
     (folder / "parts-1-1").write_bytes(b"0")
 
 
+def mixed(folder: Path) -> None:
+    """Bring a file of another run, which has its name, and a part of equal size."""
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        other = folder / name
+        saved(other, *CUTS[0])
+        (folder / "parts-1-1").write_bytes((other / "parts-1-1").read_bytes())
+
+
 def edited(change: Callable[[Any], Any]) -> Callable[[Path], None]:
     def edit(folder: Path) -> None:
         document = json.loads((folder / "manifest.json").read_bytes())
@@ -99,8 +108,9 @@ def edited(change: Callable[[Any], Any]) -> Callable[[Path], None]:
     ("damage", "message"),
     [
         (lambda folder: (folder / "manifest.json").unlink(), "no checkpoint in .*: manifest.json is missing; name the"),
-        (lambda folder: (folder / "parts-1-0").unlink(), "parts-1-0 is missing: it has elements of 'U'; bring it back"),
-        (truncated, "parts-1-1 has 1 bytes of 60: it has elements of 'U'"),
+        (lambda folder: (folder / "parts-1-0").unlink(), "parts-1-0 is missing: it has elements of 'U', 'B', 'N'; b"),
+        (mixed, "parts-1-1 is from another checkpoint: it has elements of 'U', 'B'; bring it back, or take another"),
+        (truncated, "parts-1-1 has 1 bytes of 104: it has elements of 'U', 'B'"),
         (lambda folder: (folder / "manifest.json").write_text("{"), "manifest.json is no manifest: this is not JSON"),
         (edited(lambda it: it.update(version=2)), "reads version 1 of tileir.driver.Manifest: upgrade tileir"),
         (edited(lambda it: it["node"]["arrays"][0].update(dtype="f3")), "manifest.json is no manifest: .*f3"),
@@ -125,8 +135,14 @@ def test_what_cannot_be_saved_or_loaded(tmp_path: Path) -> None:
             distributed.save(tmp_path, arrays)
     with pytest.raises(ArgumentError, match=r"TIL707.*is what JSON can hold"):
         distributed.save(tmp_path, {"U": u}, {"step": {1, 2}})
+    wrong: tuple[Any, ...] = ([u], {1: u}, {"U": WHOLE})
+    for arrays in wrong:
+        with pytest.raises(ArgumentError, match=r"TIL707.* not a value of type"):
+            distributed.save(tmp_path, arrays)
     assert list(tmp_path.iterdir()) == []
     distributed.save(tmp_path, {"U": u})
+    with pytest.raises(ArgumentError, match=r"TIL707.*shardings is a mapping"):
+        distributed.load(tmp_path, {"x": 2}, None)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match=r"TIL352.*has no array 'V'; known are U"):
         distributed.load(tmp_path, {"x": 2}, {"V": ("x", None)})
     (tmp_path / "file").touch()

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import numpy as np
 
 from tileir.core import ArgumentError, at_the_call, attrs
+from tileir.driver.calls.arguments import check_kind
 from tileir.driver.distribution.collectives import relaid
 from tileir.driver.distribution.engines import engine_called
 from tileir.runtime.array_files import loaded
 from tileir.runtime.arrays import to_array
 from tileir.runtime.devices.array import DeviceArray
-from tileir.runtime.transports import agree
+from tileir.runtime.transports import Threads, agree
 from tileir.typed.sharding.interpreter import gathered
 from tileir.typed.sharding.mesh import Box, Mesh, Sharding
-from tileir.typed.sharding.splits import Layout, whole
+from tileir.typed.sharding.splits import Layout, Split, whole
 
 if TYPE_CHECKING:
     from tileir.runtime.transports import Array, Engine, Transport
@@ -125,17 +126,17 @@ class DistributedArray:
 
         """
         entries = key if isinstance(key, tuple) else (key,)
-        if Ellipsis in entries:
-            before = entries.index(Ellipsis)
+        before = next((number for number, each in enumerate(entries) if each is ...), None)
+        if before is not None:
             rest = entries[before + 1 :]
             entries = (*entries[:before], *[slice(None)] * (self.ndim - before - len(rest)), *rest)
         try:
             if len(entries) > self.ndim:
                 raise IndexError(f"there are {self.ndim} axes")
             entries = (*entries, *[slice(None)] * (self.ndim - len(entries)))
-            every = [each if isinstance(each, slice) else index(each) for each in entries]
+            every = [each if isinstance(each, slice) else _position(each) for each in entries]
             places = [np.arange(size)[each] for size, each in zip(self.shape, every, strict=True)]
-        except (IndexError, TypeError) as error:
+        except (IndexError, TypeError, ValueError) as error:
             message = f"{key!r:.80} is no part of {self!r}: {error}; write integers or slices"
             raise ArgumentError.of("TIL314", message) from error
         found = self._elements([np.atleast_1d(each) for each in places])
@@ -211,6 +212,18 @@ class DistributedArray:
         return result
 
 
+def _position(entry: Any) -> int:
+    """Return an integer that stands between brackets; to NumPy a bool there is a mask.
+
+    Raises:
+        TypeError: It is none.
+
+    """
+    if isinstance(entry, bool):
+        raise TypeError("'bool' object is a mask")
+    return index(entry)
+
+
 def _inside(places: Array, interval: tuple[int, int]) -> Array:
     """Return the positions of places that are in an interval."""
     low, high = interval
@@ -268,16 +281,47 @@ def from_parts(
         transport: The engine between ranks.
 
     Raises:
-        ArgumentError: TIL701, a part has another shape than its places.
+        ArgumentError: TIL352, the layout does not go with the mesh, or no rank has some place; TIL701, a part has
+            another shape than its places, or another dtype than the first one, or there is none of a rank; TIL702,
+            TIL707, parts or layout are of the wrong kind.
     """
     made = mesh if isinstance(mesh, Mesh) else Mesh(mesh)
-    found = DistributedArray(made, layout, parts, engine_called(transport))
-    for rank, part in parts.items():
+    engine, places = engine_called(transport), _places(layout, made)
+    check_kind("parts", parts, Mapping, "a mapping from the ranks of this process to their parts")
+    all_here = isinstance(engine, Threads)
+    ranks = [rank for rank in range(made.size) if rank in parts]
+    if len(parts) != len(ranks) or not ranks or (all_here and len(ranks) < made.size):
+        needed = "all of them, since they are threads" if all_here else "those of this process"
+        message = f"there are parts of the ranks {list(parts)!r:.80}; give {needed}, of the mesh {made}"
+        raise ArgumentError.of("TIL701", message)
+    given = {rank: _part_of(rank, parts[rank]) for rank in ranks}
+    found = DistributedArray(made, places, given, engine)
+    for rank, part in given.items():
         extents = tuple(high - low for low, high in found.box(rank))
-        if part.shape != extents:
-            message = f"the part of rank {rank} is of shape {list(part.shape)}, and its places of {list(extents)}"
-            raise ArgumentError.of("TIL701", message)
+        if part.shape != extents or part.dtype != found.dtype:
+            message = f"the part of rank {rank} is {part.dtype}{list(part.shape)}, and its places {found.dtype}"
+            raise ArgumentError.of("TIL701", f"{message}{list(extents)}")
     return found
+
+
+def _places(layout: object, mesh: Mesh) -> Layout:
+    """Return a layout in which each place of an array is on some rank of a mesh.
+
+    Raises:
+        ArgumentError: TIL707, it is none; TIL352, it is none of this mesh, or misses places.
+
+    """
+    if not isinstance(layout, Sequence) or not all(isinstance(split, Split) for split in layout):
+        message = f"the layout {layout!r:.80} is no sequence with a Split for each axis, as program.layout(name) is one"
+        raise ArgumentError.of("TIL707", message)
+    found = tuple(layout)
+    for fault in (*mesh.faults(found), *(f"misses places: {split}" for split in found if not split.is_complete)):
+        raise ArgumentError.of("TIL352", f"the layout [{', '.join(map(str, found))}] {fault}")
+    return found
+
+
+def _part_of(rank: int, part: Any) -> Array | DeviceArray:
+    return part if isinstance(part, DeviceArray) else to_array(f"the part of rank {rank}", part)
 
 
 def _reader(source: Any, shape: Sequence[int] | None) -> tuple[Callable[[Box], Any], tuple[int, ...]]:
@@ -290,12 +334,28 @@ def _reader(source: Any, shape: Sequence[int] | None) -> tuple[Callable[[Box], A
     if callable(source):
         if shape is None:
             raise ArgumentError.of("TIL705", "an array that a function makes needs its extents, as in shape=(4, 6)")
-        return partial(_computed, source), tuple(shape)
+        return partial(_computed, source), _extents(shape)
     given = source if hasattr(source, "shape") else to_array("source", source)
     extents = tuple(given.shape)
-    if shape is not None and tuple(shape) != extents:
+    if shape is not None and _extents(shape) != extents:
         raise ArgumentError.of("TIL701", f"the source is of shape {list(extents)}, not of {list(shape)}")
     return lambda box: given[tuple(slice(*interval) for interval in box)], extents
+
+
+def _extents(shape: Any) -> tuple[int, ...]:
+    """Return the extents of an array.
+
+    Raises:
+        ArgumentError: TIL707, they are none.
+
+    """
+    try:
+        found = tuple(index(size) for size in shape)
+    except TypeError:
+        found = (-1,)
+    if min(found, default=0) < 0:
+        raise ArgumentError.of("TIL707", f"shape={shape!r:.80} are no extents; write one for each axis, as in (4, 6)")
+    return found
 
 
 def _computed(function: Callable[..., Any], box: Box) -> Array:

@@ -3,7 +3,7 @@
 .. code-block:: text
 
     manifest.json    which arrays there are, and where their parts are
-    parts-7-0        the parts of rank 0, one behind the other, of the seventh checkpoint in this folder
+    parts-7-0        the parts of rank 0, one behind the other, of the seventh checkpoint in this folder, and its mark
 
 Files are written under another name, flushed to the disk and renamed; the manifest comes last, and files of earlier
 checkpoints are removed once it is there. So a folder has one checkpoint at any time from the first one on, whoever is
@@ -25,6 +25,7 @@ import numpy as np
 
 from tileir.core import ArgumentError, DType, TileError, at_the_call, attrs, fail, nearest
 from tileir.core.json.codec import from_json, to_json
+from tileir.driver.calls.arguments import check_kind
 from tileir.driver.distribution.arrays import DistributedArray, array
 from tileir.driver.distribution.engines import engine_called
 from tileir.runtime.transports import agree
@@ -41,6 +42,10 @@ MANIFEST: Final = "manifest.json"
 
 _PARTS: Final = re.compile(r"\.?parts-(\d+)-\d+")
 """Names of files with parts, and of those that are being written."""
+
+
+_MARK: Final = 16
+"""Bytes of a mark, which tells files of one checkpoint from those of others that have their names."""
 
 
 @attrs.frozen
@@ -64,10 +69,20 @@ class Saved:
 
 @attrs.frozen
 class Manifest:
-    """The arrays of a checkpoint, and JSON of what was saved beside them."""
+    """The arrays of a checkpoint, JSON of what was saved beside them, and the mark with which its files end."""
 
     arrays: tuple[Saved, ...]
     about: str
+    mark: str
+
+    def ends(self) -> dict[str, int]:
+        """Return how many bytes of elements each file has."""
+        found: dict[str, int] = {}
+        for each in self.arrays:
+            for piece in each.pieces:
+                end = piece.offset + elements(piece.box) * each.dtype.itemsize
+                found[piece.file] = max(end, found.get(piece.file, 0))
+        return found
 
 
 @attrs.frozen(eq=False)
@@ -94,10 +109,15 @@ def save(folder: str | Path, arrays: Mapping[str, DistributedArray], about: Mapp
         about: Data for :func:`load`, such as how many steps were made: what JSON can hold.
 
     Raises:
-        ArgumentError: TIL352, there are no arrays, or they are on several meshes; TIL707, ``about`` is no JSON.
+        ArgumentError: TIL352, there are no arrays, or they are on several meshes; TIL707, they are none, or have no
+            names, or ``about`` is no JSON.
         BackendError: TIL814, a rank failed to write, and the folder has what it had before.
 
     """
+    check_kind("arrays", arrays, Mapping, "a mapping from names to distributed arrays")
+    for name, each in arrays.items():
+        check_kind("the name of an array", name, str, "a text")
+        check_kind(name, each, DistributedArray, "what tileir.distributed.array returns")
     found = tuple(arrays.values())
     if len({(each.mesh, id(each.engine)) for each in found}) != 1:
         raise ArgumentError.of("TIL352", f"arrays of one mesh are saved together, and there are {list(found)!r:.200}")
@@ -108,13 +128,14 @@ def save(folder: str | Path, arrays: Mapping[str, DistributedArray], about: Mapp
     mesh, place = found[0].mesh, Path(folder)
 
     def work(end: Transport) -> None:
-        number = _number(place, end)
-        manifest = Manifest(tuple(_planned(arrays, number)), told)
+        number, mark = _begun(place, end)
+        manifest = Manifest(tuple(_planned(arrays, number)), told, mark.hex())
         file = f"parts-{number}-{end.rank}"
         place.mkdir(parents=True, exist_ok=True)
         own = [each.name for each in manifest.arrays for piece in each.pieces if piece.file == file]
         if own:
-            _write(place / file, [arrays[name].on_host(end.rank) for name in own])
+            parts = [arrays[name].on_host(end.rank) for name in own]
+            _write(place / file, [*parts, np.frombuffer(mark, np.uint8)])
         text = to_json(manifest)
         agree(end, {"what they save": text.decode(), "where they save": str(place)})  # all have written their parts
         if end.rank == 0:
@@ -147,10 +168,11 @@ def load(
 
     Raises:
         ArgumentError: TIL351, TIL352, mesh and shardings do not go with the arrays; TIL607, the folder has no
-            checkpoint, or a damaged one.
+            checkpoint, or a damaged one; TIL707, ``shardings`` is no mapping.
         BackendError: TIL814, a rank could not read.
 
     """
+    check_kind("shardings", shardings, Mapping, "a mapping from the names of arrays to their shardings")
     manifest = _read(Path(folder))
     for name in shardings:
         known = [each.name for each in manifest.arrays]
@@ -221,15 +243,32 @@ def _read(folder: Path) -> Manifest:
     for each in manifest.arrays:
         if not _covered(each):
             raise ArgumentError.of("TIL607", f"{path} has no pieces of all of {each.name!r}; take another checkpoint")
-        for piece in each.pieces:
-            needed = piece.offset + elements(piece.box) * each.dtype.itemsize
-            file = folder / piece.file
-            found = file.stat().st_size if file.is_file() else 0
-            if found < needed:
-                state = f"{file} has {found} bytes of {needed}" if file.is_file() else f"{file} is missing"
-                message = f"{state}: it has elements of {each.name!r}; bring it back, or take another checkpoint"
-                raise ArgumentError.of("TIL607", message)
+    for file, end in manifest.ends().items():
+        fault = _fault_of(folder / file, end, manifest.mark)
+        if fault is not None:
+            names = ", ".join(
+                repr(each.name) for each in manifest.arrays if any(piece.file == file for piece in each.pieces)
+            )
+            message = f"{fault}: it has elements of {names}; bring it back, or take another checkpoint"
+            raise ArgumentError.of("TIL607", message)
     return manifest
+
+
+def _fault_of(path: Path, end: int, mark: str) -> str | None:
+    """Return what is wrong with a file of parts, which ends with the mark of its checkpoint; None if nothing is."""
+    needed = end + _MARK
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(min(end, size))
+            found = file.read(_MARK).hex()
+    except FileNotFoundError:
+        return f"{path} is missing"
+    except OSError as error:
+        return f"{path} cannot be read ({error})"
+    if size != needed:
+        return f"{path} has {size} bytes of {needed}"
+    return None if found == mark else f"{path} is from another checkpoint"
 
 
 def _covered(saved: Saved) -> bool:
@@ -260,13 +299,14 @@ def _planned(arrays: Mapping[str, DistributedArray], number: int) -> Iterator[Sa
         yield Saved(name, dtype, each.shape, tuple(piece for piece in pieces if elements(piece.box)))
 
 
-def _number(folder: Path, end: Transport) -> int:
-    """Return the number of the next checkpoint, which the first rank looks up for all."""
+def _begun(folder: Path, end: Transport) -> tuple[int, bytes]:
+    """Return the number of the next checkpoint and its mark, which the first rank looks up and draws for all."""
     names = [path.name for path in folder.iterdir()] if end.rank == 0 and folder.is_dir() else []
     known = [int(match[1]) for match in map(_PARTS.fullmatch, names) if match is not None]
-    found = [np.empty(1, np.int64) for _ in range(end.size)]
-    end.all_gather(np.array([max(known, default=0) + 1]), found, range(end.size))
-    return int(found[0][0])
+    drawn = np.frombuffer(os.urandom(_MARK), np.int64)
+    found = [np.empty(1 + drawn.size, np.int64) for _ in range(end.size)]
+    end.all_gather(np.array([max(known, default=0) + 1, *drawn]), found, range(end.size))
+    return int(found[0][0]), found[0][1:].tobytes()
 
 
 def _write(path: Path, contents: Sequence[Array]) -> None:

@@ -90,7 +90,7 @@ def model_of(target: Named | None) -> HardwareModel:
 
 
 def _shardings(given: object) -> dict[str, Sharding]:
-    if not isinstance(given, Mapping):
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
         message = f"shardings are given by the names of values, as in {{'A': ('x', None)}}, not as {given!r:.80}"
         raise ArgumentError.of("TIL352", message)
     return {name: Sharding(entries) for name, entries in given.items()}

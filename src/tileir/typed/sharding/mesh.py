@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, TypeAlias
 
@@ -108,6 +108,20 @@ class Mesh(Shown):
     def box(self, layout: Layout, coordinates: Mapping[str, int]) -> Box:
         """Return the elements of a tensor that the rank at a place has."""
         return tuple(split.intervals[self.position(coordinates, split.axes)] for split in layout)
+
+    def faults(self, layout: Layout) -> Iterator[str]:
+        """Yield sentences without their subject that tell why ranks of this mesh cannot have such places."""
+        sizes, used = dict(self.axes), [axis for split in layout for axis in split.axes]
+        for axis in dict.fromkeys(used):
+            if axis not in sizes:
+                yield f"is cut along {axis!r}, which the mesh {self} does not have"
+            elif used.count(axis) > 1:
+                yield f"is cut along {axis!r} twice"
+        for split in layout:
+            if sizes.keys() >= set(split.axes) and len(split.intervals) != self.extent(split.axes):
+                yield f"has {len(split.intervals)} intervals for {self.extent(split.axes)} ranks"
+            if any(not 0 <= low <= high for low, high in split.intervals):
+                yield f"has the places {split}, which are no intervals"
 
 
 def _entry(value: Any) -> tuple[str, ...]:

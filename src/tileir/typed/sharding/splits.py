@@ -33,6 +33,16 @@ class Split(Shown):
         """True if every rank has the same places."""
         return not self.axes
 
+    @property
+    def is_complete(self) -> bool:
+        """True if some rank has each place up to the last one that a rank has."""
+        reached = 0
+        for low, high in sorted(self.intervals):
+            if reached < low < high:
+                return False
+            reached = max(reached, high)
+        return True
+
 
 Layout: TypeAlias = "tuple[Split, ...]"
 """A split of each axis of a tensor."""
