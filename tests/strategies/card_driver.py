@@ -87,6 +87,7 @@ class CardDriver:
         lost: What everything answers after an error of the card; success before.
         captured: Streams whose work is captured to a graph.
         capture_mode: Of this thread.
+        recorded: Work of streams that are captured, which is not done.
 
     """
 
@@ -96,6 +97,7 @@ class CardDriver:
     lost: Result = OK
     captured: set[int] = attrs.field(factory=set)
     capture_mode: object = "CU_STREAM_CAPTURE_MODE_GLOBAL"
+    recorded: dict[int, list[Callable[[], None]]] = attrs.field(factory=dict)
     streams: dict[int, Work] = attrs.field(factory=lambda: {1: Work()})
     events: dict[int, Mark | None] = attrs.field(factory=dict)
     memory: dict[int, Any] = attrs.field(factory=dict)
@@ -156,7 +158,27 @@ class CardDriver:
         self.streams[number] = Work()
         return OK, number
 
+    def cuStreamBeginCapture(self, stream: int, mode: object) -> tuple[Result]:
+        assert mode == "CU_STREAM_CAPTURE_MODE_RELAXED"
+        self.captured.add(stream)
+        self.recorded[stream] = []
+        return (self._answer("cuStreamBeginCapture"),)
+
+    def cuStreamEndCapture(self, stream: int) -> tuple[Result, int]:
+        number = next(self._numbers)
+        self.captured.remove(stream)
+        self.graphs[number] = self.recorded.pop(stream)
+        return self._answer("cuStreamEndCapture"), number
+
+    def put(self, stream: int, piece: Callable[[], None]) -> None:
+        """Put work into a stream, or what is recorded of it."""
+        if stream in self.recorded:
+            self.recorded[stream].append(piece)
+        else:
+            self.streams[stream].add(piece)
+
     def cuStreamSynchronize(self, stream: int) -> tuple[Result]:
+        assert stream not in self.recorded
         reach(self.streams[stream].mark())
         return (self._answer("cuStreamSynchronize"),)
 
@@ -166,6 +188,7 @@ class CardDriver:
         return self._answer("cuEventCreate"), number
 
     def cuEventRecord(self, event: int, stream: int) -> tuple[Result]:
+        assert stream not in self.recorded
         self.events[event] = self.streams[stream].mark()
         return (self._answer("cuEventRecord"),)
 
@@ -218,11 +241,11 @@ class CardDriver:
     def cuMemcpyHtoDAsync(self, to: int, source: int, size: int, stream: int) -> tuple[Result]:
         late = any(address <= source < address + len(room) for address, room in self.locked.items())
         content: Any = source if late else ctypes.string_at(source, size)
-        self.streams[stream].add(lambda: void(ctypes.memmove(to, content, size)))
+        self.put(stream, lambda: void(ctypes.memmove(to, content, size)))
         return (self._answer("cuMemcpyHtoDAsync"),)
 
     def cuMemcpyDtoHAsync(self, to: int, source: int, size: int, stream: int) -> tuple[Result]:
-        self.streams[stream].add(lambda: void(ctypes.memmove(to, source, size)))
+        self.put(stream, lambda: void(ctypes.memmove(to, source, size)))
         return (self._answer("cuMemcpyDtoHAsync"),)
 
     cuMemcpyDtoDAsync = cuMemcpyDtoHAsync  # noqa: N815
@@ -289,7 +312,7 @@ class CardDriver:
         stream, pointers = rest[7], rest[8]
         status = self._answer("cuLaunchKernel")
         if status is OK:
-            self.streams[stream].add(self._run_of(function, pointers))
+            self.put(stream, self._run_of(function, pointers))
         return (status,)
 
     def cuGraphCreate(self, _: int) -> tuple[Result, int]:
@@ -324,6 +347,7 @@ class CardDriver:
     cuGraphExecDestroy = cuGraphDestroy  # noqa: N815
 
     def cuGraphLaunch(self, graph: int, stream: int) -> tuple[Result]:
+        assert stream not in self.recorded
         for piece in self.graphs[graph]:
             self.streams[stream].add(piece)
         return (self._answer("cuGraphLaunch"),)

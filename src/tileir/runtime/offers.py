@@ -257,6 +257,32 @@ class LoopingExecutor(QueueingExecutor, Protocol):
     queues_loops: bool
 
 
+class Recorder(Protocol):
+    """Work that is recorded, by the memory that it reads, to be handed over again in one call."""
+
+    def run(self, given: Sequence[Any], work: Callable[[], Sequence[Any]]) -> tuple[Sequence[Any], KnownEvent] | None:
+        """Hand over what was recorded of work on this memory, after recording it where it has come before.
+
+        Args:
+            given: The memory that the work reads, which is written by all that was handed over.
+            work: Hands everything over, and returns the memory of results: the executor's own. It does always the same,
+                waits for nothing, and may be called for a recording alone.
+
+        Returns:
+            The memory of results, and an event that completes when they are written; None, with nothing done, where it
+            is up to the caller to do the work: the memory came for the first time, or recordings would be too many.
+
+        """
+
+
+@runtime_checkable
+class RecordingExecutor(QueueingExecutor, Protocol):
+    """An executor that records what is handed over."""
+
+    def recorder(self) -> Recorder:
+        """Return what records a piece of work."""
+
+
 @runtime_checkable
 class StagingExecutor(Protocol):
     """An executor with memory of the host that its device copies from and to faster than others, as page-locked is."""
@@ -301,6 +327,7 @@ EXECUTOR_OFFERS: Final = (
     StreamingExecutor,
     QueueingExecutor,
     LoopingExecutor,
+    RecordingExecutor,
     StagingExecutor,
     TrimmingExecutor,
 )

@@ -50,6 +50,10 @@ class Transport(abc.ABC):
         shares_memory: Whether all ranks are in one process, so that results need not be sent to be put together.
         place: The place of the program that this rank has come to, such as a collective, for messages.
         agreed: Texts of the programs that all ranks are known to run, so that they are compared once.
+        records: Whether what its methods put into the stream of arrays can be recorded there, and handed over again.
+        waits: Whether :meth:`Engine.launch` returns only when the device has done all that this rank has put there; who
+            calls :meth:`check` for results turns it off.
+        turn: How many times ranks have failed before.
 
     """
 
@@ -59,6 +63,9 @@ class Transport(abc.ABC):
     shares_memory: bool = False
     place: str = "the start"
     agreed: frozenset[str] = frozenset()
+    records: bool = False
+    waits: bool = True
+    turn: int = 0
 
     @abc.abstractmethod
     def exchange(self, sent: Sequence[Message], received: Sequence[Message]) -> None:
@@ -132,6 +139,23 @@ class Transport(abc.ABC):
 
         """
         return False
+
+    def check(self) -> None:  # noqa: B027  engines whose messages are waited for have nothing to do
+        """Find out that another rank failed since this end was made; what the device has may be wrong then.
+
+        Raises:
+            LostError: TIL814, it did.
+
+        """
+
+    def hand_over_again(self) -> None:
+        """Be told that recorded work is handed over again, with what the methods of this end have put into it.
+
+        Raises:
+            LostError: TIL814, another rank failed.
+
+        """
+        self.check()
 
 
 class DisagreementError(BackendError):

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import attrs
-from cuda.bindings import driver
 from cuda.core import Device
 from nccl.bindings import nccl
 from nccl.core import Communicator, UniqueId, get_unique_id
 
 from tileir.core import BackendError
+from tileir.runtime import Event
 from tileir.runtime.devices.array import DeviceArray
+from tileir.runtime.offers import QueueingExecutor
 from tileir.runtime.transports import LostError, told
 from tileir_nccl.meeting import Lateness, Meeting
 
@@ -37,6 +40,7 @@ class Card:
         device: Its id.
         number: As CUDA counts it.
         running: Held while a program runs: collectives of two would mix.
+        agreed: What ranks are known to have in common, by turns: the texts of programs, and how many ranks they have.
 
     """
 
@@ -45,7 +49,9 @@ class Card:
     number: int
     running: threading.RLock = attrs.field(factory=threading.RLock, init=False)
     _communicators: dict[tuple[int, ...], Communicator] = attrs.field(factory=dict, init=False)
-    _streams: set[int] = attrs.field(factory=set, init=False)
+    _executors: set[QueueingExecutor] = attrs.field(factory=set, init=False)
+    agreed: dict[int, frozenset[str]] = attrs.field(factory=dict, init=False)
+    _watched: bool = attrs.field(default=False, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
     _busy: bool = attrs.field(default=False, init=False)
     _stopped: bool = attrs.field(default=False, init=False)
@@ -71,19 +77,22 @@ class Card:
         """
         meeting = self.meeting
         meeting.check(())
-        for array in arrays:
-            array.ready()
         executor: Any = arrays[0].home.executor
         others: dict[int, Any] = {id(each.home.executor): each.home.executor for each in arrays}
         for other in others.values():
             if other is not executor:
                 executor.follow(other.dlpack_stream)
+        queues = executor in self._executors or isinstance(executor, QueueingExecutor)
+        for array in arrays:
+            if not queues or array.queued(array.home.executor) is None:
+                array.ready()
         stream = int(getattr(executor, "dlpack_stream", 0))
         with self._lock:
             if self._stopped:
                 meeting.check(meeting.others)
             meeting.count += 1
-            self._streams.add(stream)
+            if queues:
+                self._executors.add(executor)
             self._busy = True
             try:
                 yield stream
@@ -94,21 +103,24 @@ class Card:
             finally:
                 self._busy = False
 
-    @contextlib.contextmanager
-    def watched(self) -> Iterator[None]:
-        """Look after the card while a program runs, and let all that it has begun end."""
+    def begin(self) -> None:
+        """Take up a program: from now on the card is looked after."""
         self.meeting.stop, self._stopped = self.stop, False
-        ended = threading.Event()
-        watch = threading.Thread(target=self._watch, args=(ended,), name="tileir-nccl-watch", daemon=True)
-        watch.start()
-        try:
-            yield
-            for stream in self._streams:
-                driver.cuStreamSynchronize(driver.CUstream(stream))  # what failed tells so itself
-            self.meeting.check(())
-        finally:
-            ended.set()
-            watch.join()
+        if not self._watched:
+            self._watched = True
+            atexit.register(self.settle)  # a process that ended earlier would take its part of messages with it
+            threading.Thread(target=self._watch, name="tileir-nccl-watch", daemon=True).start()
+
+    def settle(self) -> None:
+        """Wait until the card has done all that was put into its streams."""
+        for event in self._handed_over():
+            with contextlib.suppress(BackendError):  # who reads what it should have written is told
+                event.wait()
+
+    def hand_over_again(self) -> None:
+        """Count what was recorded as one more collective; the errors are those of a check."""
+        self.meeting.check(())
+        self.meeting.count += 1
 
     def stop(self, turn: int) -> None:
         """End all work of NCCL on the card in a turn, also of calls that wait for other ranks."""
@@ -138,27 +150,30 @@ class Card:
         for thread in found:
             thread.join(_ABORTED)
 
-    def _idle(self) -> bool:
-        """Return whether the card has done all that NCCL has put into its streams."""
-        Device(self.number).set_current()
-        pending = driver.CUresult.CUDA_ERROR_NOT_READY
-        return all(driver.cuStreamQuery(driver.CUstream(stream))[0] != pending for stream in self._streams)
+    def _handed_over(self) -> list[Event]:
+        """Return what completes when the card has done all that was put into its streams."""
+        return [event for executor in tuple(self._executors) for event in executor.handed_over()]
 
-    def _watch(self, ended: threading.Event) -> None:
-        """Stop waiting where others fail or have ended, and tell who is late."""
+    def _watch(self) -> None:
+        """Stop waiting where others fail or have ended, and tell who is late, as long as this process lives."""
         meeting = self.meeting
         wait, count = Lateness(meeting), meeting.count
-        while not ended.wait(_LOOK):
-            if meeting.count != count or not (self._busy or (self._streams and not self._idle())):
-                wait, count = Lateness(meeting), meeting.count
-                continue
+        begun: list[Event] = []
+        while True:
+            time.sleep(_LOOK)
+            if self._stopped or all(event.done for event in begun):
+                stuck = self._busy and meeting.count == count
+                begun = [] if self._stopped or meeting.count == count else self._handed_over()
+                count = meeting.count
+                if not stuck:
+                    wait = Lateness(meeting)
+                    continue
             try:
                 meeting.check(meeting.others)
                 wait.look(meeting.others)
             except LostError as error:
                 meeting.give_up(told(error))
                 self.stop(meeting.turn)
-                return
 
 
 def address(array: DeviceArray) -> int:

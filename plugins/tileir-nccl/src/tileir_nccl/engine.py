@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -25,6 +25,9 @@ T = TypeVar("T")
 
 _MPI: Final = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 """Variables in which mpiexec of Open MPI and of MPICH tells how many processes it started."""
+
+_PLACE: Final = (*_MPI, "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "TILEIR_PORT")
+"""Variables that say which rank a process is."""
 
 _LOCK: Final = threading.Lock()
 """Held while ranks of this process are looked up."""
@@ -90,6 +93,7 @@ class Cards:
     late: float = 60.0
     timeout: float | None = None
     name: str = "nccl"
+    _known: dict[tuple[str | None, ...], Card] = attrs.field(factory=dict, init=False, repr=False)
 
     def launch(self, size: int, work: Callable[[Transport], T]) -> Mapping[int, T]:
         """Run work on this rank, while the others do; return what it returns, by the number of the rank.
@@ -100,20 +104,17 @@ class Cards:
             DisagreementError: TIL815, ranks differ in what they run.
 
         """
-        devices = self.devices or _cards()
-        start = self.start or started(self.communicator)
-        if start is None and size > 1:
-            return Threads(tuple(devices[rank % len(devices)] for rank in range(size))).launch(size, work)
-        start = start or Start(0, 1, 0)
-        own = start.local
-        if len(devices) == 1 and "CUDA_VISIBLE_DEVICES" in os.environ:
-            own = 0  # whoever started it gave it that one
-        if own >= len(devices):
-            message = f"rank {start.rank} is number {start.local} of its host, which has {len(devices)} cards"
-            raise BackendError.of("TIL813", f"{message}; start no more ranks there")
-        card = self._card(start, devices[own])
+        place = tuple(map(os.environ.get, _PLACE))
+        card = self._known.get(place)
+        if card is None:
+            devices = self.devices or _cards()
+            start = self.start or started(self.communicator)
+            if start is None and size > 1:
+                return Threads(tuple(devices[rank % len(devices)] for rank in range(size))).launch(size, work)
+            start = start or Start(0, 1, 0)
+            card = self._known[place] = self._card(start, _device(devices, start))
         with card.running:
-            return {start.rank: self._run(card, size, work)}
+            return {card.meeting.rank: self._run(card, size, work)}
 
     def _card(self, start: Start, device: str) -> Card:
         """Return a rank with its device.
@@ -146,23 +147,56 @@ class Cards:
         from tileir_nccl.transport import NCCLTransport
 
         meeting = card.meeting
-        meeting.place, meeting.late, meeting.timeout = "the start of a program", self.late, self.timeout
+        meeting.late, meeting.timeout = self.late, self.timeout
         try:
-            meeting.launches += 1
-            sizes = meeting.share(f"size {meeting.launches}", str(size), range(meeting.size))
-            for rank, other in enumerate(sizes):
-                if other != sizes[0]:
-                    message = f"rank {rank} differs from rank 0 in the number of ranks; all ranks must run one program"
-                    raise DisagreementError.of("TIL815", message)
-            if size != meeting.size:
-                message = f"the program is for {size} ranks, and {meeting.size} were started"
-                raise DisagreementError.of("TIL813", f"{message}: torchrun --nproc-per-node {size}")
-            with card.watched():
-                return work(NCCLTransport(card, self.ordered))
+            self._agree(card, size)
+            card.begin()
+            end = NCCLTransport(card, self.ordered)
+            result = work(end)
+            if end.waits:
+                card.settle()
+            meeting.check(())
+            return result
         except DisagreementError:
             raise
         except BaseException as error:
             raise card.failure(error) from error
+
+    def _agree(self, card: Card, size: int) -> None:
+        """Find out, once in a turn, that all ranks run programs for this number of ranks.
+
+        Raises:
+            DisagreementError: TIL815, they do not; TIL813, others were started.
+            LostError: TIL814 or TIL816, one does not come.
+
+        """
+        meeting, known = card.meeting, f"{size} ranks"
+        agreed = card.agreed.get(meeting.turn, frozenset())
+        if known in agreed:
+            return
+        sizes = meeting.share("size", str(size), range(meeting.size))
+        for rank, other in enumerate(sizes):
+            if other != sizes[0]:
+                message = f"rank {rank} differs from rank 0 in the number of ranks; all ranks must run one program"
+                raise DisagreementError.of("TIL815", message)
+        if size != meeting.size:
+            message = f"the program is for {size} ranks, and {meeting.size} were started"
+            raise DisagreementError.of("TIL813", f"{message}: torchrun --nproc-per-node {size}")
+        card.agreed = {meeting.turn: agreed | {known}}
+
+
+def _device(devices: Sequence[str], start: Start) -> str:
+    """Return the device of a rank.
+
+    Raises:
+        BackendError: TIL813, its host has too few.
+    """
+    if len(devices) == 1 and "CUDA_VISIBLE_DEVICES" in os.environ:
+        return devices[0]  # whoever started the rank gave it that one
+    if start.local >= len(devices):
+        message = f"rank {start.rank} is number {start.local} of its host, which has {len(devices)} cards"
+        raise BackendError.of("TIL813", f"{message}; start no more ranks there")
+    return devices[start.local]
 
 
 def _cards() -> tuple[str, ...]:

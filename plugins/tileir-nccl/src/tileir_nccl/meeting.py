@@ -97,7 +97,6 @@ class Meeting:
         place: Where this one is.
         count: How many collectives it has come to.
         turn: How often programs failed.
-        launches: How many have run since.
         stop: Called with a turn, in the thread that reads, when a rank has failed in it.
 
     """
@@ -109,7 +108,6 @@ class Meeting:
     place: str = "the start of a program"
     count: int = 0
     turn: int = 0
-    launches: int = 0
     stop: Callable[[int], None] = lambda _: None
     _failed: dict[int, tuple[int, str]] = attrs.field(factory=dict, init=False)
     _ended: dict[int, float] = attrs.field(factory=dict, init=False)
@@ -169,15 +167,16 @@ class Meeting:
             found = {**self._shared.pop(name, {}), self.rank: text}
         return [found[rank] for rank in group]
 
-    def check(self, ranks: Iterable[int]) -> None:
-        """Look at notices.
+    def check(self, ranks: Iterable[int], turn: int | None = None) -> None:
+        """Look at notices of a turn, by default this one.
 
         Raises:
             LostError: TIL814, a rank failed, or one of those that this one waits for has ended.
 
         """
-        if self.turn in self._failed:
-            rank, error = self._failed[self.turn]
+        turn = self.turn if turn is None else turn
+        if turn in self._failed:
+            rank, error = self._failed[turn]
             if rank == self.rank:
                 raise LostError.of("TIL814", error)
             raise LostError.of("TIL814", f"rank {rank} failed, and so the others stopped: {error}")
@@ -191,7 +190,7 @@ class Meeting:
         if self.turn not in self._failed:
             self._failed[self.turn] = self.rank, error
             self._tell("failed", self.others, key=str(self.turn), text=error)
-        self.turn, self.launches = self.turn + 1, 0
+        self.turn += 1
 
     def give_up(self, error: str) -> None:
         """Let this rank stop waiting, with an error of its own."""

@@ -58,9 +58,20 @@ class NCCLTransport(Transport):
 
     card: Card
     ordered: bool
+    records = True
 
     def __attrs_post_init__(self) -> None:
         self.rank, self.size, self.device = self.card.meeting.rank, self.card.meeting.size, self.card.device
+        self.turn = self.card.meeting.turn
+
+    @property
+    def agreed(self) -> frozenset[str]:
+        """Texts of the programs that all ranks are known to run, in this call or one before."""
+        return self.card.agreed.get(self.turn, frozenset())
+
+    @agreed.setter
+    def agreed(self, texts: frozenset[str]) -> None:
+        self.card.agreed = {self.turn: texts}
 
     def exchange(self, sent: Sequence[Message], received: Sequence[Message]) -> None:
         """Send and receive all messages at once; those of the host are waited for."""
@@ -104,6 +115,14 @@ class NCCLTransport(Transport):
                 nccl.reduce(address(part), into, part.size, *kind, root, communicator, stream)
             nccl.group_end()
         return True
+
+    def check(self) -> None:
+        """Raise where another rank failed in the turn of this end, or was late."""
+        self.card.meeting.check((), self.turn)
+
+    def hand_over_again(self) -> None:
+        """Count the collectives of recorded work as one."""
+        self.card.hand_over_again()
 
     def abort(self, error: BaseException) -> None:
         """Tell the others, who raise it when they next wait, and those that wait on their cards."""

@@ -23,6 +23,7 @@ from tileir_cuda.run.driver import checked, enter, inherited, use_driver
 from tileir_cuda.run.kernels import BoundCudaKernel, CudaKernel
 from tileir_cuda.run.memory import AdoptedCudaBuffer, CudaBuffer, Pool, copy, enqueue, page_locked
 from tileir_cuda.run.queue import BoundQueue, CudaQueue
+from tileir_cuda.run.recording import Recorder
 from tileir_cuda.run.stream import CudaEvent, Stream
 
 if TYPE_CHECKING:
@@ -269,6 +270,10 @@ class CudaExecutor(Renewable):
 
         """
         return CudaQueue.of(self, works, count)
+
+    def recorder(self) -> Recorder:
+        """Return what records a piece of work, to hand it over again in one call."""
+        return Recorder(self)
 
     def allocator(self, nbytes: int) -> Callable[[], CudaBuffer]:
         """Return what allocates so many bytes again and again; the errors are those of :meth:`allocate`."""

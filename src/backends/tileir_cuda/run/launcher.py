@@ -328,20 +328,19 @@ entry:
   %alone = icmp eq ptr %mark, null
   br i1 %outside, label %broken, label %inside
 inside:
-  br i1 %alone, label %ordered, label %following
+  br i1 %alone, label %settled, label %following
 following:
   %follows = call i32 @followed(ptr %table, ptr %other, ptr %stream, ptr %mark)
   %lost = icmp ne i32 %follows, 0
-  %plain = icmp eq ptr %graphs, null
-  %early_or_plain = or i1 %lost, %plain
-  br i1 %early_or_plain, label %settled, label %asking
+  br i1 %lost, label %broken, label %settled
 settled:
-  br i1 %lost, label %broken, label %ordered
+  %plain = icmp eq ptr %graphs, null
+  br i1 %plain, label %ordered, label %asking
 asking:
   %allowed = call ptr @replayable(ptr %table, ptr %stream, ptr %graphs)
   br label %ordered
 ordered:
-  %used = phi ptr [ %graphs, %inside ], [ null, %settled ], [ %allowed, %asking ]
+  %used = phi ptr [ null, %settled ], [ %allowed, %asking ]
   %told = call i64 @all_handed_on(ptr %table, ptr %stream, ptr %arguments, ptr %used)
   %right = icmp eq i64 %told, 0
   %apart = xor i1 %alone, true
@@ -354,7 +353,7 @@ leading:
 done:
   ret i64 %told
 broken:
-  %early = phi i32 [ %entered, %entry ], [ %follows, %settled ]
+  %early = phi i32 [ %entered, %entry ], [ %follows, %following ]
   %early_wide = zext i32 %early to i64
   ret i64 %early_wide
 }

@@ -125,6 +125,20 @@ class AdoptedCudaBuffer(CudaBuffer):
         return self.address & -self.address or ALIGNMENT
 
 
+@attrs.define(eq=False)
+class Loan:
+    """Memory of a pool that somebody keeps for work that is recorded.
+
+    Attributes:
+        pieces: What was lent, and what was allocated meanwhile: sizes by addresses.
+        missing: Addresses of those that had not come back in the end.
+
+    """
+
+    pieces: dict[int, int]
+    missing: set[int] = attrs.field(factory=set)
+
+
 _POOLS: Final[weakref.WeakSet[Pool]] = weakref.WeakSet()
 _POOLS_LOCK: Final = threading.Lock()
 """The pools of this process, of all cards."""
@@ -148,6 +162,7 @@ class Pool:
     _returned_bytes: int = attrs.field(default=0, init=False)
     _spare: dict[int, list[int]] = attrs.field(factory=dict, init=False)
     _lock: threading.RLock = attrs.field(factory=threading.RLock, init=False)
+    _loan: Loan | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         weakref.finalize(self, _free_all, self._spare, self._returned, self.stream.card).atexit = False
@@ -181,6 +196,30 @@ class Pool:
         """Return the addresses of spare memory of a rounded size; who takes the last one has it."""
         return self._spare.setdefault(size, [])
 
+    @contextmanager
+    def lent(self, pieces: dict[int, int]) -> Iterator[Loan]:
+        """Have nothing spare but some pieces, sizes by addresses, which are not the pool's, as what is allocated is.
+
+        Lists stay the same, as who takes memory keeps them.
+        """
+        with self._lock:
+            kept = {size: addresses[:] for size, addresses in self._spare.items()}
+            for addresses in self._spare.values():
+                addresses.clear()
+            for address, size in pieces.items():
+                self.spare_of(size).append(address)
+            self._loan = loan = Loan(dict(pieces))
+        try:
+            yield loan
+        finally:
+            with self._lock:
+                self._loan = None
+                loan.missing = set(loan.pieces)
+                for size, addresses in self._spare.items():
+                    back = [address for address in addresses if address not in loan.pieces]
+                    loan.missing.difference_update(addresses)
+                    addresses[:] = [*kept.get(size, ()), *back]
+
     @property
     def spare_bytes(self) -> int:
         """Bytes of memory that is spare."""
@@ -195,7 +234,7 @@ class Pool:
                 few = self._returned_bytes <= self.device_bytes // RETURNED_SHARE
                 if few and len(self._returned) < RETURNED:
                     return
-            elif self._has_room(size):
+            elif self._loan is not None or self._has_room(size):
                 self._at_most += size
                 self._spare[size].append(address)
                 return
@@ -255,8 +294,13 @@ class Pool:
         enter(self.stream.card)
         try:
             with uncaptured():
-                return int(checked(what, driver.cuMemAlloc(size)))
+                address = int(checked(what, driver.cuMemAlloc(size)))
+            if self._loan is not None:
+                self._loan.pieces[address] = size
+            return address
         except BackendError:
+            if self._loan is not None:  # the stream is not to be waited for
+                raise
             self.release()
             with _POOLS_LOCK:
                 others = [pool for pool in _POOLS if pool is not self and pool.stream.card == self.stream.card]

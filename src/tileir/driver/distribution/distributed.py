@@ -16,7 +16,8 @@ from tileir.driver.calls.stepper import check_updates
 from tileir.driver.distribution.arrays import DistributedArray
 from tileir.driver.distribution.collectives import Rooms, carried_out, merged_state
 from tileir.driver.distribution.engines import engine_called
-from tileir.driver.distribution.on_device import carried_out_there, merged_state_there, resident
+from tileir.driver.distribution.on_device import at_home, carried_out_there, merged_state_there, resident
+from tileir.driver.distribution.repeating import Repetition
 from tileir.driver.distribution.stepping import DistributedStepper
 from tileir.driver.executable import Executable, compile_for
 from tileir.runtime import Context, DeviceInfo, Options, owner_of, to_array
@@ -55,7 +56,8 @@ class Distributed:
     _plans: dict[int, tuple[tuple[Step, ...], Mapping[int, Sequence[str]], frozenset[str]]] = attrs.field(
         factory=dict, init=False
     )
-    _homes: dict[str, Home] = attrs.field(factory=dict, init=False)
+    _homes: dict[tuple[str, int], Home] = attrs.field(factory=dict, init=False)
+    _repetitions: dict[tuple[int, int], Repetition | None] = attrs.field(factory=dict, init=False)
     _rooms: Rooms = attrs.field(factory=Rooms, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
     _facts: dict[str, str] = attrs.field(factory=dict, init=False)
@@ -92,6 +94,7 @@ class Distributed:
         given = {value.name: self._checked(value.name, inputs[value.name]) for value in self.program.function.inputs}
 
         def work(transport: Transport) -> dict[str, Any]:
+            transport.waits = False  # what results are read by checks that
             return self.run(transport, {name: self._part(name, value, transport) for name, value in given.items()})
 
         found = self.engine.launch(mesh.size, work)
@@ -169,9 +172,30 @@ class Distributed:
         if transport.size != mesh.size:
             message = f"the mesh {mesh} has {mesh.size} ranks, and the transport {transport.size}"
             raise ArgumentError.of("TIL813", message)
-        steps, last, moved = self._steps(transport.rank)
         home = self._home(transport)
-        values: dict[str, Any] = dict(inputs) if home is None else {n: resident(a, home) for n, a in inputs.items()}
+        values = dict(inputs) if home is None else {name: resident(a, home) for name, a in inputs.items()}
+        if home is not None and transport.records:
+            found = self._repeated(transport, home, values)
+            if found is not None:
+                return found
+        made = self._computed_by_steps(transport, home, values)
+        return made if home is None else {name: at_home(array, home) for name, array in made.items()}
+
+    def _repeated(self, transport: Transport, home: Home, values: Parts) -> dict[str, Any] | None:
+        """Return results of what was recorded of all steps; None where it is not, or not for this memory."""
+        repeated = self._repetition(transport, home)
+        if repeated is None:
+            return None
+
+        def work() -> list[Any]:
+            made = self._computed_by_steps(transport, home, dict(values))
+            return [resident(made[name], home).memory() for name in self.program.function.outputs]
+
+        return repeated.results(transport, home, values, work)
+
+    def _computed_by_steps(self, transport: Transport, home: Home | None, values: dict[str, Any]) -> dict[str, Any]:
+        """Return a rank's parts of the results; values that are no longer needed are dropped."""
+        steps, last, moved = self._steps(transport.rank)
         states: dict[tuple[str, ...], tuple[Any, ...]] = {}
         for number, step in enumerate(steps):
             if isinstance(step, Collective) and step.combine is not None:
@@ -197,17 +221,27 @@ class Distributed:
                 self._plans[rank] = steps, _last_uses(steps, self.program.function.outputs), frozenset(moved)
             return self._plans[rank]
 
+    def _repetition(self, transport: Transport, home: Home) -> Repetition | None:
+        """Return the recordings of a rank; None where its steps need the host."""
+        key = transport.rank, transport.turn
+        with self._lock:
+            known = key in self._repetitions
+        if not known:
+            self._repetitions[key] = Repetition.of(self.program, self._steps(transport.rank)[0], transport.rank, home)
+        return self._repetitions[key]
+
     def _home(self, transport: Transport) -> Home | None:
         """Return where a rank keeps its parts of arrays; None for on the host."""
         if transport.device is None:
             return None
+        key = transport.device, transport.turn
         with self._lock:
-            if transport.device not in self._homes:
+            if key not in self._homes:
                 device = self._context.device(transport.device)
                 options = self._context.options if self._options is None else self._options
                 executor = self._context.executor(device, attrs.evolve(options, quick=False))
-                self._homes[transport.device] = Home(device, executor)
-            return self._homes[transport.device]
+                self._homes[key] = Home(device, executor, transport.check)
+            return self._homes[key]
 
     def _merged_state(
         self, step: Collective, transport: Transport, home: Home | None, values: Parts

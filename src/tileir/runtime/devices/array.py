@@ -61,8 +61,10 @@ class DeviceArray:
         return cls(home.executor.wrap(array), home, array.dtype, array.shape, False, array)
 
     @classmethod
-    def fresh(cls, buffer: Buffer, home: Home, dtype: np.dtype[Any], shape: tuple[int, ...], written: Event) -> Self:
-        """Return an array over memory that the host does not see, and that a call will have written.
+    def fresh(
+        cls, buffer: Buffer, home: Home, dtype: np.dtype[Any], shape: tuple[int, ...], written: Event | None
+    ) -> Self:
+        """Return an array over memory that the host does not see, and that a call will have written, or has.
 
         Fields are set past the checks of who may set them, which take as long as a launch.
         """

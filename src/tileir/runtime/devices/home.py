@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -28,11 +28,13 @@ class Home:
     Attributes:
         device: The device.
         executor: What allocates its memory.
+        check: Raises where what was copied to the host may be wrong, as the device may have stopped halfway.
 
     """
 
     device: DeviceInfo
     executor: Executor[Any] = attrs.field(repr=False)
+    check: Callable[[], None] | None = attrs.field(default=None, repr=False)
 
     @cached_property
     def is_host(self) -> bool:
@@ -111,6 +113,8 @@ class Home:
                 raise
             with buffer.map_current() as content:
                 np.copyto(array.reshape(-1).view(np.uint8), content[: array.nbytes])
+        if self.check is not None:
+            self.check()
 
     def wrapped(self, array: Array) -> Buffer | None:
         """Return a buffer over the memory of an array of the host; None where the device cannot use it in place."""

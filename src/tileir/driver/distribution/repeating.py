@@ -1,0 +1,70 @@
+"""Steps of a rank that its device records once, collectives among them, and is handed again in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from tileir.core import attrs
+from tileir.runtime.devices.array import DeviceArray
+from tileir.runtime.offers import RecordingExecutor
+from tileir.typed.ir import Collective
+
+if TYPE_CHECKING:
+    from numpy import dtype
+
+    from tileir.runtime.devices.home import Home
+    from tileir.runtime.offers import Recorder
+    from tileir.runtime.transports import Transport
+    from tileir.typed.sharding.local import Step
+    from tileir.typed.sharding.partitioned import Partitioned
+
+
+@attrs.frozen(eq=False)
+class Repetition:
+    """Recordings of all steps of a rank.
+
+    Attributes:
+        recorder: What the device has them in.
+        inputs: Names of inputs, in order.
+        kinds: For each result its name, dtype, and the shape of the part of this rank.
+
+    """
+
+    recorder: Recorder
+    inputs: tuple[str, ...]
+    kinds: tuple[tuple[str, dtype[Any], tuple[int, ...]], ...]
+
+    @classmethod
+    def of(cls, program: Partitioned, steps: Sequence[Step], rank: int, home: Home) -> Self | None:
+        """Return recordings of a program; None where the device has none, or the host takes part in the steps."""
+        executor = home.executor
+        if not isinstance(executor, RecordingExecutor) or not executor.queues:
+            return None
+        if any(isinstance(step, Collective) and step.combine is not None for step in steps):
+            return None  # states are merged on the host
+        function, here = program.function, program.mesh.coordinates(rank)
+        defined = {each.name: each for each in (*function.inputs, *function.operations)}
+        boxes = {name: program.mesh.box(program.layout(name), here) for name in function.outputs}
+        kinds = [(n, defined[n].dtype.numpy, tuple(high - low for low, high in box)) for n, box in boxes.items()]
+        return cls(executor.recorder(), tuple(value.name for value in function.inputs), tuple(kinds))
+
+    def results(
+        self, transport: Transport, home: Home, values: Mapping[str, Any], work: Callable[[], Sequence[Any]]
+    ) -> dict[str, Any] | None:
+        """Return the results of recorded steps on some values; None where they have to be done one by one.
+
+        Raises:
+            LostError: TIL814, another rank failed.
+
+        """
+        given = [values[name].queued(home.executor) for name in self.inputs]
+        if any(buffer is None for buffer in given):
+            return None
+        transport.hand_over_again()
+        found = self.recorder.run(given, work)
+        if found is None:
+            return None
+        buffers, event = found
+        made = zip(self.kinds, buffers, strict=True)
+        return {n: DeviceArray.fresh(buffer, home, dtype, shape, event) for (n, dtype, shape), buffer in made}

@@ -1,0 +1,177 @@
+"""Work that is recorded and handed over again, on a driver that does everything as late as it may."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+import pytest
+
+import tileir
+from strategies.card_driver import Result, without_a_card
+from tileir.core import BackendError
+from tileir.runtime.devices.array import DeviceArray
+from tileir.runtime.transports import Transport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from strategies.card_driver import CardDriver
+
+STEP = "function (U[N], F[N]) -> (V, E) { V = 0.5 * U + F; E[:] = +(V[i] * V[i]); }"
+ALIKE = "function (A[N]) -> (B, A2) { B = A + 1; A2 = A; }"
+U, F = np.arange(8, dtype=np.float32), np.linspace(0, 1, 8, dtype=np.float32)
+
+
+class Alone(Transport):
+    """A rank that is alone on its card, and exchanges nothing."""
+
+    records = True
+    rank, size, device = 0, 1, "cuda.0"
+
+    def __init__(self) -> None:
+        self.handed, self.failed = 0, False
+
+    def check(self) -> None:
+        if self.failed:
+            raise BackendError.of("TIL814", "rank 1 failed")
+
+    def exchange(self, sent: Sequence[Any], received: Sequence[Any]) -> None:
+        assert not sent
+        assert not received
+
+    def abort(self, error: BaseException) -> None:
+        raise error
+
+    def hand_over_again(self) -> None:
+        self.handed += 1
+
+
+@attrs.define
+class Engine:
+    name: str = "alone"
+    end: Alone = attrs.field(factory=Alone)
+
+    def launch(self, size: int, work: Callable[[Transport], Any]) -> dict[int, Any]:
+        assert size == 1
+        return {0: work(self.end)}
+
+
+@pytest.fixture
+def card() -> Iterator[tuple[CardDriver, tileir.Context]]:
+    with without_a_card() as found:
+        yield found
+
+
+def distributed(text: str, context: tileir.Context, arrays: Sequence[np.ndarray[Any, Any]]) -> Any:
+    function = tileir.parse(text)
+    whole = {value.name: (None,) for value in function.inputs}
+    results = {value.name: (None,) for value in function.outputs if value.name != "E"}
+    program = tileir.partition(function, {"x": 1}, whole, outputs=results, arguments=arrays)
+    return tileir.distribute(program, Engine(), context=context)
+
+
+def there(array: np.ndarray[Any, Any], run: Any, context: tileir.Context) -> Any:
+    """Return a distributed array for the last input of a program."""
+    program, parts = run.program, {0: tileir.to_device(array, context=context)}
+    layout = program.layout(program.function.inputs[-1].name)
+    return tileir.distributed.from_parts(parts, program.mesh, layout, run.engine)
+
+
+def test_steps_of_a_loop_become_one_call_each(card: tuple[CardDriver, tileir.Context]) -> None:
+    driver, context = card
+    run = distributed(STEP, context, (U, F))
+    step, force = run.stepper({"U": "V"}, {"U": U}), there(F, run, context)
+    right, kept = U, []
+    for number in range(24):
+        driver.calls.clear()
+        energy = step(force)
+        right = (np.float32(0.5) * right + F).astype(np.float32)
+        if number in (0, 1, 4, 7, 10):
+            kept.append((step.state["U"], energy, right))
+        assert energy.numpy() == pytest.approx(float((right * right).sum()), rel=1e-5)
+    for state, energy, expected in kept:
+        np.testing.assert_array_equal(state.numpy(), expected)
+        assert energy.numpy() == pytest.approx(float((expected * expected).sum()), rel=1e-5)
+    assert driver.calls.count("cuGraphLaunch") == 1
+    assert "cuLaunchKernel" not in driver.calls
+
+
+def test_results_that_somebody_keeps_are_not_written_again(card: tuple[CardDriver, tileir.Context]) -> None:
+    driver, context = card
+    run = distributed(ALIKE, context, (U,))
+    given = there(U, run, context)
+    kept = [run(given) for _ in range(5)]
+    driver.calls.clear()
+    for _ in range(4):
+        found = run(given)
+    assert driver.calls.count("cuGraphLaunch") == 4
+    given.parts[0].fill(2 * U)
+    found = run(given)
+    for each, right in (*((one, U) for one in kept), (found, 2 * U)):
+        np.testing.assert_array_equal(each[0].numpy(), right + 1)
+        np.testing.assert_array_equal(each[1].numpy(), right)
+
+
+def test_what_ranks_made_is_checked_when_it_is_read(card: tuple[CardDriver, tileir.Context]) -> None:
+    run = distributed(ALIKE, card[1], (U,))
+    given = there(U, run, card[1])
+    found = [run(given)[0] for _ in range(3)]
+    run.engine.end.failed = True
+    for each in found:
+        with pytest.raises(BackendError, match=r"TIL814.*rank 1 failed"):
+            each.numpy()
+
+
+def test_what_cannot_be_recorded_is_done(card: tuple[CardDriver, tileir.Context]) -> None:
+    driver, context = card
+    driver.refusals["cuGraphInstantiate"] = [Result.CUDA_ERROR_UNKNOWN] * 3
+    run = distributed(ALIKE, context, (U,))
+    given = there(U, run, context)
+    for _ in range(6):
+        np.testing.assert_array_equal(run(given)[0].numpy(), U + 1)
+    assert not driver.refusals["cuGraphInstantiate"]
+    assert driver.calls.count("cuStreamBeginCapture") == 3
+
+
+def test_work_that_waits_or_keeps_memory_is_refused(card: tuple[CardDriver, tileir.Context]) -> None:
+    _, context = card
+    given = tileir.to_device(U, context=context)
+    executor: Any = given.home.executor
+    add, kept = tileir.jit("function (A) -> (B) { B = A + 1; }", context=context), []
+
+    def waits() -> Any:
+        return [tileir.to_device(add(given).numpy(), context=context).memory()]
+
+    def keeps() -> Any:
+        kept.append(add(given))
+        return [add(given).memory()]
+
+    add(given)
+    for work in (waits, keeps):
+        recorder = executor.recorder()
+        for _ in range(5):
+            assert recorder.run([given.memory()], work) is None
+    np.testing.assert_array_equal(add(given).numpy(), U + 1)
+
+
+def test_memory_of_recordings_goes_back(card: tuple[CardDriver, tileir.Context]) -> None:
+    driver, context = card
+    run = distributed(ALIKE, context, (U,))
+    given = there(U, run, context)
+    for _ in range(8):
+        found = run(given)
+    assert isinstance(found[0].parts[0], DeviceArray)
+    graphs = len(driver.graphs)
+    assert graphs
+    del run
+    gc.collect()
+    assert len(driver.graphs) < graphs
+    np.testing.assert_array_equal(found[0].numpy(), U + 1)
+    held = len(driver.memory)
+    del found, given
+    gc.collect()
+    context.close()
+    assert len(driver.memory) < held
