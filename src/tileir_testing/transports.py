@@ -60,6 +60,7 @@ def check_transport(engine: Engine, size: int = 2) -> None:
             for how in _MERGES:
                 _merges(engine, size, group, dtype, how)
     _order(engine, size)
+    _beside(engine, size)
     _programs(engine, size)
     if size > 1:
         _differences(engine, size)
@@ -168,6 +169,23 @@ def _order(engine: Engine, size: int) -> None:
     for rank, found in _launched(engine, size, work).items():
         right = [number for number in (0, 2, 3) for _ in range(size - 1)]
         assert found == right, f"rank {rank} got messages in the order {found}, not {right}"
+
+
+def _beside(engine: Engine, size: int) -> None:
+    """Check that exchanges that have begun end with their own messages, whichever is waited for first."""
+
+    def work(end: Transport) -> list[int]:
+        after, before = (end.rank + 1) % size, (end.rank - 1) % size
+        received = [np.empty(_LARGE, np.int64) for _ in range(3)]
+        sent = [np.full(_LARGE, 10 * end.rank + number) for number in range(3)]
+        ends = [end.begin([(after, sent[number])], [(before, received[number])]) for number in range(2)]
+        end.exchange([(after, sent[2])], [(before, received[2])])
+        for wait in (*reversed(ends), *ends):
+            wait()
+        return [int(array[-1]) - 10 * before for array in received]
+
+    for rank, found in _launched(engine, size, work).items() if size > 1 else ():
+        assert found == [0, 1, 2], f"rank {rank} got messages of exchanges {found}, not [0, 1, 2]"
 
 
 def _programs(engine: Engine, size: int) -> None:

@@ -10,7 +10,7 @@ import abc
 import hashlib
 import threading
 import time
-from collections import defaultdict, deque
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
@@ -78,6 +78,19 @@ class Transport(abc.ABC):
             BackendError: TIL814, another rank failed.
 
         """
+
+    def begin(self, sent: Sequence[Message], received: Sequence[Message]) -> Callable[[], None]:
+        """Begin an exchange, and return what waits for its end, which may be called again.
+
+        Until then no array may be used, and nothing that is received later overtakes it. Engines that exchange nothing
+        beside what a rank computes do it at once.
+
+        Raises:
+            BackendError: TIL814, another rank failed; so does what is returned.
+
+        """
+        self.exchange(sent, received)
+        return _done
 
     @abc.abstractmethod
     def abort(self, error: BaseException) -> None:
@@ -158,6 +171,10 @@ class Transport(abc.ABC):
         self.check()
 
 
+def _done() -> None:
+    """Wait for nothing."""
+
+
 class DisagreementError(BackendError):
     """Difference between ranks that must not be; raised by all of them at one place, so that none waits for another."""
 
@@ -223,7 +240,7 @@ class _Hub:
         late: After how many seconds of waiting a rank logs for which others it waits.
         timeout: After how many it gives up; None for never.
         condition: Held where any of the following is read or changed.
-        messages: By the ranks that they go from and to.
+        messages: By the ranks that they go from and to, and by their numbers among those.
         failed: The rank that failed first, and its error.
         ended: Ranks whose work is done, or failed.
         places: Where ranks wait, of those that do.
@@ -233,25 +250,25 @@ class _Hub:
     late: float
     timeout: float | None
     condition: threading.Condition = attrs.field(factory=threading.Condition)
-    messages: dict[tuple[int, int], deque[Array]] = attrs.field(factory=lambda: defaultdict(deque))
+    messages: dict[tuple[int, int, int], Array] = attrs.field(factory=dict)
     failed: tuple[int, BaseException] | None = None
     ended: set[int] = attrs.field(factory=set)
     places: dict[int, str] = attrs.field(factory=dict)
 
-    def wait(self, own: int, place: str, other: int) -> Array:
-        """Return the next message from a rank; the condition is held.
+    def wait(self, own: int, place: str, other: int, number: int) -> Array:
+        """Return a message from a rank; the condition is held.
 
         Raises:
             BackendError: TIL814, a rank failed, or the other has ended; TIL816, it is late.
 
         """
-        waiting = self.messages[other, own]
+        key = other, own, number
         self.places[own] = place
         start, waited = time.monotonic(), 0.0
         patience = self.late if self.timeout is None else min(self.late, self.timeout)
 
         def ready() -> bool:
-            return bool(waiting) or self.failed is not None or other in self.ended
+            return key in self.messages or self.failed is not None or other in self.ended
 
         while not self.condition.wait_for(ready, patience - waited):
             waited = time.monotonic() - start
@@ -267,9 +284,9 @@ class _Hub:
         del self.places[own]
         if self.failed is not None:
             raise _failure(*self.failed)
-        if not waiting:
+        if key not in self.messages:
             raise BackendError.of("TIL814", f"rank {other} has ended, and rank {own} waits in {place}")
-        return waiting.popleft()
+        return self.messages.pop(key)
 
 
 @attrs.define(eq=False, repr=False)
@@ -280,22 +297,39 @@ class _Thread(Transport):
     rank: int
     size: int
     device: str | None = None
+    sent: Counter[int] = attrs.field(factory=Counter, init=False)
+    received: Counter[int] = attrs.field(factory=Counter, init=False)
     shares_memory = True
 
     def exchange(self, sent: Sequence[Message], received: Sequence[Message]) -> None:
         """Put copies where the others look for them, then wait for theirs; from device to device by way of the host."""
+        self.begin(sent, received)()
+
+    def begin(self, sent: Sequence[Message], received: Sequence[Message]) -> Callable[[], None]:
+        """Put copies where the others look for them."""
         copies = [(rank, np.array(array, copy=True)) for rank, array in sent]
         with self.hub.condition:
             for rank, copy in copies:
-                self.hub.messages[self.rank, rank].append(copy)
+                self.hub.messages[self.rank, rank, self.sent[rank]] = copy
+                self.sent[rank] += 1
             self.hub.condition.notify_all()
+        waiting = []
         for rank, array in received:
-            with self.hub.condition:
-                found = self.hub.wait(self.rank, self.place, rank).reshape(array.shape)
-            if isinstance(array, np.ndarray):
-                array[...] = found
-            else:
-                array.fill(found)
+            waiting.append((rank, self.received[rank], array))
+            self.received[rank] += 1
+
+        def end() -> None:
+            while waiting:
+                rank, number, array = waiting[0]
+                with self.hub.condition:
+                    found = self.hub.wait(self.rank, self.place, rank, number).reshape(array.shape)
+                if isinstance(array, np.ndarray):
+                    array[...] = found
+                else:
+                    array.fill(found)
+                del waiting[0]
+
+        return end
 
     def abort(self, error: BaseException) -> None:
         """Wake all that wait."""

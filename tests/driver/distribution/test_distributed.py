@@ -14,6 +14,7 @@ from strategies.derivatives import problems, types_of
 from strategies.effort import examples
 from strategies.loops import arguments, functions
 from strategies.sharded import partitioned
+from strategies.stencils import Stencils, stencils
 from strategies.tile import cases
 from strategies.tuple_reductions import assert_components, tuple_cases
 from tileir.core import ArgumentError, BackendError, TileError, VerifyError
@@ -24,6 +25,7 @@ from tileir.typed.derivatives.reverse import gradient
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Collective, TensorType
+from tileir.typed.sharding.borders import Bordered, bordered_steps
 from tileir.typed.sharding.interpreter import interpret_parts, scattered
 from tileir.typed.sharding.local import local_steps
 
@@ -56,6 +58,12 @@ def test_contractions(case: Any, data: st.DataObject) -> None:
 def test_programs(case: Any, data: st.DataObject) -> None:
     function = infer(case.function, types_of(case.inputs))
     assert_distributed(data.draw(partitioned(function)), function, case.inputs)
+
+
+@examples(4)
+@given(stencils(3))
+def test_stencils(case: Stencils) -> None:
+    assert_distributed(case.program, case.function, case.inputs)
 
 
 @examples(15)
@@ -276,3 +284,25 @@ def test_ranks_that_run_different_programs_are_refused() -> None:
 
     THREADS.launch(2, work)
     assert compared == [frozenset({str(runs[0].program)})] * 2
+
+
+def test_borders_of_a_step_have_the_bits_of_the_whole() -> None:
+    """A step reads what the step before wrote, also where messages were still on their way."""
+    text = """function (U[H, W], K[H, W]) -> (V, M) {
+        S[y, x : H, W] = +(U[y + i - 1, x + j - 2]), i < 3, j < 3; V = K * S / 9; M[] = >(V[y, x]);
+    }"""
+    random = np.random.default_rng(0)
+    state, factors = (random.random((37, 41), np.float32) for _ in range(2))
+    cut = ("x", "y")
+    program = tileir.partition(
+        text, {"x": 2, "y": 3}, {"U": cut, "K": cut}, outputs={"V": cut}, arguments=[state, factors]
+    )
+    (halo,) = (each for each in program.collectives if not each.kind.merges)
+    found = [each for rank in range(6) for each in bordered_steps(program, rank) if isinstance(each, Bordered)]
+    assert [len(each.borders) for each in found] == [1, 2, 2, 1, 2, 2]
+    assert all(each.halos == (halo.name,) for each in found)
+    step = tileir.distribute(program, options=QUICK).stepper({"U": "V"}, {"U": state})
+    whole = tileir.stepper(text, {"U": "V"}, {"U": state}, options=QUICK)
+    for _ in range(5):
+        np.testing.assert_array_equal(step(K=factors).numpy(), whole(K=factors))
+    np.testing.assert_array_equal(step.state["U"].numpy(), whole.state["U"])

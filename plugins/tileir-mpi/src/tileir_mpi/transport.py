@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -57,11 +58,18 @@ class MPITransport(Transport):
 
     Integers are merged by MPI's own reductions; floats, and sums and products of narrow integers, in the order of
     ranks by NumPy. So results have the same bits whatever the library does.
+
+    Attributes:
+        begun: Exchanges whose end nobody has waited for, by their numbers: MPI uses their buffers.
+        numbers: Those of exchanges to come.
+
     """
 
     peers: Peers
     late: float
     timeout: float | None
+    begun: dict[int, Any] = attrs.field(factory=dict, init=False)
+    numbers: Iterator[int] = attrs.field(factory=count, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.rank, self.size = self.peers.rank, self.peers.size
@@ -75,13 +83,27 @@ class MPITransport(Transport):
 
     def exchange(self, sent: Sequence[Message], received: Sequence[Message]) -> None:
         """Send and receive all messages at once."""
+        self.begin(sent, received)()
+
+    def begin(self, sent: Sequence[Message], received: Sequence[Message]) -> Callable[[], None]:
+        """Start to send and receive all messages."""
         data = self._data
         requests = [data.Irecv(_bytes(array), rank) for rank, array in received]
         requests += [data.Isend(_bytes(array), rank) for rank, array in sent]
-        self._wait(requests, [rank for rank, _ in (*received, *sent)], (sent, received))
+        ranks = [rank for rank, _ in (*received, *sent)]
+        key = next(self.numbers)
+        self.begun[key] = requests, sent, received
+
+        def end() -> None:
+            if self.begun.pop(key, None) is not None:
+                self._wait(requests, ranks, (sent, received))
+
+        return end
 
     def abort(self, error: BaseException) -> None:
         """Tell the others, who raise it when they next wait."""
+        self.peers.kept += self.begun.values()
+        self.begun.clear()
         self.peers.fail(told(error))
 
     def failure(self, error: BaseException) -> BackendError:

@@ -105,7 +105,7 @@ def relaid(name: str, part: Array, source: Layout, target: Layout, mesh: Mesh, t
     return carried_out(made, mesh, transport, [part]) if pairs else part
 
 
-def _part(array: Array, have: Box, box: Box) -> Array:
+def part_of(array: Array, have: Box, box: Box) -> Array:
     """Return the elements of a box, of those that a rank has."""
     return array[tuple(slice(low - start, high - start) for (low, high), (start, _) in zip(box, have, strict=True))]
 
@@ -117,7 +117,7 @@ def _merged(collective: Collective, mesh: Mesh, transport: Transport, array: Arr
     if collective.kind is CollectiveKind.ALL_REDUCE:
         return cast(transport.all_reduce(np.asarray(wide, order="C"), how, group), collective.dtype)
     boxes = [mesh.box(collective.target, mesh.coordinates(rank)) for rank in group]
-    shares = [np.asarray(_part(wide, have, box), order="C") for box in boxes]
+    shares = [np.asarray(part_of(wide, have, box), order="C") for box in boxes]
     return cast(transport.reduce_scatter(shares, how, group), collective.dtype)
 
 
@@ -129,37 +129,78 @@ def _moved(
     have: Box,
     empty: Callable[[tuple[int, ...], np.dtype[Any]], Array],
 ) -> Array:
-    """Send each rank what it needs of this one, in one message, and put together what they send."""
-    own = transport.rank
-    group = mesh.group(own, collective.axes)
-    boxes = [mesh.box(collective.source, mesh.coordinates(rank)) for rank in group]
-    target = mesh.box(collective.target, mesh.coordinates(own))
+    """Put together what a rank has and what others send it."""
+    target = mesh.box(collective.target, mesh.coordinates(transport.rank))
     result = empty(tuple(high - low for low, high in target), array.dtype)
-    if collective.kind is CollectiveKind.ALL_GATHER and sum(map(elements, boxes)) == result.size:
-        parts = [np.empty(tuple(high - low for low, high in box), array.dtype) for box in boxes]
-        transport.all_gather(np.asarray(array, order="C"), parts, group)
-        for box, part in zip(boxes, parts, strict=True):
-            _part(result, target, box)[...] = part
-        return result
-    wanted = {rank: pieces(collective, mesh, rank) for rank in range(mesh.size)}
-    others = [rank for rank in range(mesh.size) if rank != own]
-    sent = [(rank, _packed(array, have, _from(own, wanted[rank]))) for rank in others]
-    received = {
-        rank: np.empty(sum(elements(piece.box) for piece in _from(rank, wanted[own])), array.dtype) for rank in others
-    }
-    transport.exchange(
-        [(rank, message) for rank, message in sent if message.size],
-        [(rank, message) for rank, message in received.items() if message.size],
-    )
-    for piece in _from(own, wanted[own]):
-        _part(result, target, piece.box)[...] = _part(array, have, piece.box)
-    for rank, message in received.items():
-        start = 0
-        for piece in _from(rank, wanted[own]):
-            place = _part(result, target, piece.box)
-            place[...] = message[start : start + place.size].reshape(place.shape)
-            start += place.size
+    if collective.kind is CollectiveKind.ALL_GATHER:
+        group = mesh.group(transport.rank, collective.axes)
+        boxes = [mesh.box(collective.source, mesh.coordinates(rank)) for rank in group]
+        if sum(map(elements, boxes)) == result.size:
+            parts = [np.empty(tuple(high - low for low, high in box), array.dtype) for box in boxes]
+            transport.all_gather(np.asarray(array, order="C"), parts, group)
+            for box, part in zip(boxes, parts, strict=True):
+                part_of(result, target, box)[...] = part
+            return result
+    begun = Moving.begun(collective, mesh, transport, array)
+    for piece in _from(transport.rank, pieces(collective, mesh, transport.rank)):
+        part_of(result, target, piece.box)[...] = part_of(array, have, piece.box)
+    for box, part in begun.received():
+        part_of(result, target, box)[...] = part
     return result
+
+
+@attrs.frozen(eq=False)
+class Moving:
+    """Elements that are on their way to a rank: each rank sends each other one what it needs, in one message.
+
+    Attributes:
+        place: The collective, as messages call it.
+        dtype: That of the elements.
+        end: Waits for the messages.
+
+    """
+
+    place: str
+    dtype: np.dtype[Any]
+    end: Callable[[], None]
+    _transport: Transport
+    _pieces: Sequence[tuple[Box, Array]]
+
+    @classmethod
+    def begun(cls, collective: Collective, mesh: Mesh, transport: Transport, array: Array) -> Moving:
+        """Send what others need of this rank's part; all ranks of the mesh come to this."""
+        own, place = transport.rank, _place(collective)
+        have = mesh.box(collective.source, mesh.coordinates(own))
+        transport.place = place
+        others = [rank for rank in range(mesh.size) if rank != own]
+        sent = [(rank, _packed(array, have, _from(own, pieces(collective, mesh, rank)))) for rank in others]
+        received, found = [], []
+        for rank in others:
+            given = _from(rank, pieces(collective, mesh, own))
+            message = np.empty(sum(elements(piece.box) for piece in given), array.dtype)
+            received.append((rank, message))
+            start = 0
+            for piece in given:
+                stop = start + elements(piece.box)
+                found.append((piece.box, message[start:stop].reshape(tuple(high - low for low, high in piece.box))))
+                start = stop
+        end = transport.begin([each for each in sent if each[1].size], [each for each in received if each[1].size])
+        return cls(place, array.dtype, end, transport, found)
+
+    def received(self) -> Sequence[tuple[Box, Array]]:
+        """Return what has come, by its places in the whole tensor, once it has."""
+        self._transport.place = self.place
+        self.end()
+        return self._pieces
+
+    def window(self, array: Array, have: Box, box: Box) -> Array:
+        """Return the elements of a box, of which this rank has some, and gets the others."""
+        result = np.empty(tuple(high - low for low, high in box), self.dtype)
+        for there, part in ((have, array), *self.received()):
+            shared = tuple((max(a[0], b[0]), min(a[1], b[1])) for a, b in zip(box, there, strict=True))
+            if all(low < high for low, high in shared):
+                part_of(result, box, shared)[...] = part_of(part, there, shared)
+        return result
 
 
 def _from(rank: int, given: Sequence[Piece]) -> list[Piece]:
@@ -168,5 +209,5 @@ def _from(rank: int, given: Sequence[Piece]) -> list[Piece]:
 
 def _packed(array: Array, have: Box, given: Sequence[Piece]) -> Array:
     """Return the elements of some pieces, one behind the other."""
-    found = [_part(array, have, piece.box).reshape(-1) for piece in given]
+    found = [part_of(array, have, piece.box).reshape(-1) for piece in given]
     return np.concatenate(found) if found else np.empty(0, array.dtype)

@@ -14,7 +14,7 @@ from tileir.core.version import VERSION
 from tileir.driver.calls.arguments import bind, check_kind
 from tileir.driver.calls.stepper import check_updates
 from tileir.driver.distribution.arrays import DistributedArray
-from tileir.driver.distribution.collectives import Rooms, carried_out, merged_state
+from tileir.driver.distribution.collectives import Moving, Rooms, carried_out, merged_state, part_of
 from tileir.driver.distribution.engines import engine_called
 from tileir.driver.distribution.on_device import at_home, carried_out_there, merged_state_there, resident
 from tileir.driver.distribution.repeating import Repetition
@@ -24,6 +24,7 @@ from tileir.runtime import Context, DeviceInfo, Options, owner_of, to_array
 from tileir.runtime.devices.home import Home
 from tileir.runtime.transports import THREADS, Threads, agree
 from tileir.typed.ir import Collective, Function, TensorType
+from tileir.typed.sharding.borders import Bordered, bordered_steps
 from tileir.typed.sharding.local import Step, local_steps
 from tileir.typed.sharding.partitioned import Partitioned, verify
 
@@ -32,6 +33,24 @@ if TYPE_CHECKING:
 
 Parts: TypeAlias = "Mapping[str, Any]"
 """The parts of arrays that one rank has, by name: on the host, or on the device of the rank."""
+
+
+@attrs.frozen
+class _Plan:
+    """What a rank runs.
+
+    Attributes:
+        steps: One after the other.
+        last: The values that it needs no more after each step, by its number.
+        moved: Values that collectives made of the elements of others.
+        borders: Values that are not made, since borders read what of them has come.
+
+    """
+
+    steps: tuple[Step | Bordered, ...]
+    last: Mapping[int, Sequence[str]]
+    moved: frozenset[str]
+    borders: frozenset[str]
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -53,9 +72,7 @@ class Distributed:
     _device: str | DeviceInfo | None
     _options: Options | None
     _compiled: dict[tuple[Function, str | None], Executable] = attrs.field(factory=dict, init=False)
-    _plans: dict[int, tuple[tuple[Step, ...], Mapping[int, Sequence[str]], frozenset[str]]] = attrs.field(
-        factory=dict, init=False
-    )
+    _plans: dict[int, _Plan] = attrs.field(factory=dict, init=False)
     _homes: dict[tuple[str, int], Home] = attrs.field(factory=dict, init=False)
     _repetitions: dict[tuple[int, int], Repetition | None] = attrs.field(factory=dict, init=False)
     _rooms: Rooms = attrs.field(factory=Rooms, init=False)
@@ -195,10 +212,14 @@ class Distributed:
 
     def _computed_by_steps(self, transport: Transport, home: Home | None, values: dict[str, Any]) -> dict[str, Any]:
         """Return a rank's parts of the results; values that are no longer needed are dropped."""
-        steps, last, moved = self._steps(transport.rank)
+        plan, mesh = self._steps(transport), self.program.mesh
         states: dict[tuple[str, ...], tuple[Any, ...]] = {}
-        for number, step in enumerate(steps):
-            if isinstance(step, Collective) and step.combine is not None:
+        for number, step in enumerate(plan.steps):
+            if isinstance(step, Bordered):
+                values.update(self._bordered(step, values, transport.rank))
+            elif isinstance(step, Collective) and step.name in plan.borders:
+                values[step.name] = Moving.begun(step, mesh, transport, values[step.input])
+            elif isinstance(step, Collective) and step.combine is not None:
                 if step.inputs not in states:
                     states[step.inputs] = self._merged_state(step, transport, home, values)
                 values[step.name] = states[step.inputs][step.result]
@@ -206,19 +227,23 @@ class Distributed:
                 values[step.name] = self._carried_out(step, transport, home, values)
             else:
                 values.update(self._computed(step, values, home))
-            for name in last.get(number, ()):
+            for name in plan.last.get(number, ()):
                 value = values.pop(name, None)
-                if home is None and name in moved:
+                if home is None and name in plan.moved:
                     self._rooms.give(value)
         return {name: values[name] for name in self.program.function.outputs}
 
-    def _steps(self, rank: int) -> tuple[tuple[Step, ...], Mapping[int, Sequence[str]], frozenset[str]]:
-        """Return what a rank runs, the values that it needs no more after each step, and those that only moved."""
+    def _steps(self, transport: Transport) -> _Plan:
+        """Return what a rank runs: halos are read by borders where parts are on the host."""
+        rank = transport.rank
         with self._lock:
             if rank not in self._plans:
-                steps = local_steps(self.program, rank)
+                there = transport.device is not None
+                steps = (local_steps if there else bordered_steps)(self.program, rank)
+                borders = frozenset(name for each in steps if isinstance(each, Bordered) for name in each.halos)
                 moved = {each.name for each in steps if isinstance(each, Collective) and not each.kind.merges}
-                self._plans[rank] = steps, _last_uses(steps, self.program.function.outputs), frozenset(moved)
+                last = _last_uses(steps, self.program.function.outputs)
+                self._plans[rank] = _Plan(steps, last, frozenset(moved - borders), borders)
             return self._plans[rank]
 
     def _repetition(self, transport: Transport, home: Home) -> Repetition | None:
@@ -227,8 +252,30 @@ class Distributed:
         with self._lock:
             known = key in self._repetitions
         if not known:
-            self._repetitions[key] = Repetition.of(self.program, self._steps(transport.rank)[0], transport.rank, home)
+            steps = local_steps(self.program, transport.rank)
+            self._repetitions[key] = Repetition.of(self.program, steps, transport.rank, home)
         return self._repetitions[key]
+
+    def _bordered(self, step: Bordered, values: Mapping[str, Any], rank: int) -> dict[str, Any]:
+        """Return what a function has for results, of which it computes borders once halos have come."""
+        mesh = self.program.mesh
+        here, sources = mesh.coordinates(rank), {each.name: each.input for each in self.program.collectives}
+        found = self._computed(step.inner, values, None)
+        for border in step.borders:
+            given = {}
+            for name, box in border.windows:
+                own = sources[name] if name in step.halos else name
+                have = mesh.box(self.program.layout(own), here)
+                if name in step.halos:
+                    given[name] = values[name].window(values[own], have, box)
+                else:
+                    given[name] = part_of(values[own], have, box)
+            made = self._computed(border.function, given, None)
+            for name, box in border.places:
+                part_of(found[name], mesh.box(self.program.layout(name), here), box)[...] = made[name]
+        for name in step.halos:
+            values[name].received()  # what is sent may change from now on
+        return found
 
     def _home(self, transport: Transport) -> Home | None:
         """Return where a rank keeps its parts of arrays; None for on the host."""
@@ -290,18 +337,25 @@ class Distributed:
         return array
 
 
-def _last_uses(steps: Sequence[Step], outputs: Sequence[str]) -> dict[int, list[str]]:
+def _last_uses(steps: Sequence[Step | Bordered], outputs: Sequence[str]) -> dict[int, list[str]]:
     """Return the values that no step needs after a step, by its number."""
     last: dict[str, int] = {}
     for number, step in enumerate(steps):
-        made = (step.name,) if isinstance(step, Collective) else step.outputs
-        read = step.inputs if isinstance(step, Collective) else tuple(value.name for value in step.inputs)
-        last |= dict.fromkeys((*made, *read), number)
+        last |= dict.fromkeys(_touched(step), number)
     found: dict[int, list[str]] = {}
     for name, number in last.items():
         if name not in outputs:
             found.setdefault(number, []).append(name)
     return found
+
+
+def _touched(step: Step | Bordered) -> tuple[str, ...]:
+    """Return the values that a step makes or reads."""
+    if isinstance(step, Collective):
+        return step.name, *step.inputs
+    function = step.inner if isinstance(step, Bordered) else step
+    halos = step.halos if isinstance(step, Bordered) else ()
+    return *function.outputs, *(value.name for value in function.inputs), *halos
 
 
 @at_the_call

@@ -54,7 +54,7 @@ def interpret_parts(program: Partitioned, inputs: Mapping[str, Parts]) -> dict[s
     for steps in zip(*(local_steps(program, rank) for rank in ranks), strict=True):
         first = steps[0]
         if isinstance(first, Collective):
-            values[first.name] = _exchanged(first, [values[name] for name in first.inputs], program.mesh)
+            values[first.name] = exchanged(first, [values[name] for name in first.inputs], program.mesh)
         else:
             values.update(_run(steps, values))
     return {name: values[name] for name in program.function.outputs}
@@ -69,7 +69,7 @@ def _run(steps: tuple[Step, ...], values: Mapping[str, Parts]) -> dict[str, Part
     return {name: tuple(each[name] for each in made) for name in made[0]}
 
 
-def _exchanged(collective: Collective, inputs: list[Parts], mesh: Mesh) -> Parts:
+def exchanged(collective: Collective, inputs: list[Parts], mesh: Mesh) -> Parts:
     """Return what each rank has behind a collective."""
     merged = inputs[0]
     if collective.combine is not None:

@@ -7,7 +7,7 @@ the parts start, and terms that other ranks take are excluded by constraints, so
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -54,13 +54,21 @@ def local_steps(program: Partitioned, rank: int) -> tuple[Step, ...]:
 
     Inputs and outputs of functions have the names that values have in the program.
     """
+    boxes = boxes_of(program, rank)
     return tuple(
-        part if isinstance(part, Collective) else _local_function(program, part, rank) for part in _parts(program)
+        part if isinstance(part, Collective) else local_function(program, part, rank, boxes)
+        for part in runs_of(program, *chunks_of(program))
     )
 
 
+def boxes_of(program: Partitioned, rank: int) -> dict[str, Box]:
+    """Return which elements of each value a rank has."""
+    here = program.mesh.coordinates(rank)
+    return {name: program.mesh.box(placement.layout, here) for name, placement in program.placements}
+
+
 @attrs.frozen
-class _Run:
+class Run:
     """Operations between two collectives, with what they read from outside, and what others read of them."""
 
     operations: tuple[Operation, ...]
@@ -68,39 +76,50 @@ class _Run:
     outputs: tuple[str, ...]
 
 
-def _parts(program: Partitioned) -> Iterator[_Run | Collective]:
-    """Yield the operations that results depend on, cut at the collectives; constants stand where they are read."""
-    runs: list[list[Operation] | Collective] = [[]]
+Chunk: TypeAlias = "list[Operation] | Collective"
+"""Operations that follow each other, or a collective between such."""
+
+
+def chunks_of(program: Partitioned) -> tuple[list[Chunk], dict[str, Constant]]:
+    """Return the operations that results depend on, cut at the collectives, and the constants anywhere."""
+    chunks: list[Chunk] = [[]]
     constants: dict[str, Constant] = {}
     for operation in _live(program.function):
-        last = runs[-1]
+        last = chunks[-1]
         if isinstance(operation, Collective):
-            runs += [operation, []]
+            chunks += [operation, []]
         elif isinstance(operation, Constant) and operation.name not in program.function.outputs:
             constants[operation.name] = operation
         elif isinstance(last, list):
             last.append(operation)
+    return chunks, constants
+
+
+def runs_of(
+    program: Partitioned, chunks: Sequence[Chunk], constants: Mapping[str, Constant]
+) -> tuple[Run | Collective, ...]:
+    """Return what ranks run, one after the other: constants stand where they are read."""
     later = set(program.function.outputs)
-    found: list[_Run | Collective] = []
-    for run in reversed(runs):
-        if isinstance(run, Collective):
-            later.update(run.inputs)
-            found.append(run)
+    found: list[Run | Collective] = []
+    for chunk in reversed(chunks):
+        if isinstance(chunk, Collective):
+            later.update(chunk.inputs)
+            found.append(chunk)
             continue
-        read = dict.fromkeys(name for operation in run for name in reads(operation))
-        made = {operation.name for operation in run}
+        read = dict.fromkeys(name for operation in chunk for name in reads(operation))
+        made = {operation.name for operation in chunk}
         own = [constants[name] for name in read if name in constants]
-        outputs = tuple(operation.name for operation in run if operation.name in later)
+        outputs = tuple(operation.name for operation in chunk if operation.name in later)
         inputs = tuple(name for name in read if name not in made and name not in constants)
         if outputs:
-            found.append(_Run((*own, *run), inputs, outputs))
+            found.append(Run((*own, *chunk), inputs, outputs))
         later.update(inputs)
     moved = [
         constants[name] for part in found if isinstance(part, Collective) for name in part.inputs if name in constants
     ]
     if moved:
-        found.append(_Run(tuple(moved), (), tuple(each.name for each in moved)))
-    yield from reversed(found)
+        found.append(Run(tuple(moved), (), tuple(each.name for each in moved)))
+    return tuple(reversed(found))
 
 
 def _live(function: Function) -> list[Operation]:
@@ -112,19 +131,20 @@ def _live(function: Function) -> list[Operation]:
     return kept[::-1]
 
 
-def _local_function(program: Partitioned, run: _Run, rank: int) -> Function:
-    here = program.mesh.coordinates(rank)
+def local_function(program: Partitioned, run: Run, rank: int, boxes: Mapping[str, Box]) -> Function:
+    """Return the function of a rank that computes boxes of values of boxes of others."""
     placements = dict(program.placements)
-    boxes = {name: program.mesh.box(placement.layout, here) for name, placement in placements.items()}
     defined = {each.name: each for each in (*program.function.inputs, *program.function.operations)}
+    here = program.mesh.coordinates(rank)
     local = _Local(program, here, boxes, defined, placements, NameScope.of(defined))
     for operation in run.operations:
         local.add(operation)
-    inputs = tuple(Value(name, defined[name].dtype, _sizes(boxes[name])) for name in run.inputs)
+    inputs = tuple(Value(name, defined[name].dtype, sizes(boxes[name])) for name in run.inputs)
     return Function(inputs, run.outputs, tuple(local.operations))
 
 
-def _sizes(box: Box) -> Shape:
+def sizes(box: Box) -> Shape:
+    """Return how many elements a box has along each axis."""
     return tuple(high - low for low, high in box)
 
 
@@ -143,7 +163,7 @@ class _Local:
 
     def add(self, operation: Operation) -> None:
         """Add the part of an operation."""
-        shape = _sizes(self.boxes[operation.name])
+        shape = sizes(self.boxes[operation.name])
         match operation:
             case Contraction():
                 self._contraction(operation, shape)
@@ -180,12 +200,12 @@ class _Local:
             self.operations.append(operation)
             return
         passed = [self._crop(name, self.program.mesh.box(need, self.here)) for name, need in needs_of(operation, step)]
-        (run,) = _parts(step)
-        assert isinstance(run, _Run)
+        (run,) = runs_of(step, *chunks_of(step))
+        assert isinstance(run, Run)
         rank = self.program.mesh.rank(self.here)
-        boxes = {value.name: step.mesh.box(step.layout(value.name), self.here) for value in step.function.inputs}
-        inputs = tuple(attrs.evolve(value, shape=_sizes(boxes[value.name])) for value in step.function.inputs)
-        body = attrs.evolve(_local_function(step, run, rank), inputs=inputs, outputs=step.function.outputs)
+        boxes = boxes_of(step, rank)
+        inputs = tuple(attrs.evolve(value, shape=sizes(boxes[value.name])) for value in step.function.inputs)
+        body = attrs.evolve(local_function(step, run, rank, boxes), inputs=inputs, outputs=step.function.outputs)
         self.operations.append(with_step(operation, body, passed, shape))
 
     def _parts_read(self, operation: Gather | Scatter) -> list[str]:
@@ -218,7 +238,7 @@ class _Local:
             dtype = self.defined[name].dtype
             indices = [Affine.index(f"d{axis}") for axis in range(len(box))]
             read = tuple(index + (low - start) for index, (low, _), (start, _) in zip(indices, box, have, strict=True))
-            made = self._assigned(name, tuple(indices), Access(name, read), dtype, _sizes(box))
+            made = self._assigned(name, tuple(indices), Access(name, read), dtype, sizes(box))
             self.cropped[name, box] = made
         return self.cropped[name, box]
 
@@ -247,8 +267,8 @@ class _Local:
         """Add where an extremum is: counted along the first axis, which alone is shared out, from where it starts."""
         (_, (low, high)), *_ = self._terms(operation.name)
         crops = self._crops(operation)
-        sizes = [self.defined[operation.input].shape[axis] for axis in operation.axes[1:]]
-        own = positions_in((high - low, *sizes))
+        lengths = [self.defined[operation.input].shape[axis] for axis in operation.axes[1:]]
+        own = positions_in((high - low, *lengths))
         counted, first = self.names.fresh(f"{operation.name}_here"), self.names.fresh(f"{operation.name}_start")
         part = schema.with_used(operation, crops)
         self.operations.append(attrs.evolve(part, name=counted, dtype=own, shape=shape))
@@ -256,7 +276,7 @@ class _Local:
             wide = self.names.fresh(f"{operation.name}_wide")
             self.operations.append(Cast(wide, counted, operation.dtype, shape))
             counted = wide
-        start = low * math.prod(sizes) if low < high else 0  # no element stands where those of no rank do
+        start = low * math.prod(lengths) if low < high else 0  # no element stands where those of no rank do
         self.operations.append(Constant(first, operation.dtype, start))
         self.operations.append(Elementwise(operation.name, Op.ADD, (counted, first), operation.dtype, shape))
 

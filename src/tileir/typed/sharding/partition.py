@@ -7,7 +7,7 @@ an operation reads, a collective stands before it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -156,7 +156,7 @@ class _Partitioner:
             else:
                 self._add(operation)
         inputs = tuple(attrs.evolve(value, number=None) for value in function.inputs)
-        made = attrs.evolve(function, inputs=inputs, operations=tuple(self.operations), numbers=())
+        made = attrs.evolve(function, inputs=inputs, operations=_begun_early(self.operations), numbers=())
         made = without_dead(made)
         placements = tuple((each.name, self.placements[each.name]) for each in (*inputs, *made.operations))
         return Partitioned(made, self.mesh, placements, tuple(self.remarks))
@@ -294,6 +294,28 @@ class _Partitioner:
     def _step(self, scan: Scan, layouts: tuple[Layout, ...]) -> Partitioned | None:
         """Return the partitioned step of a loop, if each rank can run all steps by itself, on its part of axes."""
         return loop_step(loop_of(scan), layouts, self.mesh)
+
+
+def _begun_early(operations: Sequence[Operation]) -> tuple[Operation, ...]:
+    """Return operations with each exchange of elements around parts as early as its operand, and as those before it.
+
+    So fewer of them stand between operations, and what does not need them may be computed meanwhile.
+    """
+    behind: dict[int, list[Operation]] = {}
+    places: dict[str, int] = {}
+    last = -1
+    for number, operation in enumerate(operations):
+        places[operation.name] = number
+        if isinstance(operation, Collective):
+            if operation.kind.goes_around:
+                place = places[operation.name] = max(last, places.get(operation.input, -1))
+                behind.setdefault(place, []).append(operation)
+            last = places[operation.name]
+    kept = (each for each in operations if not (isinstance(each, Collective) and each.kind.goes_around))
+    found = list(behind.get(-1, ()))
+    for each in kept:
+        found += [each, *behind.get(places[each.name], ())]
+    return tuple(found)
 
 
 def _free(function: Function, wanted: Mapping[str, Layout]) -> frozenset[str]:

@@ -77,3 +77,8 @@ class CollectiveKind(enum.Enum):
     def merges(self) -> bool:
         """True if values of several ranks become one."""
         return self in (CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER)
+
+    @property
+    def goes_around(self) -> bool:
+        """True if it may give a rank what lies around its part; a window to one side reaches beyond it, not back."""
+        return self in (CollectiveKind.HALO, CollectiveKind.ALL_TO_ALL)

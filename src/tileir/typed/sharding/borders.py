@@ -1,0 +1,308 @@
+"""Borders of parts: what a rank computes while halos are on their way to it, and what it computes of them.
+
+A rank computes its part of a function from its own parts of values alone, as if there was nothing around them, and so
+never puts a part and its halo together. Elements whose computation reads beyond a part are wrong then. They lie in
+slabs at the sides of the result, are computed from windows that are as thin, and take the place of the wrong ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from tileir.core import attrs, grouped, schema
+from tileir.typed.ir import (
+    ArrayConstant,
+    Cast,
+    Collective,
+    Constant,
+    Contraction,
+    Coordinate,
+    Elementwise,
+    Function,
+    Operation,
+    Override,
+    Shape,
+)
+from tileir.typed.sharding.exchanges import elements
+from tileir.typed.sharding.local import Chunk, Run, Step, boxes_of, chunks_of, local_function, runs_of
+from tileir.typed.sharding.mesh import Box
+from tileir.typed.sharding.needs import hull, needed, reads
+from tileir.typed.sharding.partitioned import Partitioned
+
+_LEAST: Final = 2
+"""Of how many elements of a result one has to be right without halos, so that borders are computed by themselves."""
+
+Boxes: TypeAlias = "Mapping[str, Box]"
+
+
+@attrs.frozen
+class Border:
+    """Elements at one side of the results of a function.
+
+    Attributes:
+        function: Computes them.
+        windows: The elements of each of its inputs, by their places in the whole tensor.
+        places: The same of its results.
+
+    """
+
+    function: Function
+    windows: tuple[tuple[str, Box], ...]
+    places: tuple[tuple[str, Box], ...]
+
+
+@attrs.frozen
+class Bordered:
+    """A function of parts with halos, in two steps.
+
+    Attributes:
+        inner: Computes all results from parts without halos.
+        halos: The values that the borders read, and which therefore have to have come.
+        borders: What is computed again then, one after the other.
+
+    """
+
+    inner: Function
+    halos: tuple[str, ...]
+    borders: tuple[Border, ...]
+
+
+def bordered_steps(program: Partitioned, rank: int) -> tuple[Step | Bordered, ...]:
+    """Return what a rank runs, one after the other, of which it only computes borders from halos where it can.
+
+    The collectives are those of :func:`tileir.typed.sharding.local.local_steps`, but functions may be more.
+    """
+    chunks, constants = chunks_of(program)
+    split = _Split.of(program, rank)
+    parts = split.all_parts(chunks)
+    found: list[Step | Bordered] = []
+    for run in runs_of(program, parts, constants):
+        if isinstance(run, Run):
+            halos = tuple(name for name in run.inputs if name in split.halos)
+            found.append(split.bordered(run, halos) if halos else local_function(program, run, rank, split.boxes))
+        else:
+            found.append(run)
+    return tuple(found)
+
+
+@attrs.define(eq=False, repr=False)
+class _Split:
+    """A program that is being split for one rank.
+
+    Attributes:
+        program: It.
+        rank: The rank.
+        boxes: The elements of each value that it has.
+        shapes: Of whole values.
+        halos: Values whose halos only borders read, each with the value that they are around.
+        clean: Of values that depend on halos, the elements that are right without these.
+        partial: Operations of which ranks have parts of an aggregate.
+        readers: The operations that read each value.
+
+    """
+
+    program: Partitioned
+    rank: int
+    boxes: Boxes
+    shapes: Mapping[str, Shape]
+    halos: dict[str, str]
+    partial: frozenset[str]
+    readers: Mapping[str, Sequence[str]]
+    clean: dict[str, Box] = attrs.field(factory=dict)
+
+    @classmethod
+    def of(cls, program: Partitioned, rank: int) -> _Split:
+        """Return the beginning, in which borders read all halos."""
+        boxes, values = boxes_of(program, rank), (*program.function.inputs, *program.function.operations)
+        halos = {
+            each.name: each.input
+            for each in program.collectives
+            if each.kind.goes_around and elements(boxes[each.input])
+        }
+        partial = frozenset(name for name, placement in program.placements if placement.shares)
+        readers = grouped((name, each.name) for each in program.function.operations for name in reads(each))
+        return cls(program, rank, boxes, {each.name: each.shape for each in values}, halos, partial, readers)
+
+    # --- which operations have borders ---
+
+    def all_parts(self, chunks: Sequence[Chunk]) -> list[Chunk]:
+        """Return all operations, of which those that read halos stand apart from those that have no borders."""
+        while True:
+            self.clean = {halo: self.boxes[source] for halo, source in self.halos.items()}
+            parts: list[Chunk] = []
+            late = set(self.program.function.outputs)
+            for chunk in chunks:
+                if isinstance(chunk, Collective):
+                    late.update(chunk.inputs)
+                    parts.append(chunk)
+                    continue
+                before, middle, after = self._in_turn(chunk)
+                late.update(name for operation in (*before, *after) for name in reads(operation))
+                parts += [part for part in (before, middle, after) if part]
+            late.intersection_update(self.halos)
+            if not late:
+                return parts
+            self.halos = {halo: source for halo, source in self.halos.items() if halo not in late}
+
+    def _in_turn(self, chunk: Sequence[Operation]) -> tuple[list[Operation], list[Operation], list[Operation]]:
+        """Return operations that come before those with borders, these, and those that come after them."""
+        after = self._after(chunk)
+        if not any(each.name in self.clean and each.name not in after for each in chunk):
+            return list(chunk), [], []
+        before: set[str] = set()
+        for each in reversed(chunk):
+            if each.name in before or not (each.name in self.clean or each.name in after or self._may_repeat(each)):
+                before.update((each.name, *reads(each)))
+        return (
+            [each for each in chunk if each.name in before],
+            [each for each in chunk if each.name not in before and each.name not in after],
+            [each for each in chunk if each.name in after],
+        )
+
+    def _after(self, chunk: Sequence[Operation]) -> set[str]:
+        """Return operations that need all of the operations with borders, and what is only for them.
+
+        Notes of the others that depend on halos which of their elements do not.
+        """
+        after: set[str] = set()
+        for each in chunk:
+            names = reads(each)
+            if after.isdisjoint(names) and not self.clean.keys().isdisjoint(names):
+                clean = self._interior(each) if self._may_repeat(each) else None
+                if clean is not None:
+                    self.clean[each.name] = clean
+                    continue
+            if not after.isdisjoint(names) or not self.clean.keys().isdisjoint(names):
+                after.add(each.name)
+        made = {each.name for each in chunk}
+        kept = {name for name in made if not made.issuperset(self.readers.get(name, ()))}
+        kept.update(self.program.function.outputs)
+        for each in reversed(chunk):
+            if each.name not in after:
+                if each.name in self.clean or each.name in kept:
+                    kept.update((each.name, *reads(each)))
+                else:
+                    after.add(each.name)
+        return after
+
+    def _may_repeat(self, operation: Operation) -> bool:
+        """Return whether an operation may be computed for some of its elements again."""
+        kinds = Contraction | Elementwise | Cast | Coordinate | Constant | ArrayConstant | Override
+        return isinstance(operation, kinds) and operation.name not in self.partial
+
+    def _interior(self, operation: Operation) -> Box | None:
+        """Return the elements that read only what is right without halos; None for too few of them."""
+        box = self._within(operation.name, self.boxes[operation.name])
+
+        def is_clean(inner: Box) -> bool:
+            found = needed(operation, inner, (), self.shapes)
+            return all(
+                need is None or _contains(self.clean[name], need) for name, need in found.items() if name in self.clean
+            )
+
+        found = _grown(box, is_clean)
+        if found is None or _LEAST * elements(found) < elements(self.boxes[operation.name]):
+            return None
+        return found
+
+    def _within(self, name: str, box: Box) -> Box:
+        """Return the elements of a value that lie within what ranks have of others of its shape, without halos."""
+        for source in self.halos.values():
+            if self.shapes[source] == self.shapes[name]:
+                box = tuple(
+                    (max(a[0], b[0]), max(a[0], b[0], min(a[1], b[1])))
+                    for a, b in zip(box, self.boxes[source], strict=True)
+                )
+        return box
+
+    # --- one of them ---
+
+    def bordered(self, run: Run, halos: Sequence[str]) -> Bordered:
+        """Return a run that reads halos in two steps."""
+        without = {halo: self.halos[halo] for halo in halos}
+        inputs = tuple(dict.fromkeys(without.get(name, name) for name in run.inputs))
+        operations = tuple(schema.with_used(each, without) for each in run.operations)
+        trimmed = {
+            each.name: self._within(each.name, self.boxes[each.name])
+            for each in operations
+            if each.name in self.clean and each.name not in run.outputs
+        }
+        inner = Run(operations, inputs, run.outputs)
+        sides: dict[tuple[int, int], dict[str, Box]] = {}
+        for name in run.outputs:
+            for side, slab in _slabs(self.boxes[name], self.clean.get(name, self.boxes[name])):
+                sides.setdefault(side, {})[name] = slab
+        return Bordered(
+            local_function(self.program, inner, self.rank, {**self.boxes, **trimmed}),
+            tuple(halos),
+            tuple(self._border(run, sides[side]) for side in sorted(sides)),
+        )
+
+    def _border(self, run: Run, places: Boxes) -> Border:
+        """Return what computes boxes of some results, and no more than they need."""
+        boxes, used = dict(places), []
+        for operation in reversed(run.operations):
+            if operation.name not in boxes:
+                continue
+            used.append(operation)
+            for name, need in needed(operation, boxes[operation.name], (), self.shapes).items():
+                box = tuple((low, low) for low, _ in self.boxes[name]) if need is None else need
+                boxes[name] = _around(boxes[name], box) if name in boxes else box
+        part = Run(tuple(reversed(used)), tuple(name for name in run.inputs if name in boxes), tuple(places))
+        function = local_function(self.program, part, self.rank, {**self.boxes, **boxes})
+        windows, results = ([(name, boxes[name]) for name in names] for names in (part.inputs, part.outputs))
+        return Border(function, tuple(windows), tuple(results))
+
+
+def _grown(box: Box, may_be: Callable[[Box], bool]) -> Box | None:
+    """Return a box within another one that may be, and of which no larger one may; None where its middle may not."""
+    if not elements(box) or may_be(box):
+        return box if elements(box) else None
+    found = [((low + high) // 2, (low + high) // 2 + 1) for low, high in box]
+    if not may_be(tuple(found)):
+        return None
+    for axis, (low, high) in enumerate(box):
+        for side, end in ((0, low), (1, high)):
+            found[axis] = _moved_out(tuple(found), axis, side, end, may_be)
+    return tuple(found)
+
+
+def _moved_out(box: Box, axis: int, side: int, end: int, may_be: Callable[[Box], bool]) -> tuple[int, int]:
+    """Return an interval of a box that reaches as near to an end as it may."""
+    own = box[axis]
+
+    def at(place: int) -> tuple[int, int]:
+        return (place, own[1]) if side == 0 else (own[0], place)
+
+    def may_end(place: int) -> bool:
+        return may_be((*box[:axis], at(place), *box[axis + 1 :]))
+
+    inward = 1 if side == 0 else -1
+    good, bad, step = own[side], end - inward, 1
+    while (good - bad) * inward > 1:  # a border is thin: look near the end first
+        place = bad + inward * min(step, (good - bad) * inward // 2)
+        if may_end(place):
+            good = place
+        else:
+            bad, step = place, 2 * step
+    return at(good)
+
+
+def _contains(outer: Box, inner: Box) -> bool:
+    return not elements(inner) or all(a[0] <= b[0] and b[1] <= a[1] for a, b in zip(outer, inner, strict=True))
+
+
+def _around(left: Box, right: Box) -> Box:
+    """Return the smallest box around two, one of which may be empty."""
+    return right if not elements(left) else left if not elements(right) else hull(left, right)
+
+
+def _slabs(box: Box, inner: Box) -> Iterator[tuple[tuple[int, int], Box]]:
+    """Yield the rest of a box around another one: two slabs along each axis, by the axis and the side."""
+    for axis, ((low, high), (first, last)) in enumerate(zip(box, inner, strict=True)):
+        for side, interval in enumerate(((low, first), (last, high))):
+            if interval[0] < interval[1]:
+                slab = (*inner[:axis], interval, *box[axis + 1 :])
+                if elements(slab):
+                    yield (axis, side), slab
