@@ -1,15 +1,17 @@
 """Tensor programs as immutable data: the Tile language, the Stripe IR, the semtree, and back ends as plug-ins.
 
-Importing this package touches no driver, starts no thread, writes no file and loads no plug-in.
+Importing this package touches no driver, starts no thread, writes no file and loads no plug-in. Each name loads its
+module when it is first used.
 """
 
 import importlib
 import types
 import typing
 
-from tileir.core.process.collection import collection_paused as _collection_paused
+from tileir.core.version import VERSION as _VERSION
 
-with _collection_paused(lasting=True):  # all of it stays, so to walk it again and again finds nothing
+if typing.TYPE_CHECKING:
+    from tileir import distributed as distributed, ops as ops
     from tileir.core.dtype import DType
     from tileir.core.errors import (
         ArgumentError,
@@ -23,36 +25,32 @@ with _collection_paused(lasting=True):  # all of it stays, so to walk it again a
     from tileir.core.json.codec import content_hash, from_json, to_json
     from tileir.core.targets.target import Target
     from tileir.core.text.span import Source, Span
-    from tileir.core.version import VERSION as _VERSION
     from tileir.driver.binding import bind
-    from tileir.driver.calls.pending import PendingCall
-    from tileir.driver.executable import Executable, compile  # noqa: A004  the public verb
-    from tileir.driver.forms import parse, to_text, verify
-    from tileir.driver.jit import Jit, evaluate, jit
-    from tileir.runtime.caches.disk_cache import DiskCache
-    from tileir.runtime.context import Context, default_context, trim
-    from tileir.runtime.interface import Backend, DeviceInfo, Options
-    from tileir.tile.builder import FunctionBuilder
-    from tileir.tile.ir import Function
-    from tileir.typed.ir import TensorType
-
-if typing.TYPE_CHECKING:
-    from tileir import distributed as distributed, ops as ops
     from tileir.driver.bundles import load, save
+    from tileir.driver.calls.pending import PendingCall
     from tileir.driver.calls.stepper import Stepper, stepper
     from tileir.driver.differentiation import gradient, jvp, vjp
     from tileir.driver.distribution.distributed import Distributed, distribute
     from tileir.driver.distribution.partitioning import partition
+    from tileir.driver.executable import Executable, compile  # noqa: A004  the public verb
     from tileir.driver.explain.explanation import Explanation, explain
+    from tileir.driver.forms import parse, to_text, verify
+    from tileir.driver.jit import Jit, evaluate, jit
     from tileir.driver.tracing.control import cond, scan, while_loop
     from tileir.driver.tracing.functions import PythonFunction, function
     from tileir.driver.tracing.mapping import vmap
     from tileir.driver.tracing.transforms import value_and_grad
     from tileir.driver.tuning.search import Tuned, tune
     from tileir.driver.warnings import warnings_of
+    from tileir.runtime.caches.disk_cache import DiskCache
+    from tileir.runtime.context import Context, default_context, trim
     from tileir.runtime.devices.array import DeviceArray
     from tileir.runtime.devices.regions import MemoryRegions, memory
     from tileir.runtime.devices.transfer import to_device
+    from tileir.runtime.interface import Backend, DeviceInfo, Options
+    from tileir.tile.builder import FunctionBuilder
+    from tileir.tile.ir import Function
+    from tileir.typed.ir import TensorType
     from tileir.typed.sharding.mesh import Mesh, Sharding
     from tileir.typed.sharding.partitioned import Partitioned
     from tileir_formula.running.crafting import CraftedFormula, craft
@@ -129,33 +127,63 @@ __all__ = [
 ]
 
 
-def devices() -> tuple[DeviceInfo, ...]:
+def devices() -> tuple["DeviceInfo", ...]:
     """Return the devices of all back ends that can be loaded; ``default_context().failures()`` has the others."""
+    from tileir.runtime.context import default_context
+
     return default_context().devices()
 
 
 _LATER: typing.Final = types.MappingProxyType(
     {
-        **dict.fromkeys(("gradient", "jvp", "vjp"), "tileir.driver.differentiation"),
-        **dict.fromkeys(("Explanation", "explain"), "tileir.driver.explain.explanation"),
-        **dict.fromkeys(("Stepper", "stepper"), "tileir.driver.calls.stepper"),
-        **dict.fromkeys(("Tuned", "tune"), "tileir.driver.tuning.search"),
-        **dict.fromkeys(("MemoryRegions", "memory"), "tileir.runtime.devices.regions"),
-        **dict.fromkeys(("cond", "scan", "while_loop"), "tileir.driver.tracing.control"),
-        **dict.fromkeys(("Distributed", "distribute"), "tileir.driver.distribution.distributed"),
-        **dict.fromkeys(("Mesh", "Sharding"), "tileir.typed.sharding.mesh"),
-        **dict.fromkeys(("function", "PythonFunction"), "tileir.driver.tracing.functions"),
-        "Partitioned": "tileir.typed.sharding.partitioned",
-        "partition": "tileir.driver.distribution.partitioning",
-        "value_and_grad": "tileir.driver.tracing.transforms",
-        "vmap": "tileir.driver.tracing.mapping",
-        **dict.fromkeys(("load", "save"), "tileir.driver.bundles"),
-        "warnings_of": "tileir.driver.warnings",
-        "DeviceArray": "tileir.runtime.devices.array",
-        "to_device": "tileir.runtime.devices.transfer",
+        name: f"tileir.{module}"
+        for module, names in {
+            "core.dtype": ("DType",),
+            "core.errors": (
+                "ArgumentError",
+                "BackendError",
+                "Diagnostic",
+                "ParseError",
+                "SkippedPassWarning",
+                "TileError",
+                "VerifyError",
+            ),
+            "core.json.codec": ("content_hash", "from_json", "to_json"),
+            "core.targets.target": ("Target",),
+            "core.text.span": ("Source", "Span"),
+            "driver.binding": ("bind",),
+            "driver.bundles": ("load", "save"),
+            "driver.calls.pending": ("PendingCall",),
+            "driver.calls.stepper": ("Stepper", "stepper"),
+            "driver.differentiation": ("gradient", "jvp", "vjp"),
+            "driver.distribution.distributed": ("Distributed", "distribute"),
+            "driver.distribution.partitioning": ("partition",),
+            "driver.executable": ("Executable", "compile"),
+            "driver.explain.explanation": ("Explanation", "explain"),
+            "driver.forms": ("parse", "to_text", "verify"),
+            "driver.jit": ("Jit", "evaluate", "jit"),
+            "driver.tracing.control": ("cond", "scan", "while_loop"),
+            "driver.tracing.functions": ("PythonFunction", "function"),
+            "driver.tracing.mapping": ("vmap",),
+            "driver.tracing.transforms": ("value_and_grad",),
+            "driver.tuning.search": ("Tuned", "tune"),
+            "driver.warnings": ("warnings_of",),
+            "runtime.caches.disk_cache": ("DiskCache",),
+            "runtime.context": ("Context", "default_context", "trim"),
+            "runtime.devices.array": ("DeviceArray",),
+            "runtime.devices.regions": ("MemoryRegions", "memory"),
+            "runtime.devices.transfer": ("to_device",),
+            "runtime.interface": ("Backend", "DeviceInfo", "Options"),
+            "tile.builder": ("FunctionBuilder",),
+            "tile.ir": ("Function",),
+            "typed.ir": ("TensorType",),
+            "typed.sharding.mesh": ("Mesh", "Sharding"),
+            "typed.sharding.partitioned": ("Partitioned",),
+        }.items()
+        for name in names
     }
 )
-"""Where names are that are loaded when they are first used: to compile a program and run it takes none of them."""
+"""The module of each name. It is loaded when the name is first used: no program uses all of them."""
 
 _MODULES: typing.Final = ("distributed", "ops")
 """Modules that are loaded when they are first used: arrays whose parts ranks have, and the operation library."""
@@ -170,7 +198,10 @@ if not typing.TYPE_CHECKING:  # or every unknown name would have a type
         if name in _MODULES:
             return importlib.import_module(f"tileir.{name}")
         if name in _LATER:
-            value = globals()[name] = getattr(importlib.import_module(_LATER[name]), name)
+            from tileir.core.process.collection import collection_paused
+
+            with collection_paused(lasting=True):  # all of it stays, so to walk it again and again finds nothing
+                value = globals()[name] = getattr(importlib.import_module(_LATER[name]), name)
             return value
         if name in _BESIDE:
             from tileir.core.beside import provided
