@@ -25,7 +25,7 @@ FUNCTIONS = (
 )  # fmt: skip
 
 
-@pytest.mark.sampled(36)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_functions_stay_close(function: str, dtype: type[np.floating]) -> None:

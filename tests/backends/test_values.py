@@ -79,6 +79,7 @@ def test_sums_that_wrap_are_compared_as_they_are(dtype: DType) -> None:
     check(wrapped_and_compared(dtype))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 def test_floats_beyond_an_integer_type_become_its_ends(dtype: DType) -> None:
     check(floats_at_the_ends(dtype))

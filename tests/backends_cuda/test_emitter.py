@@ -242,7 +242,7 @@ def test_products_of_f32_round_only_where_that_is_allowed() -> None:
         assert ("tf32" in compiled.listing("ptx")) == fast
 
 
-@pytest.mark.sampled(50)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", [*OF_WARPS, *OF_WARPGROUPS])
 @pytest.mark.parametrize("swizzled", [False, True])
 def test_every_fragment_has_an_instruction_or_is_computed_by_threads(name: str, swizzled: bool) -> None:

@@ -45,7 +45,7 @@ WINDOWS = (
 )
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("program", "shapes"),
     [

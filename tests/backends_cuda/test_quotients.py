@@ -77,6 +77,7 @@ def divides(kernel: KernelFunction) -> bool:
     )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("dtype", NARROW, ids=str)
 def test_products_are_the_bits_of_divisions(dtype: DType, seed: int) -> None:

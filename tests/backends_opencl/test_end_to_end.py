@@ -39,7 +39,7 @@ def numbers(dtype: Any, *shape: int) -> np.ndarray:
     return (np.random.default_rng(0).integers(-8, 9, shape) / 2).astype(dtype)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("passes", ["cpu", "gpu", "plain"])
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "u1", "f2", ml_dtypes.bfloat16])
 def test_a_product_of_matrices(dtype: Any, passes: str) -> None:

@@ -98,6 +98,7 @@ def value(array: np.ndarray[Any, Any]) -> Any:
     return float(array) if dtype_of(array).is_float else array.item()
 
 
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("op", [op for op in COMPUTING if op.info.domain is not Domain.FLOAT and op is not Op.COND])
 @examples(100)
 @given(data=st.data(), dtype=st.sampled_from(INTEGERS))

@@ -32,7 +32,7 @@ def places(fragment: Fragment, axes: str, layout: Layout) -> np.ndarray:
     return np.array([[[layout.at(axis, t, e) for axis in axes] for e in elements] for t in threads])
 
 
-@pytest.mark.sampled(55)
+@pytest.mark.sampled(8)
 @ALL
 def test_each_element_is_held_as_often_as_any_other(fragment: Fragment) -> None:
     extents = dict(zip("mnk", fragment.mnk, strict=True))
@@ -45,7 +45,7 @@ def test_each_element_is_held_as_often_as_any_other(fragment: Fragment) -> None:
     assert NOTHING not in (*fragment.sums.threads, *fragment.sums.elements)
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(7)
 @ALL
 def test_what_threads_hold_multiplies_to_the_product(fragment: Fragment) -> None:
     generator = np.random.default_rng(len(fragment.name))

@@ -51,7 +51,7 @@ def device(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_devices_agree_with_the_definition(context: tileir.Context, device: str, name: str) -> None:
     values = inputs(name)
@@ -68,7 +68,7 @@ def test_devices_agree_with_the_definition(context: tileir.Context, device: str,
         np.testing.assert_array_equal(result, expected[output])
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", DType, ids=lambda dtype: dtype.value)
 def test_elements_of_every_dtype_stay_there(context: tileir.Context, device: str, dtype: DType) -> None:
     a = (np.arange(6) % 3).reshape(2, 3).astype(dtype.numpy)

@@ -161,7 +161,7 @@ def test_targets_with_parameters_and_includes(strangers: Seen, tmp_path: Path) -
     assert strangers.taken() == [("target", 1)]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("scripts", [False, True])
 @pytest.mark.parametrize(
     ("passes", "target", "label"),

@@ -85,7 +85,7 @@ def test_a_number_means_what_a_literal_means(expression: str, dtype: str) -> Non
         check_same(tileir.evaluate, program(expression), [x, number], written(expression, number), [x])
 
 
-@pytest.mark.sampled(11)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("expression", [e for e in EXPRESSIONS if "sqrt" not in e and "pow" not in e])
 def test_devices_compute_with_a_number_as_with_a_literal(expression: str) -> None:
     for dtype in (DType.I8, DType.F16, DType.F64):
@@ -173,6 +173,7 @@ def test_the_table_of_the_manual_has_every_dtype() -> None:
     assert {name for name, _ in table()} == {*(dtype.value for dtype in DType), "nothing"}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_the_table_of_the_manual_holds(entry: str) -> None:
     for (name, kind), becomes in table().items():

@@ -257,6 +257,7 @@ def _run(*arguments: object) -> int:
     return cli.run()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("stage", STAGES)
 def test_commands_take_files_of_all_stages(
     executable: Executable,

@@ -77,6 +77,7 @@ WARPS: dict[str, Callable[[Picture], Places]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("text", WARPS)
 def test_warps_look_where_they_should(text: str) -> None:
     for channels in (1, 3, 4):
@@ -290,6 +291,7 @@ def test_guided() -> None:
     np.testing.assert_allclose(filtered("guided(size=5, edge=0.1)", photograph(3)), expected, atol=2e-5)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("size", [(16, 16), (7, 7), (3, 100), (1, 1), (31, 9)])
 @pytest.mark.parametrize("tiles", [8, 32])
 def test_pictures_smaller_than_tiles_are_equalised(size: tuple[int, int], tiles: int) -> None:

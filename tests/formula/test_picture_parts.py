@@ -64,6 +64,7 @@ def test_formulas_that_need_all(text: str) -> None:
     assert tileir.craft(text)._function([PHOTO]).reach([PHOTO]) is None
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["doubled", "pixelate(size=8)"])
 @pytest.mark.parametrize("around", ["box(size=31) of image", "gaussian(sigma=6) of image"])
 def test_places_that_count_are_noticed_among_what_lies_around(name: str, around: str) -> None:

@@ -233,7 +233,7 @@ for _name, *_call in calls():
     BY_NAME.setdefault(_name, []).append(_call)
 
 
-@pytest.mark.sampled(55)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", BY_NAME)
 def test_functions_of_one_array(name: str) -> None:
     for call, dtype, shape, small in BY_NAME[name]:

@@ -263,14 +263,14 @@ def test_functions_give_what_numpy_gives(name: str) -> None:
     agree(tileir.evaluate(function, arrays), function(*arrays))
 
 
-@pytest.mark.sampled(50)
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("name", CASES)
 def test_functions_run_compiled(name: str) -> None:
     function, arrays = CASES[name]
     agree(tileir.jit(function)(*arrays), function(*arrays))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CASES)
 def test_functions_run_on_opencl(name: str) -> None:
     function, arrays = CASES[name]

@@ -270,14 +270,14 @@ def test_programs_agree_with_numpy(expression: str) -> None:
     agree(tileir.evaluate(function, arrays), function(*arrays))
 
 
-@pytest.mark.sampled(50)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_compiled_programs_agree_with_numpy(expression: str) -> None:
     function, arrays = program(expression)
     agree(tileir.jit(function)(*arrays), function(*arrays))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_programs_agree_with_numpy_on_opencl(expression: str) -> None:
     function, arrays = program(expression)

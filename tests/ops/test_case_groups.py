@@ -25,7 +25,7 @@ def test_values_by_groups_of_threads(name: str) -> None:
     case.check(tuple(found.values()), case.expected(arrays), dtype)
 
 
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", DIFFERENTIATED)
 def test_gradients_by_groups_of_threads(name: str) -> None:
     """Compare with the interpreter of the Tile language: other tests compare that one with differences."""

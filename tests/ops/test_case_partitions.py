@@ -35,7 +35,7 @@ def sharding(rank: int, cuts: tuple[tuple[str, int], ...]) -> Sharding:
     return Sharding(tuple(entries))
 
 
-@pytest.mark.sampled(90)
+@pytest.mark.sampled(21)
 @pytest.mark.parametrize(("name", "cut"), [(name, cut) for name in CASES for cut in MESHES])
 def test_values_of_all_ranks_together(name: str, cut: str) -> None:
     case, (mesh, cuts) = CASES[name], MESHES[cut]

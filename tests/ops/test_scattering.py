@@ -191,7 +191,7 @@ def test_sums_have_the_same_bits_on_any_number_of_threads(threads: int) -> None:
     np.testing.assert_array_equal(np.asarray(one(x, at, updates)), np.asarray(other(x, at, updates)))
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.int8, np.bool_])
 @pytest.mark.parametrize(
     ("shape", "count", "axis"),

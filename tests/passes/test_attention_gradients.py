@@ -187,6 +187,7 @@ def test_groups_of_four_warps_compute_gradients(
     check(found, values(types), None, 0 if causal else None)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("before", "after"), [(5, 3), (7, None), (None, 2), (20, -1)])
 def test_keys_see_queries_in_the_band_that_queries_see_them_in(before: int | None, after: int | None) -> None:
     shape = (50, 32)
@@ -273,6 +274,7 @@ def test_gradients_by_what_is_kept_are_two_kernels_of_attention(after: int | Non
             assert np.linalg.norm(result[name].astype(float) - array) < 3e-3 * np.linalg.norm(array)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("dtype", [DType.F16, DType.BF16])
 def test_logarithms_of_sums_come_with_results(causal: bool, dtype: DType) -> None:
@@ -399,7 +401,7 @@ def heads(t: dict[str, Any]) -> dict[str, Any]:
     return gradients_of(ops.sum(result * t["G"]), t) | {"O": result}
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("make", "shared", "names"),
     [

@@ -27,7 +27,7 @@ PROGRAMS: Final = {
 }
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("card", CARDS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_sums_of_threads_are_merged_where_they_are_stored(name: str, card: str) -> None:

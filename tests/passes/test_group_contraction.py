@@ -190,7 +190,7 @@ def test_what_local_memory_cannot_hold_is_read_where_it_is() -> None:
     assert not arrays_of(kernel((64, 64, 64), GroupContraction(threads=16, local_bytes=16)), Region.LOCAL)
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", REDUCTIONS)
 @pytest.mark.parametrize(
     "step",

@@ -304,7 +304,7 @@ def remembered(x: Array, w_x: Array, w_h: Array, *, backwards: bool) -> Array:
     return np.array(states[::-1] if backwards else states).reshape(len(x), *h.shape)
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("dtype", "stored", "tolerance"),
     [

@@ -76,7 +76,7 @@ def check(request: pytest.FixtureRequest, name: str, new: Described, target: str
         pytest.fail("\n".join([*words, "If that is meant: pytest tests/properties --update-golden"]), pytrace=False)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("target", TARGETS)
 def test_operations_keep_their_kernels(request: pytest.FixtureRequest, target: str) -> None:
     check(request, f"operations-{target}", described(operations(target), target, digests=False), target)

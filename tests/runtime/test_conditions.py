@@ -88,6 +88,7 @@ def alarm() -> Iterator[Callable[[float], None]]:
     signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_signal_stops_an_endless_loop(device: Callable[[], Any], alarm: Callable[[float], None]) -> None:
     plan = plan_of(COUNTING, device())

@@ -62,7 +62,7 @@ def check(text: str, arrays: dict[str, Any], steps: str, before: str, place: str
     return program
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", [3, 8, 23])

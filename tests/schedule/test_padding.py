@@ -101,6 +101,7 @@ def test_what_is_outside_is_never_merged(how: str, steps: str) -> None:
     np.testing.assert_array_equal(program(a), reduce(a, axis=1))
 
 
+@pytest.mark.sampled(29)
 @pytest.mark.parametrize("rest", ["pad", "guard"])
 @pytest.mark.parametrize("tail", ["pad", "mask", "guard", "peel"])
 @pytest.mark.parametrize("loop", ["step", "part"])

@@ -367,6 +367,7 @@ def test_what_one_statement_assigns_is_read_behind_a_loop(body: str) -> None:
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "steps",
     [

@@ -96,7 +96,7 @@ def points(op: Op, dtype: DType, seed: int = 0) -> list[Array]:
             return [narrow(drawn, dtype)]
 
 
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [DType.F32, DType.F64])
 @pytest.mark.parametrize("op", FUNCTIONS)
 def test_error_is_within_the_stated_bound(op: Op, dtype: DType) -> None:
@@ -212,7 +212,7 @@ EXPONENTS: Final = (
 )  # fmt: skip
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", [DType.F32, DType.F64])
 @pytest.mark.parametrize("exponent", [e for e in EXPONENTS if e and abs(e) < 1e6])
 def test_known_exponents_are_within_the_stated_bound(exponent: float, dtype: DType) -> None:

@@ -56,6 +56,7 @@ def test_opencl_source_runs_without_tileir(name: str, kind: str, tmp_path: Path)
     check_near(found, results_of(given))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("number", range(4))
 def test_opencl_source_loops_and_branches_without_tileir(number: int, tmp_path: Path) -> None:
     device = default_context().device("opencl")

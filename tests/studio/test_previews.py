@@ -64,6 +64,7 @@ def test_the_visible_part_comes_first_and_is_that_of_the_whole(client: TestClien
     assert np.abs(everything[..., :3] - expected.astype(int)).max() <= 1
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("text", "region"),
     [

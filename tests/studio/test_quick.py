@@ -45,6 +45,7 @@ def picture(event: Event) -> np.ndarray[Any, Any]:
     return np.frombuffer(event.pictures["preview"], np.uint8).reshape(*event.view["size"], 4)[..., :3].astype(int)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("text", ["gaussian(sigma=2)", "median(size=5)", "sobel\nmedian\nbox(size=7)", "flip"])
 def test_the_quick_picture_is_the_optimised_one_but_for_a_level(session: Session, text: str) -> None:
     first, last = previews(session, text)

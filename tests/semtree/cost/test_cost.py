@@ -54,6 +54,7 @@ def test_operations_of_kernels_without_passes_are_those_of_stripe(text: str, siz
         assert ours.bound in {*ours.times, "launch"}
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("target", [TARGET, "nvidia-hopper", "fused"])
 @pytest.mark.parametrize("text", [PLAIN, ROWS, PRODUCT, REPEATED])
 def test_schedules_keep_kernels_near_the_costs_of_stripe(text: str, target: Target | str) -> None:
@@ -167,6 +168,7 @@ def test_a_kernel_alone_takes_as_long_however_many_units_there_are(text: str) ->
         assert cost.blocks[0].seconds <= alone[0]
 
 
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize(
     ("text", "dtype"),
     [

@@ -95,7 +95,7 @@ def test_sums_that_wrap_are_compared(capabilities: Capabilities, dtype: DType, m
     check(exhaustive.constants_only(dtype), capabilities, monkeypatch)
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(6)
 @BACK_ENDS
 @pytest.mark.parametrize("source", DTYPES, ids=str)
 def test_every_conversion_of_special_values(
@@ -134,7 +134,7 @@ def test_integers_are_rounded_once(source: DType, monkeypatch: pytest.MonkeyPatc
         check(case, C_LIKE, monkeypatch)
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(4)
 @BACK_ENDS
 @pytest.mark.parametrize("number", range(40))
 def test_generated_kernels(capabilities: Capabilities, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,7 +218,7 @@ def test_what_is_used_twice_is_computed_once() -> None:
     assert len(text) < 400
 
 
-@pytest.mark.sampled(47)
+@pytest.mark.sampled(29)
 @pytest.mark.parametrize("op", [op for op in Op if op not in EXPANDED], ids=str)
 @pytest.mark.parametrize("lanes", [1, 4])
 @BACK_ENDS
