@@ -9,7 +9,8 @@ transformers have the definitions. Both sides run as graphs of the card: Inducto
 that. Models named ``…-step`` are training steps: forward, backward and SGD, calls on either side, as optimisers are.
 Times are medians by the clock of the host, in milliseconds, from one idle card to the next. Errors are norms of
 differences from eager execution in f32, by its norm, ours and eager's in the dtype. ``--kernels`` lists the kernels
-that take longest on both sides. ``--offline`` compiles models for a card that need not be there, and counts kernels.
+that take longest on both sides, in processes of their own, as launches take longer once some were profiled.
+``--offline`` compiles models for a card that need not be there, and counts kernels.
 """
 
 from __future__ import annotations
@@ -186,16 +187,38 @@ def called(torch: Any, name: str, model: Any, inputs: tuple[Any, ...]) -> Any:
     return made
 
 
-def kernels_of(torch: Any, call: Callable[[], Any], count: int) -> list[tuple[str, int, float]]:
-    """Return the kernels of a call that take longest: names, how often they run, and microseconds of all."""
-    call()
+def peer_of(name: str, options: argparse.Namespace) -> str:
+    """Return the mode of Inductor that a model is compared with."""
+    return "max-autotune" if re.search(options.tuned, name) else "reduce-overhead"
+
+
+def list_kernels(torch: Any, name: str, options: argparse.Namespace) -> None:
+    """Print the kernels of both sides that take longest, and the time of all."""
+    for side in ("tileir", peer_of(name, options)):
+        torch._dynamo.reset()
+        model, inputs = made_of(torch, name, options.batch, getattr(torch, options.dtype), "cuda")
+        with torch.set_grad_enabled(name.endswith("-step")):
+            run = called(torch, name, model, inputs) if side == "tileir" else compiled(torch, model, side)
+            call = step_of(torch, model, inputs, run) if name.endswith("-step") else lambda: run(*inputs)  # noqa: B023
+            found = kernels_of(torch, call)
+        print(
+            f"{name:18}{side:16}{sum(each[2] for each in found):9.1f} us {sum(each[1] for each in found):6.0f} kernels"
+        )
+        for kernel, times, micros in found[: options.kernels]:
+            print(f"{'':18}{side:16}{micros:9.1f} us {times:6.0f} x {kernel[:110]}", flush=True)
+
+
+def kernels_of(torch: Any, call: Callable[[], Any]) -> list[tuple[str, int, float]]:
+    """Return the kernels of a call, longest first: names, how often they run, and microseconds of all."""
+    for _ in range(3):
+        call()
     torch.cuda.synchronize()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         for _ in range(3):
             call()
         torch.cuda.synchronize()
     found = [(each.key, each.count / 3, each.self_device_time_total / 3) for each in profile.key_averages()]
-    return sorted(found, key=lambda each: -each[2])[:count]
+    return sorted(found, key=lambda each: -each[2])
 
 
 def error_of(found: Any, wanted: Any) -> float:
@@ -207,7 +230,7 @@ def measured(torch: Any, name: str, options: argparse.Namespace) -> dict[str, An
     """Return milliseconds of both sides, and errors."""
     row: dict[str, Any] = {"model": name, "batch": options.batch, "dtype": options.dtype}
     dtype = getattr(torch, options.dtype)
-    peer = "max-autotune" if re.search(options.tuned, name) else "reduce-overhead"
+    peer = peer_of(name, options)
     if name.endswith("-step"):
         lists = {}
         for side in ("eager", "tileir", peer):
@@ -220,8 +243,6 @@ def measured(torch: Any, name: str, options: argparse.Namespace) -> dict[str, An
             losses = [float(step()) for _ in range(3)]
             lists[side] = losses
             row["compiled" if side == peer else side] = seconds_of(torch, step, 20) * 1e3
-            if options.kernels and side != "eager":
-                row.setdefault("kernels", {})[side] = kernels_of(torch, step, options.kernels)
         row["error"] = max(abs(a - b) / abs(b) for a, b in zip(lists["tileir"], lists["eager"], strict=True))
         row["ratio"] = row["compiled"] / row["tileir"]
         return row
@@ -238,8 +259,6 @@ def measured(torch: Any, name: str, options: argparse.Namespace) -> dict[str, An
         row["first"] = time.perf_counter() - begin
         row["error"] = error_of(found, exact)
         row["calls"] = seconds_of(torch, lambda: ours(*inputs)) * 1e3
-        if options.kernels:
-            row.setdefault("kernels", {})["tileir"] = kernels_of(torch, lambda: ours(*inputs), options.kernels)
         try:
             replay, result = captured(torch, lambda: ours(*inputs))
             row["tileir"] = seconds_of(torch, replay) * 1e3
@@ -251,8 +270,6 @@ def measured(torch: Any, name: str, options: argparse.Namespace) -> dict[str, An
             row["eager"] = seconds_of(torch, captured(torch, lambda: model(*inputs))[0]) * 1e3
             fused = compiled(torch, model, peer)
             row["compiled"] = seconds_of(torch, lambda: fused(*inputs)) * 1e3
-            if options.kernels:
-                row["kernels"][peer] = kernels_of(torch, lambda: fused(*inputs), options.kernels)
             row["ratio"] = row["compiled"] / row.get("tileir", row["calls"])
     return row
 
@@ -273,6 +290,7 @@ def offline(torch: Any, name: str, options: argparse.Namespace) -> None:
     from tileir import TensorType
     from tileir_torch import decompositions
     from tileir_torch.importing import imported, unsupported
+    from tileir_torch.packing import partitioned
 
     model, inputs = made_of(torch, name, options.batch, getattr(torch, options.dtype), "cpu")
     begin = time.perf_counter()
@@ -287,10 +305,14 @@ def offline(torch: Any, name: str, options: argparse.Namespace) -> None:
     def backend(module: Any, examples: Any) -> Any:
         from torch._dynamo.backends.common import aot_autograd
 
-        table = decompositions.of_autograd()
-        return aot_autograd(fw_compiler=keep, bw_compiler=keep, inference_compiler=keep, decompositions=table)(
-            module, examples
+        made = aot_autograd(
+            fw_compiler=keep,
+            bw_compiler=keep,
+            inference_compiler=keep,
+            partition_fn=partitioned,
+            decompositions=decompositions.of_autograd(),
         )
+        return made(module, examples)
 
     run = torch.compile(model, backend=backend, fullgraph=True)
     if name.endswith("-step"):
@@ -322,46 +344,43 @@ def offline(torch: Any, name: str, options: argparse.Namespace) -> None:
 
 
 def prepared(names: list[str], options: argparse.Namespace) -> None:
-    """Compile in processes, some at a time, so that caches on disk have all of it."""
-    waiting, begin = list(names), time.monotonic()
-    running: dict[str, subprocess.Popen[bytes]] = {}
+    """Compile in processes, some at a time, so that caches on disk have all but what is tuned on an idle card."""
+    sides = ("tileir",) if options.sides == "tileir" else ("tileir", "inductor")
+    waiting, begin = [(name, side) for name in names for side in sides], time.monotonic()
+    waiting = [each for each in waiting if each[1] == "tileir" or peer_of(each[0], options) != "max-autotune"]
+    waiting.sort(key=lambda each: not each[0].endswith("-step"))  # which take longest
+    running: list[subprocess.Popen[bytes]] = []
     while waiting or running:
-        running = {name: each for name, each in running.items() if each.poll() is None}
+        running = [each for each in running if each.poll() is None]
         while waiting and len(running) < options.jobs:
-            name = waiting.pop(0)
-            words = [
-                f"--only=^{name}$",
-                f"--batch={options.batch}",
-                f"--dtype={options.dtype}",
-                f"--sides={options.sides}",
-            ]
-            running[name] = subprocess.Popen(
-                [sys.executable, __file__, "--prepare", f"--tuned={options.tuned}", *words]
-            )
+            name, side = waiting.pop(0)
+            running.append(of_one(name, options, "--prepare", f"--sides={side}"))
         time.sleep(0.05)
     print(f"compiled in {time.monotonic() - begin:.1f} s", flush=True)
 
 
+def of_one(name: str, options: argparse.Namespace, *words: str) -> subprocess.Popen[bytes]:
+    """Start a process for one model."""
+    same = (f"--only=^{name}$", f"--batch={options.batch}", f"--dtype={options.dtype}", f"--tuned={options.tuned}")
+    return subprocess.Popen([sys.executable, __file__, *same, *words])
+
+
 def prepare(torch: Any, name: str, options: argparse.Namespace) -> None:
-    """Compile a model on both sides, so that caches on disk have it; what is tuned waits for an idle card."""
+    """Compile a model on one side, so that caches on disk have it."""
     model, inputs = made_of(torch, name, options.batch, getattr(torch, options.dtype), "cuda")
-    peer = "max-autotune" if re.search(options.tuned, name) else "reduce-overhead"
-    told = []
-    for side in ("tileir",) if options.sides == "tileir" or peer == "max-autotune" else ("tileir", peer):
-        torch._dynamo.reset()
-        begin = time.perf_counter()
-        try:
-            if name.endswith("-step"):
-                step_of(torch, model, inputs, compiled(torch, model, side))()
-            else:
-                with torch.no_grad():
-                    run = called(torch, name, model, inputs) if side == "tileir" else compiled(torch, model, side)
-                    run(*inputs)
-            torch.cuda.synchronize()
-        except Exception:
-            print(name, side, traceback.format_exc()[-1500:], flush=True)
-        told.append(f"{side} {time.perf_counter() - begin:.1f} s")
-    print(name, *told, flush=True)
+    side = "tileir" if options.sides == "tileir" else peer_of(name, options)
+    begin = time.perf_counter()
+    try:
+        if name.endswith("-step"):
+            step_of(torch, model, inputs, compiled(torch, model, side))()
+        else:
+            with torch.no_grad():
+                run = called(torch, name, model, inputs) if side == "tileir" else compiled(torch, model, side)
+                run(*inputs)
+        torch.cuda.synchronize()
+    except Exception:  # the others are still of interest
+        print(name, side, traceback.format_exc()[-1500:], flush=True)
+    print(f"{name} {side} {time.perf_counter() - begin:.1f} s", flush=True)
 
 
 def main() -> None:
@@ -371,22 +390,23 @@ def main() -> None:
     parser.add_argument("--tuned", default="^(bert_base|resnet50)$", metavar="REGEX", help="those of max-autotune")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--dtype", default="bfloat16", help="as torch calls it")
-    parser.add_argument("--sides", choices=["both", "tileir"], default="both")
+    parser.add_argument("--sides", choices=["both", "tileir", "inductor"], default="both")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="measure no further model after these")
     parser.add_argument("--jobs", type=int, default=4, help="processes that compile")
     parser.add_argument("--kernels", type=int, default=0, help="list so many kernels of each side")
     parser.add_argument("--offline", action="store_true", help="compile only, without a card")
     parser.add_argument("--listing", type=Path, help="a folder for code that is compiled offline")
-    parser.add_argument("--prepare", action="store_true", help="compile in this process, and measure nothing")
+    parser.add_argument("--prepare", action="store_true", help="compile one side in this process, and measure nothing")
+    parser.add_argument("--list", action="store_true", help="list kernels in this process, and measure nothing")
     parser.add_argument("--json", type=Path, default=Path(tempfile.gettempdir()) / "card_torch_models.json")
     options = parser.parse_args()
     import torch
 
     warnings.simplefilter("ignore")
     names = [name for name in MODELS if re.search(options.only, name)]
-    if options.offline or options.prepare:
+    if options.offline or options.prepare or options.list:
         for name in names:
-            (offline if options.offline else prepare)(torch, name, options)
+            (offline if options.offline else prepare if options.prepare else list_kernels)(torch, name, options)
         return
     begin, rows = time.monotonic(), []
     prepared(names, options)
@@ -400,12 +420,11 @@ def main() -> None:
             print(name, type(error).__name__, str(error)[-600:], flush=True)
             continue
         rows.append(row)
-        for side, kernels in row.pop("kernels", {}).items():
-            for kernel, times, micros in kernels:
-                print(f"    {side:16}{micros:9.1f} us {times:6.0f} x {kernel[:110]}")
         figures = "".join(f"{key} {value:.4g}  " for key, value in row.items() if isinstance(value, float))
         print(f"{name:18}{figures}", flush=True)
         options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    for name in names if options.kernels else ():
+        of_one(name, options, "--list", f"--kernels={options.kernels}").wait()
     ratios = [row["ratio"] for row in rows if "ratio" in row and not row["model"].endswith("-step")]
     if ratios:
         mean = statistics.geometric_mean(ratios)

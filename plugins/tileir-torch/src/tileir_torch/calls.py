@@ -19,7 +19,8 @@ from torch.fx import Graph, Node
 import tileir
 from tileir import DeviceInfo, DType, Executable, TensorType, TileError
 from tileir_torch.dtypes import DTYPES, TORCH
-from tileir_torch.importing import Computed, Imported, Known, Order, Passed, Seen, Viewed, imported
+from tileir_torch.importing import Computed, Imported, Known, Order, Packed, Passed, Result, Seen, Viewed, imported
+from tileir_torch.packing import part_of
 
 KEPT: Final = 32
 """Classes of sizes of a graph that are kept compiled."""
@@ -85,6 +86,16 @@ class _Room(NamedTuple):
         order = None if _is_sorted(axes) else inverse(axes)
         return cls(dtype, tuple(shape[n] for n in axes), tuple(strides[n] for n in axes), order, shape)
 
+    @classmethod
+    def of_bytes(cls, count: int) -> _Room:
+        """Return bytes."""
+        return cls(torch.uint8, (count,), (1,), None, (count,))
+
+    def within(self, whole: torch.Tensor, offset: int | None) -> torch.Tensor:
+        """Return the tensor that lies so within bytes, or all that is there, with axes as they lie in memory."""
+        found = whole if offset is None else part_of(whole, offset, self.sizes, self.strides, self.dtype)
+        return found if self.order is None else found.permute(self.order)
+
 
 def _made(rooms: Sequence[_Room], device: torch.device | None) -> list[torch.Tensor]:
     """Return tensors with undefined content."""
@@ -142,16 +153,27 @@ class Specialised:
         return found
 
     @cached_property
-    def _inputs(self) -> tuple[tuple[int, Order | None, _Room], ...]:
-        """Positions of the inputs, orders of their axes in memory, and how tensors lie that are used where they are."""
-        assert self.imported.function is not None
+    def _taken(self) -> tuple[tuple[int, int | None, _Room], ...]:
+        """For each input of the function, which of the tensors it is, where in its bytes, and how it lies in memory."""
+        imported = self.imported
+        assert imported.function is not None
+        numbers = {at: number for number, at in enumerate(dict.fromkeys(imported.inputs))}
         found = []
-        rows = zip(self.imported.inputs, self.imported.orders, self.imported.function.inputs, strict=True)
-        for at, order, each in rows:
+        rows = zip(imported.inputs, imported.orders, imported.parts, imported.function.inputs, strict=True)
+        for at, order, part, each in rows:
             sizes = tuple(map(_literal, each.dims or ()))
             room = _Room.of(TORCH[each.dtype or DType.F32], sizes, inverse(order))
-            found.append((at, None if _is_sorted(order) else order, room))
+            found.append((numbers[at], None if part is None else part[0], room))
         return tuple(found)
+
+    @cached_property
+    def _inputs(self) -> tuple[tuple[int, Order | None, _Room], ...]:
+        """Positions of tensors, orders of their axes in memory, and how tensors lie that are used where they are."""
+        found: dict[int, tuple[int, Order | None, _Room]] = {}
+        for at, part, (_, _, room) in zip(self.imported.inputs, self.imported.parts, self._taken, strict=True):
+            room = room if part is None else _Room.of_bytes(part[1])
+            found[at] = at, room.order, room
+        return tuple(found.values())
 
     @cached_property
     def _rooms(self) -> tuple[_Room, ...]:
@@ -162,9 +184,28 @@ class Specialised:
         )
 
     @cached_property
+    def _whole(self) -> tuple[_Room, ...]:
+        """Layouts of tensors that a call makes: results that are no parts, and what has parts."""
+        within = {position for each in self._packs for position, _ in each.parts}
+        own = (room for position, room in enumerate(self._rooms) if position not in within)
+        return (*own, *(_Room.of_bytes(each.nbytes) for each in self._packs))
+
+    @cached_property
+    def _packs(self) -> tuple[Packed, ...]:
+        return tuple(each for each in self.imported.results if isinstance(each, Packed))
+
+    @cached_property
+    def _given_out(self) -> tuple[tuple[int, int | None], ...]:
+        """For each result, which of the tensors that a call makes it is, and where in its bytes."""
+        first = len(self._whole) - len(self._packs)
+        found = {at: (first + n, offset) for n, each in enumerate(self._packs) for at, offset in each.parts}
+        own = iter(range(first))
+        return tuple(found[at] if at in found else (next(own), None) for at in range(len(self._rooms)))
+
+    @cached_property
     def _is_plain(self) -> bool:
         places = [each.position if isinstance(each, Computed) else -1 for each in self.imported.results]
-        return places == list(range(len(self.imported.computed)))
+        return places == list(range(len(self._whole)))
 
     def compile(self) -> None:
         """Compile now what the first call would."""
@@ -183,7 +224,7 @@ class Specialised:
             device = next(there, None)
             if self.imported.draws:
                 values = [*values, _state_of_generator(device)]
-            results = _made(self._rooms, device)
+            results = _made(self._whole, device)
             if not self._runs_at(values, results, device):
                 self._run(values, results, device)
         if self._is_plain:
@@ -192,24 +233,30 @@ class Specialised:
         outputs = [None if place is None else known[place] for place in self._places]
         for number, each in self._other_results:
             if isinstance(each, Viewed):
-                outputs[number] = results[each.position].as_strided(each.sizes, each.strides, each.offset)
+                whole = results[self._given_out[each.position][0]]
+                outputs[number] = whole.as_strided(each.sizes, each.strides, each.offset)
             else:
                 outputs[number] = each.of(values[each.position]) if isinstance(each, Seen) else each.value
         return outputs
 
     @cached_property
     def _places(self) -> tuple[int | None, ...]:
-        """Where outputs are among all results and then all placeholders, of those that are there as they are."""
-        count = len(self.imported.computed)
-        return tuple(
-            each.position + count * isinstance(each, Passed) if isinstance(each, Computed | Passed) else None
-            for each in self.imported.results
-        )
+        """Where outputs are among all that is made and then all placeholders, of those that are there as they are."""
+        count, packs = len(self._whole), iter(range(len(self._whole) - len(self._packs), len(self._whole)))
+
+        def place(each: Result) -> int | None:
+            if isinstance(each, Packed):
+                return next(packs)
+            if isinstance(each, Computed):
+                return self._given_out[each.position][0]
+            return count + each.position if isinstance(each, Passed) else None
+
+        return tuple(map(place, self.imported.results))
 
     @cached_property
     def _other_results(self) -> tuple[tuple[int, Viewed | Seen | Known], ...]:
         pairs = enumerate(self.imported.results)
-        return tuple((number, each) for number, each in pairs if not isinstance(each, Computed | Passed))
+        return tuple((number, each) for number, each in pairs if isinstance(each, Viewed | Seen | Known))
 
     def _runs_at(self, values: Sequence[Any], results: list[torch.Tensor], device: torch.device | None) -> bool:
         """Run on memory by its addresses, in the order of PyTorch's current stream; False, with nothing done, else."""
@@ -226,17 +273,23 @@ class Specialised:
             addresses = [address for address, _ in given]
             if all(held is each for (_, held), each in zip(given, tensors, strict=True)) and not self.fixed:
                 self._guards[:] = _guards_of(tensors)
-        addresses += [each.data_ptr() for each in results]
+        leaving = [each.data_ptr() for each in results]
+        if len(self._taken) > len(tensors):
+            addresses = [addresses[number] + (offset or 0) for number, offset, _ in self._taken]
+        if self._packs:
+            leaving = [leaving[number] + (offset or 0) for number, offset in self._given_out]
         stream = None if device is None else torch.cuda.current_stream(device).cuda_stream
-        return bool(run.run_at(addresses, stream))
+        return bool(run.run_at(addresses + leaving, stream))
 
     def _run(self, values: Sequence[Any], results: list[torch.Tensor], device: torch.device | None) -> None:
         """Run on arrays, which may be copies."""
-        rooms = [
-            each if room.order is None else each.permute(room.order)
-            for each, room in zip(results, self._rooms, strict=True)
+        places = zip(self._rooms, self._given_out, strict=True)
+        rooms = [room.within(results[number], offset) for room, (number, offset) in places]
+        whole = [self._contiguous(at, values[at], order, device) for at, order, _ in self._inputs]
+        given = [
+            whole[number] if offset is None else room.within(whole[number], offset)
+            for number, offset, room in self._taken
         ]
-        given = [self._contiguous(at, values[at], order, device) for at, order, _ in self._inputs]
         if device is None:
             executable = self._executable
             assert executable is not None

@@ -20,6 +20,7 @@ from tileir_torch import decompositions
 from tileir_torch.calls import Specialising
 from tileir_torch.importing import unsupported
 from tileir_torch.kept import KeptGraph, as_artifact, is_asked, kept
+from tileir_torch.packing import PACKED, PART, partitioned
 
 _OPTIONS: Final = ("fullgraph", "fallback_random", "cache")
 _MESSAGES: Final = 50
@@ -78,6 +79,7 @@ def _by_autograd(
         fw_compiler=compiler(),
         bw_compiler=compiler(),
         inference_compiler=compiler(),
+        partition_fn=partitioned,
         keep_inference_input_mutations=True,
         decompositions=decompositions.of_autograd(),
     )(graph_module, example_inputs)
@@ -110,7 +112,10 @@ def _compiled(module: GraphModule, is_whole: bool, fallback_random: bool) -> Cal
         return lambda *values: run(values)
     if is_whole:
         raise TileError([fault.diagnostic for fault in faults[:_MESSAGES]])
-    names, module = {fault.node for fault in faults}, _copied(module)  # as it is changed in place
+    names = {fault.node for fault in faults} | {
+        node.name for node in module.graph.nodes if node.target in (PACKED, PART)
+    }
+    module = _copied(module)  # as it is changed in place
     partitioner = CapabilityBasedPartitioner(
         module,
         _Supported(names),

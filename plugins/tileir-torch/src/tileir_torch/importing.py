@@ -19,6 +19,7 @@ from tileir import Diagnostic, DType, Function, FunctionBuilder, TileError, ops
 from tileir.tile.builder import Tensor
 from tileir_torch.custom import PROGRAMS
 from tileir_torch.dtypes import DTYPES
+from tileir_torch.packing import PACKED, PART, is_packed
 from tileir_torch.rows.table import RefusedError, row_of
 from tileir_torch.writing import Memories, is_writing, made_instead
 
@@ -77,6 +78,8 @@ class Imported:
         orders: For each input of the function, how its axes lie in memory; None for any order.
         results: For each output of the graph: the position of the function's result, or what else it is.
         computed: The results of the function, in order; some are only seen through views.
+        parts: For each input of the function, where it begins in the placeholder's bytes, and how many these are; None
+            where it is the placeholder.
         draws: Whether it draws random numbers: its last input, behind all placeholders, is a state for these, u32[4].
 
     """
@@ -86,6 +89,7 @@ class Imported:
     orders: tuple[Order, ...]
     results: tuple[Result, ...]
     computed: tuple[Computed, ...]
+    parts: tuple[tuple[int, int] | None, ...]
     draws: bool = False
 
 
@@ -160,7 +164,21 @@ class Seen:
         return found
 
 
-Result: TypeAlias = Computed | Passed | Known | Viewed | Seen
+@frozen
+class Packed:
+    """An output of a graph whose bytes are results of the function.
+
+    Attributes:
+        parts: Positions of these results, and where they begin, in bytes.
+        nbytes: The size of the output.
+
+    """
+
+    parts: tuple[tuple[int, int], ...]
+    nbytes: int
+
+
+Result: TypeAlias = Computed | Passed | Known | Viewed | Seen | Packed
 
 
 def place_of(node: Node) -> str:
@@ -357,7 +375,7 @@ class Importer:
                 raise RefusedError(f"tileir runs no {node.op}")
 
     def _input(self, node: Node, value: Any) -> Value:
-        if not isinstance(value, torch.Tensor):
+        if not isinstance(value, torch.Tensor) or is_packed(node):
             return None
         check_kind(value)
         sizes = self.sizes(value)
@@ -407,8 +425,10 @@ class Importer:
         if node.target is operator.getitem:
             whole, at = node.args
             return self.values[whole][at]
-        if target in _DROPPED or (value is None and not node.users):
+        if target in _DROPPED or node.target is PACKED or (value is None and not node.users):
             return None
+        if node.target is PART:
+            return self._input(node, value)
         for each in value if isinstance(value, tuple | list) else (value,):
             if isinstance(each, torch.Tensor):
                 check_kind(each)
@@ -573,6 +593,8 @@ def imported(
         if not isinstance(output, Node):
             return Known(size_of(output, importer.symbols))
         if output not in known:
+            if output.target is PACKED:
+                return _packed([of(each) for each in output.args[0]], *output.args[1:])
             base = bases.get(output, output)
             seen = _seen(importer, output, placeholders) if keeps_orders else None
             if seen is not None or base is output:
@@ -583,18 +605,32 @@ def imported(
 
     results = tuple(map(of, outputs))
     computed = [each for each in known.values() if isinstance(each, Computed)]
-    taken = [at for at, node in enumerate(placeholders) if node in importer.orders]
+    numbers = {node: at for at, node in enumerate(placeholders)}
+    parts = [
+        (node.args[1], node.args[0].meta["val"].numel()) if node.target is PART else None for node in importer.orders
+    ]
+    taken = [numbers[node if part is None else node.args[0]] for node, part in zip(importer.orders, parts, strict=True)]
     function = importer.builder.build(**tensors) if tensors else None
-    orders = [importer.orders[placeholders[at]] for at in taken]
+    orders = tuple(importer.orders.values())
     draws = importer.state is not None
     return Imported(
         function,
         (*taken, len(placeholders)) if draws else tuple(taken),
-        (*orders, (0,)) if draws else tuple(orders),
+        (*orders, (0,)) if draws else orders,
         results,
         tuple(sorted(computed, key=lambda each: each.position)),
+        (*parts, None) if draws else tuple(parts),
         draws,
     )
+
+
+def _packed(parts: Sequence[Result], offsets: Sequence[int], nbytes: int) -> Packed:
+    places = []
+    for part, offset in zip(parts, offsets, strict=True):
+        if not isinstance(part, Computed):
+            raise TileError([Diagnostic("TIL605", "a graph keeps a tensor that it does not make")])
+        places.append((part.position, offset))
+    return Packed(tuple(places), nbytes)
 
 
 def _bases(importer: Importer, graph: Graph, outputs: Sequence[Any]) -> dict[Node, Node]:

@@ -1,0 +1,107 @@
+"""Tensors that are kept for backward passes as parts of one, beside eager execution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+
+import tileir_torch
+from tileir_torch.packing import ALIGNMENT, part_of
+
+
+def mixed(x: Any, w: Any) -> Any:
+    """Keep tensors of several dtypes and sizes."""
+    chosen = (x @ w).relu()
+    found, where = torch.nn.functional.max_pool1d(chosen[None], 2, return_indices=True)
+    return found.exp() * torch.where(chosen[None, :, ::2] > 0, 1.0, 0.5).tanh() + where.sum()
+
+
+def turned(x: Any, w: Any) -> Any:
+    """Keep tensors whose axes lie in another order."""
+    image = x.reshape(1, 4, 4, -1).to(memory_format=torch.channels_last)
+    return image.tanh().exp().sum(1) @ w[:2].exp()
+
+
+def shown(x: Any, w: Any) -> Any:
+    """Return what is kept, and a view of it."""
+    first, second = (x @ w).exp(), x.sin().tanh()
+    third = (2 * x).tanh().exp()
+    return first * second.sum() + (second * third).cosh().mean(), first, second.T
+
+
+def partly(x: Any, w: Any) -> Any:
+    """Keep what is computed before and behind an operation that runs in eager."""
+    before = (x @ w).tanh().exp()
+    return torch.linalg.qr(before.sin())[1].abs().exp().tanh()
+
+
+def kept_of(run: Callable[..., Any], x: Any, w: Any) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Return results and gradients, and what was kept in between."""
+    kept: list[torch.Tensor] = []
+    given = [x.detach().requires_grad_(), w.detach().requires_grad_()]
+    with saved_tensors_hooks(lambda each: (kept.append(each), each.clone())[1], lambda each: each):
+        found = run(*given)
+    found = found if isinstance(found, tuple) else (found,)
+    sum(each.double().square().sum() for each in found).backward(retain_graph=True)
+    first = [each.grad.clone() for each in given]
+    sum(each.double().square().sum() for each in found).backward()
+    for each, once in zip(given, first, strict=True):
+        torch.testing.assert_close(each.grad, 2 * once)
+    return [*found, *first], kept
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("function", [mixed, turned, shown, partly], ids=lambda each: each.__name__)
+def test_gradients(function: Callable[..., Any]) -> None:
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    x, w = torch.randn(4, 8), torch.randn(8, 8)
+    with torch._functorch.config.patch(donated_buffer=False):
+        found, kept = kept_of(torch.compile(function, backend=tileir_torch.backend), x, w)
+    wanted, _ = kept_of(function, x, w)
+    for mine, exact in zip(found, wanted, strict=True):
+        torch.testing.assert_close(mine, exact, rtol=2e-5, atol=2e-6)
+    packed = [each for each in kept if each.dtype is torch.uint8]
+    assert len(packed) == 1
+    assert not packed[0].numel() % ALIGNMENT
+
+
+def test_sizes_that_are_symbols_are_kept_apart() -> None:
+    torch._dynamo.reset()
+    run = torch.compile(mixed, backend=tileir_torch.backend, dynamic=True)
+    for rows in (4, 6):
+        x, w = torch.randn(rows, 8), torch.randn(8, 8)
+        with torch._functorch.config.patch(donated_buffer=False):
+            found, _ = kept_of(run, x, w)
+        for mine, exact in zip(found, kept_of(mixed, x, w)[0], strict=True):
+            torch.testing.assert_close(mine, exact, rtol=2e-5, atol=2e-6)
+
+
+def test_results_may_be_changed_before_the_backward_pass() -> None:
+    torch._dynamo.reset()
+    x = torch.randn(4, 8, requires_grad=True)
+    run = torch.compile(lambda x: (x.sin().tanh().exp().sum(), x.cos()), backend=tileir_torch.backend)
+    first, second = run(x)
+    with torch.no_grad():
+        second.add_(1)  # it is no part of what is kept beside it
+    first.sum().backward()
+    y = x.detach().requires_grad_()
+    y.sin().tanh().exp().sum().backward()
+    torch.testing.assert_close(x.grad, y.grad)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.bfloat16, torch.int64, torch.float32])
+@pytest.mark.parametrize("sizes", [(), (3,), (2, 3), (2, 1, 5)])
+def test_parts_are_where_they_are_packed(sizes: tuple[int, ...], dtype: torch.dtype) -> None:
+    given = [torch.randn(sizes).to(dtype), torch.randn(4, 5).to(dtype).T]
+    packed = torch.ops.tileir_torch.packed(given, [0, ALIGNMENT], 2 * ALIGNMENT)
+    for each, offset in zip(given, (0, ALIGNMENT), strict=True):
+        found = torch.ops.tileir_torch.part(packed, offset, each.shape, each.stride(), dtype)
+        assert torch.equal(found, each)
+        assert found.stride() == each.stride()
+        assert found.data_ptr() == packed.data_ptr() + offset
+        assert torch.equal(part_of(packed, offset, each.shape, each.stride(), dtype), each)
