@@ -57,6 +57,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=8, help="how often to see each digit (default: 8)")
     parser.add_argument("--ranks", type=int, default=2, help="threads where mpiexec did not start it (default: 2)")
+    parser.add_argument("--engine", default="mpi", help="between the ranks (default: mpi), such as nccl")
     parser.add_argument("--device", help="device id, as `tileir devices` prints it")
     parser.add_argument("--show", action="store_true", help="print what ranks exchange")
     options = parser.parse_args()
@@ -77,7 +78,7 @@ def main() -> None:
         outputs={f"New{name}": (None,) * np.ndim(value) for name, value in state.items()},
         arguments={"Images": (BATCH, 8, 8, 1), "Labels": ("i32", (BATCH,)), **state},
     )
-    step = tileir.distribute(program, "mpi", device=options.device).stepper(
+    step = tileir.distribute(program, options.engine, device=options.device).stepper(
         {name: f"New{name}" for name in state}, state
     )
     speaks = 0 in step.state["Dense"].parts  # one rank does for all

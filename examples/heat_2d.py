@@ -45,13 +45,16 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=500, help="how many (default: 500)")
     parser.add_argument("--ranks", type=int, default=2, help="threads where mpiexec did not start it (default: 2)")
     parser.add_argument("--output", type=Path, help="write the plate there, as an array of NumPy")
+    parser.add_argument("--engine", default="mpi", help="between the ranks (default: mpi), such as nccl")
     parser.add_argument("--device", help="device id, as `tileir devices` prints it")
     options = parser.parse_args()
     size, ranks = options.size, MPI.COMM_WORLD.size if MPI.COMM_WORLD.size > 1 else options.ranks
     mesh = {"x": ranks}
-    plate = distributed.array(lambda y, x: heat(y / size, x / size), mesh, ROWS, shape=(size, size), transport="mpi")
+    plate = distributed.array(
+        lambda y, x: heat(y / size, x / size), mesh, ROWS, shape=(size, size), transport=options.engine
+    )
     program = tileir.partition(STEP, mesh, {"U": ROWS}, outputs={"V": ROWS}, arguments=[plate])
-    step = tileir.distribute(program, "mpi", device=options.device).stepper({"U": "V"}, {"U": plate})
+    step = tileir.distribute(program, options.engine, device=options.device).stepper({"U": "V"}, {"U": plate})
     speaks = 0 in plate.parts  # one rank does for all
     for number in range(1, options.steps + 1):
         step()

@@ -52,6 +52,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=2, help="threads where mpiexec did not start it (default: 2)")
     parser.add_argument("--folder", type=Path, help="keep checkpoints there, and go on from the one that is there")
     parser.add_argument("--every", type=int, default=50, help="steps from one checkpoint to the next (default: 50)")
+    parser.add_argument("--engine", default="mpi", help="between the ranks (default: mpi), such as nccl")
     parser.add_argument("--device", help="device id, as `tileir devices` prints it")
     options = parser.parse_args()
     size, ranks = options.size, MPI.COMM_WORLD.size if MPI.COMM_WORLD.size > 1 else options.ranks
@@ -59,15 +60,15 @@ def main() -> None:
     mesh = {"z": ranks // side, "y": side}
 
     if options.folder is not None and distributed.saved(options.folder):
-        found = distributed.load(options.folder, mesh, {"U": CUT}, transport="mpi")
+        found = distributed.load(options.folder, mesh, {"U": CUT}, transport=options.engine)
         cube, done = found.arrays["U"], found.about["steps"]
     else:
         shape, done = (size, size, size), 0
         cube = distributed.array(
-            lambda *place: heat(*(each / size for each in place)), mesh, CUT, shape=shape, transport="mpi"
+            lambda *place: heat(*(each / size for each in place)), mesh, CUT, shape=shape, transport=options.engine
         )
     program = tileir.partition(STEP, mesh, {"U": CUT}, outputs={"V": CUT}, arguments=[cube])
-    step = tileir.distribute(program, "mpi", device=options.device).stepper({"U": "V"}, {"U": cube})
+    step = tileir.distribute(program, options.engine, device=options.device).stepper({"U": "V"}, {"U": cube})
     speaks = 0 in cube.parts  # one rank does for all
     for number in range(done + 1, options.steps + 1):
         most = float(step())

@@ -83,9 +83,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keys", type=int, default=1_000_000, help="how many (default: a million)")
     parser.add_argument("--ranks", type=int, default=2, help="threads where mpiexec did not start it (default: 2)")
+    parser.add_argument("--engine", default="mpi", help="between the ranks (default: mpi), such as nccl")
     options = parser.parse_args()
     ranks = MPI.COMM_WORLD.size if MPI.COMM_WORLD.size > 1 else options.ranks
-    given = distributed.array(keys, {"x": ranks}, ("x",), shape=(options.keys,), transport="mpi")
+    given = distributed.array(keys, {"x": ranks}, ("x",), shape=(options.keys,), transport=options.engine)
 
     def say(end: Transport, text: str) -> None:
         if end.rank == 0:  # one rank speaks for all

@@ -32,6 +32,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=1024, help="rows and columns of the matrices (default: 1024)")
     parser.add_argument("--repeat", type=int, default=5, help="how often (default: 5)")
     parser.add_argument("--ranks", type=int, default=4, help="threads where mpiexec did not start it (default: 4)")
+    parser.add_argument("--engine", default="mpi", help="between the ranks (default: mpi), such as nccl")
     parser.add_argument("--device", help="device id, as `tileir devices` prints it")
     options = parser.parse_args()
     size, ranks = options.size, MPI.COMM_WORLD.size if MPI.COMM_WORLD.size > 1 else options.ranks
@@ -44,10 +45,10 @@ def main() -> None:
     def right(k: Any, j: Any) -> Any:
         return np.sin(7 * k - 2 * j, dtype=np.float32)
 
-    a = distributed.array(left, mesh, BLOCKS, shape=(size, size), transport="mpi")
-    b = distributed.array(right, mesh, TURNED, shape=(size, size), transport="mpi")
+    a = distributed.array(left, mesh, BLOCKS, shape=(size, size), transport=options.engine)
+    b = distributed.array(right, mesh, TURNED, shape=(size, size), transport=options.engine)
     program = tileir.partition(PRODUCT, mesh, {"A": BLOCKS, "B": TURNED}, outputs={"C": BLOCKS}, arguments=[a, b])
-    run = tileir.distribute(program, "mpi", device=options.device)
+    run = tileir.distribute(program, options.engine, device=options.device)
     speaks = 0 in a.parts  # one rank does for all
     if speaks:
         print(*program.collectives, sep="\n")

@@ -57,6 +57,7 @@ def main() -> None:
     parser.add_argument("--heads", type=int, default=8, help="of attention (default: 8)")
     parser.add_argument("--blocks", type=int, default=4, help="how often the block runs (default: 4)")
     parser.add_argument("--ranks", type=int, default=2, help="threads where mpiexec did not start it (default: 2)")
+    parser.add_argument("--engine", default="mpi", help="between the ranks (default: mpi), such as nccl")
     parser.add_argument("--device", help="device id, as `tileir devices` prints it")
     options = parser.parse_args()
     ranks = MPI.COMM_WORLD.size if MPI.COMM_WORLD.size > 1 else options.ranks
@@ -72,8 +73,8 @@ def main() -> None:
         outputs={"Y": (None, None, None)},
         arguments={"X": texts, **whole},
     )
-    run = tileir.distribute(program, "mpi", device=options.device)
-    weights = {n: distributed.array(a, mesh, WEIGHTS[n][1], transport="mpi") for n, a in whole.items()}
+    run = tileir.distribute(program, options.engine, device=options.device)
+    weights = {n: distributed.array(a, mesh, WEIGHTS[n][1], transport=options.engine) for n, a in whole.items()}
     speaks = 0 in weights["Up"].parts  # one rank does for all
     if speaks:
         print(*program.collectives, sep="\n")

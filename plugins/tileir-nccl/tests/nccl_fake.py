@@ -10,6 +10,7 @@ from collections import defaultdict, deque
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
+import ml_dtypes
 import numpy as np
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     import pytest
 
 NAMES: Final = (("Int8", "i1"), ("Uint8", "u1"), ("Int32", "i4"), ("Uint32", "u4"), ("Int64", "i8"), ("Uint64", "u8"))
-FLOATS: Final = (("Float16", "f2"), ("Float32", "f4"), ("Float64", "f8"))
+FLOATS: Final = (("Float16", "f2"), ("Float32", "f4"), ("Float64", "f8"), ("Bfloat16", ml_dtypes.bfloat16))
 DTYPES: Final = tuple(np.dtype(name) for _, name in (*NAMES, *FLOATS))
 TYPES: Final = SimpleNamespace(**{name: number for number, (name, _) in enumerate((*NAMES, *FLOATS))})
 MERGES: Final = (np.add, np.multiply, np.maximum, np.minimum)

@@ -24,6 +24,8 @@ _TYPES: Final = {
     "uint8": nccl.DataType.Uint8,
     "uint32": nccl.DataType.Uint32,
     "uint64": nccl.DataType.Uint64,
+    "float16": nccl.DataType.Float16,
+    "bfloat16": nccl.DataType.Bfloat16,
     "float32": nccl.DataType.Float32,
     "float64": nccl.DataType.Float64,
 }
@@ -47,7 +49,7 @@ def native(how: Aggregation, dtype: np.dtype[Any], *, ordered: bool) -> tuple[in
     if dtype == np.bool_:  # 0 and 1: a sum is true where any is, a product where all are
         some = how in {Aggregation.SUM, Aggregation.MAX}
         return int(_BYTES), int(nccl.RedOp.Max if some else nccl.RedOp.Min)
-    if dtype.name not in _TYPES or (dtype.kind == "f" and (ordered or not adds)):
+    if dtype.name not in _TYPES or (dtype.kind not in "iu" and (ordered or not adds)):
         return None
     return int(_TYPES[dtype.name]), int(_OPERATIONS[how])
 

@@ -38,18 +38,33 @@ def carried_out_there(
     """
     transport.place = f"{collective.kind.value} {collective.name!r}"
     each = exchange_of(collective, mesh, transport.rank)
-    made = values if each.packing is None else {**values, **run(each.packing, values)}
     if collective.aggregation is not None:
-        group, shares = mesh.group(transport.rank, collective.axes), shares_of(collective, mesh, transport.rank)
-        ((_, merged),) = shares.received
-        into = _room(home, merged)
-        parts = [made[name] for name in dict.fromkeys(name for _, name in shares.sent)]
-        if transport.merged(parts, into, collective.aggregation, group):
-            return _unpacked(shares, {merged.name: into}, home, run)
+        merged = _merged_by_engine(collective, mesh, transport, home, values, run)
+        if merged is not None:
+            return merged
+    made = values if each.packing is None else {**values, **run(each.packing, values)}
     rooms = [(rank, _room(home, value)) for rank, value in each.received]
     transport.exchange([(rank, made[name]) for rank, name in each.sent if made[name].nbytes], rooms)
     came = {value.name: room for (_, value), (_, room) in zip(each.received, rooms, strict=True)}
     return _unpacked(each, {**values, **came}, home, run)
+
+
+def _merged_by_engine(
+    collective: Collective, mesh: Mesh, transport: Transport, home: Home, values: Arrays, run: Run
+) -> DeviceArray | None:
+    """Return what a rank has behind a merge that the engine has; None where it has none."""
+    group = mesh.group(transport.rank, collective.axes)
+    can_be_narrow = len(group) == 2 and collective.dtype in {DType.F16, DType.BF16}
+    for narrow in (True, False) if can_be_narrow else (False,):
+        shares = shares_of(collective, mesh, transport.rank, narrow=narrow)
+        made = values if shares.packing is None else {**values, **run(shares.packing, values)}
+        ((_, merged),) = shares.received
+        into = _room(home, merged)
+        parts = [made[name] for name in dict.fromkeys(name for _, name in shares.sent)]
+        assert collective.aggregation is not None
+        if transport.merged(parts, into, collective.aggregation, group):
+            return _unpacked(shares, {merged.name: into}, home, run)
+    return None
 
 
 def merged_state_there(
