@@ -92,7 +92,7 @@ def _needed(block: Block, live: set[str], prune: Callable[[Block, set[str]], Blo
                 continue
         elif isinstance(statement, Block):
             written = {r.name for r in statement.refinements if r.direction.writes and r.source in views}
-            if not written:
+            if not written and not _hints(statement):
                 continue
             statement = prune(statement, written)
             if not statement.statements:
@@ -114,6 +114,11 @@ def _is_dead(statement: Store | Special, live: set[str]) -> bool:
     """Return whether nothing reads what ``statement`` writes; one that writes no view is for a back end to judge."""
     written = views_written(statement)
     return bool(written) and live.isdisjoint(written)
+
+
+def _hints(block: Block) -> bool:
+    """Return whether a block has a statement that writes no view."""
+    return any(isinstance(s, Special) and not s.outputs for s in block.statements)
 
 
 def _aliases(block: Block) -> dict[str, tuple[str, ...]]:

@@ -14,6 +14,7 @@ from typing import Final
 
 from tileir.core import NameScope, attrs
 from tileir.passes.kernels import schedule as sch
+from tileir.passes.schedules.registers.ahead import Tile
 from tileir.passes.schedules.registers.copied import CopiedPieces
 from tileir.passes.schedules.registers.cost import Tiling, overlapping
 from tileir.passes.schedules.registers.edges import Edges
@@ -252,7 +253,7 @@ class TileBlocks:
         packs = [self._pack(use, mapping, columns) for use in self.plan.packed]
         replaced = {**copied, **{use: pack.use for use, pack in zip(self.plan.packed, packs, strict=True)}}
         choices = [tuple(self.splits(index, chunks.get(index.name))) for index in within]
-        tiles = [self.tile(splits, within, mapping, columns, replaced) for splits in combinations(*choices)]
+        tiles = [self.tile(splits, within, mapping, columns, replaced, indices) for splits in combinations(*choices)]
         allocations = tuple(pack.allocation for pack in packs)
         return Node(indices, allocations, children=(*(node for pack in packs for node in pack.nodes), *tiles))
 
@@ -308,8 +309,9 @@ class TileBlocks:
         mapping: Mapping[str, Affine],
         columns: Columns,
         replaced: Mapping[Use, Use],
+        panels: Sequence[stripe.Index] = (),
     ) -> Node:
-        """Return the loops over tiles; each sets its sums, reduces, and stores."""
+        """Return the loops over tiles, inside of ``panels``; each sets its sums, reduces, and stores."""
         values = {**mapping, **{i.name: split.value for i, split in zip(within, splits, strict=True)}}
         height, row = 1, Affine()
         for _, split in sorted(zip(within, splits, strict=True), key=lambda pair: -self._reach(pair[0])):
@@ -334,7 +336,7 @@ class TileBlocks:
                 children.extend(nodes)
                 continue
             if segment.loops:
-                node = self.reduction(moved, values, splits, within, columns)
+                node = self.reduction(moved, values, splits, within, columns, panels)
                 tests = tests_of_tile(self._selecting(segment), values, indices)
                 node = attrs.evolve(node, constraints=(*node.constraints, *tests))
             else:
@@ -355,8 +357,9 @@ class TileBlocks:
         splits: Sequence[Split],
         within: Sequence[stripe.Index],
         columns: Columns,
+        panels: Sequence[stripe.Index] = (),
     ) -> Node:
-        """Return the loops of a reduction over one tile.
+        """Return the loops of a reduction over one tile, inside of ``panels``.
 
         Rows of it, and unrolled steps, that constraints may leave out have tests of their own.
         """
@@ -372,13 +375,17 @@ class TileBlocks:
         places = {index.name: split.place for index, split in zip(within, splits, strict=True)}
         ranges = {i.name: i.range for i in (*self.nest.indices, *segment.loops, *rows)}
         ranges |= {block: count for split in splits for block, count in split.blocks}
+        inside = (*rows, *(i for i in loops if i.binding is stripe.Binding.UNROLL), *vectors)
+        tile = Tile((*panels, *(i for split in splits for i in split.around)), serial, inside, values)
+        requests = [node for use in segment.uses if use.root in self.plan.far for node in tile.requests(use)]
         spans = Spans.of(segment, values, rows, serial, self.names)
         parts = []
         for span in (Span((), segment),) if spans is None else spans:
             edges = Edges.of(span.segment, places, (*steps, *rows), ranges)
             around = tuple(c.substitute(values) for c in span.segment.constraints if c not in edges.tests)
             constraints = span.tests((*span.bounds, *around), ranges)
-            children = tuple(edges.blocks(span.segment, {**values, **span.place}, vectors, self.names))
+            blocks = edges.blocks(span.segment, {**values, **span.place}, vectors, self.names)
+            children = (*(requests if span.edge is None else ()), *blocks)
             parts.append(Node(span.loops(serial), (), children, constraints=constraints, tags=segment.tags))
         return parts[0] if len(parts) == 1 else Node((), (), tuple(parts))
 

@@ -83,6 +83,7 @@ class Tiling:
         term: The index that numbers the terms of dot products, where steps are these.
         visit: Where the reduction is cut into blocks that are packed, how.
         plane: What of ``packed`` is copied as a whole before all tiles of a panel, if there is such a use.
+        far: Roots that no cache near the processor holds: steps ask for what later tiles read there.
     """
 
     vector: stripe.Index
@@ -97,6 +98,7 @@ class Tiling:
     term: stripe.Index | None = None
     visit: Visit | None = None
     plane: Plane | None = None
+    far: frozenset[str] = frozenset()
 
 
 def choose(

@@ -22,6 +22,7 @@ from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_parallel, against_reading, against_scalars
 from tileir.passes.kernels.merge import nest_of, reduction_nest
+from tileir.passes.schedules.registers.ahead import far_roots
 from tileir.passes.schedules.registers.blocks import kernels
 from tileir.passes.schedules.registers.bordered import bordered, bordered_kernel
 from tileir.passes.schedules.registers.copied import copied_pieces
@@ -105,6 +106,7 @@ class RegisterTile:
             return plan if over_edges is None else over_edges
         if self.edges and not bears_edges(nest, plan, limits, self.edges):
             return refused("TR502", percent=self.edges)
+        plan = attrs.evolve(plan, far=far_roots(nest, limits.panel_bytes))
         chosen = nest, plan
         nest, plan = with_dots(nest, plan, self.dots, shapes)
         threads = self.threads if sch.total_operations(nest) >= self.operations else 1

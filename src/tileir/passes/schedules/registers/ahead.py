@@ -1,0 +1,88 @@
+"""Fetching ahead: each step of a reduction over a tile asks for what the same step of a later tile reads.
+
+Where steps are far apart in memory, as pixels of channels that come first are, no hardware foresees the next tile: it
+waits for a cache line, and for the place of a page, at each step. Nor does hardware foresee the panel behind the one
+that all rows pass over. A step has many multiply-adds, beside which a request costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+from typing import Final
+
+from tileir.core.nodes import attrs
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.schedules.registers.steps import LINE, touched
+from tileir.poly.affine import Affine
+from tileir.schedule.nest import Nest, Node, Use
+from tileir.stripe import ir as stripe
+
+_LEAST_ADDS: Final = 6
+"""Fewest multiply-adds of vectors for each request."""
+
+_SHORT: Final = 4
+"""Loops over fewer tiles than these end so often that they leave requests to the loop around them."""
+
+
+def far_roots(nest: Nest, near_bytes: int) -> frozenset[str]:
+    """Return the roots of which the reductions of a nest read more than ``near_bytes``."""
+    reductions = (segment for segment in nest.segments if segment.loops)
+    reads = ((use, segment.loops) for segment in reductions for use in sch.reads_of(nest, segment))
+    return frozenset(use.root for use, loops in reads if touched(use, (*nest.indices, *loops)) > near_bytes)
+
+
+@attrs.frozen
+class Tile:
+    """Tile whose steps ask for what later tiles read.
+
+    Attributes:
+        around: The loops around the reduction, the outermost first.
+        steps: The loops of the reduction.
+        inside: The indices of a step.
+        values: The indices of the nest in terms of all these.
+
+    """
+
+    around: Sequence[stripe.Index]
+    steps: Sequence[stripe.Index]
+    inside: Sequence[stripe.Index]
+    values: Mapping[str, Affine]
+
+    def requests(self, use: Use) -> Iterator[Node]:
+        """Yield the requests of one step for what is read through a use; none where hardware foresees it."""
+        place = use.substitute(self.values)
+        later, lines = self._later(place), self._lines(place)
+        if later is None or not lines or not self._is_apart(place):
+            return
+        adds = prod(i.range for i in self.inside if i.binding is not stripe.Binding.LANE)
+        if adds < _LEAST_ADDS * len(lines):
+            return
+        first = place.substitute({i.name: Affine() for i in self.inside})
+        for line in lines:
+            ahead = (("ahead", place.stride(later.name) + line),)
+            yield Node(statements=(stripe.Special("prefetch", (use.name,), (), ahead),), uses=(first,))
+
+    def _later(self, use: Use) -> stripe.Index | None:
+        """Return the loop whose next iteration reads elsewhere; None without such."""
+        moving = [i for i in self.around if use.stride(i.name) and i.range > 1]
+        if len(moving) > 1 and moving[-1].range < _SHORT:
+            return moving[-2]
+        return moving[-1] if moving else None
+
+    def _is_apart(self, use: Use) -> bool:
+        """Return whether steps read other cache lines each."""
+        strides = [abs(use.stride(i.name)) * use.dtype.itemsize for i in self.steps if use.stride(i.name)]
+        return bool(strides) and min(strides) >= LINE
+
+    def _lines(self, use: Use) -> tuple[int, ...]:
+        """Return an element of each cache line of a step, the last one first; none where these are apart.
+
+        A tile begins in the line in which the one before it ends, so that the last elements are what is new.
+        """
+        size, reach = use.dtype.itemsize, 0
+        for stride, count in sorted((use.stride(i.name) * size, i.range) for i in self.inside):
+            if not 0 <= stride <= max(reach + size, LINE):
+                return ()
+            reach += stride * (count - 1)
+        return tuple(range(reach // size, -1, -LINE // size))

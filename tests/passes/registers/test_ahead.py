@@ -1,0 +1,85 @@
+"""Requests of steps for what later tiles read."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+from hypothesis import given, strategies as st
+
+from strategies.contractions import Case
+from strategies.effort import examples
+from strategies.passes import assert_same_meaning
+from tileir.core.dtype import DType
+from tileir.passes.algorithms.accumulate import Accumulate
+from tileir.passes.base import run
+from tileir.passes.rewrites.dead_code import DeadCode
+from tileir.passes.schedules.registers.register_tile import RegisterTile
+from tileir.stripe.ir import Program, Special
+
+SMALL = RegisterTile(vector_bytes=16, registers=32, cache_bytes=1 << 14, panel_bytes=1 << 10)
+PIXELS = """function (X[C, P], F[C, K]) -> (O) {
+    O[p, k : P, K] = +(X[c, p] * F[c, k]);
+}"""
+EVERY_SECOND = """function (X[C, H, W], F[C, K]) -> (O) {
+    O[y, x, k : H / 2, W / 2, K] = +(X[c, 2*y, 2*x] * F[c, k]);
+}"""
+LAST = """function (X[P, C], F[C, K]) -> (O) {
+    O[p, k : P, K] = +(X[p, c] * F[c, k]);
+}"""
+
+
+def tiled(text: str, *shapes: tuple[int, ...], dtype: DType = DType.F32, step: RegisterTile = SMALL) -> Program:
+    program = Case(text, dtype, dict(zip("XF", shapes, strict=True))).program()
+    return run((Accumulate(), step, DeadCode()), program)
+
+
+def requests(program: Program) -> dict[str, set[int]]:
+    """Return how many elements ahead steps ask, by what they read."""
+    found: dict[str, set[int]] = {}
+    for kernel in program.main.blocks:
+        for block in kernel.nested():
+            for statement in block.statements:
+                if isinstance(statement, Special) and statement.name == "prefetch":
+                    ahead = dict(statement.parameters)["ahead"]
+                    assert isinstance(ahead, int)
+                    found.setdefault(statement.inputs[0], set()).add(ahead)
+    return found
+
+
+def test_each_step_asks_for_the_last_line_of_the_next_tile() -> None:
+    step = attrs.evolve(SMALL, rows=6, columns=2)
+    assert requests(tiled(PIXELS, (40, 96), (40, 8), step=step)) == {"X": {6 + 5}}
+
+
+def test_tiles_that_span_several_lines_ask_for_each() -> None:
+    program = tiled(EVERY_SECOND, (40, 24, 96), (40, 8), step=attrs.evolve(SMALL, rows=12))
+    assert requests(program) == {"X": {192 + 22, 192 + 22 - 16}}
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes", "panel_bytes"),
+    [
+        (PIXELS, ((40, 96), (40, 8)), 1 << 20),  # caches hold all of it
+        (PIXELS, ((4096, 6), (4096, 8)), 1 << 10),  # there is no later tile
+        (LAST, ((96, 40), (40, 8)), 1 << 10),  # what the next step reads is beside it
+    ],
+)
+def test_requests_have_to_pay(text: str, shapes: tuple[tuple[int, ...], ...], panel_bytes: int) -> None:
+    step = attrs.evolve(SMALL, rows=6, columns=2, panel_bytes=panel_bytes)
+    assert "X" not in requests(tiled(text, *shapes, step=step))
+
+
+@given(
+    st.sampled_from([DType.F16, DType.BF16, DType.F32, DType.F64]),
+    st.sampled_from([PIXELS, EVERY_SECOND]),
+    st.integers(2, 20),
+    st.integers(2, 40),
+    st.integers(4, 33),
+)
+@examples(4)
+def test_meaning_stays(dtype: DType, text: str, channels: int, side: int, features: int) -> None:
+    image = (channels, side) if text == PIXELS else (channels, 2, side)
+    case = Case(text, dtype, {"X": image, "F": (channels, features)})
+    program = case.program()
+    step = attrs.evolve(SMALL, panel_bytes=64)
+    assert_same_meaning(program, run((Accumulate(), step, DeadCode()), program))
