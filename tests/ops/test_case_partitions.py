@@ -8,9 +8,10 @@ import pytest
 
 from strategies.derivatives import types_of
 from strategies.operations import all_cases
+from strategies.sharded import cut_along
 from tileir.typed.inference.inference import infer
 from tileir.typed.sharding.interpreter import interpret_partitioned
-from tileir.typed.sharding.mesh import Mesh, Sharding
+from tileir.typed.sharding.mesh import Mesh
 from tileir.typed.sharding.partition import partition
 from tileir.typed.sharding.partitioned import verify
 from tileir.typed.simplify.simplifier import simplify
@@ -27,21 +28,13 @@ MESHES: Final[Mapping[str, tuple[Mesh, tuple[tuple[str, int], ...]]]] = {
 """Meshes, and the axis of each input that is cut along each of theirs: the last one where there are not as many."""
 
 
-def sharding(rank: int, cuts: tuple[tuple[str, int], ...]) -> Sharding:
-    entries: list[str | None] = [None] * rank
-    for name, axis in cuts if rank else ():
-        place = min(axis, rank - 1)
-        entries[place] = entries[place] or name
-    return Sharding(tuple(entries))
-
-
 @pytest.mark.sampled(21)
 @pytest.mark.parametrize(("name", "cut"), [(name, cut) for name in CASES for cut in MESHES])
 def test_values_of_all_ranks_together(name: str, cut: str) -> None:
     case, (mesh, cuts) = CASES[name], MESHES[cut]
     arrays = case.arrays("f32")
     function = simplify(infer(case.function(), types_of(arrays)))
-    program = partition(function, mesh, {each: sharding(array.ndim, cuts) for each, array in arrays.items()})
+    program = partition(function, mesh, {each: cut_along(array.ndim, cuts) for each, array in arrays.items()})
     verify(program)
     results = tuple(interpret_partitioned(program, arrays).values())
     case.check(results if len(results) > 1 else results[0], case.expected(arrays), "f32")

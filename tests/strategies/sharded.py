@@ -23,6 +23,15 @@ if TYPE_CHECKING:
 MESHES = (Mesh({"x": 2}), Mesh({"x": 3}), Mesh({"x": 2, "y": 2}), Mesh({"x": 2, "y": 3}))
 
 
+def cut_along(rank: int, cuts: tuple[tuple[str, int], ...]) -> Sharding:
+    """Return the sharding that cuts an axis along each of some axes of a mesh: the last one where there are too few."""
+    entries: list[str | None] = [None] * rank
+    for name, axis in cuts if rank else ():
+        place = min(axis, rank - 1)
+        entries[place] = entries[place] or name
+    return Sharding(tuple(entries))
+
+
 @st.composite
 def partitioned(draw: st.DrawFn, function: Function) -> Partitioned:
     """Draw a mesh, and shardings of most inputs, of some values between, and of some results."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from itertools import permutations
 from typing import TypeAlias
 
 from tileir.core import Aggregation
@@ -33,7 +34,8 @@ from tileir.typed.ir import (
     Scatter,
     Shape,
 )
-from tileir.typed.sharding.needs import joined_axes
+from tileir.typed.sharding.mesh import Mesh
+from tileir.typed.sharding.needs import ROWS, joined_axes
 from tileir.typed.sharding.partitioned import Share
 from tileir.typed.sharding.splits import Split, balanced
 
@@ -41,25 +43,15 @@ Way: TypeAlias = "tuple[int, Split] | Share"
 """A split of an axis of the result, or terms shared out."""
 
 
-def may_cut(operation: Operation, axis: int, split: Split, shapes: Mapping[str, Shape]) -> bool:
+def may_cut(operation: Operation, axis: int) -> bool:
     """Return whether each rank can compute its places along an axis of the result."""
     match operation:
-        case Elementwise() | Cast() | Override() | Checkpoint() | Recall() | Contraction() | Gather() | Reduce():
+        case Elementwise() | Cast() | Override() | Checkpoint() | Recall() | Contraction() | Gather() | Scatter():
             return True
-        case Coordinate() | ArrayConstant():
+        case Coordinate() | ArrayConstant() | Reduce() | Reshape():
             return True
         case Argsort(axis=sorted_axis):
             return axis != sorted_axis
-        case Scatter():
-            return axis > 0
-        case Reshape(input=name, shape=shape):
-            for group in joined_axes(shapes[name], shape):
-                if group.leading[1] == axis:
-                    lead, inner = group.inner
-                    return group.leading[0] >= 0 and all(
-                        place * inner % lead == 0 for i in split.intervals for place in i
-                    )
-            return False
         case _:
             return False
 
@@ -80,6 +72,8 @@ def ways(operation: Operation, name: str, axis: int, split: Split, shapes: Mappi
                 yield axis, split
             if name == data and axis > 0:
                 yield axis + len(shapes[indices]) - 1, split
+            elif name == data and not operation.dtype.is_bool:  # parts of which are summed
+                yield Share(Affine.index(ROWS), split)
         case Scatter():
             yield from _scattered(operation, name, axis, split, shapes)
         case Reduce(axes=axes):
@@ -95,19 +89,23 @@ def ways(operation: Operation, name: str, axis: int, split: Split, shapes: Mappi
             return
 
 
-def free_ways(operation: Operation, axes: tuple[str, ...], parts: int, shapes: Mapping[str, Shape]) -> Iterator[Way]:
+def free_ways(operation: Operation, axes: tuple[str, ...], mesh: Mesh, shapes: Mapping[str, Shape]) -> Iterator[Way]:
     """Yield the ways to spread an operation along axes of a mesh whatever its operands are spread over.
 
     Operands are exchanged for that: an array that is sorted along the axis that is split is split along another one.
     """
+    parts = mesh.extent(axes)
     for axis, size in enumerate(operation.shape):
         step = 1
         if isinstance(operation, Reshape):
             groups = (each for each in joined_axes(shapes[operation.input], operation.shape) if each.leading[1] == axis)
-            step = next((each.inner[0] // math.gcd(*each.inner) for each in groups), size)
+            step = next((each.inner[0] // math.gcd(*each.inner) for each in groups), 1)
         if size > step:
             cuts = [min(size, high * step) for _, high in balanced(-(-size // step), parts)]
             yield axis, Split(axes, tuple(zip([0, *cuts], cuts, strict=False)))
+    if isinstance(operation, Reshape):
+        for order in permutations(axes) if len(axes) > 1 else ():
+            yield from _merged(shapes[operation.input], operation.shape, order, mesh)
 
 
 def _scattered(operation: Scatter, name: str, axis: int, split: Split, shapes: Mapping[str, Shape]) -> Iterator[Way]:
@@ -117,7 +115,7 @@ def _scattered(operation: Scatter, name: str, axis: int, split: Split, shapes: M
             yield Share(Affine.index(f"d{axis}"), split)
     elif name == operation.updates:
         yield axis - rank + 1, split
-    elif name == operation.into and axis > 0:
+    elif name == operation.into:
         yield axis, split
 
 
@@ -135,6 +133,24 @@ def _reshaped(source: Shape, shape: Shape, axis: int, split: Split) -> Iterator[
                     for place in i
                 }
                 yield group.leading[1], _moved(split, ends)
+
+
+def _merged(source: Shape, shape: Shape, axes: tuple[str, ...], mesh: Mesh) -> Iterator[Way]:
+    """Yield splits of axes that several others are merged to, which axes of the mesh cut one after the other."""
+    for group in joined_axes(source, shape):
+        long = [axis for axis in group.axes[0] if source[axis] > 1]
+        if group.leading[1] >= 0 and group.inner[1] == 1 and len(long) >= len(axes):
+            size = shape[group.leading[1]]
+            intervals = [(0, size)]
+            for axis, name in zip(long, axes, strict=False):
+                size //= source[axis]
+                parts = balanced(source[axis], mesh.extent([name]))
+                intervals = [
+                    (start + low * size, start + high * size) if stop - start == source[axis] * size else (start, stop)
+                    for start, stop in intervals
+                    for low, high in parts
+                ]
+            yield group.leading[1], Split(axes, tuple(intervals))
 
 
 def _moved(split: Split, ends: Mapping[int, int]) -> Split:

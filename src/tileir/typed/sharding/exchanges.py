@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tileir.core import Combination, DType, attrs
+from tileir.core import Aggregation, Combination, DType, attrs
 from tileir.core.contraction_types import contraction_types
-from tileir.typed.ir import Collective, Contraction, Operation, Reduce, Scatter, Shape
+from tileir.typed.ir import Collective, Contraction, Gather, Operation, Reduce, Scatter, Shape
 from tileir.typed.reductions import rule_of
 from tileir.typed.sharding.mesh import Box, Mesh
 from tileir.typed.sharding.splits import CollectiveKind, Interval, Layout, Split
@@ -116,13 +116,20 @@ def merged(source: Layout, target: Layout, axes: Sequence[str], mesh: Mesh, oper
     return others * count if is_state or source != target else 2 * others * count // (others + 1)
 
 
+def aggregation_of(operation: Operation) -> Aggregation | None:
+    """Return how parts of an operation are merged, of which each rank has a share of the terms."""
+    if isinstance(operation, Gather):
+        return Aggregation.SUM  # of rows of one rank, and of zeros of the others
+    return operation.aggregation if isinstance(operation, Contraction | Scatter | Collective) else None
+
+
 def width_merged(operation: Operation, dtype: DType, shape: Shape) -> int:
     """Return the bytes in which an element travels that is merged, of an operation that reads elements of a dtype."""
     if isinstance(operation, Reduce):
         return sum(each.itemsize for each in rule_of(operation, dtype, shape).state)
-    assert isinstance(operation, Contraction | Scatter | Collective)
-    assert operation.aggregation is not None
-    return contraction_types(operation.aggregation, Combination.NONE, [operation.dtype]).accumulator.itemsize
+    how = aggregation_of(operation)
+    assert how is not None
+    return contraction_types(how, Combination.NONE, [operation.dtype]).accumulator.itemsize
 
 
 def traffic(collective: Collective, mesh: Mesh, dtypes: Mapping[str, DType]) -> int:

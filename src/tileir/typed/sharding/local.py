@@ -44,6 +44,7 @@ from tileir.typed.sharding.mesh import Box
 from tileir.typed.sharding.needs import boxes_read, needed, reads
 from tileir.typed.sharding.partition import loop_step
 from tileir.typed.sharding.partitioned import Partitioned, Placement
+from tileir.typed.sharding.rows import Rows
 
 Step: TypeAlias = "Function | Collective"
 """A function of parts of arrays, by their names, or a collective; the same collectives in one order on all ranks."""
@@ -182,13 +183,9 @@ class _Local:
             case Override(name=name, input=read, dtype=dtype):
                 self.operations.append(Elementwise(name, Op.IDENT, (self._crops(operation)[read],), dtype, shape))
             case Gather():
-                indices, data = self._parts_read(operation)
-                self.operations.append(attrs.evolve(operation, data=data, indices=indices, shape=shape))
+                self._gather(operation, shape)
             case Scatter():
-                updates, indices, *into = self._parts_read(operation)
-                rows = into[0] if into else None
-                scattered = attrs.evolve(operation, updates=updates, indices=indices, into=rows, shape=shape)
-                self.operations.append(scattered)
+                self._scatter(operation, shape)
             case _:
                 self.operations.append(attrs.evolve(schema.with_used(operation, self._crops(operation)), shape=shape))
 
@@ -208,11 +205,35 @@ class _Local:
         body = attrs.evolve(local_function(step, run, rank, boxes), inputs=inputs, outputs=step.function.outputs)
         self.operations.append(with_step(operation, body, passed, shape))
 
-    def _parts_read(self, operation: Gather | Scatter) -> list[str]:
-        """Return the names of what each operand is to the part, though one value may be several of them."""
+    def _gather(self, operation: Gather, shape: Shape) -> None:
+        """Add a gather from all rows of the table, or from the rows of this rank."""
+        indices, data = self._parts_read(operation)
+        made = attrs.evolve(operation, data=data.name, indices=indices.name, shape=shape)
+        terms, size = self._terms(operation.name), self.defined[operation.data].shape[0]
+        if terms:
+            ((_, interval),) = terms
+            Rows(interval, size, self.names, self.operations.append).gather(made, indices)
+        else:
+            self.operations.append(made)
+
+    def _scatter(self, operation: Scatter, shape: Shape) -> None:
+        """Add a scatter into all rows of the result, or into the rows of this rank."""
+        updates, indices, *into = self._parts_read(operation)
+        rows = into[0].name if into else None
+        made = attrs.evolve(operation, updates=updates.name, indices=indices.name, into=rows, shape=shape)
+        interval, size = self.boxes[operation.name][0], operation.shape[0]
+        if interval == (0, size):
+            self.operations.append(made)
+        else:
+            Rows(interval, size, self.names, self.operations.append).scatter(made, indices)
+
+    def _parts_read(self, operation: Gather | Scatter) -> list[Value]:
+        """Return what the part reads as each operand, though one value may be several of them."""
         shapes = {name: self.defined[name].shape for name in reads(operation)}
         found = boxes_read(operation, self.boxes[operation.name], self._terms(operation.name), shapes)
-        return [self._crop(name, box) for name, box in found if box is not None]
+        return [
+            Value(self._crop(name, box), self.defined[name].dtype, sizes(box)) for name, box in found if box is not None
+        ]
 
     def _crops(self, operation: Operation) -> dict[str, str]:
         """Return the names of exactly those elements of each operand that the part needs."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from tileir.core import attrs
 from tileir.poly.affine import Affine
@@ -39,6 +39,9 @@ Terms: TypeAlias = "Sequence[tuple[Affine, Interval]]"
 """Polynomials whose values at the terms of an aggregate lie within intervals."""
 
 Shapes: TypeAlias = "Mapping[str, Shape]"
+
+ROWS: Final = "row"
+"""Index of the rows of the table that a gather reads."""
 
 
 def reads(operation: Operation) -> tuple[str, ...]:
@@ -86,7 +89,7 @@ def boxes_read(operation: Operation, box: Box, terms: Terms, shapes: Shapes) -> 
         case Gather(data=data, indices=indices):
             rank = len(shapes[indices])
             yield indices, box[:rank]
-            yield data, ((0, shapes[data][0]), *box[rank:])
+            yield data, (limits.get(ROWS, (0, shapes[data][0])), *box[rank:])
         case Scatter(updates=updates, indices=indices, into=into):
             places = shapes[indices]
             rows = tuple(limits.get(f"d{axis}", (0, size)) for axis, size in enumerate(places))
@@ -195,13 +198,32 @@ def _joined(shapes: tuple[Shape, Shape], starts: Sequence[int], stops: Sequence[
 
 
 def reshaped(box: Box, shape: Shape, source: Shape) -> Box:
-    """Return the box of what is reshaped whose elements are those of a box; parts are cut along leading axes alone."""
+    """Return the smallest box of what is reshaped with all elements of a box; it may have more."""
     found = list(whole_box(source))
     if any(low == high for low, high in box):
         return tuple((0, 0) if axis == 0 else each for axis, each in enumerate(found))
     for group in joined_axes(source, shape):
-        lead, axis = group.leading
-        if axis >= 0:
-            low, high = (place * group.inner[1] // group.inner[0] for place in box[axis])
-            found[lead] = (low, high)
+        first = last = 0
+        for axis in group.axes[1]:
+            low, high = box[axis]
+            first, last = first * shape[axis] + low, last * shape[axis] + high - 1
+        size = math.prod(source[axis] for axis in group.axes[0])
+        for axis in group.axes[0]:  # where both are at one place, only the elements of that are needed
+            size //= source[axis]
+            (low, first), (high, last) = divmod(first, size), divmod(last, size)
+            found[axis] = (low, high + 1)
+            if low < high:
+                break
     return tuple(found)
+
+
+def is_exact(operation: Operation, boxes: Sequence[Box], shapes: Shapes) -> bool:
+    """Return whether each rank can make its box of a result of exactly a box of the operand: reshapes alone cannot."""
+    if not isinstance(operation, Reshape):
+        return True
+    source = shapes[operation.input]
+    return all(_count(box) == _count(reshaped(box, operation.shape, source)) for box in boxes)
+
+
+def _count(box: Box) -> int:
+    return math.prod(high - low for low, high in box)

@@ -18,21 +18,19 @@ from tileir.typed.ir import (
     Cast,
     Collective,
     Constant,
-    Contraction,
     Coordinate,
     Elementwise,
     Function,
     Operation,
     Reduce,
     Scan,
-    Scatter,
     Shape,
     Value,
     operands,
 )
 from tileir.typed.reductions import reduction_of, rule_of
 from tileir.typed.sharding.choice import choose
-from tileir.typed.sharding.exchanges import covered, kind_of, target_of
+from tileir.typed.sharding.exchanges import aggregation_of, covered, kind_of, target_of
 from tileir.typed.sharding.loops import needs_of, step_of
 from tileir.typed.sharding.mesh import Mesh, Sharding
 from tileir.typed.sharding.needs import reads
@@ -209,7 +207,7 @@ class _Partitioner:
             parts = (self._add(attrs.evolve(operation, name=self.names.fresh(f"{operation.name}{PART}")), placement),)
         made = Collective(
             *(name, kind, parts, placement.partial, placement.layout, target, operation.dtype, operation.shape),
-            aggregation=operation.aggregation if isinstance(operation, Contraction | Scatter) else None,
+            aggregation=aggregation_of(operation),
             combine=operation.combine if isinstance(operation, Reduce) else None,
             result=operation.result if isinstance(operation, Reduce) else 0,
             span=operation.span,

@@ -12,11 +12,11 @@ from typing import Final, TypeAlias
 
 from tileir.core import DType, ExecutionUnit, HardwareModel, MemoryUnit, attrs, schema
 from tileir.core.targets.hardware import Bus
-from tileir.typed.ir import Operation, Reduce, Shape, operands
+from tileir.typed.ir import Operation, Reduce, Reshape, Shape, operands
 from tileir.typed.sharding.carrying import Way, free_ways, may_cut, ways
 from tileir.typed.sharding.exchanges import covered, kind_of, merged, moved, split_of, width_merged
 from tileir.typed.sharding.mesh import Mesh
-from tileir.typed.sharding.needs import needed, points, reads
+from tileir.typed.sharding.needs import is_exact, needed, points, reads
 from tileir.typed.sharding.partitioned import Share
 from tileir.typed.sharding.splits import CollectiveKind, Layout, Split, balanced, whole
 
@@ -109,6 +109,12 @@ class Spread:
 
 def _axes(layout: Layout, shares: Sequence[Share]) -> set[str]:
     return {axis for split in (*layout, *(share.split for share in shares)) for axis in split.axes}
+
+
+def _laid(shape: Shape, chosen: Sequence[Way]) -> Layout:
+    """Return the layout of a result that is spread in some ways."""
+    splits = dict(each for each in chosen if isinstance(each, tuple))
+    return tuple(splits.get(axis, split) for axis, split in enumerate(whole(shape)))
 
 
 def needs_of_part(
@@ -221,7 +227,7 @@ class Spreads:
             groups.setdefault(split.axes, {}).update(dict.fromkeys(near))
         for count in range(1, len(names) + 1):
             for axes in combinations(names, count):
-                free = free_ways(self.operation, axes, self.prices.mesh.extent(axes), self.shapes)
+                free = free_ways(self.operation, axes, self.prices.mesh, self.shapes)
                 groups.setdefault(axes, {}).update(dict.fromkeys(free))
         return groups
 
@@ -237,25 +243,27 @@ class Spreads:
                 if self._goes_with(chosen, way)
             ]
             found += more
+        found = [each for each in found if self._is_exact(each[0])]
         found.sort(key=lambda each: -self.prices.mesh.extent(each[1]))
         return [chosen for chosen, _ in [*found[: _MOST - 1], *found[-1:]]]
 
     def _goes_with(self, chosen: Sequence[Way], way: Way) -> bool:
-        if isinstance(way, Share):
-            return True
-        axis, split = way
+        if isinstance(way, Share):  # of an index that no other axis of the mesh shares out
+            return all(isinstance(each, tuple) or each.polynomial != way.polynomial for each in chosen)
+        axis = way[0]
         is_free = all(isinstance(each, Share) or each[0] != axis for each in chosen)
-        return is_free and may_cut(self.operation, axis, split, self.shapes)
+        return is_free and may_cut(self.operation, axis)
+
+    def _is_exact(self, chosen: Sequence[Way]) -> bool:
+        mesh, layout = self.prices.mesh, _laid(self.operation.shape, chosen)
+        boxes = [mesh.box(layout, mesh.coordinates(rank)) for rank in range(mesh.size)]
+        return is_exact(self.operation, boxes, self.shapes)
 
     def _spreads(self, chosen: tuple[Way, ...]) -> tuple[Spread, ...]:
         """Return the operation spread in some ways, with each layout in which parts of an aggregate can be merged."""
         if chosen not in self._made:
-            layout, shares = whole(self.operation.shape), []
-            for way in chosen:
-                if isinstance(way, Share):
-                    shares.append(way)
-                else:
-                    layout = (*layout[: way[0]], way[1], *layout[way[0] + 1 :])
+            layout = _laid(self.operation.shape, chosen)
+            shares = [way for way in chosen if isinstance(way, Share)]
             needs = self._needed(chosen, layout, shares)
             work = work_of(self.operation, layout, shares, needs, self.shapes, self.dtypes, self.prices)
             self._made[chosen] = tuple(
@@ -291,6 +299,8 @@ class Spreads:
 
     def _needed(self, chosen: tuple[Way, ...], layout: Layout, shares: Sequence[Share]) -> dict[str, Layout]:
         """Return what is needed of operands; of one way each where no axis of an operand depends on two of them."""
+        if isinstance(self.operation, Reshape):  # each axis of the operand depends on several
+            return needs_of_part(self.operation, layout, shares, self.shapes, self.prices.mesh)
         alone = [self._needed_alone(way) for way in chosen]
         base = self._needed_alone(None)
         found = {}
@@ -306,10 +316,8 @@ class Spreads:
 
     def _needed_alone(self, way: Way | None) -> dict[str, Layout]:
         if way not in self._needs:
-            layout = whole(self.operation.shape)
+            layout = _laid(self.operation.shape, () if way is None else (way,))
             shares = [way] if isinstance(way, Share) else []
-            if isinstance(way, tuple):
-                layout = (*layout[: way[0]], way[1], *layout[way[0] + 1 :])
             found = needs_of_part(self.operation, layout, shares, self.shapes, self.prices.mesh)
             self._needs[way] = found
         return self._needs[way]
