@@ -65,6 +65,22 @@ def failing(how: str, rank: int, size: int) -> None:
         run(IMAGE)
 
 
+def straying(rank: int, size: int) -> None:
+    """Make steps of one program on the last rank, and of another one on the others, when all have made some of both."""
+    rows = ("x", None)
+
+    def stepper(divisor: int) -> Any:
+        text = f"function (U[H, W]) -> (V) {{ S[y, x : H, W] = +(U[y + j - 1, x]), j < 3; V = S / {divisor}; }}"
+        program = tileir.partition(text, {"x": size}, {"U": rows}, outputs={"V": rows}, arguments=[IMAGE])
+        return tileir.distribute(program, Ranks(late=0.5, timeout=1.0)).stepper({"U": "V"}, {"U": IMAGE})
+
+    both = [stepper(3), stepper(4)]
+    for step in (*both, *both):
+        step()
+    while True:
+        both[rank == size - 1]()
+
+
 def caught(rank: int, size: int) -> None:
     """Go on after an error within a program that all ranks catch."""
     run = blur(Ranks(), size)
@@ -171,6 +187,8 @@ def main() -> None:
             resuming(sys.argv[2], ranks, float(sys.argv[4]), float(sys.argv[5]) if rank == int(sys.argv[6]) else 0)
         case "examples":
             run_examples()
+        case "strays":
+            straying(rank, size)
         case "many":
             many(rank, size)
         case _:

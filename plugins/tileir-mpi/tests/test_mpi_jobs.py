@@ -59,6 +59,7 @@ def test_the_kit_of_transports() -> None:
         ("leaves", "TIL814.: rank 1 has ended, and rank 0 waits in the start of a program"),
         ("late", "TIL816.: rank 0 waits in the start of a program for . s: rank 1 is late"),
         ("differs", "TIL815.: rank 1 differs from rank 0 in the program; all ranks must run one program"),
+        ("strays", "TIL816.: rank (.) waits in halo 'U_S' for . s: rank . is in halo 'U_S' of another program"),
     ],
 )
 def test_a_rank_that_goes_astray_ends_all(how: str, message: str) -> None:

@@ -50,10 +50,10 @@ class Transport(abc.ABC):
         shares_memory: Whether all ranks are in one process, so that results need not be sent to be put together.
         place: The place of the program that this rank has come to, such as a collective, for messages.
         agreed: Texts of the programs that all ranks are known to run, so that they are compared once.
-        records: Whether what its methods put into the stream of arrays can be recorded there, and handed over again.
-        waits: Whether :meth:`Engine.launch` returns only when the device has done all that this rank has put there; who
-            calls :meth:`check` for results turns it off.
-        turn: How many times ranks have failed before.
+        stepping: Texts of the programs of which all ranks are known to make steps, so that they are compared at the
+            first step alone; an engine of processes keeps them from one launch to the next, until one fails.
+        channel: The number of the program whose messages come next, below 32,768: engines whose messages have tags do
+            not take those of one program for another's.
 
     """
 
@@ -63,6 +63,8 @@ class Transport(abc.ABC):
     shares_memory: bool = False
     place: str = "the start"
     agreed: frozenset[str] = frozenset()
+    stepping: frozenset[str] = frozenset()
+    channel: int = 0
     records: bool = False
     waits: bool = True
     turn: int = 0

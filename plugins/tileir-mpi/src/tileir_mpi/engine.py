@@ -64,10 +64,15 @@ class Ranks:
             end = MPITransport(peers, self.late, self.timeout)
             try:
                 end.start()
-                agree(end, {"the number of ranks": str(size)})
+                if not peers.compared:
+                    agree(end, {"the number of ranks": str(size)})
                 if size != end.size:
                     message = f"the program is for {size} ranks, and MPI has {end.size}: mpiexec -n {size}"
-                    raise DisagreementError.of("TIL813", message)
+                    refused = DisagreementError.of("TIL813", message)
+                    if peers.compared:
+                        end.abort(refused)  # others may be in a program, which they know
+                    raise refused
+                peers.compared = True
                 return {end.rank: work(end)}
             except DisagreementError:
                 raise

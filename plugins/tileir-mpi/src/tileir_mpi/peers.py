@@ -46,10 +46,13 @@ class Peers:
         data: The communicator of the messages of programs, made anew after a failure; None before.
         groups: Communicators of some of the ranks.
         turn: How often programs failed.
+        stepping: Texts of the programs of which all ranks make steps, since one failed.
+        compared: Whether ranks have compared for how many of them programs are, since one failed.
         failed: The ranks that failed and their errors, by turns.
         ended: When each rank was first known to have ended.
-        answers: Where the others wait, of those that answered.
-        place: Where this one waits.
+        answers: The programs and the places in them in which the others wait, of those that answered.
+        place: The place in which this one waits.
+        channel: The number of the program that it is in.
         kept: Requests that nobody waits for, with their buffers: MPI may still use them.
 
     """
@@ -60,10 +63,13 @@ class Peers:
     data: MPI.Intracomm | None = None
     groups: dict[tuple[int, ...], MPI.Intracomm] = attrs.field(factory=dict)
     turn: int = 0
+    stepping: frozenset[str] = frozenset()
+    compared: bool = False
     failed: dict[int, tuple[int, str]] = attrs.field(factory=dict)
     ended: dict[int, float] = attrs.field(factory=dict)
-    answers: dict[int, str] = attrs.field(factory=dict)
+    answers: dict[int, tuple[int, str]] = attrs.field(factory=dict)
     place: str = ""
+    channel: int = 0
     kept: list[Any] = attrs.field(factory=list)
 
     @property
@@ -90,9 +96,10 @@ class Peers:
                 case Notice.ENDED:
                     self.ended[rank] = time.monotonic()
                 case Notice.ASKED:
-                    self.tell([rank], Notice.ANSWERED, self.place)
+                    self.tell([rank], Notice.ANSWERED, f"{self.channel} {self.place}")
                 case Notice.ANSWERED:
-                    self.answers[rank] = text
+                    channel, _, place = text.partition(" ")
+                    self.answers[rank] = int(channel), place
 
     def check(self, group: Iterable[int]) -> None:
         """Read notices.
@@ -117,6 +124,7 @@ class Peers:
             self.failed[self.turn] = self.rank, error
             self.tell(self.others, Notice.FAILED, error)
         self.turn += 1
+        self.stepping, self.compared = frozenset(), False
         self.kept += [self.data, *self.groups.values()]
         self.data = None
         self.groups.clear()

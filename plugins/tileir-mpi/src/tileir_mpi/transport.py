@@ -74,6 +74,15 @@ class MPITransport(Transport):
     def __attrs_post_init__(self) -> None:
         self.rank, self.size = self.peers.rank, self.peers.size
 
+    @property
+    def stepping(self) -> frozenset[str]:
+        """Texts of the programs of which all ranks make steps."""
+        return self.peers.stepping
+
+    @stepping.setter
+    def stepping(self, texts: frozenset[str]) -> None:
+        self.peers.stepping = texts
+
     def start(self) -> None:
         """Make the communicator of messages, once for all programs until one fails."""
         if self.peers.data is None:
@@ -88,8 +97,8 @@ class MPITransport(Transport):
     def begin(self, sent: Sequence[Message], received: Sequence[Message]) -> Callable[[], None]:
         """Start to send and receive all messages."""
         data = self._data
-        requests = [data.Irecv(_bytes(array), rank) for rank, array in received]
-        requests += [data.Isend(_bytes(array), rank) for rank, array in sent]
+        requests = [data.Irecv(_bytes(array), rank, self.channel) for rank, array in received]
+        requests += [data.Isend(_bytes(array), rank, self.channel) for rank, array in sent]
         ranks = [rank for rank, _ in (*received, *sent)]
         key = next(self.numbers)
         self.begun[key] = requests, sent, received
@@ -169,7 +178,7 @@ class MPITransport(Transport):
 
     def _wait(self, requests: list[MPI.Request], ranks: Sequence[int], buffers: object) -> None:
         """Wait for requests in which ranks take part; their buffers live on where it fails."""
-        self.peers.place = self.place
+        self.peers.place, self.peers.channel = self.place, self.channel
         others = sorted({rank for rank in ranks if rank != self.rank})
         watch = _Watch(self, others)
         try:
@@ -216,7 +225,9 @@ class _Watch:
     def _described(self) -> str:
         peers = self.end.peers
         silent = [rank for rank in self.ranks if rank not in peers.answers]
-        elsewhere = [rank for rank in self.ranks if peers.answers.get(rank, peers.place) != peers.place]
+        own = peers.channel, peers.place
+        elsewhere = {rank: at for rank in self.ranks if (at := peers.answers.get(rank, own)) != own}
         found = [f"rank {rank} is late, and does not wait for others" for rank in silent]
-        found += [f"rank {rank} is in {peers.answers[rank]}" for rank in elsewhere]
+        for rank, (_, place) in elsewhere.items():
+            found.append(f"rank {rank} is in {place}{' of another program' if place == peers.place else ''}")
         return "; ".join(found) or "all others are there, and messages are on their way"

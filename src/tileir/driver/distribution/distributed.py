@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import threading
+import zlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -30,6 +31,8 @@ from tileir.typed.sharding.partitioned import Partitioned, verify
 
 if TYPE_CHECKING:
     from tileir.runtime.transports import Array, Engine, Transport
+
+_CHANNELS: Final = 1 << 15
 
 Parts: TypeAlias = "Mapping[str, Any]"
 """The parts of arrays that one rank has, by name: on the host, or on the device of the rank."""
@@ -105,14 +108,15 @@ class Distributed:
         found = [each if stay else each.numpy() for each in self.results(inputs).values()]
         return found[0] if len(found) == 1 else tuple(found)
 
-    def results(self, inputs: Mapping[str, Any]) -> dict[str, DistributedArray]:
-        """Return all results by name, for inputs by name, distributed or whole."""
+    def results(self, inputs: Mapping[str, Any], *, stepping: bool = False) -> dict[str, DistributedArray]:
+        """Return all results by name, for inputs by name, distributed or whole, of a call, or of one step of many."""
         mesh = self.program.mesh
         given = {value.name: self._checked(value.name, inputs[value.name]) for value in self.program.function.inputs}
 
         def work(transport: Transport) -> dict[str, Any]:
             transport.waits = False  # what results are read by checks that
-            return self.run(transport, {name: self._part(name, value, transport) for name, value in given.items()})
+            parts = {name: self._part(name, value, transport) for name, value in given.items()}
+            return self.run(transport, parts, stepping=stepping)
 
         found = self.engine.launch(mesh.size, work)
         return {
@@ -172,9 +176,10 @@ class Distributed:
         box = self.program.mesh.box(self.program.layout(name), self.program.mesh.coordinates(transport.rank))
         return np.asarray(value[tuple(slice(*interval) for interval in box)], order="C")
 
-    def run(self, transport: Transport, inputs: Parts) -> dict[str, Any]:
+    def run(self, transport: Transport, inputs: Parts, *, stepping: bool = False) -> dict[str, Any]:
         """Return a rank's parts of the results for its parts of the inputs; all ranks call it.
 
+        Programs are compared before they run; of the steps that one makes after another, before the first.
         They are arrays of the device where the transport has one, which may be passed again, and else of the host.
 
         Raises:
@@ -183,9 +188,11 @@ class Distributed:
         """
         mesh = self.program.mesh
         program = self._facts["the program"]
-        if program not in transport.agreed:
+        transport.channel = zlib.crc32(program.encode()) % _CHANNELS
+        if program not in (transport.agreed | transport.stepping if stepping else transport.agreed):
             agree(transport, self._facts)
             transport.agreed |= {program}
+            transport.stepping |= {program} if stepping else frozenset()
         if transport.size != mesh.size:
             message = f"the mesh {mesh} has {mesh.size} ranks, and the transport {transport.size}"
             raise ArgumentError.of("TIL813", message)

@@ -52,7 +52,7 @@ class DistributedStepper:
 
         """
         given = dict(zip(self.inputs, bind(self.inputs, arrays, named), strict=True))
-        found = self._run.results({**given, **self._state})
+        found = self._run.results({**given, **self._state}, stepping=True)
         self._state.update({name: found[result] for name, result in self.updates.items()})
         results = [found[name] for name in self.outputs]
         return None if not results else results[0] if len(results) == 1 else tuple(results)
