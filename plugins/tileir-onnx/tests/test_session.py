@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import queue
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -136,9 +137,84 @@ def test_profiles_are_traces(model: onnx.ModelProto, tmp_path: Path) -> None:
     assert onnxruntime.InferenceSession(model.SerializeToString()).end_profiling() == ""
 
 
+def test_profiles_of_lists_and_values(model: onnx.ModelProto, tmp_path: Path) -> None:
+    options = onnxruntime.SessionOptions(enable_profiling=True, profile_file_prefix=str(tmp_path / "p"))
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    value = onnxruntime.OrtValue.ortvalue_from_numpy(X)
+    session.run(["relu"], {"x": X.tolist(), "y": value})
+    session.run_with_ort_values(["relu"], {"x": value, "y": value})
+    assert "Node" in {event["cat"] for event in json.loads(Path(session.end_profiling()).read_text())}
+
+
+def test_names_that_scripts_begin_with(model: onnx.ModelProto) -> None:
+    onnxruntime.set_default_logger_severity(3)
+    onnxruntime.set_default_logger_verbosity(0)
+    assert (onnxruntime.__version__, onnxruntime.get_device() in {"CPU", "GPU"}) == (tileir.__version__, True)
+    options = onnxruntime.SessionOptions()
+    assert options.graph_optimization_level is onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.execution_mode = onnxruntime.ExecutionMode.ORT_PARALLEL
+    options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    session.disable_fallback()
+    session.enable_fallback()
+    session.set_providers(["CPUExecutionProvider"])
+    assert session.get_provider_options() == {"CPUExecutionProvider": {"device_id": "0"}}
+    entries = onnxruntime.RunOptions()
+    entries.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+    assert entries.get_run_config_entry("memory.enable_memory_arena_shrinkage") == "cpu:0"
+    with pytest.raises(tileir.ArgumentError, match=r"TIL707.*no entry 'other'"):
+        entries.get_run_config_entry("other")
+    assert len(session.run(None, {"x": X, "y": X}, entries)) == 3
+
+
+def test_weights_that_a_call_may_replace(model: onnx.ModelProto) -> None:
+    model.graph.initializer.append(onnx.numpy_helper.from_array(X, "y"))
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    assert [each.name for each in session.get_inputs()] == ["x"]
+    assert [(each.name, each.shape) for each in session.get_overridable_initializers()] == [("y", ["N", 3])]
+
+
+def test_calls_that_are_not_waited_for(model: onnx.ModelProto) -> None:
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    found: queue.Queue[tuple[list[np.ndarray], str, str]] = queue.Queue()
+
+    def done(results: list[np.ndarray], data: str, error: str) -> None:
+        found.put((results, data, error))
+
+    session.run_async(["sum"], {"x": X, "y": X}, done, "mine")
+    (total,), data, error = found.get(timeout=60)
+    np.testing.assert_array_equal(total, 2 * X)
+    assert (data, error) == ("mine", "")
+    session.run_async(["sum"], {"x": X}, done)
+    results, data, error = found.get(timeout=60)
+    assert (results, data) == ([], None)
+    assert "TIL705" in error
+
+
+def test_values_are_made_and_written_in_place() -> None:
+    value = onnxruntime.OrtValue.ortvalue_from_shape_and_type([2, 3], np.float32)
+    value.update_inplace(X)
+    np.testing.assert_array_equal(value.numpy(), X)
+    assert (value.data_ptr(), value.tensor_size_in_bytes()) == (value.array.ctypes.data, 24)
+    assert (value.is_tensor(), value.has_value()) == (True, True)
+    numbered = onnxruntime.OrtValue.ortvalue_from_shape_and_type([0], onnx.TensorProto.INT64)
+    assert (numbered.data_type(), numbered.tensor_size_in_bytes()) == ("tensor(int64)", 0)
+    for wrong in (X[:1], X.astype(np.float64)):
+        with pytest.raises(tileir.ArgumentError, match=r"TIL701.*the value is float32\[2, 3\], and float"):
+            value.update_inplace(wrong)
+    with pytest.raises(tileir.ArgumentError, match=r"TIL701.*no elements of type 14"):
+        onnxruntime.OrtValue.ortvalue_from_shape_and_type([1], onnx.TensorProto.COMPLEX64)
+
+
 def test_providers_that_are_not_there(model: onnx.ModelProto) -> None:
     with pytest.raises(tileir.ArgumentError, match=r"TIL707.*no provider 'Other'"):
         onnxruntime.InferenceSession(model.SerializeToString(), providers=["Other"])
+    with pytest.warns(UserWarning, match="no provider 'TensorrtExecutionProvider'"):
+        session = onnxruntime.InferenceSession(
+            model.SerializeToString(), providers=["TensorrtExecutionProvider", "CPUExecutionProvider"]
+        )
+    assert session.get_providers() == ["CPUExecutionProvider"]
     with pytest.raises(tileir.BackendError, match="TIL801"):
         onnxruntime.InferenceSession(
             model.SerializeToString(), providers=[("CUDAExecutionProvider", {"device_id": 99})]

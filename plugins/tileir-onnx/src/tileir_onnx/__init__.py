@@ -7,27 +7,47 @@ from typing import ClassVar, Final
 
 from attrs import frozen
 
+import tileir
 from tileir import Function
 from tileir_onnx.model import Model, load
+from tileir_onnx.options import (
+    ExecutionMode,
+    ExecutionOrder,
+    GraphOptimizationLevel,
+    RunOptions,
+    SessionOptions,
+    get_device,
+    set_default_logger_severity,
+    set_default_logger_verbosity,
+)
 from tileir_onnx.session import (
     InferenceSession,
     IOBinding,
+    ModelMetadata,
+    NodeArg,
     OrtValue,
-    RunOptions,
-    SessionOptions,
     get_available_providers,
 )
 
 __all__ = [
     "FRONTEND",
+    "ExecutionMode",
+    "ExecutionOrder",
+    "GraphOptimizationLevel",
     "IOBinding",
     "InferenceSession",
     "Model",
+    "ModelMetadata",
+    "NodeArg",
     "OrtValue",
     "RunOptions",
     "SessionOptions",
+    "__version__",
     "get_available_providers",
+    "get_device",
     "load",
+    "set_default_logger_severity",
+    "set_default_logger_verbosity",
 ]
 
 
@@ -41,4 +61,5 @@ class _Models:
         return load(path).function
 
 
+__version__: Final = tileir.__version__
 FRONTEND: Final = _Models()

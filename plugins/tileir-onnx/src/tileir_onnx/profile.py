@@ -33,7 +33,7 @@ class Profile:
 
     def note(self, model: Model, feeds: Mapping[str, Any]) -> None:
         """Remember what the model was called with, once for each signature."""
-        key = tuple((name, tuple(each.shape), str(each.dtype)) for name, each in sorted(feeds.items()))
+        key = tuple((name, _signature(each)) for name, each in sorted(feeds.items()))
         self._seen.setdefault(key, (model, dict(feeds)))
 
     def write(self) -> str:
@@ -47,6 +47,13 @@ class Profile:
         path = Path(f"{self.prefix}{time.strftime('%Y-%m-%d_%H-%M-%S')}.json")
         path.write_text(json.dumps(self._events), encoding="utf-8")
         return str(path)
+
+
+def _signature(given: Any) -> Any:
+    """Return what tells arrays, lists and numbers from others for which there are other kernels."""
+    if isinstance(given, list | tuple):
+        return tuple(map(_signature, given))
+    return (tuple(given.shape), str(given.dtype)) if hasattr(given, "shape") else type(given)
 
 
 def _kernels(model: Model, feeds: Mapping[str, Any]) -> list[tuple[str, float]]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter_ns
 from types import MappingProxyType
@@ -20,11 +21,12 @@ from attrs import define, field, frozen
 from onnx import TensorProto
 
 import tileir
-from tileir import ArgumentError, BackendError, Diagnostic
+from tileir import ArgumentError, BackendError, Diagnostic, TileError
 from tileir_onnx import narrow
 from tileir_onnx.feeds import KINDS
 from tileir_onnx.graph import DTYPES, Array, Port
 from tileir_onnx.model import Model, load
+from tileir_onnx.options import RunOptions, SessionOptions
 from tileir_onnx.profile import Profile
 
 PROVIDERS: Final[Mapping[str, str]] = MappingProxyType(
@@ -37,70 +39,6 @@ def get_available_providers() -> list[str]:
     """Return the providers whose back ends have a device here."""
     here = {device.id.partition(".")[0] for device in tileir.devices()}
     return [name for name, backend in PROVIDERS.items() if backend in here]
-
-
-@define
-class SessionOptions:
-    """Options of a session. Those of onnxruntime that change nothing here are taken, and have no effect.
-
-    Attributes:
-        intra_op_num_threads: Threads of a call; 0 for all that the process may use.
-        enable_profiling: Whether :meth:`InferenceSession.end_profiling` writes what calls took.
-        profile_file_prefix: How the name of that file begins.
-
-    """
-
-    intra_op_num_threads: int = 0
-    inter_op_num_threads: int = 0
-    enable_profiling: bool = False
-    profile_file_prefix: str = "tileir_profile_"
-    graph_optimization_level: Any = None
-    execution_mode: Any = None
-    enable_mem_pattern: bool = True
-    enable_cpu_mem_arena: bool = True
-    enable_mem_reuse: bool = True
-    log_severity_level: int = 2
-    log_verbosity_level: int = 0
-    logid: str = ""
-    optimized_model_filepath: str = ""
-    use_deterministic_compute: bool = True
-    _sizes: dict[str, int] = field(factory=dict, init=False)
-    _entries: dict[str, str] = field(factory=dict, init=False)
-
-    def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
-        """Give a dimension that the model names its size: calls with another one are errors."""
-        self._sizes[name] = size
-
-    def add_session_config_entry(self, key: str, value: str) -> None:
-        """Keep an entry, which has no effect."""
-        self._entries[key] = value
-
-    def get_session_config_entry(self, key: str) -> str:
-        """Return an entry that was added.
-
-        Raises:
-            ArgumentError: TIL707, it was not.
-
-        """
-        if key not in self._entries:
-            raise ArgumentError.of("TIL707", f"there is no entry {key!r:.80}")
-        return self._entries[key]
-
-    @property
-    def sizes(self) -> Mapping[str, int]:
-        """Sizes of dimensions by their names."""
-        return self._sizes
-
-
-@define
-class RunOptions:
-    """Options of a call, none of which has an effect."""
-
-    log_severity_level: int = 2
-    log_verbosity_level: int = 0
-    logid: str = ""
-    terminate: bool = False
-    only_execute_path_to_fetches: bool = False
 
 
 @frozen
@@ -154,9 +92,62 @@ class OrtValue:
         """Return the value of an array of another library, whose memory it shares."""
         return cls(np.from_dlpack(array) if array.__dlpack_device__()[0] == 1 else array)
 
+    @classmethod
+    def ortvalue_from_shape_and_type(
+        cls, shape: Sequence[int], element_type: Any, device_type: str = "cpu", device_id: int = 0
+    ) -> OrtValue:
+        """Return a value of zeros, of a type of NumPy or of a number in ``onnx.TensorProto.DataType``.
+
+        Raises:
+            ArgumentError: TIL701, tileir has no such type.
+
+        """
+        dtype = _dtype(element_type)
+        if dtype is None:
+            raise ArgumentError.of("TIL701", f"tileir has no elements of type {element_type}")
+        return cls.ortvalue_from_numpy(np.zeros(tuple(shape), dtype), device_type, device_id)
+
     def numpy(self) -> Array:
         """Return its elements on the host."""
         return np.asarray(self._held)
+
+    def update_inplace(self, np_arr: Array) -> None:
+        """Write the elements of an array of equal sizes and type, where the value is on the host.
+
+        Raises:
+            ArgumentError: TIL701, the array has others, or the value is on a device.
+
+        """
+        held, given = self._held, np.asarray(np_arr)
+        if not isinstance(held, np.ndarray):
+            raise ArgumentError.of("TIL701", f"a value on {self.device_name()!r} is not written in place: make another")
+        if (given.dtype, given.shape) != (held.dtype, held.shape):
+            told = f"{held.dtype}{list(held.shape)}, and {given.dtype}{list(given.shape)} was passed"
+            raise ArgumentError.of("TIL701", f"the value is {told}")
+        np.copyto(held, given)
+
+    def data_ptr(self) -> int:
+        """Return the address of its elements on the host.
+
+        Raises:
+            ArgumentError: TIL701, it is on a device.
+
+        """
+        if not isinstance(self._held, np.ndarray):
+            raise ArgumentError.of("TIL701", f"a value on {self.device_name()!r} has no address on the host")
+        return int(self._held.ctypes.data)
+
+    def tensor_size_in_bytes(self) -> int:
+        """Return how many bytes its elements take."""
+        return int(np.prod(self._held.shape, dtype=np.int64)) * int(np.dtype(self._held.dtype).itemsize)
+
+    def is_tensor(self) -> bool:
+        """Return True: every value is a tensor."""
+        return True
+
+    def has_value(self) -> bool:
+        """Return True: every value has elements."""
+        return True
 
     def shape(self) -> list[int]:
         """Return its sizes."""
@@ -210,16 +201,24 @@ class InferenceSession:
     def __attrs_post_init__(self) -> None:
         """Read the model, and choose a device."""
         options = self._options or SessionOptions()
-        self._provider, device = _chosen(self._providers, self._provider_options)
-        given = self._path_or_bytes
         begin = perf_counter_ns()
-        threads = options.intra_op_num_threads or None
-        compiling = None if threads is None else tileir.Options(threads=threads)
-        self._model = load(given if isinstance(given, bytes) else Path(given), device, compiling, sizes=options.sizes)
-        self._model.check()
+        self.set_providers(self._providers, self._provider_options)
         if options.enable_profiling:
             self._profile = Profile(options.profile_file_prefix)
             self._profile.add("model_loading", "Session", begin, perf_counter_ns())
+
+    def set_providers(
+        self, providers: Sequence[Any] | None = None, provider_options: Sequence[Mapping[str, Any]] | None = None
+    ) -> None:
+        """Read the model for other providers; arguments and errors as those of the session."""
+        options = self._options or SessionOptions()
+        provider, device = _chosen(providers, provider_options)
+        given = self._path_or_bytes
+        threads = options.intra_op_num_threads or None
+        compiling = None if threads is None else tileir.Options(threads=threads)
+        model = load(given if isinstance(given, bytes) else Path(given), device, compiling, sizes=options.sizes)
+        model.check()
+        self._model, self._provider = model, provider
 
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None
@@ -242,14 +241,33 @@ class InferenceSession:
         unknown = [name for name in wanted if name not in names]
         if unknown:
             raise ArgumentError(Diagnostic("TIL705", f"the model has no output {name!r}") for name in unknown)
-        begin = perf_counter_ns()
-        results = self._model.run(_arrays(input_feed), None if set(wanted) == set(names) else tuple(wanted))
+        begin, feeds = perf_counter_ns(), _arrays(input_feed)
+        results = self._model.run(feeds, None if set(wanted) == set(names) else tuple(wanted))
         if self._profile is not None:
             with self._lock:
                 self._profile.add("model_run", "Session", begin, perf_counter_ns())
-                self._profile.note(self._model, input_feed)
+                self._profile.note(self._model, feeds)
         order = [name for name in names if name in wanted]
         return [results[order.index(name)] for name in wanted]
+
+    def run_async(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        callback: Callable[[list[Any], Any, str], Any],
+        user_data: Any = None,
+        run_options: RunOptions | None = None,
+    ) -> None:
+        """Run in a thread, which calls ``callback`` with the results, ``user_data``, and an error as text or ``""``."""
+
+        def work() -> None:
+            try:
+                results, error = self.run(output_names, input_feed, run_options), ""
+            except TileError as fault:
+                results, error = [], str(fault)
+            callback(results, user_data, error)
+
+        threading.Thread(target=work, name="tileir-onnx").start()
 
     def run_with_ort_values(
         self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, OrtValue], run_options: Any = None
@@ -277,6 +295,10 @@ class InferenceSession:
         """Return the outputs."""
         return list(map(NodeArg.of, self._model.outputs))
 
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """Return the inputs that have values already, which a call may replace."""
+        return list(map(NodeArg.of, self._model.graph.defaults))
+
     def get_modelmeta(self) -> ModelMetadata:
         """Return words about the model."""
         told = self._model.about
@@ -293,6 +315,16 @@ class InferenceSession:
     def get_providers(self) -> list[str]:
         """Return the provider that runs the model."""
         return [self._provider]
+
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        """Return the options of the provider that runs the model: ``device_id``."""
+        return {self._provider: {"device_id": (self._model.device or "llvm.0").partition(".")[2]}}
+
+    def disable_fallback(self) -> None:
+        """Do nothing: a session stays with its provider."""
+
+    def enable_fallback(self) -> None:
+        """Do nothing: a session stays with its provider."""
 
     def get_session_options(self) -> SessionOptions:
         """Return the options."""
@@ -400,6 +432,8 @@ class IOBinding:
 def _chosen(providers: Sequence[Any] | None, options: Sequence[Mapping[str, Any]] | None) -> tuple[str, str | None]:
     """Return the first provider that there is, and its device.
 
+    Providers of onnxruntime's that tileir has not, ``…ExecutionProvider``, are passed over with a warning.
+
     Raises:
         ArgumentError: TIL707, there is no provider of that name.
         BackendError: TIL801, none has a device.
@@ -411,7 +445,11 @@ def _chosen(providers: Sequence[Any] | None, options: Sequence[Mapping[str, Any]
     for position, given in enumerate(providers):
         name, told = given if isinstance(given, tuple) else (given, options[position] if options else {})
         if name not in PROVIDERS:
-            raise ArgumentError.of("TIL707", f"there is no provider {name!r:.80}: {', '.join(PROVIDERS)}")
+            message = f"there is no provider {name!r:.80}: {', '.join(PROVIDERS)}"
+            if not str(name).endswith("ExecutionProvider"):
+                raise ArgumentError.of("TIL707", message)
+            warnings.warn(message, stacklevel=2)
+            continue
         device = f"{PROVIDERS[name]}.{told.get('device_id', 0)}"
         if device in devices:
             return name, device
@@ -430,13 +468,18 @@ def _number(dtype: np.dtype[Any]) -> int:
     return found
 
 
+def _dtype(element_type: Any) -> np.dtype[Any] | None:
+    """Return the type of ONNX's number, None where tileir has no such type, or of NumPy's name."""
+    return DTYPES.get(element_type) if isinstance(element_type, int) else np.dtype(element_type)
+
+
 def _word(kind: int) -> str:
     return str(TensorProto.DataType.Name(kind)).lower()
 
 
 def _at(device_type: str, element_type: Any, shape: Sequence[int], address: int) -> Any:
     """Return an array over memory by its address."""
-    dtype = DTYPES.get(element_type) if isinstance(element_type, int) else np.dtype(element_type)
+    dtype = _dtype(element_type)
     if dtype is None or dtype in narrow.KINDS:
         raise ArgumentError.of("TIL701", f"memory with elements of type {element_type} cannot be bound by its address")
     if device_type != "cpu":
