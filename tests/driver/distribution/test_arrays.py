@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from tileir.runtime.transports import Transport
 
+from_parts: Any = distributed.from_parts  # whatever types are, to be refused
+
 MESHES = ({"x": 2}, {"x": 3}, {"x": 2, "y": 2}, {"x": 2, "y": 3})
 
 
@@ -46,7 +48,7 @@ def in_processes(work: Callable[[Process], Any], size: int = 2) -> list[Any]:
 class Sliced:
     """Rows on a disk, say: it tells how much of it was read."""
 
-    def __init__(self, content: np.ndarray[Any, Any]) -> None:
+    def __init__(self, content: Any) -> None:
         self.content, self.shape, self.read = content, content.shape, 0
 
     def __getitem__(self, key: Any) -> Any:
@@ -142,10 +144,23 @@ def test_files_are_read_in_pieces(tmp_path: Path) -> None:
     source = Sliced(whole)
     np.testing.assert_array_equal(distributed.array(source, {"x": 2}, ("x", None)).numpy(), whole)
     assert source.read == whole.size
+
+
+def test_ranks_read_their_pieces_of_files_of_hdf5(tmp_path: Path) -> None:
+    """Each rank opens the file by itself, as processes do."""
     h5py = pytest.importorskip("h5py")
+    whole = np.arange(84, dtype="f4").reshape(7, 4, 3)
     with h5py.File(tmp_path / "a.h5", "w") as file:
-        file["u"] = whole
-        np.testing.assert_array_equal(distributed.array(file["u"], {"x": 2}, ("x", None)).numpy(), whole)
+        file.create_dataset("group/u", data=whole, chunks=(2, 2, 3), compression="gzip")
+
+    def work(engine: Process) -> list[Any]:
+        with h5py.File(tmp_path / "a.h5") as file:
+            source = Sliced(file["group/u"])
+            found = distributed.array(source, {"x": 3}, (None, "x", None), transport=engine)
+        np.testing.assert_array_equal(found.numpy(), whole)
+        return [source.read, *found.parts]
+
+    assert in_processes(work, 3) == [[42, 0], [21, 1], [21, 2]]
 
 
 def test_parts_of_others_need_not_be_even() -> None:
@@ -248,23 +263,23 @@ def cut_at(*intervals: tuple[int, int]) -> distributed.Split:
             (lambda _, shape=shape: distributed.array(np.arange, {"x": 2}, ("x",), shape=shape), "TIL707.*no extents")
             for shape in (7, (-3,), (3.5,), "7")
         ),
-        (lambda u: distributed.from_parts(list(u.parts.values()), u.mesh, u.layout), "TIL707.*parts is a mapping"),
-        (lambda u: distributed.from_parts(u.parts, u.mesh, ("x", None)), r"TIL707.*a Split for each axis"),
-        (lambda u: distributed.from_parts(u.parts, u.mesh, u.sharding), r"TIL707.*a Split for each axis"),
-        (lambda u: distributed.from_parts(u.parts, {"y": 2}, u.layout), "TIL352.*cut along 'x', which the mesh y=2"),
-        (lambda u: distributed.from_parts(u.parts, {"x": 3}, u.layout), "TIL352.*2 intervals for 3 ranks"),
-        (lambda u: distributed.from_parts(u.parts, u.mesh, [u.layout[0]] * 2), "TIL352.*cut along 'x' twice"),
-        (lambda u: distributed.from_parts(u.parts, u.mesh, [cut_at((0, 4), (5, 8))]), "TIL352.*misses places: x 0:4"),
-        (lambda u: distributed.from_parts(u.parts, u.mesh, [cut_at((-1, 4), (4, 7))]), "TIL352.*are no intervals"),
-        (lambda u: distributed.from_parts({}, u.mesh, u.layout), r"TIL701.*parts of the ranks \[\]; give all of them"),
-        (lambda u: distributed.from_parts({0: u.parts[0], 2: 1}, u.mesh, u.layout), r"TIL701.*of the ranks \[0, 2\]"),
+        (lambda u: from_parts(list(u.parts.values()), u.mesh, u.layout), "TIL707.*parts is a mapping"),
+        (lambda u: from_parts(u.parts, u.mesh, ("x", None)), r"TIL707.*a Split for each axis"),
+        (lambda u: from_parts(u.parts, u.mesh, u.sharding), r"TIL707.*a Split for each axis"),
+        (lambda u: from_parts(u.parts, {"y": 2}, u.layout), "TIL352.*cut along 'x', which the mesh y=2"),
+        (lambda u: from_parts(u.parts, {"x": 3}, u.layout), "TIL352.*2 intervals for 3 ranks"),
+        (lambda u: from_parts(u.parts, u.mesh, [u.layout[0]] * 2), "TIL352.*cut along 'x' twice"),
+        (lambda u: from_parts(u.parts, u.mesh, [cut_at((0, 4), (5, 8))]), "TIL352.*misses places: x 0:4"),
+        (lambda u: from_parts(u.parts, u.mesh, [cut_at((-1, 4), (4, 7))]), "TIL352.*are no intervals"),
+        (lambda u: from_parts({}, u.mesh, u.layout), r"TIL701.*parts of the ranks \[\]; give all of them"),
+        (lambda u: from_parts({0: u.parts[0], 2: 1}, u.mesh, u.layout), r"TIL701.*of the ranks \[0, 2\]"),
         (lambda u: one_part(u, THREADS), "TIL701.*give all of them, since they are threads"),
         (
-            lambda u: distributed.from_parts({0: u.parts[0], 1: u.parts[1].astype(int)}, u.mesh, u.layout),
+            lambda u: from_parts({0: u.parts[0], 1: u.parts[1].astype(int)}, u.mesh, u.layout),
             r"TIL701.*rank 1 is int64\[3, 4\], and its places float32\[3, 4\]",
         ),
         (
-            lambda u: distributed.from_parts({0: u.parts[0], 1: u.parts[1] * 1j}, u.mesh, u.layout),
+            lambda u: from_parts({0: u.parts[0], 1: u.parts[1] * 1j}, u.mesh, u.layout),
             "TIL702.*'the part of rank 1' has elements of type complex64",
         ),
     ],

@@ -17,7 +17,7 @@ from sympy import sympify
 from torch.fx import Graph, Node
 
 import tileir
-from tileir import DeviceInfo, DType, Executable, TensorType, TileError
+from tileir import ArgumentError, DeviceInfo, DType, Executable, TensorType, TileError
 from tileir_torch.dtypes import DTYPES, TORCH
 from tileir_torch.importing import Computed, Imported, Known, Order, Packed, Passed, Result, Seen, Viewed, imported
 from tileir_torch.packing import part_of
@@ -50,6 +50,17 @@ def array_seen(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
         return array
     array = tensor.view(integers).numpy()
     return array.view(DTYPES[tensor.dtype].numpy)
+
+
+def tensor_over(array: np.ndarray[Any, Any]) -> torch.Tensor:
+    """Return an array of NumPy as a tensor over its memory, where PyTorch allows that."""
+    if array.dtype.kind != "V" and array.dtype.isbuiltin:
+        return torch.from_numpy(np.ascontiguousarray(array) if any(s < 0 for s in array.strides) else array)
+    dtype = tileir.DType.of(array.dtype)
+    if dtype is None or dtype not in TORCH:
+        raise ArgumentError.of("TIL702", f"PyTorch has no elements of type {array.dtype}")
+    integers = np.int16 if array.dtype.itemsize == 2 else np.uint8
+    return torch.from_numpy(np.ascontiguousarray(array).view(integers)).view(TORCH[dtype])
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:

@@ -19,8 +19,7 @@ from torch.utils import _pytree as pytree
 import tileir
 from tileir import ArgumentError, DeviceInfo, Diagnostic, TileError
 from tileir_torch import decompositions
-from tileir_torch.calls import Specialising, host
-from tileir_torch.dtypes import TORCH
+from tileir_torch.calls import Specialising, host, tensor_over
 from tileir_torch.importing import Computed, array_of, imported, unsupported
 
 _MESSAGES: Final = 50
@@ -110,7 +109,7 @@ class Compiled:
         of_numpy = False
         for at, leaf in zip(self._given, leaves, strict=True):
             if isinstance(leaf, np.ndarray):
-                of_numpy, leaf = True, _tensor(leaf)
+                of_numpy, leaf = True, tensor_over(leaf)
             values[at] = leaf
         results = self._run(values)
         for at, place in self._written:
@@ -231,17 +230,6 @@ def _restored(content: bytes, changed: Mapping[int, torch.Tensor]) -> Compiled:
     for at, tensor in changed.items():
         made._bound[at] = tensor
     return made
-
-
-def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
-    """Return an array of NumPy as a tensor over its memory, where PyTorch allows that."""
-    if array.dtype.kind != "V" and array.dtype.isbuiltin:
-        return torch.from_numpy(np.ascontiguousarray(array) if any(s < 0 for s in array.strides) else array)
-    dtype = tileir.DType.of(array.dtype)
-    if dtype is None or dtype not in TORCH:
-        raise ArgumentError.of("TIL702", f"PyTorch has no elements of type {array.dtype}")
-    integers = np.int16 if array.dtype.itemsize == 2 else np.uint8
-    return torch.from_numpy(np.ascontiguousarray(array).view(integers)).view(TORCH[dtype])
 
 
 def compile(  # noqa: A001  it is the public verb, as tileir.compile
