@@ -10,6 +10,7 @@ from tileir.core import SkippedPassWarning, Target, TileError, attrs, checkpoint
 from tileir.driver.given_passes import given_passes
 from tileir.driver.programs import Program, Source, described, stage_name
 from tileir.passes.base import Pass, for_target, run, run_at_once
+from tileir.passes.kernels.remembered import forget_kernels
 from tileir.passes.recovery import Skipped, run_without_failing
 from tileir.schedule.remarks import Remark, Remarks, listening
 from tileir.semtree import ir as sem
@@ -147,12 +148,15 @@ def compile_stages(
         program = stripe_of(origin, arguments, target) if graph is None else lower_to_stripe(graph)
         steps = passes_of(passes, target)
         skipped: tuple[Skipped, ...] = ()
-        if dump is not None:
-            scheduled = run(steps, program, dump=dump)
-        elif tolerant:
-            scheduled, skipped = run_without_failing(steps, program, lowered=graph is not None)
-        else:
-            scheduled = run_at_once(steps, program)
+        try:
+            if dump is not None:
+                scheduled = run(steps, program, dump=dump)
+            elif tolerant:
+                scheduled, skipped = run_without_failing(steps, program, lowered=graph is not None)
+            else:
+                scheduled = run_at_once(steps, program)
+        finally:
+            forget_kernels()
         if skipped:
             _warn(skipped, arguments, target)
         kernels = _finished(share_kernels(lower_to_semtree(scheduled, target)))

@@ -8,7 +8,7 @@ Every kernel becomes ``void @name(ptr args, ptr scratch, i64 begin, i64 end)``, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Final
 
 from tileir.core import DType, Op
@@ -73,10 +73,12 @@ def emit(
 
     module = ModuleText(flags, scheduled)
     count = 0
-    for _, several in groupby(kernels, lambda each: outline(each[1]) if scheduled else each[0]):
-        first, *others = several
-        if others:
-            separate = [write(ModuleText(flags, scheduled), *each) for each in (first, *others)]
+    for _, group in groupby(kernels, lambda each: outline(each[1]) if scheduled else each[0]):
+        several = iter(group)
+        first = next(several)
+        if (second := next(several, None)) is not None:
+            # Each is expanded and written before the next one, while what is known of it is remembered.
+            separate = [write(ModuleText(flags, scheduled), *each) for each in chain((first, second), several)]
             yield from (each.text(last) for each in joined(separate))
             count += 1
             continue

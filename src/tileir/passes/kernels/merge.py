@@ -5,11 +5,11 @@ Equal scalars of a body made once: loads, constants and computations that an ear
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 from tileir.core.nodes import attrs
+from tileir.passes.kernels.remembered import remembered
 from tileir.passes.kernels.schedule import indirect_names
 from tileir.poly.affine import Affine, total
 from tileir.schedule import (
@@ -25,29 +25,6 @@ from tileir.schedule import (
     with_one_range_each,
 )
 from tileir.stripe import ir as stripe
-
-Found = TypeVar("Found")
-
-_KERNELS: Final = 256  # more than a program has, but for large networks
-
-
-def remembered(function: Callable[[stripe.Block], Found]) -> Callable[[stripe.Block], Found]:
-    """Return a function that computes its result once for each kernel, of the last few hundred.
-
-    All passes that schedule ask the same of each kernel, which they know by identity: it is dear to compare.
-    """
-    known: OrderedDict[int, tuple[stripe.Block, Found]] = OrderedDict()
-
-    def of(kernel: stripe.Block) -> Found:
-        found = known.get(id(kernel))
-        if found is None:
-            if len(known) >= _KERNELS:
-                known.popitem(last=False)  # in one step, as threads compile side by side
-            found = known[id(kernel)] = kernel, function(kernel)
-        return found[1]
-
-    return of
-
 
 nest_of: Final = remembered(analyse)
 """Returns a kernel as a nest, or why it cannot be."""
