@@ -46,9 +46,11 @@ def failing(how: str, rank: int, size: int) -> None:
     if how == "early" and rank == size - 1:
         tileir.distribute(tileir.partition(BLUR, {"x": size}, {}, arguments=[IMAGE]), "mpi")
         raise ValueError("no file")
-    engine = Ranks(late=0.5, timeout=1.0 if how == "late" else None)
+    engine = Ranks(late=0.5)
     run = blur(engine, size)
     assert np.array_equal(run(IMAGE), RIGHT)
+    if how == "late":  # all are there now, and what they run is compiled
+        run = blur(Ranks(late=0.5, timeout=1.0), size)
     if rank == size - 1:
         match how:
             case "raises":
@@ -69,14 +71,15 @@ def straying(rank: int, size: int) -> None:
     """Make steps of one program on the last rank, and of another one on the others, when all have made some of both."""
     rows = ("x", None)
 
-    def stepper(divisor: int) -> Any:
+    def stepper(divisor: int, engine: Ranks) -> Any:
         text = f"function (U[H, W]) -> (V) {{ S[y, x : H, W] = +(U[y + j - 1, x]), j < 3; V = S / {divisor}; }}"
         program = tileir.partition(text, {"x": size}, {"U": rows}, outputs={"V": rows}, arguments=[IMAGE])
-        return tileir.distribute(program, Ranks(late=0.5, timeout=1.0)).stepper({"U": "V"}, {"U": IMAGE})
+        return tileir.distribute(program, engine).stepper({"U": "V"}, {"U": IMAGE})
 
-    both = [stepper(3), stepper(4)]
-    for step in (*both, *both):
-        step()
+    for engine in (Ranks(), Ranks(late=1.0, timeout=4.0)):  # when time counts, all is compiled
+        both = [stepper(3, engine), stepper(4, engine)]
+        for step in (*both, *both):
+            step()
     while True:
         both[rank == size - 1]()
 
@@ -140,14 +143,31 @@ def run_examples() -> None:
         runpy.run_path(sys.argv[0], run_name="__main__")
 
 
+class Told(logging.Handler):
+    """Files in the folder of the job that say which of several calls a rank has logged something in."""
+
+    number = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        (Path(sys.argv[2]) / str(self.number)).write_text(record.getMessage())
+
+    def wait(self, number: int) -> None:
+        """Be late: until another rank says so."""
+        while not (Path(sys.argv[2]) / str(number)).exists():
+            time.sleep(0.05)
+
+
 def many(rank: int, size: int) -> None:
     """Run on some of the ranks, wait for one that is late, and refuse numbers of ranks that are not there."""
     half = MPI.COMM_WORLD.Split(rank % 2)
     assert np.array_equal(blur(Ranks(half), half.size)(IMAGE), RIGHT)
-    run = blur(Ranks(late=0.2), size)
-    for _ in range(2):
+    run, told = blur(Ranks(late=0.2), size), Told()
+    if rank == 0:
+        logging.getLogger("tileir_mpi").addHandler(told)
+    for number in range(2):
         if rank == 1:
-            time.sleep(3)
+            told.wait(number)
+        told.number = number
         assert np.array_equal(run(IMAGE), RIGHT)
     try:
         blur(Ranks(), size + 1)(IMAGE)
