@@ -2,6 +2,7 @@
 
 from tileir.driver.distribution.arrays import DistributedArray, array, from_parts
 from tileir.driver.distribution.checkpoints import Checkpoint, load, save, saved
+from tileir.driver.distribution.partitioning import repeated
 from tileir.driver.distribution.stepping import DistributedStepper
 from tileir.typed.sharding.mesh import Mesh, Sharding
 from tileir.typed.sharding.splits import Split
@@ -16,6 +17,7 @@ __all__ = [
     "array",
     "from_parts",
     "load",
+    "repeated",
     "save",
     "saved",
 ]

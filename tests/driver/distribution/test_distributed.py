@@ -19,6 +19,7 @@ from strategies.tile import cases
 from strategies.tuple_reductions import assert_components, tuple_cases
 from tileir.core import ArgumentError, BackendError, TileError, VerifyError
 from tileir.core.extensions import EXTENSIONS, Kind
+from tileir.distributed import repeated
 from tileir.driver.distribution.collectives import carried_out
 from tileir.runtime.transports import THREADS, Transport
 from tileir.typed.derivatives.reverse import gradient
@@ -307,3 +308,32 @@ def test_borders_of_a_step_have_the_bits_of_the_whole() -> None:
     for _ in range(5):
         np.testing.assert_array_equal(step(K=factors).numpy(), whole(K=factors))
     np.testing.assert_array_equal(step.state["U"].numpy(), whole.state["U"])
+
+
+def test_programs_of_several_steps() -> None:
+    text = "function (U[H, W], K[H, W]) -> (M, V) { S[y, x : H, W] = +(U[y + i - 1, x]), i < 3; V = K * S; M = S - V; }"
+    random = np.random.default_rng(0)
+    state, factors = (random.random((40, 30), np.float32) for _ in range(2))
+    function = repeated(text, {"U": "V"}, 4, arguments=[state, factors])
+    rows = {"U": ("x", None), "K": ("x", None)}
+    program = tileir.partition(function, {"x": 2}, rows, outputs={"V": rows["U"]})
+    assert {each.input for each in program.collectives} == {"U", "K"}
+    steps = tileir.distribute(program, options=QUICK).stepper({"U": "V"}, {"U": state})
+    one = tileir.stepper(text, {"U": "V"}, {"U": state}, options=QUICK)
+    for _ in range(2):
+        right = [one(factors) for _ in range(4)][-1]
+        np.testing.assert_array_equal(steps(factors).numpy(), right)
+
+
+@pytest.mark.parametrize(
+    ("updates", "count", "code", "message"),
+    [
+        ({"A": "C"}, 0, "TIL707", "count is a number of steps, 1 or more, not 0"),
+        ({"A": "D"}, 2, "TIL709", "there is no result 'D'"),
+        ({"A": "C"}, 2, "TIL709", r"result 'C' is i32\[5, 4\], but input 'A', which it updates, is i32\[5, 6\]"),
+    ],
+)
+def test_steps_that_cannot_be_repeated(updates: Any, count: int, code: str, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message) as caught:
+        repeated(PRODUCT, updates, count, arguments=TYPES)
+    assert caught.value.diagnostics[0].code == code

@@ -5,16 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+import pytest
+from hypothesis import assume, given, strategies as st
 
 from strategies.effort import examples
 from strategies.stencils import Stencils, stencils
+from tileir.core import DType, attrs
+from tileir.tile.text.parser import parse
+from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
-from tileir.typed.ir import Collective
+from tileir.typed.ir import Collective, TensorType
+from tileir.typed.repetition import repeated
 from tileir.typed.sharding.borders import Bordered, bordered_steps
 from tileir.typed.sharding.interpreter import exchanged, gathered, scattered
-from tileir.typed.sharding.mesh import Box
-from tileir.typed.sharding.partitioned import Partitioned
+from tileir.typed.sharding.mesh import Box, Mesh, Sharding
+from tileir.typed.sharding.partition import partition
+from tileir.typed.sharding.partitioned import Partitioned, verify
+from tileir.typed.sharding.spreading import ANY_MODEL
 
 
 def part(array: Any, have: Box, box: Box) -> Any:
@@ -60,3 +67,49 @@ def _bordered(program: Partitioned, step: Any, values: dict[str, list[Any]], ran
 def test_programs_of_stencils(case: Stencils) -> None:
     for name, array in ran(case.program, case.inputs).items():
         np.testing.assert_array_equal(array, interpret(case.function, case.inputs)[name], err_msg=case.text)
+
+
+@examples(25)
+@given(stencils(4), st.sampled_from((0.0, 2.0, 50.0)), st.integers(2, 4))
+def test_steps_for_one_exchange(case: Stencils, link: float, count: int) -> None:
+    """Several steps are so many steps, however many of them take one exchange."""
+    shapes = {each.name: each.shape for each in case.function.operations}
+    result = next((name for name in case.function.outputs if shapes[name] == case.inputs["U"].shape), None)
+    assume(result is not None)
+    assert result is not None
+    types = {each.name: each.dtype for each in (*case.function.inputs, *case.function.operations)}
+    assume(types[result] is types["U"])
+    function = repeated(case.function, {"U": result}, count)
+    state = dict(case.inputs)
+    for _ in range(count):
+        right = interpret(case.function, state)
+        state["U"] = right[result]
+    cuts = {name: case.program.layout(name) for name in "UK"}
+    model = attrs.evolve(ANY_MODEL, link_us=link)
+    program = partition(function, case.program.mesh, cuts, {result: cuts["U"]}, model)
+    verify(program)
+    for name, array in ran(program, case.inputs).items():
+        np.testing.assert_array_equal(array, right[name], err_msg=case.text)
+
+
+STEP = "function (U[N, M]) -> (V) { S[i, j : N, M] = +(U[i + k - 1, j + l - 1]), k < 3, l < 3; V = S / 9; }"
+
+
+@pytest.mark.parametrize(("link", "exchanges"), [(0.0, 8), (2.0, 2), (50.0, 1)])
+def test_prices_decide_how_many_steps_take_one_exchange(link: float, exchanges: int) -> None:
+    step = infer(parse(STEP), {"U": TensorType(DType.F32, (512, 2048))})
+    function, rows = repeated(step, {"U": "V"}, 8), Sharding(("x", None))
+    model = attrs.evolve(ANY_MODEL, link_us=link)
+    made = partition(function, Mesh({"x": 2}), {"U": rows}, {"V": rows}, model)
+    assert len(made.collectives) == exchanges
+    if exchanges == 1:
+        assert made.collectives[0].target[0].intervals == ((0, 264), (248, 512))
+
+
+def test_values_that_are_laid_out_as_asked_are_exchanged() -> None:
+    step = infer(parse(STEP), {"U": TensorType(DType.F32, (64, 64))})
+    function, rows = repeated(step, {"U": "V"}, 2), Sharding(("x", None))
+    between = next(each.name for each in function.operations if each.name.startswith("V_step"))
+    model = attrs.evolve(ANY_MODEL, link_us=1000.0)
+    made = partition(function, Mesh({"x": 2}), {"U": rows, between: rows}, {"V": rows}, model)
+    assert len(made.collectives) == 2

@@ -7,12 +7,14 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from tileir.core import ArgumentError, HardwareModel, Target, at_the_call, fail, nearest
+from tileir.driver.calls.stepper import check_updates
 from tileir.driver.programs import Program, Source, described, stage_name, types_of
 from tileir.driver.targets import Named, choice_of, scheduling_target
 from tileir.runtime.context import default_context
 from tileir.tile.ir import Function as TileFunction
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import Function as TypedFunction
+from tileir.typed.repetition import repeated as several_steps
 from tileir.typed.sharding.mesh import Mesh, Sharding
 from tileir.typed.sharding.partition import partition as typed_partition
 from tileir.typed.sharding.partitioned import Partitioned
@@ -76,6 +78,42 @@ def partition(
     function = _typed(program, arguments)
     written = _written(program, function, made) if isinstance(program, TileFunction) else {}
     return typed_partition(function, made, {**written, **asked}, results, model_of(target), reshard=reshard)
+
+
+@at_the_call
+def repeated(source: Source, updates: Mapping[str, str], count: int, *, arguments: Any = ()) -> TypedFunction:
+    """Return the program that makes several steps, each with some of the results of the one before.
+
+    A call of it computes what so many calls of a stepper do. Partitioned, it may take one exchange for all steps.
+
+    Args:
+        source: A program that makes one step.
+        updates: Names of inputs, each with the name of the result that is its value in the next step. Other inputs are
+            the same in all steps.
+        count: How many steps there are.
+        arguments: Dtypes and shapes of the inputs, as :func:`tileir.compile` takes them.
+
+    Returns:
+        A typed function with the inputs of a step, and the results of the last one.
+
+    Raises:
+        TileError: The program is wrong, or does not fit the arguments.
+        ArgumentError: TIL709, an update names no input or result, or one of another type; TIL707, ``count`` is below
+            1; TIL712, the program is of a later stage.
+    """
+    if count < 1:
+        raise ArgumentError.of("TIL707", f"count is a number of steps, 1 or more, not {count!r:.80}")
+    program, arguments = described(source, arguments)
+    function = _typed(program, arguments)
+    inputs = {value.name: f"{value.dtype.value}{list(value.shape)}" for value in function.inputs}
+    check_updates(updates, updates, inputs, function.outputs)
+    made = {each.name: f"{each.dtype.value}{list(each.shape)}" for each in function.operations}
+    for name, result in updates.items():
+        new = {**inputs, **made}[result]
+        if inputs[name] != new:
+            message = f"result {result!r} is {new}, but input {name!r}, which it updates, is {inputs[name]}"
+            raise ArgumentError.of("TIL709", message)
+    return several_steps(function, updates, count)
 
 
 def model_of(target: Named | None) -> HardwareModel:

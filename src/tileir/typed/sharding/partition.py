@@ -29,7 +29,8 @@ from tileir.typed.ir import (
     operands,
 )
 from tileir.typed.reductions import reduction_of, rule_of
-from tileir.typed.sharding.choice import choose
+from tileir.typed.sharding.choice import Decision, choose
+from tileir.typed.sharding.deepening import Layouts, deepened
 from tileir.typed.sharding.exchanges import aggregation_of, covered, kind_of, target_of
 from tileir.typed.sharding.loops import needs_of, step_of
 from tileir.typed.sharding.mesh import Mesh, Sharding
@@ -114,8 +115,9 @@ def _without_collectives(function: Function) -> Function:
 class _Partitioner:
     """A program that is being partitioned.
 
-    ``copies`` has other layouts in which a value is at hand already, ``states`` the components of tuple reductions, and
-    ``free`` the values that are made of coordinates and constants, which each rank makes as much of as it needs.
+    ``copies`` has other layouts in which a value is at hand already, ``states`` the components of tuple reductions,
+    ``free`` the values that are made of coordinates and constants, which each rank makes as much of as it needs, and
+    ``halos`` what ranks get of values for all readers at once.
     """
 
     prices: Prices
@@ -127,6 +129,7 @@ class _Partitioner:
     placements: dict[str, Placement] = attrs.field(factory=dict)
     copies: dict[str, list[str]] = attrs.field(factory=dict)
     free: frozenset[str] = frozenset()
+    halos: Mapping[str, Layout] = attrs.field(factory=dict)
     states: dict[tuple[Reduce, Placement], tuple[str, ...]] = attrs.field(factory=dict)
     remarks: list[Remark] = attrs.field(factory=list)
 
@@ -141,6 +144,31 @@ class _Partitioner:
         self.free = _free(function, self.wanted)
         chosen = [each for each in function.operations if each.name in live and each.name not in self.free]
         decisions = choose(function, chosen, self.prices, self.wanted, self._step)
+        plain = self._made(function, decisions)
+        if not any(each.kind is CollectiveKind.HALO for each in plain.collectives):
+            return plain
+        return self._deepened(function, chosen, decisions, plain)
+
+    def _deepened(
+        self, function: Function, chosen: Sequence[Operation], decisions: Mapping[str, Decision], plain: Partitioned
+    ) -> Partitioned:
+        """Return a partitioned program, or one with fewer exchanges in which ranks compute more, if that is cheaper."""
+        spreads = {name: each for name, each in decisions.items() if isinstance(each, Spread)}
+        placed = {name: each.target if isinstance(each, Spread) else each for name, each in decisions.items()}
+        values = (*function.inputs, *function.operations)
+        shapes, dtypes = {each.name: each.shape for each in values}, {each.name: each.dtype for each in values}
+        spread = [each for each in chosen if each.name in spreads]
+        fixed = frozenset((*function.outputs, *self.wanted))
+        found = deepened(Layouts(spread, spreads, placed, fixed, shapes, dtypes, self.prices))
+        if found is None:
+            return plain
+        again = _Partitioner(
+            self.prices, self.wanted, dict(shapes), NameScope.of(shapes), free=self.free, halos=found.halos
+        )
+        return again._made(function, {**decisions, **found.spreads})
+
+    def _made(self, function: Function, decisions: Mapping[str, Decision]) -> Partitioned:
+        """Return the program in which operations are spread as decided."""
         for value in function.inputs:
             self.defined[value.name] = value
             unread = self.wanted.get(value.name) or layouts_of(value.shape, self.mesh)[0]
@@ -172,8 +200,7 @@ class _Partitioner:
         """Add an operation with what its operands lack before it, and what its result needs behind it."""
         layout, shares, final = spread.layout, spread.shares, spread.target
         self._remark(operation, spread)
-        needs = dict(zip(dict.fromkeys(reads(operation)), spread.needs.values(), strict=False))
-        laid = {name: self._obtained(name, need, operation) for name, need in needs.items()}
+        laid = {name: self._obtained(name, need, operation) for name, need in spread.needs_by(operation).items()}
         operation = schema.with_used(operation, laid)
         name = operation.name
         if shares:
@@ -191,7 +218,7 @@ class _Partitioner:
 
     def _remark(self, operation: Operation, spread: Spread) -> None:
         """Tell of operands of which each rank reads all, though they are cut, to compute all that the others do."""
-        for name, need in zip(dict.fromkeys(reads(operation)), spread.needs.values(), strict=False):
+        for name, need in spread.needs_by(operation).items():
             for axis, split in enumerate(self.placements[name].layout):
                 if split.axes and spread.axes.isdisjoint(split.axes) and need[axis] == whole(self.shapes[name])[axis]:
                     kind, axes = type(operation).__name__.lower(), " and ".join(split.axes)
@@ -252,6 +279,8 @@ class _Partitioner:
             if covered(self.placements[known].layout, need, self.mesh):
                 return self._small(known, need)
         target = target_of(self.placements[name].layout, need, self.mesh)
+        if name in self.halos and covered(self.halos[name], target, self.mesh):
+            target = self.halos[name]
         self._refuse(name, target, reader)
         copy = self._lay_out(self.names.fresh(f"{name}_{reader.name}"), name, target)
         self.copies.setdefault(name, []).append(copy)

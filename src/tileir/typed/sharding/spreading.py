@@ -106,6 +106,10 @@ class Spread:
         """The axes of the mesh along which ranks do different things."""
         return _axes(self.layout, self.shares)
 
+    def needs_by(self, operation: Operation) -> dict[str, Layout]:
+        """Return what ranks need of each operand, by its name in an operation, which is spread like this one."""
+        return dict(zip(dict.fromkeys(reads(operation)), self.needs.values(), strict=False))
+
 
 def _axes(layout: Layout, shares: Sequence[Share]) -> set[str]:
     return {axis for split in (*layout, *(share.split for share in shares)) for axis in split.axes}
