@@ -12,7 +12,10 @@ from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
+from tileir.passes.fusion.fuse import Fuse
 from tileir.passes.rewrites.dead_code import DeadCode
+from tileir.passes.rewrites.localise import Localise
+from tileir.passes.rewrites.scalarise import Scalarise
 from tileir.passes.schedules.registers.register_tile import RegisterTile
 from tileir.stripe.ir import Program, Special
 
@@ -23,14 +26,18 @@ PIXELS = """function (X[C, P], F[C, K]) -> (O) {
 EVERY_SECOND = """function (X[C, H, W], F[C, K]) -> (O) {
     O[y, x, k : H / 2, W / 2, K] = +(X[c, 2*y, 2*x] * F[c, k]);
 }"""
+SHORTCUT = """function (X[C, P], F[C, K], R[K, P]) -> (O) {
+    S[k, p : K, P] = +(X[c, p] * F[c, k]);
+    O = S + R;
+}"""
 LAST = """function (X[P, C], F[C, K]) -> (O) {
     O[p, k : P, K] = +(X[p, c] * F[c, k]);
 }"""
 
 
 def tiled(text: str, *shapes: tuple[int, ...], dtype: DType = DType.F32, step: RegisterTile = SMALL) -> Program:
-    program = Case(text, dtype, dict(zip("XF", shapes, strict=True))).program()
-    return run((Accumulate(), step, DeadCode()), program)
+    program = Case(text, dtype, dict(zip("XFR", shapes, strict=False))).program()
+    return run((Accumulate(), Fuse(), Localise(), Scalarise(), step, DeadCode()), program)
 
 
 def requests(program: Program) -> dict[str, set[int]]:
@@ -56,6 +63,15 @@ def test_tiles_that_span_several_lines_ask_for_each() -> None:
     assert requests(program) == {"X": {192 + 22, 192 + 22 - 16}}
 
 
+def test_tiles_ask_first_for_what_they_read_last() -> None:
+    step = attrs.evolve(SMALL, rows=4, columns=8)
+    program = tiled(SHORTCUT, (40, 96), (40, 8), (8, 96), step=step)
+    assert requests(program)["R"] == {0, 16}
+    (kernel,) = program.main.blocks
+    asking = next(b for b in kernel.nested() if any(isinstance(s, Special) for s in b.statements))
+    assert [i.range for i in asking.indices] == [4]
+
+
 @pytest.mark.parametrize(
     ("text", "shapes", "panel_bytes"),
     [
@@ -71,15 +87,15 @@ def test_requests_have_to_pay(text: str, shapes: tuple[tuple[int, ...], ...], pa
 
 @given(
     st.sampled_from([DType.F16, DType.BF16, DType.F32, DType.F64]),
-    st.sampled_from([PIXELS, EVERY_SECOND]),
+    st.sampled_from([PIXELS, EVERY_SECOND, SHORTCUT]),
     st.integers(2, 20),
     st.integers(2, 40),
     st.integers(4, 33),
 )
 @examples(4)
 def test_meaning_stays(dtype: DType, text: str, channels: int, side: int, features: int) -> None:
-    image = (channels, side) if text == PIXELS else (channels, 2, side)
-    case = Case(text, dtype, {"X": image, "F": (channels, features)})
-    program = case.program()
-    step = attrs.evolve(SMALL, panel_bytes=64)
-    assert_same_meaning(program, run((Accumulate(), step, DeadCode()), program))
+    image = (channels, 2, side) if text == EVERY_SECOND else (channels, side)
+    shapes = {"X": image, "F": (channels, features)} | ({"R": (features, side)} if text == SHORTCUT else {})
+    program = Case(text, dtype, shapes).program()
+    passes = (Accumulate(), Fuse(), Localise(), Scalarise(), attrs.evolve(SMALL, panel_bytes=64), DeadCode())
+    assert_same_meaning(program, run(passes, program))

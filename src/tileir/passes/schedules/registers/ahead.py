@@ -2,7 +2,8 @@
 
 Where steps are far apart in memory, as pixels of channels that come first are, no hardware foresees the next tile: it
 waits for a cache line, and for the place of a page, at each step. Nor does hardware foresee the panel behind the one
-that all rows pass over. A step has many multiply-adds, beside which a request costs next to nothing.
+that all rows pass over. A step has many multiply-adds, beside which a request costs next to nothing. What a tile reads
+after its reduction, as the sums of a shortcut are, it asks for before.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Final
 
-from tileir.core.nodes import attrs
+from tileir.core import NameScope, attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.registers.steps import LINE, touched
 from tileir.poly.affine import Affine
@@ -26,9 +27,9 @@ _SHORT: Final = 4
 
 
 def far_roots(nest: Nest, near_bytes: int) -> frozenset[str]:
-    """Return the roots of which the reductions of a nest read more than ``near_bytes``."""
-    reductions = (segment for segment in nest.segments if segment.loops)
-    reads = ((use, segment.loops) for segment in reductions for use in sch.reads_of(nest, segment))
+    """Return the roots of which a nest reads more than ``near_bytes``."""
+    seen = ((use, segment.loops) for segment in nest.segments for use in sch.reads_of(nest, segment))
+    reads = ((use, loops) for use, loops in seen if not use.direction.writes)
     return frozenset(use.root for use, loops in reads if touched(use, (*nest.indices, *loops)) > near_bytes)
 
 
@@ -86,3 +87,25 @@ class Tile:
                 return ()
             reach += stride * (count - 1)
         return tuple(range(reach // size, -1, -LINE // size))
+
+
+def before_tile(use: Use, inside: Sequence[stripe.Index], values: Mapping[str, Affine], names: NameScope) -> Node:
+    """Return requests for all that a tile reads through a use at the points ``inside`` of it.
+
+    ``values`` has the indices of the nest in terms of all loops; ``names`` holds all names of the kernel.
+    """
+    place, size = use.substitute(values), use.dtype.itemsize
+    apart: list[stripe.Index] = []
+    moved: dict[str, Affine] = {}
+    reach = 0
+    for index in sorted(inside, key=lambda i: abs(place.stride(i.name))):
+        stride = place.stride(index.name) * size
+        if 0 <= stride <= max(reach + size, LINE) and not (apart and stride):
+            reach += stride * (index.range - 1)
+            moved[index.name] = Affine()
+        else:
+            apart.append(sch.index(names.fresh(f"{index.name}_asked"), index.range))
+            moved[index.name] = sch.part(apart[-1])
+    lines = range(0, reach // size + 1, LINE // size)
+    asked = tuple(stripe.Special("prefetch", (use.name,), (), (("ahead", line),)) for line in lines)
+    return Node(tuple(sch.present(apart)), statements=asked, uses=(place.substitute(moved),))

@@ -14,7 +14,7 @@ from typing import Final
 
 from tileir.core import NameScope, attrs
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.schedules.registers.ahead import Tile
+from tileir.passes.schedules.registers.ahead import Tile, before_tile
 from tileir.passes.schedules.registers.copied import CopiedPieces
 from tileir.passes.schedules.registers.cost import Tiling, overlapping
 from tileir.passes.schedules.registers.edges import Edges
@@ -325,7 +325,7 @@ class TileBlocks:
         registers = {a.name: a for a in allocations}
         rows = tuple(i for split in splits for i in split.rows)
         indices = (*rows, *columns.vectors, *columns.lanes)
-        children: list[Node] = []
+        children = list(self._asked(values, indices))
         for segment in self.nest.segments:
             moved = _replaced(segment, replaced, registers, (row, columns.inner))
             if is_spread(segment, frozenset(registers), self.plan.vector.name):
@@ -345,6 +345,14 @@ class TileBlocks:
         around = tuple(i for split in splits for i in split.around)
         ends = tuple(test for split in splits for test in split.tests)
         return Node(around, tuple(allocations), tuple(children), constraints=ends)
+
+    def _asked(self, values: Mapping[str, Affine], inside: tuple[stripe.Index, ...]) -> Iterator[Node]:
+        """Yield requests for what a tile reads after its reduction, far away."""
+        for segment in self.nest.segments:
+            indirect = sch.indirect_names(segment)
+            for use in () if segment.loops else sch.reads_of(self.nest, segment):
+                if use.root in self.plan.far and use.name not in indirect and not use.direction.writes:
+                    yield before_tile(use, inside, values, self.names)
 
     def _reach(self, index: stripe.Index) -> int:
         """Return how far apart results along an index are: rows of a tile are in the order of these."""
