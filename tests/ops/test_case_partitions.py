@@ -13,7 +13,7 @@ from tileir.typed.inference.inference import infer
 from tileir.typed.sharding.interpreter import interpret_partitioned
 from tileir.typed.sharding.mesh import Mesh
 from tileir.typed.sharding.partition import partition
-from tileir.typed.sharding.partitioned import verify
+from tileir.typed.sharding.verifier import verify
 from tileir.typed.simplify.simplifier import simplify
 
 if TYPE_CHECKING:

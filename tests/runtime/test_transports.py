@@ -104,6 +104,13 @@ def test_ranks_that_differ_are_refused_on_every_rank() -> None:
         THREADS.launch(2, lambda end: agree(end, {"the program": str(end.rank), "the mesh": str(end.rank)}))
 
 
+@pytest.mark.parametrize("other", [{"the array": "alike"}, {"the program": "alike", "the mesh": "", "more": ""}, {}])
+def test_ranks_that_make_other_calls_are_refused(other: dict[str, str]) -> None:
+    """Calls compare different texts, of different numbers, and yet no message is cut short."""
+    with pytest.raises(DisagreementError, match=r"TIL815.: rank 1 makes another call than rank 0; all ranks must make"):
+        THREADS.launch(2, lambda end: agree(end, other if end.rank else {"the program": "alike"}))
+
+
 def received(end: Transport, other: int) -> None:
     end.place = "the sum 'S'"
     end.exchange([], [(other, np.empty(1))])

@@ -12,7 +12,8 @@ from tileir.typed.ir import Collective
 from tileir.typed.sharding.interpreter import interpret_partitioned
 from tileir.typed.sharding.mesh import Mesh, Sharding
 from tileir.typed.sharding.partition import partition
-from tileir.typed.sharding.partitioned import Partitioned, verify
+from tileir.typed.sharding.partitioned import Partitioned
+from tileir.typed.sharding.verifier import verify
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -93,10 +93,16 @@ def caught(rank: int, size: int) -> None:
             raise ValueError("no room")
         return run.run(end, {"I": IMAGE[:4]})
 
-    try:
-        run.engine.launch(size, work)
-    except tileir.BackendError as error:
-        say(f"rank {rank} caught {error}")
+    def interrupted(end: Transport) -> Any:
+        if end.rank == 0:
+            signal.raise_signal(signal.SIGINT)
+        return run.run(end, {"I": IMAGE[:4]})
+
+    for each in (work, interrupted):
+        try:
+            run.engine.launch(size, each)
+        except (tileir.BackendError, KeyboardInterrupt) as error:
+            say(f"rank {rank} caught {error!r}" if rank == 0 else f"rank {rank} caught {error}")
     assert np.array_equal(run(IMAGE), RIGHT)
     say(f"rank {rank} went on")
 

@@ -73,8 +73,10 @@ def test_errors_that_all_ranks_catch_do_not_end_them() -> None:
     found = started(2, JOB, "caught")
     said = sorted(found.stdout.splitlines())
     assert said == [
-        "rank 0 caught error[TIL814]: rank 0 failed: ValueError: no room",
+        "rank 0 caught BackendError('error[TIL814]: rank 0 failed: ValueError: no room')",
+        "rank 0 caught KeyboardInterrupt()",
         "rank 0 went on",
+        "rank 1 caught error[TIL814]: rank 0 failed, and so the others stopped: KeyboardInterrupt: ",
         "rank 1 caught error[TIL814]: rank 0 failed, and so the others stopped: ValueError: no room",
         "rank 1 went on",
     ], found.stderr

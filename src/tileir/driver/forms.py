@@ -256,7 +256,7 @@ def parse(
     if stage == "any" or stage in texts.STAGES:
         return texts.parse_stage(text, stage, name, arrays, entry=entry, folder=place)
     if stage == "partitioned":
-        from tileir.typed.sharding import partitioned, text as partitioned_text
+        from tileir.typed.sharding import text as partitioned_text, verifier as partitioned
 
         program = partitioned_text.parse(text, name, arrays=arrays)
         partitioned.verify(program)
@@ -411,10 +411,12 @@ def _verify_schedule(node: object) -> None:
     from tileir.passes.base import Pass, unnamed
     from tileir.passes.offers import OFFERS
     from tileir.schedule.script import Script
-    from tileir.typed.sharding import partitioned
+    from tileir.typed.sharding.partitioned import Partitioned
 
-    if isinstance(node, partitioned.Partitioned):
-        partitioned.verify(node)
+    if isinstance(node, Partitioned):
+        from tileir.typed.sharding.verifier import verify
+
+        verify(node)
         return
     if isinstance(node, Script):
         return  # the classes of steps check their fields

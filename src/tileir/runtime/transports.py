@@ -28,6 +28,9 @@ Message: TypeAlias = tuple[int, Any]
 T = TypeVar("T")
 
 
+_FACTS: Final = 4
+"""Texts that ranks compare at a time: messages are of one length, also of ranks that make different calls."""
+
 GRACE: Final = 3.0
 """Seconds that threads have to end when one of them failed."""
 
@@ -197,19 +200,25 @@ def agree(transport: Transport, facts: Mapping[str, str]) -> None:
 
     Args:
         transport: Between the ranks.
-        facts: By their names, which messages use.
+        facts: At most four, by their names, which messages use.
 
     Raises:
-        DisagreementError: TIL815, on every rank: which rank differs from rank 0, and in what.
+        DisagreementError: TIL815, on every rank: which rank differs from rank 0, and in what; or that it compares
+            texts of other names, since it makes another call.
 
     """
     transport.place = "the start of a program"
-    own = b"".join(hashlib.sha256(text.encode()).digest() for text in facts.values())
+    texts = ["\n".join(facts), *facts.values(), *[""] * (_FACTS - len(facts))]
+    own = b"".join(hashlib.sha256(text.encode()).digest() for text in texts)
     parts = [np.empty(len(own), np.uint8) for _ in range(transport.size)]
     transport.all_gather(np.frombuffer(own, np.uint8), parts, range(transport.size))
-    digests = [part.reshape(len(facts), -1) for part in parts]
+    digests = [part.reshape(len(texts), -1) for part in parts]
     for rank, found in enumerate(digests):
-        differing = [name for name, same in zip(facts, (found == digests[0]).all(1), strict=True) if not same]
+        call, *are_equal = (found == digests[0]).all(1)
+        if not call:
+            message = f"rank {rank} makes another call than rank 0; all ranks must make the same calls in one order"
+            raise DisagreementError.of("TIL815", message)
+        differing = [name for name, same in zip(facts, are_equal, strict=False) if not same]
         if differing:
             message = f"rank {rank} differs from rank 0 in {' and '.join(differing)}; all ranks must run one program"
             raise DisagreementError.of("TIL815", message)

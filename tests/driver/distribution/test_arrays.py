@@ -270,6 +270,7 @@ def cut_at(*intervals: tuple[int, int]) -> distributed.Split:
         (lambda u: from_parts(u.parts, {"x": 3}, u.layout), "TIL352.*2 intervals for 3 ranks"),
         (lambda u: from_parts(u.parts, u.mesh, [u.layout[0]] * 2), "TIL352.*cut along 'x' twice"),
         (lambda u: from_parts(u.parts, u.mesh, [cut_at((0, 4), (5, 8))]), "TIL352.*misses places: x 0:4"),
+        (lambda u: from_parts(u.parts, u.mesh, [cut_at((0, 4), (5, 5))]), "TIL352.*misses places: x 0:4"),
         (lambda u: from_parts(u.parts, u.mesh, [cut_at((-1, 4), (4, 7))]), "TIL352.*are no intervals"),
         (lambda u: from_parts({}, u.mesh, u.layout), r"TIL701.*parts of the ranks \[\]; give all of them"),
         (lambda u: from_parts({0: u.parts[0], 2: 1}, u.mesh, u.layout), r"TIL701.*of the ranks \[0, 2\]"),

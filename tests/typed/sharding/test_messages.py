@@ -18,7 +18,7 @@ from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Collective, Function
 from tileir.typed.sharding.interpreter import interpret_parts, scattered
 from tileir.typed.sharding.messages import Exchange, exchange_of, shares_of
-from tileir.typed.sharding.partitioned import verify
+from tileir.typed.sharding.verifier import verify
 from tileir.typed.verifier import verify as verify_function
 
 if TYPE_CHECKING:

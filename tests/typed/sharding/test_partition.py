@@ -26,7 +26,7 @@ from tileir.typed.sharding.exchanges import traffic
 from tileir.typed.sharding.interpreter import interpret_partitioned
 from tileir.typed.sharding.mesh import Mesh, Sharding
 from tileir.typed.sharding.partition import partition
-from tileir.typed.sharding.partitioned import verify
+from tileir.typed.sharding.verifier import verify
 
 if TYPE_CHECKING:
     from strategies.contractions import Case

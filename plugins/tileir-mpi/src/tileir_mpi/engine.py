@@ -53,6 +53,7 @@ class Ranks:
         Raises:
             BackendError: TIL813, there is another number of ranks; TIL814, one failed; TIL816, one is late.
             DisagreementError: TIL815, ranks differ in what they run.
+            KeyboardInterrupt: It came while this rank ran or waited; for the others it failed.
 
         """
         from tileir_mpi.transport import MPITransport
@@ -77,7 +78,10 @@ class Ranks:
             except DisagreementError:
                 raise
             except BaseException as error:
-                raise end.failure(error) from error
+                failure = end.failure(error)
+                if isinstance(error, Exception):
+                    raise failure from error
+                raise  # who interrupts a program is not to be told of a failure
 
     def _peers(self) -> Peers:
         """Return the ranks of the communicator.

@@ -160,7 +160,10 @@ class Cards:
         except DisagreementError:
             raise
         except BaseException as error:
-            raise card.failure(error) from error
+            failure = card.failure(error)
+            if isinstance(error, Exception):
+                raise failure from error
+            raise  # who interrupts a program is not to be told of a failure
 
     def _agree(self, card: Card, size: int) -> None:
         """Find out, once in a turn, that all ranks run programs for this number of ranks.

@@ -21,7 +21,7 @@ from tileir.runtime.devices.array import DeviceArray
 from tileir.runtime.transports import Threads, agree
 from tileir.typed.sharding.interpreter import gathered
 from tileir.typed.sharding.mesh import Box, Mesh, Sharding
-from tileir.typed.sharding.splits import Layout, Split, whole
+from tileir.typed.sharding.splits import Layout, Split, repeated, whole
 
 if TYPE_CHECKING:
     from tileir.runtime.transports import Array, Engine, Transport
@@ -315,7 +315,9 @@ def _places(layout: object, mesh: Mesh) -> Layout:
         message = f"the layout {layout!r:.80} is no sequence with a Split for each axis, as program.layout(name) is one"
         raise ArgumentError.of("TIL707", message)
     found = tuple(layout)
-    for fault in (*mesh.faults(found), *(f"misses places: {split}" for split in found if not split.is_complete)):
+    twice = (f"is cut along {axis!r} twice" for axis in repeated(found))
+    missing = (f"misses places: {split}" for split in found if not split.is_complete)
+    for fault in (*mesh.faults(found), *twice, *missing):
         raise ArgumentError.of("TIL352", f"the layout [{', '.join(map(str, found))}] {fault}")
     return found
 

@@ -27,7 +27,8 @@ from tileir.runtime.transports import THREADS, Threads, agree
 from tileir.typed.ir import Collective, Function, TensorType
 from tileir.typed.sharding.borders import Bordered, bordered_steps
 from tileir.typed.sharding.local import Step, local_steps
-from tileir.typed.sharding.partitioned import Partitioned, verify
+from tileir.typed.sharding.partitioned import Partitioned
+from tileir.typed.sharding.verifier import verify
 
 if TYPE_CHECKING:
     from tileir.runtime.transports import Array, Engine, Transport

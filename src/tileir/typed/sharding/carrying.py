@@ -171,7 +171,7 @@ def _contracted(
             if set(written.indices) & set(polynomial.indices):
                 size = operation.shape[number]
                 yield number, _alongside(written, size, polynomial, shapes[name][axis], split)
-    if _may_share(operation, shapes):
+    if may_share(operation, shapes):
         yield from (Share(polynomial, split) for polynomial in dict.fromkeys(read) if polynomial.indices)
 
 
@@ -193,7 +193,7 @@ def _alongside(written: Affine, size: int, read: Affine, extent: int, split: Spl
     return _moved(split, ends)
 
 
-def _may_share(operation: Contraction, shapes: Mapping[str, Shape]) -> bool:
+def may_share(operation: Contraction, shapes: Mapping[str, Shape]) -> bool:
     """Return whether parts of an aggregate of each element can be merged: no element is left to its default.
 
     Sums without a default may, since 0 is what merges with nothing.

@@ -9,18 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.core import ShownProgram, VerifyError, attrs
-from tileir.core.errors import Diagnostic
+from tileir.core import ShownProgram, attrs
 from tileir.poly.affine import Affine
 from tileir.typed.ir import Collective, Function
-from tileir.typed.sharding.exchanges import kind_of
 from tileir.typed.sharding.mesh import Mesh
 from tileir.typed.sharding.splits import Split
-from tileir.typed.verifier import check_function
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import networkx as nx
 
     from tileir.core import HardwareModel
@@ -116,62 +111,3 @@ class Partitioned(ShownProgram):
     def layout(self, name: str) -> Layout:
         """Return which places each rank has of a value."""
         return dict(self.placements)[name].layout
-
-
-def verify(program: Partitioned) -> None:
-    """Check the rules of a partitioned program.
-
-    Raises:
-        VerifyError: TIL531 for what is wrong with the function, TIL533 for what is wrong with its parts.
-
-    """
-    faults = tuple(check_function(program.function)) or tuple(_faults(program))
-    if faults:
-        raise VerifyError(faults)
-
-
-def _faults(program: Partitioned) -> Iterator[Diagnostic]:
-    definitions = (*program.function.inputs, *program.function.operations)
-    if [name for name, _ in program.placements] != [each.name for each in definitions]:
-        message = "a partitioned program needs one placement for each value, in the order of their definitions"
-        yield Diagnostic("TIL533", message)
-        return
-    placements = dict(program.placements)
-    for each in definitions:
-        placement = placements[each.name]
-        layouts = [placement.layout, tuple(share.split for share in placement.shares)]
-        if isinstance(each, Collective):
-            layouts += [each.source, each.target]
-            if placement.layout != each.target:
-                yield _fault(each.name, "is laid out otherwise than its collective says")
-            kind = each.kind if each.kind.merges else kind_of(each.source, each.target)
-            if each.kind is not kind:
-                yield _fault(each.name, f"is called {each.kind.value}, and is {kind.value}")
-            for name in each.inputs:
-                if placements[name].layout != each.source:
-                    yield _fault(each.name, f"expects {name!r} to be laid out otherwise")
-        for message in _wrong_splits([split for layout in layouts for split in layout], program.mesh):
-            yield _fault(each.name, message)
-        if len(placement.layout) != len(each.shape):
-            yield _fault(each.name, f"has a placement with {len(placement.layout)} splits and {len(each.shape)} axes")
-            continue
-        for split, size in zip(placement.layout, each.shape, strict=True):
-            if any(not 0 <= low <= high <= size for low, high in split.intervals):
-                yield _fault(each.name, f"has places {split} on an axis of size {size}")
-    for name in program.function.outputs:
-        if placements[name].shares:
-            yield _fault(name, "is a result, and ranks have parts of an aggregate of it")
-
-
-def _wrong_splits(splits: list[Split], mesh: Mesh) -> Iterator[str]:
-    sizes = dict(mesh.axes)
-    for split in splits:
-        strange = [name for name in split.axes if name not in sizes]
-        if strange:
-            yield f"is cut along {strange[0]!r}, which the mesh {mesh} does not have"
-        elif len(split.intervals) != mesh.extent(split.axes):
-            yield f"has {len(split.intervals)} intervals for {mesh.extent(split.axes)} ranks"
-
-
-def _fault(name: str, message: str) -> Diagnostic:
-    return Diagnostic("TIL533", f"{name!r} {message}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from tileir.core import Shown, attrs
@@ -38,14 +39,19 @@ class Split(Shown):
         """True if some rank has each place up to the last one that a rank has."""
         reached = 0
         for low, high in sorted(self.intervals):
-            if reached < low < high:
-                return False
-            reached = max(reached, high)
-        return True
+            if low <= reached:
+                reached = max(reached, high)
+        return reached == max((high for _, high in self.intervals), default=0)
 
 
 Layout: TypeAlias = "tuple[Split, ...]"
 """A split of each axis of a tensor."""
+
+
+def repeated(splits: Iterable[Split]) -> tuple[str, ...]:
+    """Return the axes of a mesh along which several splits differ, so that ranks do not have all combinations."""
+    axes = [axis for split in splits for axis in split.axes]
+    return tuple(axis for axis in dict.fromkeys(axes) if axes.count(axis) > 1)
 
 
 def whole(shape: tuple[int, ...]) -> Layout:
