@@ -78,6 +78,9 @@ def test_options(command: Callable[..., tuple[int, str, str]]) -> None:
     [
         (("--mesh", "x=2,y"), "TIL902]: --mesh 'y' is not of the form NAME=VALUE"),
         (("--mesh", "x=two"), "TIL902]: --mesh x=two: 'two' is no number of ranks"),
+        (("--mesh", "x=²"), "TIL902]: --mesh x=²: '²' is no number of ranks"),
+        (("--mesh", "x=2,x=3"), "TIL902]: --mesh says twice what x is"),
+        (("--mesh", "y=2", "--shard", "I=y,whole", "--shard", "I=whole,y"), "TIL902]: --shard says twice what I is"),
         (("--mesh", "x=0"), "TIL351]: the axis 'x' of a mesh has 0 ranks"),
         (("--mesh", "x=2"), "TIL352]: the sharding (_, y) of 'B' names the axis 'y'"),
         (("--mesh", "y=2", "--shard", "I"), "TIL902]: --shard 'I' is not of the form NAME=VALUE"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
 
@@ -13,7 +15,7 @@ import tileir
 from strategies.effort import examples
 from tileir import distributed
 from tileir.core import ArgumentError, BackendError, TileError
-from tileir.runtime.transports import THREADS
+from tileir.runtime.transports import THREADS, Threads
 from tileir.typed.sharding.interpreter import scattered
 
 if TYPE_CHECKING:
@@ -288,6 +290,22 @@ def cut_at(*intervals: tuple[int, int]) -> distributed.Split:
 def test_what_does_not_go_together(made: Any, message: str) -> None:
     with pytest.raises(TileError, match=message):
         made(distributed.array(IMAGE, {"x": 2}, ("x", None)))
+
+
+def test_what_is_pickled(tmp_path: Path) -> None:
+    """Programs, arrays and steppers come back on the engines that they were on, and go together with others."""
+    run, u = stepping(V=("x", None)), distributed.array(IMAGE, {"x": 2}, ("x", None))
+    step = run.stepper({"U": "V"}, {"U": u})
+    run_again, u_again, step_again = pickle.loads(pickle.dumps((run, u, step)))
+    np.testing.assert_array_equal(run_again(u, np.float32(1))[0].numpy(), run(u_again, np.float32(1))[0].numpy())
+    for each in (step, step_again):
+        each(np.float32(2))
+    np.testing.assert_array_equal(step_again.state["U"].numpy(), step.state["U"].numpy())
+    distributed.save(tmp_path, {"U": u, "V": u_again})
+    copied = copy.deepcopy(stepping(Process(Mock())))
+    assert isinstance(copied.engine, Process)
+    late = pickle.loads(pickle.dumps(stepping(Threads(late=1.0))))
+    assert late.engine == Threads(late=1.0)
 
 
 def test_arrays_are_put_together_where_that_is_said_alone() -> None:

@@ -71,11 +71,15 @@ def _pairs(words: Sequence[str], option: str) -> list[tuple[str, str]]:
     for name, equals, value in pairs:
         if not (name.strip() and equals and value.strip()):
             raise fail("TIL902", f"{option} {''.join((name, equals, value))!r} is not of the form NAME=VALUE")
-    return [(name.strip(), value) for name, _, value in pairs]
+    names = [name.strip() for name, _, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise fail("TIL902", f"{option} says twice what {name} is")
+    return [(name, value) for name, (_, _, value) in zip(names, pairs, strict=True)]
 
 
 def _ranks(text: str, mesh: str) -> int:
-    if not text.strip().isdigit():
+    if not text.strip().isdecimal():
         raise fail("TIL902", f"--mesh {mesh}: {text!r} is no number of ranks")
     return int(text)
 

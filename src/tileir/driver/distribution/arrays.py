@@ -14,7 +14,7 @@ import numpy as np
 from tileir.core import ArgumentError, at_the_call, attrs
 from tileir.driver.calls.arguments import check_kind
 from tileir.driver.distribution.collectives import relaid
-from tileir.driver.distribution.engines import engine_called
+from tileir.driver.distribution.engines import engine_called, pickled
 from tileir.runtime.array_files import loaded
 from tileir.runtime.arrays import to_array
 from tileir.runtime.devices.array import DeviceArray
@@ -52,6 +52,10 @@ class DistributedArray:
     engine: Engine
     __iter__: ClassVar[None] = None
     """None: reading rows one by one would exchange messages for each."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the parts of this process."""
+        return _with_parts, (self.mesh, self.layout, dict(self.parts), pickled(self.engine))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -210,6 +214,12 @@ class DistributedArray:
             if part.size:
                 result[np.ix_(*inside)] = part
         return result
+
+
+def _with_parts(
+    mesh: Mesh, layout: Layout, parts: Mapping[int, Array | DeviceArray], engine: str | Engine
+) -> DistributedArray:
+    return DistributedArray(mesh, layout, parts, engine_called(engine))
 
 
 def _position(entry: Any) -> int:

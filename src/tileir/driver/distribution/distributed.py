@@ -16,7 +16,7 @@ from tileir.driver.calls.arguments import bind, check_kind
 from tileir.driver.calls.stepper import check_updates
 from tileir.driver.distribution.arrays import DistributedArray
 from tileir.driver.distribution.collectives import Moving, Rooms, carried_out, merged_state, part_of
-from tileir.driver.distribution.engines import engine_called
+from tileir.driver.distribution.engines import engine_called, pickled
 from tileir.driver.distribution.on_device import at_home, carried_out_there, merged_state_there, resident
 from tileir.driver.distribution.repeating import Repetition
 from tileir.driver.distribution.stepping import DistributedStepper
@@ -87,6 +87,11 @@ class Distributed:
         self._facts["the version of tileir"] = f"{VERSION} {sys.byteorder}"
         self._facts["the mesh"] = str(self.program.mesh)
         self._facts["the program"] = str(self.program)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what it was made of; the default context owns what is compiled of that."""
+        device = self._device.id if isinstance(self._device, DeviceInfo) else self._device
+        return _distributed_again, (self.program, pickled(self.engine), device, self._options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the results of whole arrays, of which each rank takes its parts, or of distributed ones.
@@ -364,6 +369,12 @@ def _touched(step: Step | Bordered) -> tuple[str, ...]:
     function = step.inner if isinstance(step, Bordered) else step
     halos = step.halos if isinstance(step, Bordered) else ()
     return *function.outputs, *(value.name for value in function.inputs), *halos
+
+
+def _distributed_again(
+    program: Partitioned, engine: str | Engine, device: str | None, options: Options | None
+) -> Distributed:
+    return Distributed(program, engine_called(engine), owner_of(None), device, options)
 
 
 @at_the_call

@@ -39,6 +39,14 @@ def engine_called(name: str | Engine) -> Engine:
     return engine
 
 
+def pickled(engine: Engine) -> str | Engine:
+    """Return what an engine is pickled as: its name where that finds it, since it has what processes do not share."""
+    try:
+        return engine.name if engine_called(engine.name) is engine else engine
+    except BackendError:
+        return engine
+
+
 def wrong_engine(name: str) -> Callable[[object], str | None]:
     """Return a check whether an offer can serve as an engine: it returns the reason against it, or None."""
 
