@@ -95,10 +95,12 @@ class _Written:
     @classmethod
     def of(cls, module: ModuleText) -> _Written:
         header, _, body = module.functions[1].partition("\n")
-        integers = tuple((found[1], int(found[3])) for found in _INTEGER.finditer(body))
+        pieces = _INTEGER.split(body)  # what is between instructions that end with integers, and their three parts
+        integers = tuple(zip(pieces[1::4], map(int, pieces[3::4]), strict=True))
+        del pieces[3::4]
         nodes = tuple(node for node in module.metadata if WEIGHTS not in node)
         others = tuple(module.globals), tuple(module.declarations), nodes
-        form = _PROMISE.sub(r"\1", header.partition("(")[2]), _INTEGER.sub(r"\1\2", body), others
+        form = _PROMISE.sub(r"\1", header.partition("(")[2]), tuple(pieces), others
         return cls(module, header, body, integers, form)
 
     @property
