@@ -181,13 +181,23 @@ class Packed:
 Result: TypeAlias = Computed | Passed | Known | Viewed | Seen | Packed
 
 
+_LETTERS: Final = 300
+"""Letters of a line of the user's Python that are shown."""
+
+
 def place_of(node: Node) -> str:
-    """Return the line of the user's Python that a node comes from, and what stands there; empty for none."""
-    lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines() if line.strip()]
+    """Return the line of the user's Python that a node comes from, and what stands there; empty for none.
+
+    Letters that cannot be printed, such as tabs, are spaces. A long line is cut behind, a long path before.
+    """
+    trace = node.meta.get("stack_trace") or ""
+    trace = "".join(each if each.isprintable() or each == "\n" else " " for each in trace)
+    lines = [line.strip() for line in trace.split("\n") if line.strip()]
     files = [at for at, line in enumerate(lines) if line.startswith("File ")]
     if not files:
         return ""
-    return ": ".join(lines[files[-1] : files[-1] + 2])
+    where, *code = lines[files[-1] :][:2]
+    return ": ".join((where[-_LETTERS:].strip(), *(line[:_LETTERS].strip() for line in code)))
 
 
 def dense_order(sizes: Sequence[int], strides: Sequence[int]) -> Order:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
@@ -132,9 +133,20 @@ def is_negative_infinity(call: Call, x: Tensor) -> Tensor:
 
 @row("signbit.default")
 def sign_bit(call: Call, x: Tensor) -> Tensor:
-    if x.dtype.is_float:
-        return ops.copysign(ops.full_like(x, 1), x) < 0
-    return call.full(False, call.sizes, DType.BOOL) if x.dtype.is_bool else x < 0
+    return call.full(False, call.sizes, DType.BOOL) if x.dtype.is_bool else _has_sign(x)
+
+
+def _has_sign(x: Tensor) -> Tensor:
+    """Return whether the sign of each element is set, which zeros and NaN have too."""
+    return (ops.bit_cast(x, f"i{x.dtype.bits}") if x.dtype.is_float else x) < 0
+
+
+def _with_sign(x: Any, y: Any) -> Any:
+    """Return the magnitude of ``x`` with the sign of ``y``, of which one is a tensor."""
+    if not isinstance(y, Tensor):
+        return ops.copysign(x, math.copysign(1, y))
+    magnitude = ops.abs(x) if isinstance(x, Tensor) else ops.full_like(y, abs(x))
+    return ops.where(_has_sign(y), -magnitude, magnitude)
 
 
 @row("bitwise_not.default")
@@ -197,7 +209,7 @@ def _floored(call: Call, x: Any, y: Any) -> Any:
     quotient = ops.where((rest != 0) & ((rest < 0) != (y < 0)), quotient - 1, quotient)
     nearest = ops.floor(quotient)
     nearest = ops.where(quotient - nearest > _HALF, nearest + 1, nearest)
-    whole = ops.where(quotient == 0, ops.copysign(0 * quotient, x / y), nearest)
+    whole = ops.where(quotient == 0, _with_sign(0 * quotient, x / y), nearest)
     return ops.where(y == 0, x / y, whole)
 
 
@@ -232,15 +244,21 @@ def power(call: Call, x: Any, y: Any) -> Any:
 
 def _integer_power(call: Call, x: Any, y: Any) -> Any:
     """Return a power of integers by repeated squares, which wraps as PyTorch's does; of negative ones 0, 1 or -1."""
-    bits = 6 if call.dtype.bits == 64 else 5
-    both = ops.full_like(x * 0 + y * 0, 1)
-    result, square, rest = both, x * both, y * both
-    for _ in range(bits):
-        odd = rest & 1
-        result = ops.where(odd != 0, result * square, result)
+    if not isinstance(y, Tensor):
+        result = ops.full_like(x, 1)
+        for digit in f"{y:b}":
+            result = result * result * x if digit == "1" else result * result
+        return result
+    result = ops.full_like(x * 0 + y * 0, 1)
+    base, square, rest = result * x, result * x, result * y
+    for _ in range(call.dtype.bits - call.dtype.is_signed):
+        result = ops.where((rest & 1) != 0, result * square, result)
         square, rest = square * square, ops.cast(rest, call.dtype) >> 1
-    negative = ops.where(x == 1, 1, ops.where(x == -1, ops.where((y & 1) != 0, -1, 1), 0))
-    return ops.where(y * both < 0, ops.cast(negative, call.dtype), result)
+    if not call.dtype.is_signed:
+        return result
+    one, sign = ops.full_like(result, 1), 1 - 2 * (y & 1)
+    negative = ops.where(base == 1, one, ops.where(base == -1, sign, one * 0))
+    return ops.where(one * y < 0, ops.cast(negative, call.dtype), result)
 
 
 _POWERS: Final[Mapping[Any, Operation]] = MappingProxyType(
@@ -367,7 +385,12 @@ def atan2(call: Call, y: Tensor, x: Tensor) -> Tensor:
     return ops.atan2(*_in_dtype(call, y, x))
 
 
-for _name in ("hypot", "copysign", "logaddexp", "heaviside", "xlogy"):
+@row("copysign.Tensor", "copysign.Scalar")
+def copysign(call: Call, x: Any, y: Any) -> Tensor:
+    return _with_sign(*_in_dtype(call, x, y))
+
+
+for _name in ("hypot", "logaddexp", "heaviside", "xlogy"):
     _overloads = (f"{_name}.default", f"{_name}.Tensor", f"{_name}.Scalar_Self", f"{_name}.Scalar_Other")
     row(*_overloads, f"{_name}.Scalar")(
         partial(lambda function, call, x, y: function(*_in_dtype(call, x, y)), getattr(ops, _name))
@@ -420,7 +443,10 @@ def nan_to_num(call: Call, x: Tensor, nan: Any = None, posinf: Any = None, negin
 
 
 for _name, _function in {"left": lambda x, y: x << y, "right": lambda x, y: x >> y}.items():
-    row(f"bitwise_{_name}_shift.Tensor", f"bitwise_{_name}_shift.Tensor_Scalar")(partial(_bitwise, _function))
+    row(
+        *(f"bitwise_{_name}_shift.{_kind}" for _kind in ("Tensor", "Tensor_Scalar", "Scalar_Tensor")),
+        *(f"__{_name[0]}shift__.{_kind}" for _kind in ("Tensor", "Scalar")),
+    )(partial(_bitwise, _function))
 
 
 @row("clone.default", "contiguous.default")
