@@ -111,3 +111,14 @@ def test_what_is_no_place(name: str) -> None:
     with pytest.raises(TileError) as caught:
         FunctionBuilder().at(name)
     assert caught.value.diagnostics[0].code == "TIL211"
+
+
+def test_blanks_around_a_place_are_dropped() -> None:
+    f = FunctionBuilder()
+    x = f.input("X", "N")
+    with f.at("  node 'a' "):
+        y = x * 2
+    function = f.build(Y=y)
+    assert tileir.jit(function)(np.ones(3, np.float32)).tolist() == [2, 2, 2]
+    with pytest.raises(TileError, match="TIL211"), f.at("  "):
+        pass

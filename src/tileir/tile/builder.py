@@ -186,13 +186,16 @@ class FunctionBuilder:
     def at(self, place: str) -> AbstractContextManager[None]:
         """Return a context in which what is recorded has a place of the caller's own, such as ``node '/layer1/conv'``.
 
-        Errors and warnings name it instead of a line of Python, and kernels are called after it.
+        Errors and warnings name it instead of a line of Python, and kernels are called after it. Blanks around it
+        are dropped.
 
         Raises:
             TileError: TIL211, no line can hold it.
 
         """
         check_tensor_name(place)
+        place = place.strip()
+        check_tensor_name(place)  # blanks alone are no place
         return placed(place)
 
     def label(self, name: str) -> AbstractContextManager[None]:
