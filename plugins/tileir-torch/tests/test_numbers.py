@@ -35,6 +35,18 @@ def test_zeros_and_nan_have_signs(dtype: torch.dtype) -> None:
         assert torch.equal(torch.signbit(found[zeros]), torch.signbit(wanted[zeros]))
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_angles_of_zeros_with_signs(dtype: torch.dtype) -> None:
+    y = torch.tensor([0, -0.0, 0, -0.0, 0, -0.0, 0, -0.0, NAN, 1, -2], dtype=dtype)
+    x = torch.tensor([0, 0, -0.0, -0.0, 1, 1, -1, -1, 0, -0.0, -0.0], dtype=dtype)
+    found, wanted = whole(torch.atan2)(y, x), torch.atan2(y, x)
+    torch.testing.assert_close(found, wanted, equal_nan=True)
+    assert torch.equal(torch.signbit(found[:8]), torch.signbit(wanted[:8]))
+    integers = torch.tensor([0, 1, -1, 0]), torch.tensor([-2, 0, -1, 0])
+    torch.testing.assert_close(whole(torch.atan2)(*integers), torch.atan2(*integers))
+
+
 def test_signs_of_integers() -> None:
     def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return torch.signbit(x), torch.signbit(x > 0), torch.copysign(x, -0.0), torch.copysign(x, x - 3)

@@ -382,7 +382,9 @@ def masked_fill(call: Call, x: Tensor, mask: Tensor, value: Any) -> Any:
 
 @row("atan2.default", "atan2.out")
 def atan2(call: Call, y: Tensor, x: Tensor) -> Tensor:
-    return ops.atan2(*_in_dtype(call, y, x))
+    y, x = _in_dtype(call, y, x)
+    angle = ops.where((y == 0) & (x == 0) & _has_sign(x), math.pi, ops.atan2(y, x))
+    return ops.where((y == 0) & _has_sign(y), -angle, angle)
 
 
 @row("copysign.Tensor", "copysign.Scalar")
