@@ -177,9 +177,9 @@ def test_weights_that_a_call_may_replace(model: onnx.ModelProto) -> None:
 
 def test_calls_that_are_not_waited_for(model: onnx.ModelProto) -> None:
     session = onnxruntime.InferenceSession(model.SerializeToString())
-    found: queue.Queue[tuple[list[np.ndarray], str, str]] = queue.Queue()
+    found: queue.Queue[tuple[list[np.ndarray], str | None, str]] = queue.Queue()
 
-    def done(results: list[np.ndarray], data: str, error: str) -> None:
+    def done(results: list[np.ndarray], data: str | None, error: str) -> None:
         found.put((results, data, error))
 
     session.run_async(["sum"], {"x": X, "y": X}, done, "mine")
