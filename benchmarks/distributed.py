@@ -1,7 +1,7 @@
 """Two ranks of MPI beside one process: Jacobi's method on a plate, and a product whose rows are shared out.
 
-python distributed.py                      4096 x 4096 points, 500 steps; matrices of 4096 x 4096
-python distributed.py --rounds 1 --steps 20 --size 1024
+python distributed.py                      4096 x 4096 points, 496 steps; matrices of 4096 x 4096
+python distributed.py --rounds 1 --steps 24 --size 1024
 
 Rounds run all ways one after the other, and ratios are of the best of each way. Results are compared to the last bit,
 which products of parts need not share: sums of blocks of other sizes are rounded otherwise.
@@ -35,8 +35,13 @@ function (U[H, W]) -> (V) {
 """
 PRODUCT = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
 ROWS, WHOLE = ("x", None), (None, None)
-WAYS = {"one process, one thread": (1, 1), "one process, two threads": (1, 2), "two ranks, one thread each": (2, 1)}
-"""How many processes there are in each way, and how many threads each has."""
+WAYS = {
+    "one process, one thread": (1, 1, 1),
+    "one process, two threads": (1, 2, 1),
+    "two ranks, one thread each": (2, 1, 1),
+    "two ranks, one program for 8 steps": (2, 1, 8),
+}
+"""How many processes there are in each way, how many threads each has, and how many steps a program of Jacobi makes."""
 
 
 def values(y: Any, x: Any) -> Any:
@@ -44,26 +49,28 @@ def values(y: Any, x: Any) -> Any:
     return np.sin(0.37 * y + 0.011 * x, dtype=np.float32)
 
 
-def jacobi(size: int, steps: int, options: tileir.Options, ranks: int) -> Callable[[], Any]:
-    """Return a function that makes all steps, and returns the plate."""
+def jacobi(size: int, steps: int, options: tileir.Options, ranks: int, at_once: int) -> Callable[[], Any]:
+    """Return a function that makes all steps, some of them at once, and returns the plate."""
     mesh = {"x": ranks}
     plate = distributed.array(values, mesh, ROWS, shape=(size, size), transport="mpi")
     if ranks == 1:
         step: Any = tileir.stepper(JACOBI, {"U": "V"}, {"U": plate.numpy()}, options=options)
     else:
-        program = tileir.partition(JACOBI, mesh, {"U": ROWS}, outputs={"V": ROWS}, arguments=[plate])
+        several = distributed.repeated(JACOBI, {"U": "V"}, at_once, arguments=[plate])
+        program = tileir.partition(several, mesh, {"U": ROWS}, outputs={"V": ROWS})
         step = tileir.distribute(program, "mpi", options=options).stepper({"U": "V"}, {"U": plate})
-    step()
+    for _ in range(8 // at_once):
+        step()
 
     def run() -> Any:
-        for _ in range(steps):
+        for _ in range(steps // at_once):
             step()
         return lambda: step.state["U"]
 
     return run
 
 
-def product(size: int, steps: int, options: tileir.Options, ranks: int) -> Callable[[], Any]:
+def product(size: int, steps: int, options: tileir.Options, ranks: int, _: int) -> Callable[[], Any]:
     """Return a function that multiplies once for each hundred steps."""
     mesh = {"x": ranks}
     a, b = (distributed.array(values, mesh, cut, shape=(size, size), transport="mpi") for cut in (ROWS, WHOLE))
@@ -84,60 +91,66 @@ def product(size: int, steps: int, options: tileir.Options, ranks: int) -> Calla
     return run
 
 
-def work(name: str, size: int, steps: int, threads: int) -> None:
-    """Run one way in this process, and print how long it took, and a digest of the result."""
+def work(name: str, size: int, steps: int, threads: int, at_once: int) -> None:
+    """Run one way in this process, and print how long it took, also of its processor, and a digest of the result."""
     from mpi4py import MPI
 
     ranks = MPI.COMM_WORLD.size
-    run = {"jacobi": jacobi, "product": product}[name](size, steps, tileir.Options(threads=threads), ranks)
+    run = {"jacobi": jacobi, "product": product}[name](size, steps, tileir.Options(threads=threads), ranks, at_once)
     MPI.COMM_WORLD.Barrier()
-    start = time.perf_counter()
+    start, busy = time.perf_counter(), time.process_time()
     result = run()
+    busy = time.process_time() - busy
     MPI.COMM_WORLD.Barrier()
     seconds = time.perf_counter() - start
     found = result()
     whole = found.numpy() if isinstance(found, distributed.DistributedArray) else found
     if MPI.COMM_WORLD.rank == 0:
         digest = hashlib.sha256(np.ascontiguousarray(whole).tobytes()).hexdigest()
-        print(json.dumps([seconds, digest]))
+        print(json.dumps([seconds, busy, digest]))
 
 
-def measured(name: str, options: argparse.Namespace, ranks: int, threads: int) -> tuple[float, str]:
-    """Return the seconds of one way, and the digest, from processes of its own."""
+def measured(
+    name: str, options: argparse.Namespace, ranks: int, threads: int, at_once: int
+) -> tuple[float, float, str]:
+    """Return the seconds of one way, those of the processor of rank 0, and the digest, from processes of its own."""
     worker = [sys.executable, str(Path(__file__)), "--worker", name, "--threads", str(threads)]
-    worker += ["--size", str(options.size), "--steps", str(options.steps)]
+    worker += ["--size", str(options.size), "--steps", str(options.steps), "--at-once", str(at_once)]
     if ranks > 1:
         mpiexec = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or "mpiexec"
         worker = [mpiexec, "--allow-run-as-root", "--bind-to", "core", "-n", str(ranks), *worker]
     said = subprocess.run(worker, capture_output=True, text=True, check=True).stdout
-    seconds, digest = json.loads(said.splitlines()[-1])
-    return seconds, digest
+    seconds, busy, digest = json.loads(said.splitlines()[-1])
+    return seconds, busy, digest
 
 
 def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=4096, help="rows and columns (default: 4096)")
-    parser.add_argument("--steps", type=int, default=500, help="of Jacobi's method (default: 500)")
+    parser.add_argument("--steps", type=int, default=496, help="of Jacobi's method (a multiple of 8 (default: 496)")
     parser.add_argument("--rounds", type=int, default=3, help="how often each way runs (default: 3)")
     parser.add_argument("--worker", choices=("jacobi", "product"), help=argparse.SUPPRESS)
     parser.add_argument("--threads", type=int, default=1, help=argparse.SUPPRESS)
+    parser.add_argument("--at-once", type=int, default=1, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker is not None:
-        work(options.worker, options.size, options.steps, options.threads)
+        work(options.worker, options.size, options.steps, options.threads, options.at_once)
         return
     for name in ("jacobi", "product"):
-        times: dict[str, list[float]] = {way: [] for way in WAYS}
+        ways = {way: each for way, each in WAYS.items() if name == "jacobi" or each[2] == 1}
+        times: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
         digests = set()
         for _ in range(options.rounds):
-            for way, (ranks, threads) in WAYS.items():
-                seconds, digest = measured(name, options, ranks, threads)
-                times[way].append(seconds)
+            for way, (ranks, threads, at_once) in ways.items():
+                seconds, busy, digest = measured(name, options, ranks, threads, at_once)
+                times[way].append((seconds, busy))
                 digests.add(digest)
-        best = {way: min(each) for way, each in times.items()}
         print(f"{name}, {options.size} x {options.size}: results are {'equal' if len(digests) == 1 else 'not equal'}")
-        for way, seconds in best.items():
-            print(f"  {way:<28} {seconds:8.2f} s  two ranks are {seconds / best['two ranks, one thread each']:.2f}x")
+        one = min(seconds for seconds, _ in times["one process, one thread"])
+        for way, each in times.items():
+            seconds, busy = (min(column) for column in zip(*each, strict=True))
+            print(f"  {way:<35} {seconds:8.2f} s, {one / seconds:.2f}x of one thread, rank 0 busy for {busy:.2f} s")
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def test_shardings_and_exchanges_are_explained(command: Callable[..., tuple[int,
         "  B_local: f32[512, 512] (x, y)\n"
         "  B: f32[512, 512] (whole, y)\n"
         "exchanges\n"
-        "  S: halo of I, 8 KiB, 2.16 us: S reads I beyond the part of a rank along x\n"
+        "  S: halo of I, 8 KiB, 2.16 us beside work: S reads I beyond the part of a rank along x\n"
         "  B: all_gather of B, 1 MiB, 23 us: B is asked for in another layout than that in which it is made\n"
         "  together 1.01 MiB, 25.1 us\n"
     )

@@ -16,6 +16,7 @@ from tileir.driver.explain.stages import need_types
 from tileir.driver.explain.text import seconds_text, size_text
 from tileir.driver.targets import choice_of, settings_of
 from tileir.typed.ir import Collective
+from tileir.typed.sharding.borders import beside_work
 from tileir.typed.sharding.explanation import is_copy
 from tileir.typed.sharding.partitioned import Partitioned
 from tileir.typed.sharding.splits import Layout
@@ -98,10 +99,11 @@ def _explanation(program: Partitioned, model: HardwareModel) -> Iterator[str]:
         if each.shape and not (isinstance(each, Collective) and is_copy(each)):
             partial = "".join(f", parts along {axis}" for axis in placements[each.name].partial)
             yield f"  {each.name}: {each.dtype.value}{list(each.shape)} {_cut(placements[each.name].layout)}{partial}"
-    found = program.exchanges(model)
+    found, beside = program.exchanges(model), beside_work(program)
     yield "exchanges"
     for one in found:
         price = f"{size_text(one.size)}, {seconds_text(one.seconds)}"
+        price += " beside work" if one.collective.name in beside else ""
         yield f"  {one.statement}: {one.collective.kind.value} of {one.tensor}, {price}: {one.cause}"
     yield f"  together {size_text(sum(one.size for one in found))}, {seconds_text(sum(one.seconds for one in found))}"
     if program.remarks:

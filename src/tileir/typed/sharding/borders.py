@@ -86,6 +86,15 @@ def bordered_steps(program: Partitioned, rank: int) -> tuple[Step | Bordered, ..
     return tuple(found)
 
 
+def beside_work(program: Partitioned) -> frozenset[str]:
+    """Return the exchanges beside which each rank computes what needs nothing of them."""
+    found = {each.name for each in program.collectives}
+    for rank in range(program.mesh.size):
+        steps = bordered_steps(program, rank) if found else ()
+        found.intersection_update(name for each in steps if isinstance(each, Bordered) for name in each.halos)
+    return frozenset(found)
+
+
 @attrs.define(eq=False, repr=False)
 class _Split:
     """A program that is being split for one rank.
