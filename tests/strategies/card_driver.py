@@ -106,6 +106,7 @@ class CardDriver:
     functions: dict[int, KernelFunction] = attrs.field(factory=dict)
     links: dict[int, Any] = attrs.field(factory=dict)
     graphs: dict[int, list[Callable[[], None]]] = attrs.field(factory=dict)
+    before: dict[int, list[list[int]]] = attrs.field(factory=dict)
     _numbers: Iterator[int] = attrs.field(factory=lambda: count(1000))
     _native: list[Any] = attrs.field(factory=list)
 
@@ -168,6 +169,7 @@ class CardDriver:
         number = next(self._numbers)
         self.captured.remove(stream)
         self.graphs[number] = self.recorded.pop(stream)
+        self.before[number] = [[node] * bool(node) for node in range(len(self.graphs[number]))]
         return self._answer("cuStreamEndCapture"), number
 
     def put(self, stream: int, piece: Callable[[], None]) -> None:
@@ -317,19 +319,20 @@ class CardDriver:
 
     def cuGraphCreate(self, _: int) -> tuple[Result, int]:
         number = next(self._numbers)
-        self.graphs[number] = []
+        self.graphs[number], self.before[number] = [], []
         return self._answer("cuGraphCreate"), number
 
     def cuGraphAddKernelNode(self, graph: int, before: list[int], number: int, node: Any) -> tuple[Result, int]:
-        assert before == ([len(self.graphs[graph])] if self.graphs[graph] else [])  # nodes are counted from 1 on
+        assert all(1 <= each <= len(self.graphs[graph]) for each in before)  # nodes are counted from 1 on
         assert number == len(before)
         assert node.gridDimX > 0
+        self.before[graph].append(before)
         self.graphs[graph].append(self._run_of(node.func, node.kernelParams))
         return self._answer("cuGraphAddKernelNode"), len(self.graphs[graph])
 
     def cuGraphInstantiate(self, graph: int, _: int) -> tuple[Result, int]:
         number = next(self._numbers)
-        self.graphs[number] = list(self.graphs[graph])
+        self.graphs[number], self.before[number] = list(self.graphs[graph]), self.before[graph]
         return self._answer("cuGraphInstantiate"), number
 
     def cuGraphExecKernelNodeSetParams(self, graph: int, node: int, parameters: int) -> tuple[Result]:
@@ -341,15 +344,22 @@ class CardDriver:
         return (status,)
 
     def cuGraphDestroy(self, graph: int) -> tuple[Result]:
-        del self.graphs[graph]
+        del self.graphs[graph], self.before[graph]
         return (self._answer("cuGraphDestroy"),)
 
     cuGraphExecDestroy = cuGraphDestroy  # noqa: N815
 
+    def _late_first(self, graph: int) -> Iterator[int]:
+        """Yield the nodes of a graph in an order that it allows, the latest that it can have next."""
+        before, left = self.before[graph], set(range(len(self.graphs[graph])))
+        while left:
+            left.remove(chosen := max(each for each in left if not {one - 1 for one in before[each]} & left))
+            yield chosen
+
     def cuGraphLaunch(self, graph: int, stream: int) -> tuple[Result]:
         assert stream not in self.recorded
-        for piece in self.graphs[graph]:
-            self.streams[stream].add(piece)
+        for node in self._late_first(graph):
+            self.streams[stream].add(self.graphs[graph][node])
         return (self._answer("cuGraphLaunch"),)
 
     def cuThreadExchangeStreamCaptureMode(self, mode: object) -> tuple[Result, object]:

@@ -34,7 +34,7 @@ class Graph:
 
     @classmethod
     def of(cls, card: int, run: Run, table: Table, launcher: Launcher, arguments: Any) -> Self:
-        """Make the graph of a run of a table; the driver copies the arguments.
+        """Make the graph of a run of a table, whose launches overlap where they may; the driver copies the arguments.
 
         Raises:
             BackendError: TIL708 or TIL808, the driver makes none.
@@ -43,17 +43,18 @@ class Graph:
         enter(card)
         graph = checked("a graph", driver.cuGraphCreate(0))
         try:
-            before: list[Any] = []
-            _, launches, places = table.held
+            handles: list[Any] = []
+            _, launches, places, after = table.held
             nodes = (c_void_p * run.count)()
             first = run.place
             for number in range(run.count):
                 launch = launches[run.first + number]
                 end = first + launch.taken
                 pointers = _pointers(arguments, places[first:end])
+                before = [handles[earlier] for earlier in after[run.first + number]]
                 result = driver.cuGraphAddKernelNode(graph, before, len(before), _node(launch, pointers))
-                before, first = [checked("a graph", result)], end
-                nodes[number] = int(before[0])
+                handles.append(checked("a graph", result))
+                first, nodes[number] = end, int(handles[-1])
             native = checked("a graph", driver.cuGraphInstantiate(graph, 0))
         except BaseException:
             driver.cuGraphDestroy(graph)

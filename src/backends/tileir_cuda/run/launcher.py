@@ -383,15 +383,24 @@ class Launcher:
     _held: object
 
     def table(
-        self, context: int, stream: int, runs: Sequence[Run], launches: Sequence[Launch], places: Sequence[int]
+        self,
+        context: int,
+        stream: int,
+        runs: Sequence[Run],
+        launches: Sequence[Launch],
+        places: Sequence[int],
+        after: Sequence[tuple[int, ...]],
     ) -> Table:
-        """Return the table of a program; ``places`` has an entry for each parameter of each launch."""
+        """Return the table of a program; ``places`` has an entry for each parameter of each launch.
+
+        ``after`` has, for each launch, those of its run that it follows, for who does not run them in order.
+        """
         cells = (ctypes.c_int32 * max(1, len(places)))(*places)
         held = (Run * max(1, len(runs)))(*runs), (Launch * max(1, len(launches)))(*launches), cells
         most = max((launch.taken for launch in launches), default=0)
         addresses = [ctypes.addressof(each) for each in held]
         table = Table(*self.functions, context, stream, len(runs), *addresses, max(most, 1))
-        table.held = held
+        table.held = *held, after
         return table
 
 

@@ -7,9 +7,11 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from tileir.core.nodes import attrs
+from tileir.semtree.ir import ParamAccess
 from tileir_cuda.run.array_calls import Program, array_call
 from tileir_cuda.run.driver import context_of, fail, status_of
 from tileir_cuda.run.entries import Entries
+from tileir_cuda.run.following import Use, following
 from tileir_cuda.run.launcher import Launch, Launcher, Run, Table, launcher
 from tileir_cuda.run.runs import Runs, Work
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from tileir.runtime.devices.home import Home
     from tileir.runtime.plans.queued import QueuedOperand
+    from tileir.semtree.ir import Param
     from tileir_cuda.run.executor import CudaExecutor
     from tileir_cuda.run.kernels import CudaKernel
     from tileir_cuda.run.maps import Maps
@@ -38,6 +41,7 @@ class _Records:
         launches: What the native code reads of each launch, and the names of their kernels.
         places: Which argument each parameter is; from -1 down, which one points to it.
         maps: What makes tensor maps, and which argument each of its kernel's parameters is.
+        after: For each launch, those of the same run that it follows, by their numbers there.
 
     """
 
@@ -48,6 +52,8 @@ class _Records:
     names: list[str] = attrs.field(factory=list, init=False)
     places: list[int] = attrs.field(factory=list, init=False)
     maps: list[tuple[Maps, tuple[int, ...]]] = attrs.field(factory=list, init=False)
+    after: list[tuple[int, ...]] = attrs.field(factory=list, init=False)
+    _uses: list[list[Use]] = attrs.field(factory=list, init=False)
     _numbers: dict[int, int] = attrs.field(factory=dict, init=False)
     _pointed: int = attrs.field(default=0, init=False)
 
@@ -59,6 +65,8 @@ class _Records:
             first, place = len(self.launches), len(self.places)
             for kernel, arguments in launched:
                 self._add(kernel, arguments)
+            self.after += following(self._uses)
+            self._uses.clear()
             bodies.append(Run(first, len(self.launches) - first, place, 0, graph))
             graph += len(self.launches) > first
         for number, times in runs.order:
@@ -77,6 +85,7 @@ class _Records:
             self._pointed += len(pointed)
         self.launches.append(Launch(kernel.function, *kernel.shape, len(places) + len(pointed)))
         self.names.append(kernel.kernel.name)
+        self._uses.append([_use(*each) for each in zip(kernel.kernel.params, arguments, strict=True)])
         self.places += [*places, *(~number for number in pointed)]
 
     def _number(self, address: int) -> int:
@@ -90,6 +99,13 @@ class _Records:
         """Return the places, tensor maps behind all addresses."""
         behind = self.count + len(self.fixed)
         return tuple(place if place >= 0 else ~(~place + behind) for place in self.places)
+
+
+def _use(param: Param, argument: CudaBuffer | int) -> Use:
+    writes = param.access is not ParamAccess.READ
+    if isinstance(argument, int):
+        return Use(argument, 0, 1, writes)
+    return Use(-1, argument.address, argument.address + param.size * param.dtype.itemsize, writes)
 
 
 @attrs.frozen(eq=False)
@@ -121,7 +137,8 @@ class CudaQueue:
         records.add_runs(runs)
         stream, native = executor.stream, launcher()
         context, handle = context_of(stream.card), int(stream.native)
-        table = native.table(context, handle, records.runs, records.launches, records.settled_places())
+        places = records.settled_places()
+        table = native.table(context, handle, records.runs, records.launches, places, records.after)
         return cls(
             executor,
             stream,

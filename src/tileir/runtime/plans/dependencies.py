@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from tileir.semtree.ir import ParamAccess, Program, Work
@@ -19,10 +19,22 @@ def dependencies(program: Program) -> tuple[tuple[int, ...], ...]:
     follows from others by transitivity is left out. A loop or a branch counts as one launch; one that may write
     something follows what wrote it before, whose content may stay.
     """
+    return without_implied(_needed(program))
+
+
+def without_implied(needed: Iterable[Collection[int]]) -> tuple[tuple[int, ...], ...]:
+    """Return the earlier launches that each one needs, in rising order, without those that another of these follows."""
+    before: list[int] = []
+    result: list[tuple[int, ...]] = []
+    for each in needed:
+        result.append(_direct(each, before))
+        before.append(_ancestors(result[-1], before))
+    return tuple(result)
+
+
+def _needed(program: Program) -> Iterator[set[int]]:
     written: dict[str, int] = {}
     read: dict[str, list[int]] = {}
-    result: list[tuple[int, ...]] = []
-    before: list[int] = []
     for number, work in enumerate(program.works):
         needed: set[int] = set()
         merged = merged_accesses(program, work)
@@ -31,15 +43,12 @@ def dependencies(program: Program) -> tuple[tuple[int, ...], ...]:
                 needed.add(written[name])
             if access is not ParamAccess.READ:
                 needed.update(read.get(name, ()))
-        direct = _direct(needed, before)
-        result.append(direct)
-        before.append(_ancestors(direct, before))
+        yield needed
         for name, access in merged.items():
             if access is ParamAccess.READ:
                 read.setdefault(name, []).append(number)
             else:
                 written[name], read[name] = number, []
-    return tuple(result)
 
 
 def chain(launches: int) -> tuple[tuple[int, ...], ...]:
@@ -71,7 +80,7 @@ def _ancestors(direct: Sequence[int], before: Sequence[int]) -> int:
     return bits
 
 
-def _direct(needed: set[int], before: Sequence[int]) -> tuple[int, ...]:
+def _direct(needed: Collection[int], before: Sequence[int]) -> tuple[int, ...]:
     """Return the needed launches without those that another needed one follows."""
     kept: list[int] = []
     covered = 0
