@@ -105,3 +105,37 @@ def test_parts_are_where_they_are_packed(sizes: tuple[int, ...], dtype: torch.dt
         assert found.stride() == each.stride()
         assert found.data_ptr() == packed.data_ptr() + offset
         assert torch.equal(part_of(packed, offset, each.shape, each.stride(), dtype), each)
+
+
+class Counting(torch.nn.Module):  # type: ignore[misc]  # types are checked without PyTorch
+    """Count calls in several ways."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name, start in (("plain", 0), ("other", 5), ("real", 0.5), ("scaled", 1), ("read", 2), ("list", [1, 2])):
+            self.register_buffer(name, torch.tensor(start))
+
+    def forward(self, x: Any) -> Any:
+        self.plain.add_(1)
+        self.other.sub_(2)
+        self.real.add_(0.25)
+        self.scaled.add_(3, alpha=2)
+        self.read.add_(1)
+        self.list += 1
+        return x * self.read
+
+
+@pytest.mark.parametrize("is_training", [False, True])
+def test_counters_are_those_of_eager(is_training: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch._dynamo.reset()
+    add, added = torch._foreach_add_, []
+    monkeypatch.setattr(torch, "_foreach_add_", lambda *given: (added.append(given), add(*given)))
+    mine, eager = Counting(), Counting()
+    run = torch.compile(mine, backend=tileir_torch.backend, fullgraph=True)
+    for turn in range(3):
+        x = torch.full((3,), float(turn)).requires_grad_(is_training)
+        assert torch.equal(run(x), eager(x))
+        for (name, found), wanted in zip(mine.named_buffers(), eager.buffers(), strict=True):
+            assert torch.equal(found, wanted), name
+            assert found.dtype is wanted.dtype, name
+    assert [number for _, number in added] == [1, 0.25] * 3

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 import torch
+from attrs import frozen
 from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
@@ -98,9 +99,9 @@ def compiled(module: GraphModule, *, is_whole: bool = False, fallback_random: bo
         TileError: TIL605, there are such nodes; one diagnostic for each.
 
     """
-    module, written = _without_writes(module)
-    if written:
-        return _writing(_compiled(module, is_whole, fallback_random), written)
+    module, writes = _without_writes(module)
+    if writes is not None:
+        return _writing(_compiled(module, is_whole, fallback_random), writes)
     return _compiled(module, is_whole, fallback_random)
 
 
@@ -134,40 +135,77 @@ def _compiled(module: GraphModule, is_whole: bool, fallback_random: bool) -> Cal
     return made
 
 
-def _without_writes(module: GraphModule) -> tuple[GraphModule, tuple[tuple[int, torch.dtype], ...]]:
-    """Return a graph whose last results are what it would write to inputs, and positions and dtypes of these."""
+@frozen
+class _Writes:
+    """What a call of a graph writes to its inputs.
+
+    Attributes:
+        copied: Positions and dtypes of inputs that become its last results.
+        added: Positions of inputs to which a number is added, and which: counters of batches, which nothing else reads.
+
+    """
+
+    copied: tuple[tuple[int, torch.dtype], ...]
+    added: tuple[tuple[int, int | float], ...]
+
+
+def _without_writes(module: GraphModule) -> tuple[GraphModule, _Writes | None]:
+    """Return a graph that writes to no inputs, and what is to be written; None where it does not write to any."""
 
     def writes(node: Node) -> bool:
         return node.target is torch.ops.aten.copy_.default and node.args[0].op == "placeholder"
 
     if not any(map(writes, module.graph.nodes)):
-        return module, ()
+        return module, None
     module = _copied(module)
     graph, output = module.graph, module.graph.output_node()
-    places = [node for node in graph.nodes if node.op == "placeholder"]
-    written, values = [], []
+    places = {node: at for at, node in enumerate(graph.find_nodes(op="placeholder"))}
+    copied, added, values = [], [], []
     for node in [*filter(writes, graph.nodes)]:
         target, value = node.args
-        written.append((places.index(target), target.meta["val"].dtype))
+        if _is_counted(node):
+            added.append((places[target], value.args[1]))
+            graph.erase_node(node)
+            graph.erase_node(value)
+            continue
+        copied.append((places[target], target.meta["val"].dtype))
         with graph.inserting_before(output):  # what is returned is no input that is written to before
             values.append(graph.call_function(torch.ops.aten.clone.default, (value,)))
         values[-1].meta["val"] = value.meta["val"].clone()
         node.replace_all_uses_with(value)
         graph.erase_node(node)
     output.args = ((*output.args[0], *values),)
-    return module, tuple(written)
+    return module, _Writes(tuple(copied), tuple(added))
 
 
-def _writing(run: Callable[..., Any], written: tuple[tuple[int, torch.dtype], ...]) -> Callable[..., Any]:
+def _is_counted(node: Node) -> bool:
+    """Return whether a node writes a sum of what it writes to and a number, and nothing else reads either."""
+    target, value = node.args
+    return (
+        value.target is torch.ops.aten.add.Tensor
+        and value.args[0] is target
+        and isinstance(value.args[1], int | float)
+        and not value.kwargs
+        and value.meta["val"].dtype is target.meta["val"].dtype
+        and set(target.users) == {value, node}
+        and set(value.users) == {node}
+        and not node.users
+    )
+
+
+def _writing(run: Callable[..., Any], writes: _Writes) -> Callable[..., Any]:
     """Return calls whose last results are written to inputs, those of one dtype by one call."""
-    kinds = {dtype: [n for n, (_, each) in enumerate(written) if each is dtype] for _, dtype in written}
-    places = [place for place, _ in written]
+    kinds = {dtype: [n for n, (_, each) in enumerate(writes.copied) if each is dtype] for _, dtype in writes.copied}
+    numbers = {number: [place for place, each in writes.added if each == number] for _, number in writes.added}
+    places = [place for place, _ in writes.copied]
 
     def call(*values: Any) -> list[Any]:
         found = list(run(*values))
         new = found[len(found) - len(places) :]
-        for numbers in kinds.values():
-            torch._foreach_copy_([values[places[n]] for n in numbers], [new[n] for n in numbers])
+        for positions in kinds.values():
+            torch._foreach_copy_([values[places[n]] for n in positions], [new[n] for n in positions])
+        for number, counted in numbers.items():
+            torch._foreach_add_([values[place] for place in counted], number)
         return found[: len(found) - len(places)]
 
     return call
