@@ -29,6 +29,7 @@ from tileir.typed.ir import Collective, TensorType
 from tileir.typed.sharding.borders import Bordered, bordered_steps
 from tileir.typed.sharding.interpreter import interpret_parts, scattered
 from tileir.typed.sharding.local import local_steps
+from tileir.typed.sharding.splits import CollectiveKind, Split
 
 QUICK = tileir.Options(quick=True)
 
@@ -337,3 +338,15 @@ def test_steps_that_cannot_be_repeated(updates: Any, count: int, code: str, mess
     with pytest.raises(ArgumentError, match=message) as caught:
         repeated(PRODUCT, updates, count, arguments=TYPES)
     assert caught.value.diagnostics[0].code == code
+
+
+def test_arrays_without_elements_of_which_no_rank_needs_anything() -> None:
+    """Places that nobody needs may be any, so the parts of others need not lie in them."""
+    source = (Split(("x",), ((0, 2), (2, 4))), Split((), ((0, 0),)))
+    target = (Split((), ((0, 0),)), Split((), ((0, 0),)))
+    made = Collective("B", CollectiveKind.ALL_GATHER, ("A",), ("x",), source, target, tileir.DType.F32, (4, 0))
+
+    def work(end: Transport) -> Any:
+        return carried_out(made, tileir.Mesh({"x": 2}), end, [np.ones((2, 0), np.float32)])
+
+    assert [part.shape for part in THREADS.launch(2, work).values()] == [(0, 0)] * 2

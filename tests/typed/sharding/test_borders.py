@@ -20,8 +20,9 @@ from tileir.typed.sharding.borders import Bordered, bordered_steps
 from tileir.typed.sharding.interpreter import exchanged, gathered, scattered
 from tileir.typed.sharding.mesh import Box, Mesh, Sharding
 from tileir.typed.sharding.partition import partition
-from tileir.typed.sharding.partitioned import Partitioned, verify
+from tileir.typed.sharding.partitioned import Partitioned
 from tileir.typed.sharding.spreading import ANY_MODEL
+from tileir.typed.sharding.verifier import verify
 
 
 def part(array: Any, have: Box, box: Box) -> Any:

@@ -135,7 +135,13 @@ def _moved(
     if collective.kind is CollectiveKind.ALL_GATHER:
         group = mesh.group(transport.rank, collective.axes)
         boxes = [mesh.box(collective.source, mesh.coordinates(rank)) for rank in group]
-        if sum(map(elements, boxes)) == result.size:
+        are_alike = all(set(collective.axes).isdisjoint(split.axes) for split in collective.target)
+        are_parts = all(
+            first <= low and high <= last
+            for box in boxes
+            for (low, high), (first, last) in zip(box, target, strict=True)
+        )
+        if are_alike and are_parts and sum(map(elements, boxes)) == result.size:
             parts = [np.empty(tuple(high - low for low, high in box), array.dtype) for box in boxes]
             transport.all_gather(np.asarray(array, order="C"), parts, group)
             for box, part in zip(boxes, parts, strict=True):
