@@ -13,7 +13,8 @@ import tileir
 from strategies.card_driver import Result, without_a_card
 from tileir.core import BackendError
 from tileir.runtime.devices.array import DeviceArray
-from tileir.runtime.transports import Transport
+from tileir.runtime.transports import Threads, Transport
+from tileir.typed.sharding.borders import Bordered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -175,3 +176,27 @@ def test_memory_of_recordings_goes_back(card: tuple[CardDriver, tileir.Context])
     gc.collect()
     context.close()
     assert len(driver.memory) < held
+
+
+@pytest.mark.parametrize(
+    ("shape", "ways"), [((7, 64), {True}), ((8, 64), {True}), ((9, 5), {False, True}), ((4, 6, 64), {False, True})]
+)
+def test_borders_are_put_into_results(
+    card: tuple[CardDriver, tileir.Context], shape: tuple[int, ...], ways: set[bool]
+) -> None:
+    """Whole rows in their places where copies may begin there; elsewhere a part is put together with its halo."""
+    _, context = card
+    rest = ", ".join("xyz"[: len(shape) - 1])
+    sizes = ", ".join("KLM"[: len(shape) - 1])
+    text = f"""function (U[N, {sizes}]) -> (V, W) {{
+        S[i, {rest} : N, {sizes}] = +(U[i + 2 * j - 1, {rest}]), j < 2;
+        V = U + 0.25 * S;
+        W[i, {rest} : N, {sizes}] = +(U[i + j, {rest}]), j < 3;
+    }}"""
+    array = np.random.default_rng(0).integers(0, 9, shape).astype(np.float32)
+    cut = ("x", *[None] * (len(shape) - 1))
+    program = tileir.partition(text, {"x": 2}, {"U": cut}, outputs={"V": cut, "W": cut}, arguments=[array])
+    run = tileir.distribute(program, Threads(("cuda.0", "cuda.0")), context=context)
+    for found, right in zip(run(array), tileir.evaluate(text, [array]), strict=True):
+        np.testing.assert_array_equal(found, right)
+    assert {any(isinstance(step, Bordered) for step in plan.steps) for plan in run._plans.values()} == ways

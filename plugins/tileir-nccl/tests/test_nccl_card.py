@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import socket
 import subprocess
 import sys
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,16 +70,38 @@ def test_collectives_are_captured_in_a_graph() -> None:
 
 @pytest.mark.skipif("cards() < 2", reason="two ranks need two cards")
 def test_the_kit_of_transports_on_two_ranks() -> None:
+    said = started(["-m", "tileir.testing", "--extension", "transport", "nccl", "--ranks", "2"], [0, 0])
+    assert all("transport nccl: all checks passed" in each for each in said)
+
+
+@pytest.mark.skipif("cards() < 2", reason="two ranks need two cards")
+@pytest.mark.parametrize(
+    ("how", "codes", "message"),
+    [
+        ("ends", [0, 0], "right"),
+        ("killed", [3, -9], r"after [0-4]\.\d s: error\[TIL814\]: rank 1 has ended, and rank 0 waits in recorded work"),
+        ("late", [3, 0], r"error\[TIL816\]: rank 0 waits in recorded work for \d+ s: rank 1 is late"),
+    ],
+)
+def test_jobs_of_two_ranks(how: str, codes: list[int], message: str) -> None:
+    said = started([str(Path(__file__).with_name("nccl_job.py")), how], codes)
+    assert re.search(message, said[0]), said
+
+
+def started(command: list[str], codes: list[int]) -> list[str]:
+    """Return what two ranks say, which end with these codes."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
     told = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    command = [sys.executable, "-m", "tileir.testing", "--extension", "transport", "nccl", "--ranks", "2"]
     ranks = [
         subprocess.Popen(
-            command, env={**os.environ, **told, "RANK": rank, "LOCAL_RANK": rank}, stdout=subprocess.PIPE, text=True
+            [sys.executable, *command],
+            env={**os.environ, **told, "RANK": rank, "LOCAL_RANK": rank},
+            stdout=subprocess.PIPE,
+            text=True,
         )
         for rank in ("0", "1")
     ]
     said = [rank.communicate(timeout=300)[0] for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0], said
-    assert all("transport nccl: all checks passed" in each for each in said)
+    assert [rank.returncode for rank in ranks] == codes, said
+    return said

@@ -40,6 +40,7 @@ class Card:
         device: Its id.
         number: As CUDA counts it.
         running: Held while a program runs: collectives of two would mix.
+        busy: Whether a thread puts work into a stream, which a full one makes wait.
         agreed: What ranks are known to have in common, by turns: the texts of programs, and how many ranks they have.
 
     """
@@ -48,12 +49,12 @@ class Card:
     device: str
     number: int
     running: threading.RLock = attrs.field(factory=threading.RLock, init=False)
+    busy: bool = attrs.field(default=False, init=False)
     _communicators: dict[tuple[int, ...], Communicator] = attrs.field(factory=dict, init=False)
     _executors: set[QueueingExecutor] = attrs.field(factory=set, init=False)
     agreed: dict[int, frozenset[str]] = attrs.field(factory=dict, init=False)
     _watched: bool = attrs.field(default=False, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
-    _busy: bool = attrs.field(default=False, init=False)
     _stopped: bool = attrs.field(default=False, init=False)
 
     def communicator(self, group: Sequence[int]) -> tuple[Any, tuple[int, ...]]:
@@ -93,7 +94,7 @@ class Card:
             meeting.count += 1
             if queues:
                 self._executors.add(executor)
-            self._busy = True
+            self.busy = True
             try:
                 yield stream
             except nccl.NCCLError as error:
@@ -101,7 +102,7 @@ class Card:
                 message = f"{meeting.place}: NCCL failed: {error}; NCCL_DEBUG=INFO tells more"
                 raise BackendError.of("TIL808", message) from error
             finally:
-                self._busy = False
+                self.busy = False
 
     def begin(self) -> None:
         """Take up a program: from now on the card is looked after."""
@@ -121,6 +122,7 @@ class Card:
         """Count what was recorded as one more collective; the errors are those of a check."""
         self.meeting.check(())
         self.meeting.count += 1
+        self.busy = True
 
     def stop(self, turn: int) -> None:
         """End all work of NCCL on the card in a turn, also of calls that wait for other ranks."""
@@ -161,13 +163,16 @@ class Card:
         begun: list[Event] = []
         while True:
             time.sleep(_LOOK)
-            if self._stopped or all(event.done for event in begun):
-                stuck = self._busy and meeting.count == count
-                begun = [] if self._stopped or meeting.count == count else self._handed_over()
-                count = meeting.count
-                if not stuck:
-                    wait = Lateness(meeting)
-                    continue
+            if self.busy:  # the driver may be locked
+                begun = []
+                idle = self._stopped or meeting.count != count
+            else:
+                idle = self._stopped or all(event.done for event in begun)
+                if idle:
+                    begun = [] if self._stopped or meeting.count == count else self._handed_over()
+            if idle:
+                wait, count = Lateness(meeting), meeting.count
+                continue
             try:
                 meeting.check(meeting.others)
                 wait.look(meeting.others)

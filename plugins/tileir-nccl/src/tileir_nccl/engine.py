@@ -153,6 +153,7 @@ class Cards:
             card.begin()
             end = NCCLTransport(card, self.ordered)
             result = work(end)
+            card.busy = False
             if end.waits:
                 card.settle()
             meeting.check(())

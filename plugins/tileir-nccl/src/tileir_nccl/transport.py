@@ -124,6 +124,8 @@ class NCCLTransport(Transport):
 
     def hand_over_again(self) -> None:
         """Count the collectives of recorded work as one."""
+        self.place = "recorded work"
+        self._enter()
         self.card.hand_over_again()
 
     def abort(self, error: BaseException) -> None:

@@ -147,9 +147,9 @@ class Recorder:
 
     def _handed_over(self, recording: _Recording, given: Sequence[CudaBuffer]) -> tuple[list[CudaBuffer], CudaEvent]:
         stream = self.executor.stream
+        enter(stream.card)
+        checked("recorded work", driver.cuGraphLaunch(recording.native, stream.native))  # it may wait: without the lock
         with stream.lock:
-            enter(stream.card)
-            checked("recorded work", driver.cuGraphLaunch(recording.native, stream.native))
             event = stream.tail or stream.new_tail()
         made: dict[int, CudaBuffer] = {}
         results = []

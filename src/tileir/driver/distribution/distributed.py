@@ -17,7 +17,15 @@ from tileir.driver.calls.stepper import check_updates
 from tileir.driver.distribution.arrays import DistributedArray
 from tileir.driver.distribution.collectives import Moving, Rooms, carried_out, merged_state, part_of
 from tileir.driver.distribution.engines import engine_called, pickled
-from tileir.driver.distribution.on_device import at_home, carried_out_there, merged_state_there, resident
+from tileir.driver.distribution.on_device import (
+    Arriving,
+    at_home,
+    bordered_there,
+    carried_out_there,
+    has_borders,
+    merged_state_there,
+    resident,
+)
 from tileir.driver.distribution.repeating import Repetition
 from tileir.driver.distribution.stepping import DistributedStepper
 from tileir.driver.executable import Executable, compile_for
@@ -26,7 +34,7 @@ from tileir.runtime.devices.home import Home
 from tileir.runtime.transports import THREADS, Threads, agree
 from tileir.typed.ir import Collective, Function, TensorType
 from tileir.typed.sharding.borders import Bordered, bordered_steps
-from tileir.typed.sharding.local import Step, local_steps
+from tileir.typed.sharding.local import Step, boxes_of, local_steps
 from tileir.typed.sharding.partitioned import Partitioned
 from tileir.typed.sharding.verifier import verify
 
@@ -225,13 +233,13 @@ class Distributed:
 
     def _computed_by_steps(self, transport: Transport, home: Home | None, values: dict[str, Any]) -> dict[str, Any]:
         """Return a rank's parts of the results; values that are no longer needed are dropped."""
-        plan, mesh = self._steps(transport), self.program.mesh
+        plan = self._steps(transport, home)
         states: dict[tuple[str, ...], tuple[Any, ...]] = {}
         for number, step in enumerate(plan.steps):
             if isinstance(step, Bordered):
-                values.update(self._bordered(step, values, transport.rank))
+                values.update(self._bordered(step, values, transport.rank, home))
             elif isinstance(step, Collective) and step.name in plan.borders:
-                values[step.name] = Moving.begun(step, mesh, transport, values[step.input])
+                values[step.name] = self._begun(step, transport, home, values)
             elif isinstance(step, Collective) and step.combine is not None:
                 if step.inputs not in states:
                     states[step.inputs] = self._merged_state(step, transport, home, values)
@@ -246,13 +254,27 @@ class Distributed:
                     self._rooms.give(value)
         return {name: values[name] for name in self.program.function.outputs}
 
-    def _steps(self, transport: Transport) -> _Plan:
-        """Return what a rank runs: halos are read by borders where parts are on the host."""
+    def _begun(self, step: Collective, transport: Transport, home: Home | None, values: Parts) -> Moving | Arriving:
+        """Return a halo that is on its way."""
+        mesh = self.program.mesh
+        if home is None:
+            return Moving.begun(step, mesh, transport, values[step.input])
+        return Arriving.begun(
+            step, mesh, transport, home, values, lambda each, given: self._computed(each, given, home)
+        )
+
+    def _steps(self, transport: Transport, home: Home | None) -> _Plan:
+        """Return what a rank runs: halos are read by borders where parts are on the host, or the device has borders."""
         rank = transport.rank
         with self._lock:
             if rank not in self._plans:
-                there = transport.device is not None
-                steps = (local_steps if there else bordered_steps)(self.program, rank)
+                steps = bordered_steps(self.program, rank, late=home is not None)
+                if home is not None:
+                    boxes = boxes_of(self.program, rank)
+                    widths = {each.name: each.dtype.itemsize for each in self.program.function.operations}
+                    split = [each for each in steps if isinstance(each, Bordered)]
+                    if not all(has_borders(home, each, boxes, widths) for each in split):
+                        steps = local_steps(self.program, rank)
                 borders = frozenset(name for each in steps if isinstance(each, Bordered) for name in each.halos)
                 moved = {each.name for each in steps if isinstance(each, Collective) and not each.kind.merges}
                 last = _last_uses(steps, self.program.function.outputs)
@@ -269,10 +291,15 @@ class Distributed:
             self._repetitions[key] = Repetition.of(self.program, steps, transport.rank, home)
         return self._repetitions[key]
 
-    def _bordered(self, step: Bordered, values: Mapping[str, Any], rank: int) -> dict[str, Any]:
+    def _bordered(self, step: Bordered, values: Mapping[str, Any], rank: int, home: Home | None) -> dict[str, Any]:
         """Return what a function has for results, of which it computes borders once halos have come."""
         mesh = self.program.mesh
         here, sources = mesh.coordinates(rank), {each.name: each.input for each in self.program.collectives}
+        if home is not None:
+            halos, boxes = {name: sources[name] for name in step.halos}, boxes_of(self.program, rank)
+            return bordered_there(
+                step, halos, boxes, home, values, lambda each, given: self._computed(each, given, home)
+            )
         found = self._computed(step.inner, values, None)
         for border in step.borders:
             given = {}

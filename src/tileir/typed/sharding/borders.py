@@ -68,12 +68,13 @@ class Bordered:
     borders: tuple[Border, ...]
 
 
-def bordered_steps(program: Partitioned, rank: int) -> tuple[Step | Bordered, ...]:
+def bordered_steps(program: Partitioned, rank: int, *, late: bool = False) -> tuple[Step | Bordered, ...]:
     """Return what a rank runs, one after the other, of which it only computes borders from halos where it can.
 
-    The collectives are those of :func:`tileir.typed.sharding.local.local_steps`, but functions may be more.
+    The collectives are those of :func:`tileir.typed.sharding.local.local_steps`, but functions may be more. They come
+    as soon as they may, or late, as there, and then in that order.
     """
-    chunks, constants = chunks_of(program)
+    chunks, constants = chunks_of(program, late=late)
     split = _Split.of(program, rank)
     parts = split.all_parts(chunks)
     found: list[Step | Bordered] = []

@@ -53,12 +53,13 @@ Step: TypeAlias = "Function | Collective"
 def local_steps(program: Partitioned, rank: int) -> tuple[Step, ...]:
     """Return what a rank runs, one after the other.
 
-    Inputs and outputs of functions have the names that values have in the program.
+    Inputs and outputs of functions have the names that values have in the program. Collectives come as late as they
+    may, so that what belongs together is compiled together.
     """
     boxes = boxes_of(program, rank)
     return tuple(
         part if isinstance(part, Collective) else local_function(program, part, rank, boxes)
-        for part in runs_of(program, *chunks_of(program))
+        for part in runs_of(program, *chunks_of(program, late=True))
     )
 
 
@@ -81,11 +82,15 @@ Chunk: TypeAlias = "list[Operation] | Collective"
 """Operations that follow each other, or a collective between such."""
 
 
-def chunks_of(program: Partitioned) -> tuple[list[Chunk], dict[str, Constant]]:
-    """Return the operations that results depend on, cut at the collectives, and the constants anywhere."""
+def chunks_of(program: Partitioned, *, late: bool) -> tuple[list[Chunk], dict[str, Constant]]:
+    """Return the operations that results depend on, cut at the collectives, and the constants anywhere.
+
+    Collectives come as late as they may, with as few functions between them, or where the program has them.
+    """
     chunks: list[Chunk] = [[]]
     constants: dict[str, Constant] = {}
-    for operation in _live(program.function):
+    operations = _live(program.function)
+    for operation in _gathered(operations) if late else operations:
         last = chunks[-1]
         if isinstance(operation, Collective):
             chunks += [operation, []]
@@ -121,6 +126,26 @@ def runs_of(
     if moved:
         found.append(Run(tuple(moved), (), tuple(each.name for each in moved)))
     return tuple(reversed(found))
+
+
+def _gathered(operations: Sequence[Operation]) -> list[Operation]:
+    """Return operations by the number of collectives, one behind the other, that come before them.
+
+    Each comes where it is needed first, so that what reads a collective is not taken apart from what it is read with.
+    """
+    depths: dict[str, int] = {}
+    for operation in operations:
+        depth = max((depths.get(name, 0) for name in reads(operation)), default=0)
+        depths[operation.name] = depth + isinstance(operation, Collective)
+    places, needed_at = {}, dict[str, int]()
+    for number, operation in reversed(tuple(enumerate(operations))):
+        ends = isinstance(operation, Collective)
+        depth = depths[operation.name] - ends
+        place = depth if ends else needed_at.get(operation.name, depth)
+        places[number] = place, ends
+        for name in reads(operation):
+            needed_at[name] = min(place, needed_at.get(name, place))
+    return [operations[number] for number in sorted(places, key=lambda number: (*places[number], number))]
 
 
 def _live(function: Function) -> list[Operation]:
@@ -197,7 +222,7 @@ class _Local:
             self.operations.append(operation)
             return
         passed = [self._crop(name, self.program.mesh.box(need, self.here)) for name, need in needs_of(operation, step)]
-        (run,) = runs_of(step, *chunks_of(step))
+        (run,) = runs_of(step, *chunks_of(step, late=True))
         assert isinstance(run, Run)
         rank = self.program.mesh.rank(self.here)
         boxes = boxes_of(step, rank)

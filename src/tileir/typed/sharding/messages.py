@@ -62,6 +62,32 @@ def shares_of(collective: Collective, mesh: Mesh, rank: int, *, narrow: bool = F
     return Exchange(draft.packing(wide, sent), sent, ((rank, merged),), unpacking, result)
 
 
+def arriving(collective: Collective, mesh: Mesh, rank: int) -> tuple[Box, ...]:
+    """Return which elements each message brings that a rank receives, in the order of the exchange."""
+    return tuple(piece.box for piece in _filled(pieces(collective, mesh, rank)) if piece.owner != rank)
+
+
+@lru_cache(4096)
+def window_of(own: Value, have: Box, came: tuple[Box, ...], box: Box) -> Function:
+    """Return the function from a rank's part of a value, and from messages that have come, to elements of a box.
+
+    It takes the names of only those that it reads; messages are called ``came_`` and their number.
+    """
+    draft = _Draft(NameScope.of((own.name, *(f"came_{number}" for number in range(len(came))))))
+    places = {own.name: have, **{f"came_{number}": place for number, place in enumerate(came)}}
+    shared = {
+        n: tuple((max(a[0], b[0]), min(a[1], b[1])) for a, b in zip(p, box, strict=True)) for n, p in places.items()
+    }
+    used = [name for name, place in shared.items() if all(low < high for low, high in place)]
+    result, default = Value(draft.names.fresh("window"), own.dtype, _sizes(box)), None
+    for number, name in enumerate(used, 1):
+        part = Value(name, own.dtype, _sizes(places[name]))
+        made = result.name if number == len(used) else draft.names.fresh("window_with")
+        default = draft.placed(made, part, shared[name], places[name], result, box, default)
+    inputs = tuple(Value(name, own.dtype, _sizes(places[name])) for name in used)
+    return draft.function(inputs, (result.name,))
+
+
 def _moved(collective: Collective, mesh: Mesh, rank: int) -> Exchange:
     have, result = _have(collective, mesh, rank), _value(collective, mesh, rank)
     operand = Value(collective.input, collective.dtype, _sizes(have))
