@@ -63,12 +63,22 @@ def drawn(count: int, seed: int) -> Function:
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(("count", "seed"), list(product(range(1, 7), range(8))))
 def test_no_other_shardings_are_much_cheaper(count: int, seed: int) -> None:
-    function = drawn(count, seed)
+    assert_hardly_dearer(drawn(count, seed), TWO)
+
+
+@pytest.mark.sampled(0)
+@pytest.mark.parametrize(("count", "seed"), list(product(range(1, 3), range(8))))
+def test_no_other_shardings_are_much_cheaper_on_two_axes(count: int, seed: int) -> None:
+    assert_hardly_dearer(drawn(count, seed), Mesh({"x": 2, "y": 2}))
+
+
+def assert_hardly_dearer(function: Function, mesh: Mesh) -> None:
+    """Assert that no shardings of all values take much less time than those that are chosen."""
     values = [each for each in (*function.inputs, *function.operations) if each.shape]
-    chosen = seconds(partition(function, TWO, {}))
+    chosen = seconds(partition(function, mesh, {}))
     least = min(
-        seconds(partition(function, TWO, dict(zip((each.name for each in values), layouts, strict=True))))
-        for layouts in product(*(layouts_of(each.shape, TWO) for each in values))
+        seconds(partition(function, mesh, dict(zip((each.name for each in values), layouts, strict=True))))
+        for layouts in product(*(layouts_of(each.shape, mesh) for each in values))
     )
     assert chosen <= 1.2 * least
 
