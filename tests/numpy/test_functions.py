@@ -72,6 +72,8 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "np.array_equal of other ranks": (lambda x: (np.array_equal(x * 0, x[0] * 0), np.array_equal(x, x)), (X,)),
     "np.isin a list": (lambda i: np.isin(i, [2, -7]), (K,)),
     "signs of zeros": (lambda x: (np.signbit(x), np.signbit(np.copysign(0.0, x)), np.signbit(np.cbrt(x))), (SIGNED,)),
+    "angles of zeros": (lambda y, x: np.signbit(np.arctan2(y, x)), (SIGNED, SIGNED[[3, 1, 1, 0, 4, 5]])),
+    "angles of zeros and numbers": (lambda x: (np.arctan2(x, -0.0), np.signbit(np.arctan2(-0.0, x))), (SIGNED,)),
     "neighbours of floats": (
         lambda x: (np.nextafter(x, np.inf), np.nextafter(x, -1), np.nextafter(0, x), np.spacing(x)), (SIGNED[:4],)
     ),

@@ -154,6 +154,17 @@ def copysign(x: Operand, y: Operand) -> Tensor:
     return ops.where(signbit(y), -magnitude, magnitude)
 
 
+@named("arctan2", "atan2")
+def arctan2(y: Operand, x: Operand) -> Tensor:
+    """Return the angle of a point in radians, whose sign is that of ``y``; zeros have signs, too."""
+    both = floating(call("add", x, y))
+    down, across = (call("as_like", each, both) for each in (y, x))
+    angle = ops.atan2(down, across)
+    on_axis = ops.equal(down, 0)
+    angle = ops.where(ops.logical_and(ops.logical_and(on_axis, ops.equal(across, 0)), signbit(across)), math.pi, angle)
+    return ops.where(ops.logical_and(on_axis, signbit(down)), -angle, angle)
+
+
 @named("nextafter")
 def nextafter(x: Operand, y: Operand) -> Tensor:
     """Return the float behind ``x`` in the direction of ``y``, which has no derivative."""
@@ -265,7 +276,6 @@ entered(
         "arcsin asin": ops.asin,
         "arcsinh asinh": ops.asinh,
         "arctan atan": ops.atan,
-        "arctan2 atan2": ops.atan2,
         "arctanh atanh": ops.atanh,
         "cos": ops.cos,
         "cosh": ops.cosh,
