@@ -67,6 +67,11 @@ class Mesh(Shown):
         """Number of ranks."""
         return math.prod(size for _, size in self.axes)
 
+    @property
+    def cutting(self) -> tuple[str, ...]:
+        """Names of the axes along which there are several ranks."""
+        return tuple(name for name, size in self.axes if size > 1)
+
     def extent(self, axes: Iterable[str]) -> int:
         """Return how many positions there are along some axes together."""
         sizes = dict(self.axes)
@@ -158,7 +163,7 @@ class Sharding(Shown):
         return f"({', '.join(' * '.join(names) or '_' for names in self.axes)})"
 
     def layout(self, name: str, shape: tuple[int, ...], mesh: Mesh) -> Layout:
-        """Return which places of a tensor each rank has.
+        """Return which places of a tensor each rank has; one rank along an axis of the mesh cuts nothing.
 
         Raises:
             ArgumentError: TIL352, it has another rank, or the mesh no such axis, or an axis is named twice.
@@ -182,5 +187,6 @@ class Sharding(Shown):
                 message = f"the sharding {self} of {name!r} names the axis {axis!r} twice; each can cut one axis"
                 raise ArgumentError.of("TIL352", message)
         return tuple(
-            Split(names, balanced(size, mesh.extent(names))) for names, size in zip(self.axes, shape, strict=True)
+            Split(tuple(axis for axis in names if axis in mesh.cutting), balanced(size, mesh.extent(names)))
+            for names, size in zip(self.axes, shape, strict=True)
         )

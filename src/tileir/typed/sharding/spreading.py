@@ -175,7 +175,7 @@ def largest(layout: Layout) -> int:
 def layouts_of(shape: Shape, mesh: Mesh) -> list[Layout]:
     """Return the layouts in which each axis of a mesh cuts one axis of a tensor, or none."""
     found: list[tuple[tuple[str, ...], ...]] = [((),) * len(shape)]
-    for name, _ in mesh.axes:
+    for name in mesh.cutting:
         found = [
             entries
             for old in found
@@ -222,7 +222,7 @@ class Spreads:
     def _ways(self, cuts: Iterable[Cut]) -> dict[tuple[str, ...], dict[Way, None]]:
         """Return all ways by the axes of the mesh that they take: those that are asked for, near ones, any."""
         groups: dict[tuple[str, ...], dict[Way, None]] = {}
-        names = [name for name, _ in self.prices.mesh.axes]
+        names = self.prices.mesh.cutting
         for axis, split in enumerate(self.final or ()):
             if split.axes:
                 groups.setdefault(split.axes, {})[axis, split] = None
