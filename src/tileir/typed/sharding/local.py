@@ -41,7 +41,7 @@ from tileir.typed.ir import (
 from tileir.typed.reductions import positions_in
 from tileir.typed.sharding.loops import needs_of, with_step
 from tileir.typed.sharding.mesh import Box
-from tileir.typed.sharding.needs import boxes_read, needed, reads
+from tileir.typed.sharding.needs import boxes_read, live, needed, reads
 from tileir.typed.sharding.partition import loop_step
 from tileir.typed.sharding.partitioned import Partitioned, Placement
 from tileir.typed.sharding.rows import Rows
@@ -89,7 +89,7 @@ def chunks_of(program: Partitioned, *, late: bool) -> tuple[list[Chunk], dict[st
     """
     chunks: list[Chunk] = [[]]
     constants: dict[str, Constant] = {}
-    operations = _live(program.function)
+    operations = live(program.function)
     for operation in _gathered(operations) if late else operations:
         last = chunks[-1]
         if isinstance(operation, Collective):
@@ -146,15 +146,6 @@ def _gathered(operations: Sequence[Operation]) -> list[Operation]:
         for name in reads(operation):
             needed_at[name] = min(place, needed_at.get(name, place))
     return [operations[number] for number in sorted(places, key=lambda number: (*places[number], number))]
-
-
-def _live(function: Function) -> list[Operation]:
-    needed_names, kept = set(function.outputs), []
-    for operation in reversed(function.operations):
-        if operation.name in needed_names:
-            needed_names.update(reads(operation))
-            kept.append(operation)
-    return kept[::-1]
 
 
 def local_function(program: Partitioned, run: Run, rank: int, boxes: Mapping[str, Box]) -> Function:

@@ -19,6 +19,7 @@ from tileir.typed.ir import (
     Contraction,
     Coordinate,
     Elementwise,
+    Function,
     Gather,
     Operation,
     Override,
@@ -47,6 +48,16 @@ ROWS: Final = "row"
 def reads(operation: Operation) -> tuple[str, ...]:
     """Return the values that an operation reads when it runs; gradients of overrides are for differentiation alone."""
     return (operation.input,) if isinstance(operation, Override) else operands(operation)
+
+
+def live(function: Function) -> tuple[Operation, ...]:
+    """Return the operations that results are computed of, in order; gradients of overrides are not."""
+    names, kept = set(function.outputs), []
+    for operation in reversed(function.operations):
+        if operation.name in names:
+            names.update(reads(operation))
+            kept.append(operation)
+    return tuple(kept[::-1])
 
 
 def whole_box(shape: Shape) -> Box:

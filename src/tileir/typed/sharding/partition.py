@@ -34,7 +34,7 @@ from tileir.typed.sharding.deepening import Layouts, deepened
 from tileir.typed.sharding.exchanges import aggregation_of, covered, kind_of, target_of
 from tileir.typed.sharding.loops import needs_of, step_of
 from tileir.typed.sharding.mesh import Mesh, Sharding
-from tileir.typed.sharding.needs import reads
+from tileir.typed.sharding.needs import live
 from tileir.typed.sharding.partitioned import LOCAL, MERGED, PART, Partitioned, Placement, Remark
 from tileir.typed.sharding.splits import CollectiveKind, Layout, whole
 from tileir.typed.sharding.spreading import ANY_MODEL, Prices, Spread, layouts_of, needs_of_part
@@ -140,9 +140,8 @@ class _Partitioner:
 
     def run(self, function: Function) -> Partitioned:
         """Return the partitioned program."""
-        live = _live(function)
         self.free = _free(function, self.wanted)
-        chosen = [each for each in function.operations if each.name in live and each.name not in self.free]
+        chosen = [each for each in live(function) if each.name not in self.free]
         decisions = choose(function, chosen, self.prices, self.wanted, self._step)
         plain = self._made(function, decisions)
         if not any(each.kind is CollectiveKind.HALO for each in plain.collectives):
@@ -358,12 +357,3 @@ def _free(function: Function, wanted: Mapping[str, Layout]) -> frozenset[str]:
             if depth <= _DEEPEST:
                 depths[operation.name] = depth
     return frozenset(depths)
-
-
-def _live(function: Function) -> set[str]:
-    """Return the values that results are computed of; gradients of overrides are not."""
-    live = set(function.outputs)
-    for operation in reversed(function.operations):
-        if operation.name in live:
-            live.update(reads(operation))
-    return live

@@ -14,7 +14,7 @@ from tileir.typed.sharding.carrying import may_cut, may_share
 from tileir.typed.sharding.exchanges import aggregation_of, covered, elements, kind_of, overlap
 from tileir.typed.sharding.loops import result_layout
 from tileir.typed.sharding.mesh import Mesh
-from tileir.typed.sharding.needs import ROWS, is_exact, reads
+from tileir.typed.sharding.needs import ROWS, is_exact, live, reads
 from tileir.typed.sharding.partition import loop_step
 from tileir.typed.sharding.partitioned import Partitioned, Placement
 from tileir.typed.sharding.splits import Layout, Split, repeated, whole
@@ -79,7 +79,7 @@ class _Checked:
     def faults(self) -> Iterator[Diagnostic]:
         """Yield what is wrong, value by value."""
         function = self.program.function
-        for operation in function.operations:
+        for operation in live(function):
             found = self._collective(operation) if isinstance(operation, Collective) else self._part(operation)
             yield from (_fault(operation.name, message) for message in found)
         for name in dict.fromkeys((*(value.name for value in function.inputs), *function.outputs)):
