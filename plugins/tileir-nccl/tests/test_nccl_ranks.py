@@ -140,7 +140,9 @@ def test_a_rank_that_ends_is_missed() -> None:
     ends[1].leave()
     with pytest.raises(LostError, match=r"TIL814.*rank 1 has ended, and rank 0 waits in the start of a program"):
         ends[0].share("more", "", (0, 1))
+    assert not hub.stay(0)
     ends[0].leave()
+    assert hub.stay(60)
 
 
 @pytest.mark.usefixtures("fake")

@@ -6,6 +6,8 @@ while a card keeps it waiting, and a rank whose connection ends is missed at onc
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import json
 import socket
 import threading
@@ -25,6 +27,9 @@ GRACE: Final = 1.0
 _PATIENCE: Final = 0.05
 """Seconds between attempts to reach the hub."""
 
+_LONGEST: Final = 60.0
+"""Seconds for which the hub outlives the program of its rank at most, for ranks that have not ended."""
+
 
 class Hub:
     """Passes messages on between ranks, and keeps those for ranks that have not come yet."""
@@ -35,8 +40,9 @@ class Hub:
         except OSError as error:
             message = f"ranks cannot meet at {host}, port {port} ({error}); set TILEIR_PORT to one that is free"
             raise BackendError.of("TIL811", message) from error
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._ends: dict[int, socket.socket] = {}
+        self._gone: set[int] = set()
         self._held: dict[int, list[bytes]] = defaultdict(list)
         threading.Thread(target=self._accept, name="tileir-nccl-hub", daemon=True).start()
 
@@ -68,6 +74,14 @@ class Hub:
         except (OSError, ValueError, KeyError):  # it broke off, or is a stranger
             pass
         self._pass_on(_line({"from": rank, "to": others, "kind": "ended"}))
+        with self._lock:
+            self._gone.add(rank)
+            self._lock.notify_all()
+
+    def stay(self, seconds: float) -> bool:
+        """Pass messages on until all ranks that came have ended, for so long at most; return whether they have."""
+        with self._lock:
+            return self._lock.wait_for(lambda: self._ends.keys() <= self._gone, seconds)
 
     def _pass_on(self, line: bytes) -> None:
         with self._lock:
@@ -141,7 +155,10 @@ class Meeting:
         self._end.settimeout(None)
         self._end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._tell("hello", self.others)
-        threading.Thread(target=self._read, name=f"tileir-nccl-rank-{self.rank}", daemon=True).start()
+        atexit.register(self.leave)  # before MPI ends, which waits for all processes
+        threading.Thread(
+            target=self._read, args=(self._end,), name=f"tileir-nccl-rank-{self.rank}", daemon=True
+        ).start()
 
     @property
     def others(self) -> list[int]:
@@ -213,24 +230,27 @@ class Meeting:
         return "; ".join(found) or "all others are there, and messages are on their way"
 
     def leave(self) -> None:
-        """End the connection."""
-        if self._end is not None:
-            self._end.shutdown(socket.SHUT_RDWR)
-            self._end.close()
+        """End the connection, after what was sent before."""
+        atexit.unregister(self.leave)
+        end, self._end = self._end, None
+        if end is not None:
+            with contextlib.suppress(OSError):  # the hub has ended
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
 
     def _tell(self, kind: str, ranks: Sequence[int], **content: object) -> None:
-        if self._end is None or (not ranks and kind != "hello"):
+        end = self._end
+        if end is None or (not ranks and kind != "hello"):
             return
         try:
             with self._sending:
-                self._end.sendall(_line({"from": self.rank, "to": list(ranks), "kind": kind, **content}))
+                end.sendall(_line({"from": self.rank, "to": list(ranks), "kind": kind, **content}))
         except OSError:
             self._ended.setdefault(0, time.monotonic())  # the hub is in its process
 
-    def _read(self) -> None:
+    def _read(self, end: socket.socket) -> None:
         try:
-            assert self._end is not None
-            with self._end.makefile("rb") as lines:
+            with end.makefile("rb") as lines:
                 for line in lines:
                     self._take(json.loads(line))
         except (OSError, ValueError):
@@ -265,7 +285,7 @@ _HUBS: Final[dict[tuple[str, int], Hub]] = {}
 
 
 def hub_at(host: str, port: int) -> int:
-    """Start a hub where there is none, at any port for 0, and return its port.
+    """Start a hub where there is none, at any port for 0, and return its port; it lives until the last rank ends.
 
     Raises:
         BackendError: TIL811, the port is not free.
@@ -274,6 +294,7 @@ def hub_at(host: str, port: int) -> int:
         made = Hub(host, port)
         port = made.port
         _HUBS[host, port] = made
+        atexit.register(made.stay, _LONGEST)  # others may still exchange messages
     return port
 
 
