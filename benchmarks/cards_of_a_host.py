@@ -99,7 +99,7 @@ def layer() -> tileir.Function:
     """Return a step of training of a layer of a transformer: weights, and what they are next."""
     f = tileir.FunctionBuilder()
     x = f.input("X", "B", "T", "Width")
-    axes = dict.fromkeys(("Query", "Key", "Value"), ("Width", "Heads", "Head"))
+    axes: dict[str, tuple[str, ...]] = dict.fromkeys(("Query", "Key", "Value"), ("Width", "Heads", "Head"))
     axes |= {"Out": ("Heads", "Head", "Width"), "Up": ("Width", "Inner"), "Down": ("Inner", "Width")}
     weights = {name: f.input(name, *each) for name, each in axes.items()}
     normed = ops.rms_norm(x)
@@ -134,7 +134,7 @@ def data_parallel_layer(torch: Any, shapes: Mapping[str, tuple[int, ...]], ranks
     batch, time_, width = shapes["X"]
     heads, kind = shapes["Query"][1], {"device": "cuda", "dtype": torch.bfloat16}
 
-    class Layer(torch.nn.Module):  # type: ignore[misc, name-defined]  # nothing is known of torch here
+    class Layer(torch.nn.Module):  # type: ignore[misc]  # nothing is known of torch here
         def __init__(self) -> None:
             super().__init__()
             self.qkv, self.out = (torch.nn.Linear(width, n * width, False, **kind) for n in (3, 1))
@@ -173,7 +173,7 @@ def jobs(scale: int) -> list[Job]:
     rows, columns, whole, bf16 = ("x", None), (None, "x"), (None, None), tileir.DType.BF16
     texts, width, inner = 8192 // scale, 8192 // scale, 28672 // scale
     heads = dict.fromkeys(("Query", "Key", "Value"), (2048 // scale, 16, 128 // scale))
-    weights = {**heads, "Out": (16, 128 // scale, 2048 // scale)}
+    weights: dict[str, tuple[int, ...]] = {**heads, "Out": (16, 128 // scale, 2048 // scale)}
     weights |= {"Up": (2048 // scale, 8192 // scale), "Down": (8192 // scale, 2048 // scale)}
     stays = {name: (None,) * len(shape) for name, shape in weights.items()}
     layer_work = 3 * 16 * 1024 * (2.0 * (4 * 2048**2 + 2 * 2048 * 8192) + 2 * 1024 * 2048)

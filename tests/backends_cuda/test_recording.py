@@ -76,7 +76,8 @@ def distributed(text: str, context: tileir.Context, arrays: Sequence[np.ndarray[
 
 def there(array: np.ndarray[Any, Any], run: Any, context: tileir.Context) -> Any:
     """Return a distributed array for the last input of a program."""
-    program, parts = run.program, {0: tileir.to_device(array, context=context)}
+    program = run.program
+    parts: dict[int, Any] = {0: tileir.to_device(array, context=context)}
     layout = program.layout(program.function.inputs[-1].name)
     return tileir.distributed.from_parts(parts, program.mesh, layout, run.engine)
 

@@ -43,7 +43,12 @@ def kept_of(run: Callable[..., Any], x: Any, w: Any) -> tuple[list[torch.Tensor]
     """Return results and gradients, and what was kept in between."""
     kept: list[torch.Tensor] = []
     given = [x.detach().requires_grad_(), w.detach().requires_grad_()]
-    with saved_tensors_hooks(lambda each: (kept.append(each), each.clone())[1], lambda each: each):
+
+    def keep(each: torch.Tensor) -> torch.Tensor:
+        kept.append(each)
+        return each.clone()
+
+    with saved_tensors_hooks(keep, lambda each: each):
         found = run(*given)
     found = found if isinstance(found, tuple) else (found,)
     sum(each.double().square().sum() for each in found).backward(retain_graph=True)
@@ -129,7 +134,12 @@ class Counting(torch.nn.Module):  # type: ignore[misc]  # types are checked with
 def test_counters_are_those_of_eager(is_training: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     torch._dynamo.reset()
     add, added = torch._foreach_add_, []
-    monkeypatch.setattr(torch, "_foreach_add_", lambda *given: (added.append(given), add(*given)))
+
+    def note(*given: Any) -> None:
+        added.append(given)
+        add(*given)
+
+    monkeypatch.setattr(torch, "_foreach_add_", note)
     mine, eager = Counting(), Counting()
     run = torch.compile(mine, backend=tileir_torch.backend, fullgraph=True)
     for turn in range(3):
