@@ -3,8 +3,8 @@
 A panel of all steps of a long reduction does not fit the nearest cache, and going down its columns touches another page
 at each step. Here a group packs a block of the operand under the lanes, so many steps of the reduction of so many
 panels that a panel fits the nearest cache and all of them the next one, and runs all its rows over it before the next
-block. Its sums wait in memory between two blocks. The scheme is the one of Goto and van de Geijn, "Anatomy of
-High-Performance Matrix Multiplication" (ACM TOMS 34(3), 2008).
+block. Its sums wait in a cache between two blocks; where they are too many for it, panels are read where they are. The
+scheme is the one of Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (ACM TOMS 34(3), 2008).
 """
 
 from __future__ import annotations
@@ -32,14 +32,12 @@ class Visit:
         loop: The loop of the reduction that is cut, and its range.
         steps: How many of its iterations a block has.
         panels: How many panels a block has at most.
-        rows: How many rows have sums at most; 0 where one block is the whole reduction.
 
     """
 
     loop: Index
     steps: int
     panels: int
-    rows: int
 
     @property
     def blocks(self) -> int:
@@ -72,7 +70,8 @@ def visit(
     steps = -(-loop.range // blocks)
     panels = max(1, panel_bytes // (steps * step_bytes))
     sums_bytes = panels * width * nest.allocations[0].shape.dtype.itemsize
-    return Visit(loop, steps, panels, 0 if blocks == 1 else max(1, panel_bytes // sums_bytes))
+    # Rows whose sums do not fit would be cut into chunks, each of which copies all blocks again.
+    return Visit(loop, steps, panels) if blocks == 1 or rows * sums_bytes <= panel_bytes else None
 
 
 def _is_apart(use: Use, indices: tuple[Index, ...]) -> bool:

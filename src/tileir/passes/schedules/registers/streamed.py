@@ -107,7 +107,7 @@ def streamed_kernels(nest: Nest, plan: Tiling, threads: int, most_bytes: int) ->
     visit = plan.visit
     if visit is None:
         (loop,) = sch.the_reduction(nest).loops
-        visit = Visit(loop, _STEPS, 0, 0)
+        visit = Visit(loop, _STEPS, 0)
     for piece in column_pieces(plan):
         yield _streamed(builder, piece, visit, threads, most_bytes)
 
@@ -126,7 +126,7 @@ def _streamed(builder: TileBlocks, piece: Piece, visit: Visit, threads: int, mos
     size = max(1, min(-(-piece.count // groups), most))
     count = -(-piece.count // size)
     size = -(-piece.count // count)
-    chunks = builder.chunks(within, _parts(within, visit, threads, around * count)) if visit.panels else {}
+    chunks = builder.chunks(within, _parts(within, threads, around * count)) if visit.panels else {}
     group = sch.index(builder.names.fresh(f"{builder.plan.vector.name}_group"), count, stripe.Binding.GRID)
     inner = tuple(attrs.evolve(i, range=size) for i in panels)
     number = sch.part(group, size) + (sch.part(inner[0]) if inner else Affine())
@@ -144,11 +144,10 @@ def _streamed(builder: TileBlocks, piece: Piece, visit: Visit, threads: int, mos
     return Node(grid, allocations, nodes)
 
 
-def _parts(within: Sequence[stripe.Index], visit: Visit, threads: int, groups: int) -> int:
-    """Return to how many groups rows are shared out: so that a cache has their sums, and each thread has some work."""
+def _parts(within: Sequence[stripe.Index], threads: int, groups: int) -> int:
+    """Return to how many groups rows are shared out, so that each thread has some work."""
     rows = product(i.range for i in within)
-    wanted = 1 if threads == 1 else min(-(-_GROUPS * threads // groups), rows // _LEAST_CHUNK)
-    return max(wanted, -(-rows // visit.rows) if visit.rows else 1)
+    return 1 if threads == 1 else max(1, min(-(-_GROUPS * threads // groups), rows // _LEAST_CHUNK))
 
 
 @attrs.frozen(repr=False)
