@@ -12,7 +12,7 @@ from tileir import ArgumentError
 
 
 class GraphOptimizationLevel(Enum):
-    """How far onnxruntime rewrites a graph; tileir compiles all of them alike."""
+    """Levels of onnxruntime's rewriting of graphs; tileir compiles alike at each."""
 
     ORT_DISABLE_ALL = 0
     ORT_ENABLE_BASIC = 1

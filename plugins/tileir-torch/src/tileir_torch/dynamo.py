@@ -137,7 +137,7 @@ def _compiled(module: GraphModule, is_whole: bool, fallback_random: bool) -> Cal
 
 @frozen
 class _Writes:
-    """What a call of a graph writes to its inputs.
+    """Updates that a call of a graph makes to its inputs.
 
     Attributes:
         copied: Positions and dtypes of inputs that become its last results.

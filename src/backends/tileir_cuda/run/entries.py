@@ -23,13 +23,13 @@ FROM: Final = 3
 """Programs of fewer launches are no graphs: on an H100 two launches took 15 µs, five 26, graphs of ten or fifty 12."""
 
 KEPT: Final = 4
-"""So many graphs of a program are kept: buffers come back to the same addresses, two by two mostly."""
+"""Most graphs of a program that are kept: buffers come back to the same addresses, two by two mostly."""
 
 KEPT_MAPS: Final = 16
-"""So many sets of addresses of a program without a graph are kept, with their tensor maps."""
+"""Most sets of addresses of a program without a graph that are kept, with their tensor maps."""
 
 REMEMBERED: Final = 16
-"""So many sets of addresses are remembered, to know those that come again."""
+"""Most sets of addresses that are remembered, to know those that come again."""
 
 
 @attrs.define(eq=False)

@@ -27,10 +27,10 @@ MOST: Final = 16
 """Recordings of a recorder at most: steps of a loop need two or three."""
 
 REMEMBERED: Final = 64
-"""So many sets of addresses are remembered of which nothing is recorded."""
+"""Most sets of addresses that are remembered without a recording."""
 
 REFUSALS: Final = 3
-"""After so many attempts that failed, nothing is recorded any more."""
+"""Failed attempts after which nothing is recorded any more."""
 
 
 @attrs.define(eq=False)

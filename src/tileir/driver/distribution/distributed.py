@@ -49,7 +49,7 @@ Parts: TypeAlias = "Mapping[str, Any]"
 
 @attrs.frozen
 class _Plan:
-    """What a rank runs.
+    """Steps of one rank, and values between them.
 
     Attributes:
         steps: One after the other.

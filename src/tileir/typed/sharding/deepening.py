@@ -80,17 +80,16 @@ def _to_depth(layouts: Layouts, depth: int) -> Deepened:
     found: dict[str, Spread] = {}
     seconds = 0.0
     for operation in reversed(layouts.operations):
-        name, spread = operation.name, layouts.spreads[operation.name]
+        name, own = operation.name, layouts.spreads[operation.name]
+        spread = own
         if name in wider and len(found) < _MOST and levels[name] <= depth and _may_repeat(operation, spread, layouts):
             layout = wider.pop(name)
             needs = needs_of_part(operation, layout, (), layouts.shapes, mesh)
             more = _work(operation, layout, needs, layouts)
-            more -= _work(operation, spread.layout, spread.needs_by(operation), layouts)
-            own = spread
-            spread = found[name] = Spread(layout, (), layout, needs, spread.seconds + more)
+            more -= _work(operation, own.layout, own.needs_by(operation), layouts)
+            spread = found[name] = Spread(layout, (), layout, needs, own.seconds + more)
             seconds += more
         else:
-            own = spread
             levels.pop(name, None)
         usual = own.needs_by(operation)
         for operand, need in spread.needs_by(operation).items():

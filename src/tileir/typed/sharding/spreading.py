@@ -259,6 +259,9 @@ class Spreads:
         return is_free and may_cut(self.operation, axis)
 
     def _is_exact(self, chosen: Sequence[Way]) -> bool:
+        """Return whether parts are boxes of the operand; only those of a reshape need not be."""
+        if not isinstance(self.operation, Reshape):
+            return True
         mesh, layout = self.prices.mesh, _laid(self.operation.shape, chosen)
         boxes = [mesh.box(layout, mesh.coordinates(rank)) for rank in range(mesh.size)]
         return is_exact(self.operation, boxes, self.shapes)
