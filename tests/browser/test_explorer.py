@@ -68,6 +68,22 @@ def test_every_stage_is_shown(browser: Browser, address: str) -> None:
         listing(page).get_by_text('"operations"').first.wait_for()
 
 
+def test_the_data_flow_of_ranks_has_their_exchanges(browser: Browser, address: str) -> None:
+    with opened(browser, address) as page:
+        ranks = page.get_by_role("textbox", name="Mesh of ranks of the data flow")
+        ranks.fill("x=2")
+        ranks.press("Enter")
+        replace_text(page, PROGRAM.replace("    C[", "    [[shard(whole, x)]] [[shard(A, whole, x)]] C["))
+        page.get_by_role("tab", name="Data flow").click()
+        page.locator("g.exchange").first.wait_for()
+        page.get_by_text("As a list").click()
+        page.get_by_role("list", name="Values of the data flow").get_by_text("C needs all of A along x").wait_for()
+        page.locator("svg text", has_text="(whole, x)").first.wait_for()
+        ranks.fill("x=0")
+        ranks.press("Enter")
+        page.get_by_role("list", name="Faults").get_by_text("TIL351").wait_for()
+
+
 def test_the_program_is_completed_by_keys(browser: Browser, address: str) -> None:
     with opened(browser, address) as page:
         replace_text(page, PROGRAM.replace("tanh(C);\n}\n", ""))

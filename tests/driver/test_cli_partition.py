@@ -76,10 +76,10 @@ def test_options(command: Callable[..., tuple[int, str, str]]) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--mesh", "x=2,y"), "TIL902]: --mesh 'y' is not of the form NAME=VALUE"),
-        (("--mesh", "x=two"), "TIL902]: --mesh x=two: 'two' is no number of ranks"),
-        (("--mesh", "x=²"), "TIL902]: --mesh x=²: '²' is no number of ranks"),
-        (("--mesh", "x=2,x=3"), "TIL902]: --mesh says twice what x is"),
+        (("--mesh", "x=2,y"), "TIL351]: 'x=2,y' is no mesh; write the number of ranks along each axis"),
+        (("--mesh", "x=two"), "TIL351]: 'x=two' is no mesh"),
+        (("--mesh", "x=²"), "TIL351]: 'x=²' is no mesh"),
+        (("--mesh", "x=2,x=3"), "TIL351]: two axes of a mesh are called 'x'"),
         (("--mesh", "y=2", "--shard", "I=y,whole", "--shard", "I=whole,y"), "TIL902]: --shard says twice what I is"),
         (("--mesh", "x=0"), "TIL351]: the axis 'x' of a mesh has 0 ranks"),
         (("--mesh", "x=2"), "TIL352]: the sharding (_, y) of 'B' names the axis 'y'"),

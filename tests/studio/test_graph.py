@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir_studio.views.explorer import MOST_NODES, graph_of
+import pytest
+
+from tileir.core import TileError
+from tileir_studio.views.explorer import MOST_NODES, graph_of, graph_of_snapshot, stage_called, view_of
 from tileir_studio.views.snapshot import snapshot_of
 from tileir_studio.views.subject import Subject
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tileir_studio.views.snapshot import Snapshot
     from tileir_studio.views.views import GraphView
 
 
@@ -52,6 +56,49 @@ def test_values_stand_below_what_they_read(tmp_path: Path) -> None:
     assert {node.name: node.statement for node in view.nodes}["D"] == 1
     assert {node.name: node.reads for node in view.nodes}["D"] == ("P", "C")
     assert "2.0" not in {node.label for node in view.nodes}
+
+
+BLUR = """function (I[H, W], K[W, N]) -> (T) {
+  S[y, x : H, W] = +(I[y + j - 1, x]), j < 3;
+  [[shard(x, y)]] T[y, n : H, N] = +(S[y, x] * K[x, n]);
+}"""
+
+
+def of_ranks(mesh: str, folder: Path) -> Snapshot:
+    values = (("I", "f32[512, 512]"), ("K", "f32[512, 512]"))
+    return snapshot_of(Subject(BLUR, values, passes="plain", mesh=mesh), folder)
+
+
+def test_ranks_of_a_mesh_have_their_parts_and_exchanges(tmp_path: Path) -> None:
+    view = graph_of_snapshot(of_ranks("x=2, y=2", tmp_path))
+    check(view)
+    assert [(node.name, node.label, node.cut, node.exchange, node.statement) for node in view.nodes] == [
+        ("I", "input: f32[512, 512]", "(x, whole)", "", None),
+        ("K", "input: f32[512, 512]", "(whole, y)", "", None),
+        ("I_S", "halo: 8 KiB, 2.16 us beside work", "(x, whole)", "S reads I beyond the part of a rank along x", None),
+        ("S", "add: f32[512, 512]", "(x, whole)", "", 0),
+        ("T", "add of mul: f32[512, 512]", "(x, y)", "", 1),
+    ]
+
+
+def test_the_program_of_all_ranks_is_a_stage(tmp_path: Path) -> None:
+    found = of_ranks("x=2,y=2", tmp_path)
+    view = view_of(stage_called(found, "ranks"))
+    lines = view.text.split("\n")
+    assert lines[0] == "partition over x=2, y=2 {"
+    assert [(lines[part.first].split(":")[0].strip(), part.statements) for part in view.regions] == [
+        ("S", (0,)),
+        ("T", (1,)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("mesh", "message"), [("x", "'x' is no mesh"), ("x=2", "the sharding (x, y) of 'T' names the axis 'y'")]
+)
+def test_what_is_no_mesh_of_the_program_is_a_fault(mesh: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(TileError) as caught:
+        graph_of_snapshot(of_ranks(mesh, tmp_path))
+    assert message in caught.value.diagnostics[0].message
 
 
 def test_wide_and_long_programs_are_cut_off(tmp_path: Path) -> None:

@@ -24,14 +24,17 @@ from tileir import Explanation, default_context, explain, to_text
 from tileir.core import BackendError, Combination, Target, attrs, fail, nearest, to_json
 from tileir.core.drawing.layering import drawing_of
 from tileir.core.targets.target_file import all_names_of_targets, hardware_of
+from tileir.driver.distribution.partitioning import model_of
 from tileir.driver.executable import compile_for
 from tileir.driver.explain.explanation import explain_program
-from tileir.driver.explain.text import runs_text
+from tileir.driver.explain.text import runs_text, seconds_text, size_text
 from tileir.passes.cost.figures import KernelCost
 from tileir.passes.cost.machine import machine_of
 from tileir.stripe.ir import Program
 from tileir.stripe.works import launches
 from tileir.typed.ir import Cast, Constant, Contraction, Elementwise, Function, Operation, TensorType, Value, operands
+from tileir.typed.sharding.borders import beside_work
+from tileir.typed.sharding.explanation import cut_text
 from tileir_studio.design.checking import checked
 from tileir_studio.design.exports import writers
 from tileir_studio.serve.session import Event, Job, Session
@@ -39,6 +42,7 @@ from tileir_studio.serve.uploads import described
 from tileir_studio.views.linking import (
     Origins,
     listing_regions,
+    origins,
     semtree_regions,
     stripe_regions,
     tile_regions,
@@ -84,8 +88,8 @@ def _compile(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
     wanted = stages.get(word_of(request, "stage")) if request.get("stage") else None
     if wanted is not None:
         yield Event("stage", plain(view_of(wanted)))
-    yield Event("graph", plain(graph_of(snapshot.stages.typed, snapshot.origins)))
     yield Event("costs", plain(costs_of(snapshot.stages.scheduled, snapshot.target, snapshot.origins)))
+    yield Event("graph", plain(graph_of_snapshot(snapshot)))
 
 
 def _stage(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
@@ -252,6 +256,33 @@ def graph_of(function: Function, found: Origins) -> GraphView:
     return GraphView(nodes, drawing.wires, drawing.height, drawing.width, omitted)
 
 
+def graph_of_snapshot(snapshot: Snapshot) -> GraphView:
+    """Return the data flow of a program, that of all ranks where there is a mesh.
+
+    Raises:
+        ArgumentError: TIL351 or TIL352, the mesh is none, or does not go with attributes of the program.
+    """
+    if snapshot.subject.mesh is None:
+        return graph_of(snapshot.stages.typed, snapshot.origins)
+    program = snapshot.partitioned
+    view = graph_of(program.function, origins(snapshot.stages.tile, program.function))
+    placements, beside = dict(program.placements), beside_work(program)
+    model = model_of(target_of(snapshot.subject))
+    exchanges = {each.collective.name: each for each in program.exchanges(model)}
+    nodes = []
+    for node in view.nodes:
+        cut = cut_text(placements[node.name])
+        found = exchanges.get(node.name)
+        if found is None:
+            nodes.append(attrs.evolve(node, cut=cut))
+            continue
+        price = f"{size_text(found.size)}, {seconds_text(found.seconds)}"
+        price += " beside work" if node.name in beside else ""
+        label = f"{found.collective.kind.value}: {price}"
+        nodes.append(attrs.evolve(node, cut=cut, label=label, exchange=found.cause))
+    return attrs.evolve(view, nodes=tuple(nodes))
+
+
 def _reads(definition: Value | Operation, shown: Mapping[str, object]) -> tuple[str, ...]:
     if isinstance(definition, Value):
         return ()
@@ -328,6 +359,16 @@ def _stripe_stage(snapshot: Snapshot, entry: StageEntry, program: Program, befor
     )
 
 
+def _ranks(snapshot: Snapshot) -> Iterator[Stage]:
+    if snapshot.subject.mesh is not None:
+        yield Stage(
+            StageEntry("ranks", "Partitioned", "Program"),
+            lambda: to_text(snapshot.partitioned),
+            lambda: to_json(snapshot.partitioned),
+            partial(typed_regions, found=snapshot.origins),
+        )
+
+
 def _kernels(snapshot: Snapshot) -> Iterator[Stage]:
     program = snapshot.stages.sem
     regions = partial(semtree_regions, kernels=program.kernels, found=snapshot.origins)
@@ -341,7 +382,7 @@ def _listings(snapshot: Snapshot) -> Iterator[Stage]:
         yield Stage(entry, lambda form=form: snapshot.library.listing(form), None, regions)  # type: ignore[misc]
 
 
-FAMILIES: Final[tuple[Callable[[Snapshot], Iterator[Stage]], ...]] = (_front, _stripe, _kernels, _listings)
+FAMILIES: Final[tuple[Callable[[Snapshot], Iterator[Stage]], ...]] = (_front, _ranks, _stripe, _kernels, _listings)
 """What there is to see, from the program to the code."""
 
 

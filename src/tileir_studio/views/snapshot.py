@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from tileir import DeviceInfo, default_context
+from tileir import DeviceInfo, Mesh, default_context, partition
 from tileir.core import Target, attrs, fail, nearest
 from tileir.core.targets.target_file import all_names_of_targets
 from tileir.driver.compiler import Stages, compile_stages, passes_of
@@ -21,6 +21,7 @@ from tileir.runtime import Library
 from tileir.stripe.ir import Program
 from tileir.tile.text.parser import parse
 from tileir.typed.ir import TensorType
+from tileir.typed.sharding.partitioned import Partitioned
 from tileir_studio.views.linking import Origins, origins
 from tileir_studio.views.subject import Subject
 from tileir_studio.views.values import types_of
@@ -59,6 +60,12 @@ class Snapshot:
         """The generated code."""
         library: Library = default_context().compiler(self.device).build(self.stages.sem.kernels)
         return library
+
+    @cached_property
+    def partitioned(self) -> Partitioned:
+        """The program that all ranks of the mesh run."""
+        mesh = Mesh.of(self.subject.mesh or "")
+        return partition(self.stages.tile, mesh, arguments=self.types, target=target_of(self.subject))
 
     @property
     def forms(self) -> Mapping[str, str]:

@@ -23,6 +23,7 @@ class Subject:
         device: The id of a device; None for the default.
         target: The name of a target whose passes the program gets; None for the device's own.
         passes: A pipeline instead of those; None for none.
+        mesh: The ranks that the data flow is partitioned over, as in ``x=2,y=2``; None for one device.
 
     """
 
@@ -31,6 +32,7 @@ class Subject:
     device: str | None = None
     target: str | None = None
     passes: str | None = None
+    mesh: str | None = None
 
 
 def subject_of(request: Mapping[str, Any]) -> Subject:
@@ -45,6 +47,7 @@ def subject_of(request: Mapping[str, Any]) -> Subject:
         word_or_none(request, "device"),
         word_or_none(request, "target"),
         word_or_none(request, "passes"),
+        word_or_none(request, "mesh"),
     )
 
 

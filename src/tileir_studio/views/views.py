@@ -73,7 +73,10 @@ class StageView:
 
 @attrs.frozen
 class NodeView:
-    """A value of the data flow, with its place in a layered drawing: layers go down, slots to the right."""
+    """A value of the data flow, with its place in a layered drawing: layers go down, slots to the right.
+
+    ``cut`` says along which axes of a mesh ranks share it out, and ``exchange`` what they exchange to have it, and why.
+    """
 
     name: str
     label: str
@@ -82,6 +85,8 @@ class NodeView:
     layer: int
     slot: float
     statement: int | None = None
+    cut: str = ""
+    exchange: str = ""
 
 
 @attrs.frozen

@@ -17,9 +17,9 @@ from tileir.driver.explain.text import seconds_text, size_text
 from tileir.driver.targets import choice_of, settings_of
 from tileir.typed.ir import Collective
 from tileir.typed.sharding.borders import beside_work
-from tileir.typed.sharding.explanation import is_copy
+from tileir.typed.sharding.explanation import cut_text, is_copy
+from tileir.typed.sharding.mesh import Mesh
 from tileir.typed.sharding.partitioned import Partitioned
-from tileir.typed.sharding.splits import Layout
 
 
 @click.command("partition")
@@ -57,9 +57,8 @@ def partition_(
     types = cli_values.types(program, values)
     need_types(program, types)
     choice = choice_of(target, settings_of(settings))
-    axes = {name: _ranks(size, mesh) for name, size in _pairs(mesh.split(","), "--mesh")}
     asked = {name: _entries(entries) for name, entries in _pairs(shardings, "--shard")}
-    made = partition(program, axes, asked, arguments=types, reshard=not no_reshard, target=choice)
+    made = partition(program, Mesh.of(mesh), asked, arguments=types, reshard=not no_reshard, target=choice)
     if not explained:
         click.echo(str(made), nl=False)
         return
@@ -79,12 +78,6 @@ def _pairs(words: Sequence[str], option: str) -> list[tuple[str, str]]:
     return [(name, value) for name, (_, _, value) in zip(names, pairs, strict=True)]
 
 
-def _ranks(text: str, mesh: str) -> int:
-    if not text.strip().isdecimal():
-        raise fail("TIL902", f"--mesh {mesh}: {text!r} is no number of ranks")
-    return int(text)
-
-
 def _entries(text: str) -> tuple[tuple[str, ...], ...]:
     entries = [[word.strip() for word in entry.split("*")] for entry in text.split(",")]
     return tuple(() if entry == [WHOLE] else tuple(entry) for entry in entries)
@@ -97,8 +90,7 @@ def _explanation(program: Partitioned, model: HardwareModel) -> Iterator[str]:
     yield "shardings"
     for each in values:
         if each.shape and not (isinstance(each, Collective) and is_copy(each)):
-            partial = "".join(f", parts along {axis}" for axis in placements[each.name].partial)
-            yield f"  {each.name}: {each.dtype.value}{list(each.shape)} {_cut(placements[each.name].layout)}{partial}"
+            yield f"  {each.name}: {each.dtype.value}{list(each.shape)} {cut_text(placements[each.name])}"
     found, beside = program.exchanges(model), beside_work(program)
     yield "exchanges"
     for one in found:
@@ -110,7 +102,3 @@ def _explanation(program: Partitioned, model: HardwareModel) -> Iterator[str]:
         yield "remarks"
     for remark in program.remarks:
         yield f"  {remark.value}: {remark.message}"
-
-
-def _cut(layout: Layout) -> str:
-    return f"({', '.join('*'.join(split.axes) or WHOLE for split in layout)})"

@@ -8,7 +8,7 @@ from tileir.core import attrs
 from tileir.typed.ir import Collective
 from tileir.typed.sharding.exchanges import traffic
 from tileir.typed.sharding.needs import reads
-from tileir.typed.sharding.partitioned import LOCAL, MERGED, PART, Partitioned
+from tileir.typed.sharding.partitioned import LOCAL, MERGED, PART, Partitioned, Placement
 from tileir.typed.sharding.splits import CollectiveKind
 from tileir.typed.sharding.spreading import ANY_MODEL, CALLS, Prices, largest, needs_of_part, work_of
 
@@ -72,6 +72,12 @@ def exchanges(program: Partitioned, model: HardwareModel | None = None) -> tuple
         )
         found.append(Exchange(each, statement, tensor, cause, size, prices.exchange(size)))
     return tuple(found)
+
+
+def cut_text(placement: Placement) -> str:
+    """Return how a value is cut, as in ``(x, whole), parts along y``."""
+    entries = ", ".join("*".join(split.axes) or "whole" for split in placement.layout)
+    return f"({entries}){''.join(f', parts along {axis}' for axis in placement.partial)}"
 
 
 def is_copy(collective: Collective) -> bool:

@@ -58,6 +58,20 @@ class Mesh(Shown):
             if names.count(name) > 1:
                 raise ArgumentError.of("TIL351", f"two axes of a mesh are called {name!r}; give each its own name")
 
+    @classmethod
+    def of(cls, text: str) -> Mesh:
+        """Return the mesh whose axes a text has, as in ``x=2,y=3``.
+
+        Raises:
+            ArgumentError: TIL351, it is of another form, or no mesh.
+
+        """
+        entries = [entry.partition("=") for entry in text.split(",")]
+        if not all(name.strip() and size.strip().isdecimal() for name, _, size in entries):
+            message = f"{text!r:.80} is no mesh; write the number of ranks along each axis, as in x=2,y=3"
+            raise ArgumentError.of("TIL351", message)
+        return cls(tuple((name.strip(), int(size)) for name, _, size in entries))
+
     def __str__(self) -> str:
         """Return the axes as in ``x=2, y=3``."""
         return ", ".join(f"{name}={size}" for name, size in self.axes)

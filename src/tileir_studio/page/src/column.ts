@@ -57,7 +57,7 @@ export class Column extends LitElement {
   declare stale: boolean;
   /** What the views belong to: the last program that compiled. */
   declare subject: Subject | null;
-  declare settings: { device: string; target: string; passes: string };
+  declare settings: { device: string; target: string; passes: string; mesh: string };
   declare tab: Tab;
   declare stages: StageEntry[];
   /** The stage that is shown, and how. */
@@ -98,6 +98,9 @@ export class Column extends LitElement {
       .settings input {
         width: 12em;
       }
+      .settings .short {
+        width: 7em;
+      }
       .bar {
         display: flex;
         flex-wrap: wrap;
@@ -131,7 +134,7 @@ export class Column extends LitElement {
     this.label = "";
     this.stale = false;
     this.subject = null;
-    this.settings = { device: "", target: "", passes: "" };
+    this.settings = { device: "", target: "", passes: "", mesh: "" };
     this.tab = "stages";
     this.stages = [];
     this.chosen = "typed";
@@ -242,7 +245,7 @@ export class Column extends LitElement {
     void this.run();
   }
 
-  private set(name: "device" | "target" | "passes", event: Event): void {
+  private set(name: "device" | "target" | "passes" | "mesh", event: Event): void {
     const { value } = event.target as HTMLInputElement | HTMLSelectElement;
     this.settings = { ...this.settings, [name]: value.trim() };
   }
@@ -273,6 +276,16 @@ export class Column extends LitElement {
           spellcheck="false"
           aria-label="Pipeline of passes instead"
           @change=${(event: Event) => this.set("passes", event)}
+      /></label>
+      <label
+        >Ranks
+        <input
+          class="mono short"
+          .value=${settings.mesh}
+          placeholder="x=2,y=2"
+          spellcheck="false"
+          aria-label="Mesh of ranks of the data flow"
+          @change=${(event: Event) => this.set("mesh", event)}
       /></label>
     </div>`;
   }

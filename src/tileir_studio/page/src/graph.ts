@@ -6,6 +6,7 @@ import type { GraphView, NodeView, WireView } from "./protocol.js";
 import { band, shared } from "./theme.js";
 
 const WIDTH = 168;
+const LINE = 16;
 const HEIGHT = 42;
 const ACROSS = 186;
 const DOWN = 76;
@@ -54,6 +55,9 @@ export class Graph extends LitElement {
       .output rect {
         stroke-width: 3;
       }
+      .exchange rect {
+        stroke-dasharray: 5 3;
+      }
       .active rect {
         fill: var(--active);
       }
@@ -90,35 +94,49 @@ export class Graph extends LitElement {
     this.dispatchEvent(new CustomEvent("statements-chosen", { detail, bubbles: true, composed: true }));
   }
 
+  /** Room for a third line, where values are shared out to ranks. */
+  private get more(): number {
+    return this.graph?.nodes.some(({ cut }) => cut !== "") === true ? LINE : 0;
+  }
+
+  private get height(): number {
+    return HEIGHT + this.more;
+  }
+
+  private get down(): number {
+    return DOWN + this.more;
+  }
+
   private place(node: NodeView): [number, number] {
-    return [MARGIN + node.slot * ACROSS + WIDTH / 2, MARGIN + node.layer * DOWN];
+    return [MARGIN + node.slot * ACROSS + WIDTH / 2, MARGIN + node.layer * this.down];
   }
 
   private box(node: NodeView) {
     const [x, y] = this.place(node);
     const statements = node.statement === null ? [] : [node.statement];
     const lit = statements.some((number) => this.active.includes(number)) ? "active" : "";
-    return svg`<g class="${node.kind} ${lit} band-${band(statements)}" @click=${() => this.choose(node)}>
-      <title>${node.name}: ${node.label}</title>
-      <rect x=${x - WIDTH / 2} y=${y} width=${WIDTH} height=${HEIGHT} rx="4"></rect>
+    return svg`<g class="${node.kind} ${node.exchange === "" ? "" : "exchange"} ${lit} band-${band(statements)}" @click=${() => this.choose(node)}>
+      <title>${[`${node.name}: ${node.label}`, node.cut, node.exchange].filter((part) => part !== "").join("\n")}</title>
+      <rect x=${x - WIDTH / 2} y=${y} width=${WIDTH} height=${this.height} rx="4"></rect>
       <text class="name" x=${x} y=${y + 17}>${cut(node.name)}</text>
       <text class="kind" x=${x} y=${y + 33}>${cut(node.label)}</text>
+      ${node.cut === "" ? nothing : svg`<text class="kind" x=${x} y=${y + 33 + LINE}>${cut(node.cut)}</text>`}
     </g>`;
   }
 
   /** A wire goes straight through the layers that it passes, and bends between them. */
   private wire({ places }: WireView) {
-    const [first, ...rest] = places.map(([layer, slot]) => [MARGIN + slot * ACROSS + WIDTH / 2, MARGIN + layer * DOWN] as const);
+    const [first, ...rest] = places.map(([layer, slot]) => [MARGIN + slot * ACROSS + WIDTH / 2, MARGIN + layer * this.down] as const);
     if (first === undefined) return svg``;
-    let [x, y] = [first[0], first[1] + HEIGHT];
+    let [x, y] = [first[0], first[1] + this.height];
     const parts = [`M ${x} ${y}`];
     rest.forEach(([u, v], number) => {
       const end = number === rest.length - 1;
       const stop = end ? v - 3 : v;
       const bend = (stop - y) / 2;
       parts.push(`C ${x} ${y + bend}, ${u} ${stop - bend}, ${u} ${stop}`);
-      if (!end) parts.push(`L ${u} ${v + HEIGHT}`);
-      [x, y] = [u, v + HEIGHT];
+      if (!end) parts.push(`L ${u} ${v + this.height}`);
+      [x, y] = [u, v + this.height];
     });
     return svg`<path d=${parts.join(" ")} marker-end="url(#arrow)"></path>`;
   }
@@ -127,7 +145,9 @@ export class Graph extends LitElement {
     const reads = node.reads.length === 0 ? nothing : html`, reads ${node.reads.join(", ")}`;
     return html`<li>
       <button class="mono" @click=${() => this.choose(node)}>${node.name}</button>
-      <span>${node.label}${reads}</span>
+      <span>${node.label}${node.cut === "" ? nothing : html`, ${node.cut}`}${reads}${
+        node.exchange === "" ? nothing : html`: ${node.exchange}`
+      }</span>
     </li>`;
   }
 
@@ -135,7 +155,7 @@ export class Graph extends LitElement {
     const { graph } = this;
     if (graph === null) return html`<p class="quiet">The data flow is shown when the program compiles.</p>`;
     const width = graph.slots * ACROSS + 2 * MARGIN;
-    const height = graph.layers * DOWN + 2 * MARGIN;
+    const height = graph.layers * this.down + 2 * MARGIN;
     return html`<svg aria-hidden="true" width=${width} height=${height} viewBox="0 0 ${width} ${height}">
         <defs>
           <marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">

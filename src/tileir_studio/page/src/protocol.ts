@@ -52,6 +52,9 @@ export interface NodeView {
   layer: number;
   slot: number;
   statement: number | null;
+  /** How ranks of a mesh share it out, and why they exchange it; empty where they do not. */
+  cut: string;
+  exchange: string;
 }
 
 export interface WireView {
@@ -151,6 +154,7 @@ export interface Subject {
   device?: string;
   target?: string;
   passes?: string;
+  mesh?: string;
 }
 
 /** The events of jobs, by name. */
