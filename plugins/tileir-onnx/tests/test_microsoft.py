@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import tileir
-from nodes import Array, check, run as run_node
+import tileir_onnx
+from nodes import Array, check, feeds_of, model_of, run as run_node
 
 RNG = np.random.default_rng(0)
 run = partial(run_node, domain="com.microsoft", opset=17)
@@ -120,6 +121,60 @@ def test_quantised_products() -> None:
     integers = np.clip(np.rint(X / step) + point, 0, 255) - point
     wanted = f32(integers.astype(np.float64) @ (y.astype(np.float64) - 3) * step * 0.5)
     check(run("DynamicQuantizeMatMul", X, y, scale, zero, C[:4]), f32(wanted + C[:4]), atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize("columns", [(), (4,)])
+@pytest.mark.parametrize("trans", [0, 1])
+def test_quantised_products_of_matrices(dtype: type[np.integer[Any]], columns: tuple[int, ...], trans: int) -> None:
+    limits = np.iinfo(dtype)
+    x, y = (RNG.integers(limits.min, limits.max + 1, shape).astype(dtype) for shape in ((5, 8), (8, 4)))
+    c = RNG.integers(-9000, 9000, 4).astype(np.int32)
+    scales, zeros = RNG.uniform(0.01, 0.02, columns).astype(np.float32), np.full(columns, 2, dtype)
+    total = ((x.astype(np.int64) - 3) @ (y.astype(np.int64) - 2) + c).astype(np.float64) * scales * 0.25
+    given = [np.ascontiguousarray(each.T) if trans else each for each in (x, y)]
+    inputs = [given[0], np.array(0.5, np.float32), np.array(3, dtype), given[1], scales, zeros, c]
+    options: dict[str, Any] = {"alpha": 0.5, "transA": trans, "transB": trans}
+    check(run("QGemm", *inputs, **options), f32(total))
+    found = run("QGemm", *inputs, np.array(1.5, np.float32), np.array(7, dtype), **options)
+    assert found.dtype == dtype
+    assert np.abs(found - np.clip(np.rint(total / 1.5) + 7, limits.min, limits.max)).max() <= 1
+
+
+@pytest.mark.parametrize(("opset", "axis", "axes"), [(13, -1, (2,)), (13, 1, (1,)), (12, 1, (1, 2)), (12, 2, (2,))])
+def test_softmax_of_quantised_numbers(opset: int, axis: int, axes: tuple[int, ...]) -> None:
+    x = RNG.integers(0, 256, (3, 4, 5)).astype(np.uint8)
+    scales = [np.array(each, np.float32) for each in (0.05, 1 / 256)]
+    zeros = [np.array(each, np.uint8) for each in (128, 0)]
+    powers = np.exp(x.astype(np.float64) * scales[0])
+    inputs: list[Array] = [x, scales[0], zeros[0], scales[1], zeros[1]]
+    model = model_of("QLinearSoftmax", inputs, {"axis": axis, "opset": opset}, 17, 1, "com.microsoft")
+    (found,) = tileir_onnx.InferenceSession(model.SerializeToString()).run(None, feeds_of(inputs))
+    assert np.abs(found.astype(int) - quantised(powers / powers.sum(axes, keepdims=True), 1 / 256, 0)).max() <= 1
+
+
+def test_choice_of_quantised_numbers() -> None:
+    x, y = (RNG.integers(0, 256, shape).astype(np.uint8) for shape in ((3, 4), (4,)))
+    scales = [np.array(each, np.float32) for each in (0.5, 0.25, 0.75)]
+    zeros = [np.array(each, np.uint8) for each in (7, 3, 128)]
+    mask = RNG.random((3, 1)) > 0.5
+    wanted = np.where(mask, (x.astype(np.float64) - 7) * 0.5, (y.astype(np.float64) - 3) * 0.25)
+    parts: list[Array] = [x, scales[0], zeros[0], y, scales[1], zeros[1], scales[2], zeros[2]]
+    check(run("QLinearWhere", mask, *parts), quantised(wanted, 0.75, 128))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint16, np.int16])
+@pytest.mark.parametrize("axis", [None, 0])
+def test_quantisation_in_the_domain_of_onnxruntime(dtype: type[np.integer[Any]], axis: int | None) -> None:
+    limits = np.iinfo(dtype)
+    x = (X[0] * 2000).astype(np.float32)
+    scale = np.array(0.5, np.float32) if axis is None else np.array([0.25, 0.5, 2], np.float32)
+    zero = np.full(scale.shape, 3, dtype)
+    steps = scale if axis is None else scale[:, None]
+    integers = np.clip(np.rint(x / steps) + 3, limits.min, limits.max).astype(dtype)
+    options: dict[str, Any] = {} if axis is None else {"axis": axis}
+    check(run("QuantizeLinear", x, scale, zero, **options), integers)
+    check(run("DequantizeLinear", integers, scale, zero, **options), f32((integers.astype(np.float64) - 3) * steps))
 
 
 @pytest.mark.parametrize("bits", [2, 4, 8])

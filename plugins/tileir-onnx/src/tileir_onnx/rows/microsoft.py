@@ -10,6 +10,7 @@ from tileir import DType, ops
 from tileir.tile.builder import Tensor
 from tileir_onnx.importing import Call
 from tileir_onnx.rows.arguments import like, padding_of, wide
+from tileir_onnx.rows.reductions import softmax, softmax_before_13
 from tileir_onnx.rows.table import row
 from tileir_onnx.rows.windows import average_pool
 
@@ -317,6 +318,66 @@ def qlinear_concat(call: Call, scale: Tensor, zero_point: Tensor, *inputs: Tenso
     """Concatenate tensors, each of which has its scale and its zero point behind it."""
     parts = [_real(*inputs[at : at + 3]) for at in range(0, len(inputs), 3)]
     return _quantised(ops.concatenate(parts, axis), scale, zero_point, zero_point)
+
+
+@_own("QLinearWhere")
+def qlinear_where(
+    call: Call,
+    condition: Tensor,
+    x: Tensor,
+    x_scale: Tensor,
+    x_zero: Tensor,
+    y: Tensor,
+    y_scale: Tensor,
+    y_zero: Tensor,
+    scale: Tensor,
+    zero_point: Tensor,
+) -> Tensor:
+    chosen = ops.where(condition, _real(x, x_scale, x_zero), _real(y, y_scale, y_zero))
+    return _quantised(chosen, scale, zero_point, x)
+
+
+@_own("QLinearSoftmax")
+def qlinear_softmax(
+    call: Call,
+    x: Tensor,
+    x_scale: Tensor,
+    x_zero: Tensor | None,
+    scale: Tensor,
+    zero_point: Tensor,
+    *,
+    opset: int,
+    axis: int = -1,
+) -> Tensor:
+    y = (softmax if opset >= 13 else softmax_before_13)(call, _real(x, x_scale, x_zero), axis=axis)
+    return _quantised(y, scale, zero_point, x)
+
+
+@_own("QGemm")
+def qgemm(
+    call: Call,
+    x: Tensor,
+    x_scale: Tensor,
+    x_zero: Tensor,
+    y: Tensor,
+    y_scale: Tensor,
+    y_zero: Tensor,
+    c: Tensor | None = None,
+    scale: Tensor | None = None,
+    zero_point: Tensor | None = None,
+    *,
+    alpha: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+) -> Tensor:
+    """Multiply matrices of integers, and quantise the product where it has a scale; columns may have their own."""
+    left, right = ops.transpose(x) if transA else x, ops.transpose(y) if transB else y
+    total = ops.matmul_integer(left, right, x_zero, y_zero)
+    factor = x_scale * y_scale * alpha
+    total = total if c is None else total + c
+    if scale is None:
+        return ops.cast(total, x_scale.dtype) * factor
+    return ops.requantize_linear(total, factor / scale, zero_point, axis=-1, dtype=x.dtype)
 
 
 @_own("MatMulIntegerToFloat")

@@ -14,6 +14,7 @@ from tileir_onnx.rows.table import row
 
 
 @row("QuantizeLinear")
+@row("QuantizeLinear", domain="com.microsoft")
 def quantize_linear(
     call: Call,
     x: Tensor,
@@ -58,6 +59,7 @@ def _narrow(
 
 
 @row("DequantizeLinear")
+@row("DequantizeLinear", domain="com.microsoft")
 def dequantize_linear(
     call: Call,
     x: Tensor,
