@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,42 @@ def caught(rank: int, size: int) -> None:
             say(f"rank {rank} caught {error!r}" if rank == 0 else f"rank {rank} caught {error}")
     assert np.array_equal(run(IMAGE), RIGHT)
     say(f"rank {rank} went on")
+
+
+def refused(folder: str, rank: int, size: int) -> None:
+    """Go on after calls that only rank 0 refuses; one of them the other ranks make without it."""
+    rows, engine = ("x", None), Ranks()
+    run = blur(engine, size)
+    halves = tileir.partition(
+        "function (U[H, W]) -> (V) { V = U / 2; }", {"x": size}, {"U": rows}, outputs={"V": rows}, arguments=[IMAGE]
+    )
+    stepper = tileir.distribute(halves, engine).stepper
+    image = distributed.array(IMAGE, {"x": size}, rows, transport=engine)
+    distributed.save(folder, {"I": image})
+    calls: list[Callable[[], object]] = [
+        lambda: run(IMAGE[:3] if rank == 0 else IMAGE),
+        lambda: run(IMAGE, **({"J": IMAGE} if rank == 0 else {})),
+        lambda: stepper({"U": "V"}, {"U": IMAGE[:3] if rank == 0 else IMAGE}),
+        lambda: stepper({"U": "W" if rank == 0 else "V"}, {"U": IMAGE}),
+        lambda: distributed.array("missing.npy" if rank == 0 else IMAGE, {"x": size}, rows, transport=engine),
+        lambda: distributed.load(folder, {"x": size}, {"J" if rank == 0 else "I": rows}, transport=engine),
+        lambda: distributed.save(folder, {"I": image}, {"about": {rank} if rank == 0 else None}),
+        lambda: image.resharded(("y" if rank == 0 else None, "x")),
+        lambda: image[100 if rank == 0 else 0],
+    ]
+    for number, call in enumerate(calls):
+        try:
+            call()
+        except tileir.TileError as error:
+            say(f"rank {rank} in {number}: {error.diagnostics[0].code}")
+        assert np.array_equal(run(IMAGE), RIGHT)
+    step = stepper({"U": "V"}, {"U": IMAGE})
+    step()
+    for call in [lambda: step(*[IMAGE] * (rank == 0)), lambda: run(IMAGE), lambda: run(IMAGE)]:
+        try:
+            call()
+        except tileir.TileError as error:
+            say(f"rank {rank}: {error.diagnostics[0].message}")
 
 
 def resuming(folder: str, ranks: int, steps: float, delay: float) -> None:
@@ -208,6 +245,8 @@ def main() -> None:
             say(np.array_equal(blur(Ranks(), 2)(IMAGE), RIGHT))
         case "caught":
             caught(rank, size)
+        case "refused":
+            refused(sys.argv[2], rank, size)
         case "resuming":
             ranks = size if size > 1 else int(sys.argv[3])
             resuming(sys.argv[2], ranks, float(sys.argv[4]), float(sys.argv[5]) if rank == int(sys.argv[6]) else 0)

@@ -83,6 +83,21 @@ def test_errors_that_all_ranks_catch_do_not_end_them() -> None:
     assert found.returncode == 0
 
 
+def test_calls_that_one_rank_refuses_end_on_all(tmp_path: Path) -> None:
+    """Ranks are in step afterwards; where one had made a call that needed no other, they are told that they are not."""
+    found = started(2, JOB, "refused", tmp_path)
+    said = found.stdout.splitlines()
+    codes = ["TIL701", "TIL705", "TIL701", "TIL709", "TIL901", "TIL352", "TIL707", "TIL352", "TIL314"]
+    for rank, expected in enumerate([codes, ["TIL814"] * len(codes)]):
+        assert [line for line in said if line.startswith(f"rank {rank} in")] == [
+            f"rank {rank} in {number}: {code}" for number, code in enumerate(expected)
+        ], found.stderr
+    differs = "rank 1 differs from rank 0 in the number of calls so far; all ranks must run one program"
+    for rank in range(2):
+        assert [line for line in said if line.startswith(f"rank {rank}:")][1] == f"rank {rank}: {differs}"
+    assert found.returncode == 0
+
+
 def test_some_ranks_and_late_ones_and_too_few(tmp_path: Path) -> None:
     found = started(4, JOB, "many", tmp_path)
     refusal = "error[TIL813]: the program is for 5 ranks, and MPI has 4: mpiexec -n 5"

@@ -63,10 +63,11 @@ class Ranks:
             if peers.size == 1 and size > 1:
                 return Threads(late=self.late, timeout=self.timeout).launch(size, work)
             end = MPITransport(peers, self.late, self.timeout)
+            peers.calls += 1
             try:
                 end.start()
                 if not peers.compared:
-                    agree(end, {"the number of ranks": str(size)})
+                    agree(end, {"the number of ranks": str(size), "the number of calls so far": str(peers.calls)})
                 if size != end.size:
                     message = f"the program is for {size} ranks, and MPI has {end.size}: mpiexec -n {size}"
                     refused = DisagreementError.of("TIL813", message)

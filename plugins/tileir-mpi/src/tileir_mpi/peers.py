@@ -46,6 +46,7 @@ class Peers:
         data: The communicator of the messages of programs, made anew after a failure; None before.
         groups: Communicators of some of the ranks.
         turn: How often programs failed.
+        calls: How often work was run; as often on all ranks, unless one caught what others did not see.
         stepping: Texts of the programs of which all ranks make steps, since one failed.
         compared: Whether ranks have compared for how many of them programs are, since one failed.
         failed: The ranks that failed and their errors, by turns.
@@ -63,6 +64,7 @@ class Peers:
     data: MPI.Intracomm | None = None
     groups: dict[tuple[int, ...], MPI.Intracomm] = attrs.field(factory=dict)
     turn: int = 0
+    calls: int = 0
     stepping: frozenset[str] = frozenset()
     compared: bool = False
     failed: dict[int, tuple[int, str]] = attrs.field(factory=dict)

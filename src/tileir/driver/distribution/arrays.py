@@ -14,7 +14,7 @@ import numpy as np
 from tileir.core import ArgumentError, at_the_call, attrs
 from tileir.driver.calls.arguments import check_kind
 from tileir.driver.distribution.collectives import relaid
-from tileir.driver.distribution.engines import engine_called, pickled
+from tileir.driver.distribution.engines import engine_called, pickled, refusing
 from tileir.runtime.array_files import loaded
 from tileir.runtime.arrays import to_array
 from tileir.runtime.devices.array import DeviceArray
@@ -129,6 +129,18 @@ class DistributedArray:
             ArgumentError: TIL314, there are no such places.
 
         """
+        with refusing(self.engine, self.mesh.size):
+            places = self._places(key)
+        found = self._elements([np.atleast_1d(each) for each in places])
+        return found.reshape([each.size for each in places if each.ndim])
+
+    def _places(self, key: Any) -> list[Array]:
+        """Return the places of each axis that are meant by what stands between brackets.
+
+        Raises:
+            ArgumentError: TIL314, there are none.
+
+        """
         entries = key if isinstance(key, tuple) else (key,)
         before = next((number for number, each in enumerate(entries) if each is ...), None)
         if before is not None:
@@ -139,12 +151,10 @@ class DistributedArray:
                 raise IndexError(f"there are {self.ndim} axes")
             entries = (*entries, *[slice(None)] * (self.ndim - len(entries)))
             every = [each if isinstance(each, slice) else _position(each) for each in entries]
-            places = [np.arange(size)[each] for size, each in zip(self.shape, every, strict=True)]
+            return [np.arange(size)[each] for size, each in zip(self.shape, every, strict=True)]
         except (IndexError, TypeError, ValueError) as error:
             message = f"{key!r:.80} is no part of {self!r}: {error}; write integers or slices"
             raise ArgumentError.of("TIL314", message) from error
-        found = self._elements([np.atleast_1d(each) for each in places])
-        return found.reshape([each.size for each in places if each.ndim])
 
     def __float__(self) -> float:
         """Return the one element that there is."""
@@ -168,7 +178,9 @@ class DistributedArray:
             ArgumentError: TIL352, the sharding does not go with it.
 
         """
-        return self.relaid(Sharding(sharding).layout("the array", self.shape, self.mesh))
+        with refusing(self.engine, self.mesh.size):
+            layout = Sharding(sharding).layout("the array", self.shape, self.mesh)
+        return self.relaid(layout)
 
     def relaid(self, layout: Layout) -> DistributedArray:
         """Return it with other places on each rank."""
@@ -267,9 +279,10 @@ def array(
 
     """
     made = mesh if isinstance(mesh, Mesh) else Mesh(mesh)
-    read, extents = _reader(source, shape)
-    layout = Sharding(sharding).layout("the array", extents, made)
     engine = engine_called(transport)
+    with refusing(engine, made.size):
+        read, extents = _reader(source, shape)
+        layout = Sharding(sharding).layout("the array", extents, made)
 
     def work(end: Transport) -> Array:
         part = to_array("source", read(made.box(layout, made.coordinates(end.rank)))).copy(order="C")

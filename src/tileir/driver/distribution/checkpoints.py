@@ -27,7 +27,7 @@ from tileir.core import ArgumentError, DType, TileError, at_the_call, attrs, fai
 from tileir.core.json.codec import from_json, to_json
 from tileir.driver.calls.arguments import check_kind
 from tileir.driver.distribution.arrays import DistributedArray, array
-from tileir.driver.distribution.engines import engine_called
+from tileir.driver.distribution.engines import engine_called, refusing
 from tileir.runtime.transports import agree
 from tileir.typed.sharding.exchanges import elements, overlap
 from tileir.typed.sharding.mesh import Mesh
@@ -121,11 +121,9 @@ def save(folder: str | Path, arrays: Mapping[str, DistributedArray], about: Mapp
     found = tuple(arrays.values())
     if len({(each.mesh, id(each.engine)) for each in found}) != 1:
         raise ArgumentError.of("TIL352", f"arrays of one mesh are saved together, and there are {list(found)!r:.200}")
-    try:
-        told = json.dumps(dict(about or {}))
-    except (TypeError, ValueError) as error:
-        raise ArgumentError.of("TIL707", f"what is saved beside arrays is what JSON can hold: {error}") from error
     mesh, place = found[0].mesh, Path(folder)
+    with refusing(found[0].engine, mesh.size):
+        told = _told(about)
 
     def work(end: Transport) -> None:
         number, mark = _begun(place, end)
@@ -173,16 +171,25 @@ def load(
 
     """
     check_kind("shardings", shardings, Mapping, "a mapping from the names of arrays to their shardings")
-    manifest = _read(Path(folder))
-    for name in shardings:
-        known = [each.name for each in manifest.arrays]
-        if name not in known:
-            raise ArgumentError.of("TIL352", f"{folder} has no array {name!r}{nearest(name, known)}")
+    made = mesh if isinstance(mesh, Mesh) else Mesh(mesh)
     engine, arrays = engine_called(transport), {}
+    with refusing(engine, made.size):
+        manifest = _read(Path(folder))
+        for name in shardings:
+            known = [each.name for each in manifest.arrays]
+            if name not in known:
+                raise ArgumentError.of("TIL352", f"{folder} has no array {name!r}{nearest(name, known)}")
     for each in manifest.arrays:
         cut = shardings.get(each.name, (None,) * len(each.shape))
-        arrays[each.name] = array(_Reader(Path(folder), each), mesh, cut, transport=engine)
+        arrays[each.name] = array(_Reader(Path(folder), each), made, cut, transport=engine)
     return Checkpoint(arrays, json.loads(manifest.about))
+
+
+def _told(about: Mapping[str, Any] | None) -> str:
+    try:
+        return json.dumps(dict(about or {}))
+    except (TypeError, ValueError) as error:
+        raise ArgumentError.of("TIL707", f"what is saved beside arrays is what JSON can hold: {error}") from error
 
 
 def saved(folder: str | Path) -> bool:

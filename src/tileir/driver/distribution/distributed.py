@@ -6,6 +6,7 @@ import sys
 import threading
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -16,7 +17,7 @@ from tileir.driver.calls.arguments import bind, check_kind
 from tileir.driver.calls.stepper import check_updates
 from tileir.driver.distribution.arrays import DistributedArray
 from tileir.driver.distribution.collectives import Moving, Rooms, carried_out, merged_state, part_of
-from tileir.driver.distribution.engines import engine_called, pickled
+from tileir.driver.distribution.engines import engine_called, pickled, refusing
 from tileir.driver.distribution.on_device import (
     Arriving,
     at_home,
@@ -117,7 +118,8 @@ class Distributed:
             BackendError: TIL814, a rank failed.
         """
         names = tuple(value.name for value in self.program.function.inputs)
-        inputs = dict(zip(names, bind(names, args, kwargs), strict=True))
+        with self._refusing():
+            inputs = dict(zip(names, bind(names, args, kwargs), strict=True))
         stay = any(isinstance(value, DistributedArray) for value in inputs.values())
         found = [each if stay else each.numpy() for each in self.results(inputs).values()]
         return found[0] if len(found) == 1 else tuple(found)
@@ -125,7 +127,8 @@ class Distributed:
     def results(self, inputs: Mapping[str, Any], *, stepping: bool = False) -> dict[str, DistributedArray]:
         """Return all results by name, for inputs by name, distributed or whole, of a call, or of one step of many."""
         mesh = self.program.mesh
-        given = {value.name: self._checked(value.name, inputs[value.name]) for value in self.program.function.inputs}
+        with self._refusing():
+            given = {each.name: self._checked(each.name, inputs[each.name]) for each in self.program.function.inputs}
 
         def work(transport: Transport) -> dict[str, Any]:
             transport.waits = False  # what results are read by checks that
@@ -142,10 +145,17 @@ class Distributed:
 
     def placed(self, name: str, value: Any) -> DistributedArray:
         """Return the value of an input where the program takes it: of a whole array each rank keeps its part."""
-        given, mesh = self._checked(name, value), self.program.mesh
+        mesh = self.program.mesh
+        with self._refusing():
+            given = self._checked(name, value)
         if isinstance(given, DistributedArray):
             return given
-        parts = self.engine.launch(mesh.size, lambda end: self._part(name, given, end).copy())
+
+        def work(end: Transport) -> Any:
+            agree(end, {"the input that they place": f"{name} of {self._facts['the program']}"})
+            return self._part(name, given, end).copy()
+
+        parts = self.engine.launch(mesh.size, work)
         return DistributedArray(mesh, self.program.layout(name), parts, self.engine)
 
     def stepper(self, updates: Mapping[str, str], state: Mapping[str, Any]) -> DistributedStepper:
@@ -160,9 +170,29 @@ class Distributed:
             ArgumentError: TIL709, an update names no input or result, or one with another type or other parts; TIL705,
                 ``state`` has not one value for each update; TIL701, TIL702 or TIL352, a value does not fit.
         """
+        with self._refusing():
+            self._check_updates(updates, state)
+        inputs, results = (value.name for value in self.program.function.inputs), self.program.function.outputs
+        return DistributedStepper(
+            tuple(name for name in inputs if name not in updates),
+            tuple(name for name in results if name not in updates.values()),
+            dict(updates),
+            {name: self.placed(name, state[name]) for name in updates},
+            self,
+        )
+
+    def _refusing(self) -> AbstractContextManager[None]:
+        return refusing(self.engine, self.program.mesh.size)
+
+    def _check_updates(self, updates: Mapping[str, str], state: Mapping[str, Any]) -> None:
+        """Find out that a stepper can make some updates.
+
+        Raises:
+            ArgumentError: TIL709 or TIL705, as for :meth:`stepper`.
+
+        """
         function = self.program.function
-        inputs, results = tuple(value.name for value in function.inputs), function.outputs
-        check_updates(updates, state, inputs, results)
+        check_updates(updates, state, tuple(value.name for value in function.inputs), function.outputs)
         defined = {each.name: each for each in (*function.inputs, *function.operations)}
         for name, result in updates.items():
             old, new = (
@@ -172,13 +202,6 @@ class Distributed:
             if old != new:
                 message = f"result {result!r} is {new}, but input {name!r}, which it updates, is {old}"
                 raise ArgumentError.of("TIL709", f"{message}; say where it is to be by outputs= of tileir.partition")
-        return DistributedStepper(
-            tuple(name for name in inputs if name not in updates),
-            tuple(name for name in results if name not in updates.values()),
-            dict(updates),
-            {name: self.placed(name, state[name]) for name in updates},
-            self,
-        )
 
     def _part(self, name: str, value: Array | DistributedArray, transport: Transport) -> Any:
         """Return what a rank has of an input."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from tileir.core import ArgumentError, BackendError, nearest
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.protocols import members
-from tileir.runtime.transports import THREADS, Engine
+from tileir.runtime.transports import THREADS, Engine, Threads, Transport
 
 _WHEELS: Final[Mapping[str, str]] = MappingProxyType({"mpi": "tileir-mpi", "nccl": "tileir-nccl"})
 """Distributions of engines that tileir's developers keep."""
@@ -37,6 +38,29 @@ def engine_called(name: str | Engine) -> Engine:
     found: Any = EXTENSIONS.get(Kind.TRANSPORT, name, wrong_engine(name))
     engine: Engine = found
     return engine
+
+
+@contextmanager
+def refusing(engine: Engine, size: int) -> Iterator[None]:
+    """Let all ranks end a call that this one refuses before it meets them in it.
+
+    Otherwise one that catches the error is in its next call while the others are in this one, and they would take the
+    messages of one for those of the other.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not isinstance(engine, Threads):  # whose ranks are all here, and none has begun
+            _refuse(engine, size, error)
+        raise
+
+
+def _refuse(engine: Engine, size: int, error: Exception) -> None:
+    def work(_: Transport) -> NoReturn:
+        raise error
+
+    with suppress(BackendError):  # this rank raises the error itself
+        engine.launch(size, work)
 
 
 def pickled(engine: Engine) -> str | Engine:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tileir.core import at_the_call, attrs
 from tileir.driver.calls.arguments import bind
 from tileir.driver.calls.stepper import check_state
+from tileir.driver.distribution.engines import refusing
 
 if TYPE_CHECKING:
     from tileir.driver.distribution.arrays import DistributedArray
@@ -51,7 +52,8 @@ class DistributedStepper:
             BackendError: TIL814, a rank failed. The state stays as it was.
 
         """
-        given = dict(zip(self.inputs, bind(self.inputs, arrays, named), strict=True))
+        with refusing(self._run.engine, self._run.program.mesh.size):
+            given = dict(zip(self.inputs, bind(self.inputs, arrays, named), strict=True))
         found = self._run.results({**given, **self._state}, stepping=True)
         self._state.update({name: found[result] for name, result in self.updates.items()})
         results = [found[name] for name in self.outputs]
@@ -67,5 +69,6 @@ class DistributedStepper:
             BackendError: TIL814, a rank failed.
 
         """
-        check_state(state, self.updates)
+        with refusing(self._run.engine, self._run.program.mesh.size):
+            check_state(state, self.updates)
         self._state.update({name: self._run.placed(name, value) for name, value in state.items()})
