@@ -20,7 +20,7 @@ TOP: Final = ("tileir", "tileir.__main__", "tileir.distributed", "tileir.testing
 OPEN_TO_BACKENDS: Final = {"core", "semtree", "runtime"}
 OPEN_TO_FRONTENDS: Final = {
     *("tileir.ops", "tileir.tile.builder", "tileir.tile.builder_functions", "tileir.tile.ir"),
-    "tileir.tile.checks.integers",
+    *("tileir.tile.checks.integers", "tileir.driver.known_functions"),
 }
 STAGES: Final = [path for path in python_files(PACKAGE) if module_of(path) not in TOP]
 PLUGINS: Final = python_files(ROOT / "plugins")

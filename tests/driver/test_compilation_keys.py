@@ -31,13 +31,13 @@ def _types(*sizes: int) -> dict[str, TensorType]:
 
 
 def _request(**changes: object) -> Request:
-    known = {"program": parse(TEXT), "types": _types(8), "target": TARGET, "passes": None}
+    known = {"origin": parse(TEXT), "types": _types(8), "target": TARGET, "passes": None}
     return Request(**{**known, **changes})  # type: ignore[arg-type]
 
 
 CHANGES: dict[str, dict[str, object]] = {
-    "the function": {"program": parse(TEXT.replace("+", "-"))},
-    "a name in it": {"program": parse(TEXT.replace("C", "D"))},
+    "the function": {"origin": parse(TEXT.replace("+", "-"))},
+    "a name in it": {"origin": parse(TEXT.replace("C", "D"))},
     "a size": {"types": _types(9)},
     "a dtype": {"types": {**_types(8), "B": TensorType(DType.F64, (8,))}},
     "which of two inputs": {"types": {"A": TensorType(DType.F64, (8,)), "B": TensorType(DType.F32, (8,))}},
@@ -65,7 +65,7 @@ def test_requests_that_differ_in_anything_have_keys_of_their_own() -> None:
 def test_requests_that_mean_the_same_share_a_key() -> None:
     same = (
         _request(),
-        _request(program=parse(TEXT.replace(" ", "  "))),
+        _request(origin=parse(TEXT.replace(" ", "  "))),
         _request(types=dict(reversed(_types(8).items()))),
         _request(passes=TARGET.pipeline),
         _request(scheduling=TARGET),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import os
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -103,3 +106,74 @@ def test_what_is_no_model(tmp_path: Path) -> None:
         tileir_onnx.load(path)
     with pytest.raises(tileir.TileError, match="TIL901"):
         tileir_onnx.load(tmp_path / "none.onnx")
+
+
+@pytest.fixture
+def settled_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a model of weights in its file, and of some in another one, that both changed a minute ago."""
+    monkeypatch.setattr(tileir.default_context(), "disk_cache", tileir.DiskCache(tmp_path / "cache"))
+    return aged(tmp_path / "m.onnx", 0)
+
+
+def aged(path: Path, seed: int) -> Path:
+    random = np.random.default_rng(seed)
+    w, b = (random.standard_normal(shape).astype(np.float32) for shape in ((12, 500), (500,)))
+    nodes = [
+        helper.make_node("Flatten", ["x"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "w"], ["product"]),
+        helper.make_node("Add", ["product", "b"], ["y"]),
+    ]
+    onnx.external_data_helper.set_external_data(outside := numpy_helper.from_array(b, "b"), "more.bin")
+    (path.parent / "more.bin").write_bytes(b.tobytes())
+    outside.ClearField("raw_data")
+    outside.data_location = TensorProto.EXTERNAL
+    saved(path, nodes, {"w": w})
+    model = onnx.load(path, load_external_data=False)
+    model.graph.initializer.append(outside)
+    path.write_bytes(model.SerializeToString())
+    for each in (path, path.parent / "more.bin"):
+        os.utime(each, (time.time() - 60,) * 2)
+    return path
+
+
+def test_a_file_that_did_not_change_is_not_made_a_function_again(
+    settled_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = np.random.default_rng(3).standard_normal((2, 3, 4)).astype(np.float32)
+    first = tileir_onnx.load(settled_file)(x)
+    made: list[object] = []
+
+    def watched(*arguments: Any) -> Imported:
+        made.append(arguments)
+        return imported(*arguments)
+
+    monkeypatch.setattr(tileir_onnx.model, "imported", watched)
+    again = tileir_onnx.load(settled_file)
+    np.testing.assert_array_equal(again(x), first)
+    np.testing.assert_array_equal(again.run({"x": x})[0], first)
+    assert not made
+    function, arrays = again.prepared({"x": x})
+    assert len(made) == 1
+    assert (list(arrays), None if function is None else function.outputs[0].name) == (["x"], "y")
+    again(x[:1])  # another signature
+    assert len(made) == 2
+    for name in ("m.onnx", "more.bin"):
+        aged(settled_file, 0)
+        os.utime(settled_file.parent / name, (time.time() - 50,) * 2)
+        changed = tileir_onnx.load(settled_file)
+        np.testing.assert_array_equal(changed(x), first)
+    assert len(made) == 4
+
+
+@pytest.mark.parametrize("part", ["w", "b"])
+def test_a_file_that_changed_has_other_results(settled_file: Path, part: str) -> None:
+    x = np.random.default_rng(3).standard_normal((1, 3, 4)).astype(np.float32)
+    first = tileir_onnx.load(settled_file)(x)
+    kept_file = settled_file if part == "b" else settled_file.parent / "more.bin"
+    content = kept_file.read_bytes()
+    aged(settled_file, 1)
+    kept_file.write_bytes(content)
+    changed = tileir_onnx.load(settled_file)(x)
+    session = onnxruntime.InferenceSession(settled_file)
+    np.testing.assert_allclose(changed, session.run(None, {"x": x})[0], rtol=1e-5, atol=1e-5)
+    assert not np.array_equal(changed, first)

@@ -6,10 +6,12 @@ import contextlib
 import hashlib
 import mmap
 import sys
+import time
 from collections.abc import Iterable
 from functools import cached_property
 from math import prod
 from operator import index
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -38,6 +40,40 @@ _ALIGNMENT: Final = 64
 """Alignment of constants, in bytes, that devices read in place."""
 
 
+SETTLED_SECONDS: Final = 2.0
+"""Age of the last change of a file from which on a later one has another time."""
+
+
+def settled(path: str | Path) -> tuple[int, ...] | None:
+    """Return what tells a file from what it was before; None where it is gone, or has just changed."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    if time.time() - found.st_mtime < SETTLED_SECONDS:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+@attrs.frozen(eq=False)
+class Origin:
+    """The place in a mapped file where the elements of an array stand, in order.
+
+    Attributes:
+        mapped: All that is mapped of the file.
+        offset: Where they begin in it, in bytes.
+        status: The status of the file before they were copied, as :func:`settled` tells it; None where they are read in
+            place, or it had just changed.
+        copied: Whether they were copied.
+
+    """
+
+    mapped: np.memmap[Any, Any]
+    offset: int
+    status: tuple[int, ...] | None = None
+    copied: bool = False
+
+
 def _shape(sizes: Iterable[int]) -> tuple[int, ...]:
     return tuple(map(index, sizes))
 
@@ -54,7 +90,7 @@ class ArrayValue:
         shape: One size for each axis; () for a scalar.
         data: The elements in row-major order, little-endian; those of bool are 0 or 1. A view must be read-only, of
             memory that nobody changes.
-        mapped: The file that they are mapped from, where that is known, as an array of all that is mapped.
+        origin: Where they stand in a mapped file, as far as that is known.
 
     Raises:
         TileError: TIL702, a size is negative, or ``data`` are not the bytes of such an array.
@@ -64,7 +100,7 @@ class ArrayValue:
     dtype: DType
     shape: tuple[int, ...] = attrs.field(converter=_shape)
     data: Content = attrs.field(repr=False)
-    mapped: np.memmap[Any, Any] | None = attrs.field(default=None, eq=False, repr=False, kw_only=True)
+    origin: Origin | None = attrs.field(default=None, eq=False, repr=False, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         """Check that the bytes are those of the array."""
@@ -96,13 +132,16 @@ class ArrayValue:
             native = native.view(np.uint8) != 0  # memory of others may hold further bytes than 0 and 1
         if sys.byteorder != "little":
             native = native.byteswap()
-        if native.nbytes < _PAGES:
-            return cls(dtype, array.shape, native.tobytes() if native.nbytes < _FEW else _aligned(native))
+        if native.nbytes < _FEW:
+            return cls(dtype, array.shape, native.tobytes())
         owner = None if dtype.is_bool else _owner(native)
-        constant = None if owner is None else _part(native, owner)
-        if owner is None or constant is None:
-            return cls(dtype, array.shape, _pages(native))
-        return cls(dtype, array.shape, constant, mapped=owner if isinstance(owner, np.memmap) else None)
+        origin = _origin(native, owner)
+        constant = None if owner is None or native.nbytes < _PAGES else _part(native, owner)
+        if constant is not None:
+            return cls(dtype, array.shape, constant, origin=origin)
+        if origin is not None:
+            origin = attrs.evolve(origin, status=settled(str(origin.mapped.filename)), copied=True)
+        return cls(dtype, array.shape, _aligned(native) if native.nbytes < _PAGES else _pages(native), origin=origin)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return what pickles and copies are made of: an array, since views of memory have none."""
@@ -170,6 +209,13 @@ def _owner(array: Array) -> Array | None:
             return array
         array = array.base
     return None
+
+
+def _origin(array: Array, owner: Array | None) -> Origin | None:
+    """Return where an array stands in the file that its owner maps; None where that is no file."""
+    if not isinstance(owner, np.memmap) or owner.filename is None or not array.flags.c_contiguous:
+        return None
+    return Origin(owner, array.ctypes.data - owner.ctypes.data)
 
 
 def _part(array: Array, owner: Array) -> memoryview | None:

@@ -7,14 +7,15 @@ with equal kernels share it. The stages are loaded when something is compiled th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tileir.core import ArrayValue, BackendError, GroupLimitError, Target, TileError, attrs, collection_paused
 from tileir.core.array_value import Content
-from tileir.core.json.codec import from_json, identity, quick_json, to_json
+from tileir.core.json.codec import content_hash, from_json, quick_json, to_json
 from tileir.driver import programs
+from tileir.driver.known_functions import KnownFunction, large_arrays
 from tileir.runtime.caches.carried_entries import Entries
 from tileir.runtime.caches.disk_cache import DiskCache, cache_log, digest_of
 from tileir.runtime.caches.source_digest import digest_of_extensions, source_digest
@@ -23,7 +24,6 @@ from tileir.runtime.plans.kept_results import KeptResults
 from tileir.semtree.ir import KernelFunction, Program, Work
 from tileir.semtree.launches import launches, used_buffers
 from tileir.tile.ir import Function as TileFunction
-from tileir.tile.traversal import arrays
 from tileir.typed import ir as typed
 from tileir.typed.ir import Function as TypedFunction
 from tileir.typed.numbers import takes_numbers
@@ -39,9 +39,6 @@ T = TypeVar("T")
 PROGRAM: Final = "program"
 LIBRARY: Final = "library"
 
-_INLINE: Final = 1 << 12
-"""Bytes up to which entries hold the constant arrays of functions."""
-
 NAMED_KERNELS: Final = 3
 """How many names of kernels an entry shows to people."""
 
@@ -51,7 +48,7 @@ class Request:
     """All that decides which kernels a program becomes.
 
     Attributes:
-        program: What is compiled.
+        origin: What is compiled.
         types: Dtype and shape of each input.
         target: Facts of the device.
         passes: The passes, or the text, JSON or name of a pipeline; None for those of the target.
@@ -60,12 +57,24 @@ class Request:
 
     """
 
-    program: programs.Program
+    origin: programs.Program | KnownFunction
     types: Mapping[str, typed.TensorType]
     target: Target
     passes: tuple[Pass, ...] | str | None
     scheduling: Target | None = None
     default: bool = False
+
+    @property
+    def program(self) -> programs.Program:
+        """The program itself; a known function is made for it."""
+        return self.origin.function if isinstance(self.origin, KnownFunction) else self.origin
+
+    @property
+    def constants(self) -> tuple[ArrayValue, ...]:
+        """Large constant arrays of a Tile function; programs of other stages, which few compile, are kept whole."""
+        if isinstance(self.origin, KnownFunction):
+            return self.origin.constants
+        return large_arrays(self.origin) if isinstance(self.origin, TileFunction) else ()
 
     def stages(self) -> Stages:
         """Take the program all the way down."""
@@ -102,7 +111,7 @@ class Request:
 
         Pipelines count as they are written, so that a program that the cache has needs no passes.
         """
-        if isinstance(self.program, Program):  # nothing is to be done for it
+        if isinstance(self.origin, Program):  # nothing is to be done for it
             return None
         sources = source_digest("tileir")
         passes = self._passes_text()
@@ -110,10 +119,13 @@ class Request:
             return None
         try:
             types = [part for name in sorted(self.types) for part in (name, to_json(self.types[name]))]
-            described = identity(self.program), to_json(self.target), to_json(self.scheduling or self.target)
+            described = self._identity(), to_json(self.target), to_json(self.scheduling or self.target)
         except TileError:  # nested too deeply
             return None
         return digest_of(sources, *described, passes, *types)
+
+    def _identity(self) -> str:
+        return self.origin.identity if isinstance(self.origin, KnownFunction) else content_hash(self.origin)
 
     def _passes_text(self) -> str | None:
         """Return what tells passes apart; None for those of strangers, whose code has no digest."""
@@ -157,7 +169,7 @@ class Compilation:
     @cached_property
     def remarks(self) -> tuple[Remark, ...]:
         """Remarks of each step of the pipeline on each kernel, done or refused: the passes run again to tell."""
-        if isinstance(self.request.program, Program):
+        if isinstance(self.request.origin, Program):
             return ()
         from tileir.driver.compiler import remarks_of  # it loads all stages
 
@@ -178,12 +190,14 @@ def compiled(request: Request, disk: Entries | None) -> Compilation:
                 return _restored(request, parts)
             except (TileError, KeyError, ValueError) as error:
                 disk.drop(PROGRAM, key, f"it cannot be decoded: {error}")
+    if isinstance(request.origin, KnownFunction):
+        request = attrs.evolve(request, origin=request.program)  # kernels have the constants of what they are made of
     stages = request.stages()
     arguments = _arguments(request, stages.graph)
     kernels = None if disk is None else _encoded(stages.sem.kernels)
     if disk is not None and key is not None and kernels is not None and not stages.skipped:
         signatures = tuple(attrs.evolve(kernel, body=()) for kernel in stages.sem.kernels)
-        frame = to_json(_without_arrays(attrs.evolve(stages.sem, kernels=signatures), request.program))
+        frame = to_json(_without_arrays(attrs.evolve(stages.sem, kernels=signatures), request.constants))
         about = {"device": request.target.name, "kernels": _named(stages.sem.kernels)}
         parts = {"frame": frame, "kernels": kernels}
         disk.put(PROGRAM, key, parts if arguments is None else {**parts, "arguments": to_json(arguments)}, about)
@@ -193,20 +207,19 @@ def compiled(request: Request, disk: Entries | None) -> Compilation:
 def _restored(request: Request, parts: Mapping[str, bytes]) -> Compilation:
     """Return what is in an entry; bodies of kernels are decoded when somebody looks at them."""
     with collection_paused():
-        frame = _with_arrays(from_json(parts["frame"], Program), request.program)
+        frame = _with_arrays(from_json(parts["frame"], Program), request.constants)
     documents = zip(frame.kernels, parts["kernels"].splitlines(), strict=True)
     program = attrs.evolve(frame, kernels=tuple(kernel.with_body_of(document) for kernel, document in documents))
     arguments = from_json(parts["arguments"], TypedFunction) if "arguments" in parts else None
     return Compilation(request, program, arguments, parts["kernels"])
 
 
-def _without_arrays(program: Program, source: programs.Program) -> Program:
-    """Return a program whose buffers have digests in place of the constant arrays of the function.
+def _without_arrays(program: Program, constants: tuple[ArrayValue, ...]) -> Program:
+    """Return a program whose buffers have digests in place of the large constant arrays of the function.
 
     Whoever asks for the program has these, so the cache needs no copy.
     """
-    large = [array for array in _arrays(source) if len(array.data) > _INLINE]
-    digests = {id(array.data): array.digest.encode() for array in large}  # to compare them would read all weights
+    digests = {id(array.data): array.digest.encode() for array in constants}  # to compare them would read all weights
     buffers = tuple(
         attrs.evolve(buffer, data=digests[id(buffer.data)]) if id(buffer.data) in digests else buffer
         for buffer in program.buffers
@@ -214,20 +227,13 @@ def _without_arrays(program: Program, source: programs.Program) -> Program:
     return attrs.evolve(program, buffers=buffers) if digests else program
 
 
-def _with_arrays(program: Program, source: programs.Program) -> Program:
+def _with_arrays(program: Program, constants: tuple[ArrayValue, ...]) -> Program:
     """Return a program with the constant arrays of the function in place of their digests."""
-    known: dict[Content, Content] = {
-        array.digest.encode(): array.data for array in _arrays(source) if len(array.data) > _INLINE
-    }
+    known: dict[Content, Content] = {array.digest.encode(): array.data for array in constants}
     buffers = tuple(
         attrs.evolve(buffer, data=known[buffer.data]) if buffer.data in known else buffer for buffer in program.buffers
     )
     return attrs.evolve(program, buffers=buffers) if known else program
-
-
-def _arrays(source: programs.Program) -> Iterable[ArrayValue]:
-    """Return the constant arrays of a Tile function; programs of other stages, which few compile, are kept whole."""
-    return arrays(source) if isinstance(source, TileFunction) else ()
 
 
 def _arguments(request: Request, function: typed.Function | None) -> typed.Function | None:
@@ -340,7 +346,7 @@ def results_in(disk: DiskCache, compilation: Compilation, compiler: Compiler[Any
             return None
         program, kernels = compilation.sem, compilation.kernels.splitlines()
         used = frozenset(used_buffers(works))
-        digests = {id(array.data): array.digest for array in _arrays(compilation.request.program) if array.elements}
+        digests = {id(array.data): array.digest for array in compilation.request.constants}
         described = [
             f"{buffer.name} {buffer.role.value} {buffer.dtype.value}{buffer.shape}"
             f" {digests.get(id(buffer.data)) or digest_of(bytes(buffer.data))}"

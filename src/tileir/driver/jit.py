@@ -26,6 +26,7 @@ from tileir.driver.calls.arguments import (
 )
 from tileir.driver.calls.pending import PendingCall, R_co
 from tileir.driver.executable import Executable, compile_for
+from tileir.driver.known_functions import KnownFunction, framed
 from tileir.driver.programs import (
     Program,
     Source,
@@ -90,7 +91,7 @@ class Jit(Generic[R_co]):
     context keeps the most recently used ones. It can be pickled.
     """
 
-    function: Program
+    _origin: Program | KnownFunction
     device: str | DeviceInfo | None
     options: Options | None
     target: Target | TargetChoice | None
@@ -101,6 +102,11 @@ class Jit(Generic[R_co]):
     _sizing: frozenset[str] = attrs.field(init=False, repr=False)
     _latest: list[_Latest] = attrs.field(factory=list, init=False, repr=False)
     _latest_there: list[_Latest] = attrs.field(factory=list, init=False, repr=False)
+
+    @property
+    def function(self) -> Program:
+        """The program."""
+        return self._origin.function if isinstance(self._origin, KnownFunction) else self._origin
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what it is made of; where it is unpickled, the default context owns what it compiles."""
@@ -122,7 +128,8 @@ class Jit(Generic[R_co]):
 
     @_sizing.default
     def _inputs_of_sizes(self) -> frozenset[str]:
-        return sizing_inputs(self.function) if isinstance(self.function, Function) else frozenset()
+        program = framed(self._origin)  # sizes of no function that is known follow from inputs
+        return sizing_inputs(program) if isinstance(program, Function) else frozenset()
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> R_co:
         """Run on arrays; see :meth:`tileir.Executable.__call__`."""
@@ -186,8 +193,8 @@ class Jit(Generic[R_co]):
         context = self._context
         if self._key(arrays) in context.programs:
             return True
-        types = types_of(self.function, arrays)
-        return is_stored(self.function, types, context, self.device, self.options, self.target, self._carried)
+        types = types_of(framed(self._origin), arrays)
+        return is_stored(self._origin, types, context, self.device, self.options, self.target, self._carried)
 
     def would_call(self, executable: Executable) -> bool:
         """Return whether it is one that was called the latest, and that would be called again for such arrays."""
@@ -203,7 +210,7 @@ class Jit(Generic[R_co]):
             else self._type(name, value)
             for name, value in zip(self._names, values, strict=True)
         )
-        return self.function, signature, self._device_for(values) or self._context.device_id, self._options, self.target
+        return self._origin, signature, self._device_for(values) or self._context.device_id, self._options, self.target
 
     def resident(self, name: str, value: Any) -> Any:
         """Return a value, or an array of a device for what another library has there."""
@@ -246,8 +253,8 @@ class Jit(Generic[R_co]):
         device = self._device_for(values)
 
         def make() -> Executable:
-            types = types_of(self.function, values)
-            return compile_for(self.function, types, context, device, self._options, None, self.target, self._carried)
+            types = types_of(framed(self._origin), values)
+            return compile_for(self._origin, types, context, device, self._options, None, self.target, self._carried)
 
         executable: Executable = context.programs.get(self._key(values), make)
         latest = self._latest if device is self.device else self._latest_there  # which arrays of the host do not take
@@ -266,7 +273,7 @@ def _jitted_again(program: Program, device: str | None, options: Options, target
 
 @overload
 def jit(  # type: ignore[overload-overlap]  # a Tile function is callable, too
-    source: WrittenProgram,
+    source: WrittenProgram | KnownFunction,
     device: str | DeviceInfo | None = None,
     *,
     context: Context | None = None,
@@ -295,7 +302,7 @@ def jit(
 ) -> Callable[[Callable[P, R_co]], PythonFunction[P, R_co]]: ...
 @at_the_call
 def jit(
-    source: Source | None = None,
+    source: Source | KnownFunction | None = None,
     device: str | DeviceInfo | None = None,
     *,
     static: str | Sequence[str] = (),
@@ -328,10 +335,10 @@ def jit(
         from tileir.driver.tracing.functions import jitted  # few programs are Python's
 
         return jitted(source, static, device, owner_of(context), options, choice_of(target))
-    program = program_of(source)
-    refuse_schedules(program, target)
-    names = input_names(program)
-    return Jit(program, device, options, choice_of(target), owner_of(context), names)
+    origin = source if isinstance(source, KnownFunction) else program_of(source)
+    refuse_schedules(framed(origin), target)
+    names = input_names(framed(origin))
+    return Jit(origin, device, options, choice_of(target), owner_of(context), names)
 
 
 @at_the_call

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -17,6 +17,7 @@ from onnx import ModelProto
 import tileir
 from tileir import ArgumentError, Diagnostic, Function, Options, TileError
 from tileir.core import collection_paused
+from tileir.driver.known_functions import Files, kept, recalled
 from tileir.tile.builder import Tensor
 from tileir_onnx.feeds import checked, described, key_of, pairs
 from tileir_onnx.graph import Array, Graph, Port
@@ -61,10 +62,19 @@ class About:
 
 @frozen(eq=False)
 class _Prepared:
-    """A model for one signature."""
+    """A model for one signature.
 
-    imported: Imported
+    Attributes:
+        inputs: The inputs that it is called with, in order.
+        run: What computes its results; None where all are known.
+        make: Makes the function of its graph, or returns it.
+        is_plain: Whether results are those of the function.
+
+    """
+
+    inputs: tuple[str, ...]
     run: Any
+    make: Callable[[], Imported]
     is_plain: bool
 
 
@@ -76,7 +86,8 @@ class Model:
         path: Its file; None for one that was made of bytes.
         graph: The graph that was read.
         about: Who made it, in words.
-        compiler: Makes a function of arrays out of a function of Tile; :func:`tileir.jit` by default.
+        compiler: Makes a function of arrays out of a function of Tile; :func:`tileir.jit` by default, which takes known
+            ones as well.
         device: Where it runs; None for what the arrays of a call or the context choose.
         sizes: The values of dimensions that it names.
 
@@ -85,9 +96,10 @@ class Model:
     path: Path | None
     graph: Graph = field(repr=False)
     about: About = field(repr=False)
-    compiler: Callable[[Function], Callable[..., Any]] = field(default=tileir.jit, repr=False)
+    compiler: Callable[[Any], Callable[..., Any]] = field(default=tileir.jit, repr=False)
     device: str | None = None
     sizes: Mapping[str, int] = field(factory=dict)
+    _files: Files = field(factory=dict, repr=False)
     _prepared: OrderedDict[Hashable, _Prepared] = field(factory=OrderedDict, init=False, repr=False)
     _plain: OrderedDict[tuple[Any, ...], _Prepared] = field(factory=OrderedDict, init=False, repr=False)
     _by_value: set[str] = field(factory=set, init=False, repr=False)
@@ -146,10 +158,7 @@ class Model:
             dims = self._tensor(port)
             named = tuple(sizes.get(dim, dim) if isinstance(dim, str) else dim for dim in dims)
             inputs[port.name] = Port(port.name, port.kind, named)
-        function = imported(self.graph, inputs).function
-        if function is None:
-            raise TileError.of("TIL605", "the model computes nothing: its results are constants")
-        return function
+        return _function_of(imported(self.graph, inputs))
 
     def __call__(self, *arrays: Any, **named: Any) -> Any:
         """Return the results for arrays.
@@ -193,13 +202,12 @@ class Model:
         prepared, arrays = (self._found(feeds) if outputs is None else None) or self._for(feeds, outputs)
         found = prepared.run(*arrays) if prepared.run is not None else ()
         results = found if isinstance(found, tuple) else (found,)
-        return results if prepared.is_plain else tuple(prepared.imported.results_of(iter(results)))
+        return results if prepared.is_plain else tuple(prepared.make().results_of(iter(results)))
 
     def prepared(self, feeds: Mapping[str, Any]) -> tuple[Function | None, dict[str, Any]]:
         """Return the function that a call with these inputs runs, None where all results are known, and its inputs."""
         prepared, arrays = self._for(feeds, None)
-        made = prepared.imported
-        return made.function, dict(zip(made.inputs, arrays, strict=True))
+        return prepared.make().function, dict(zip(prepared.inputs, arrays, strict=True))
 
     def _found(self, feeds: Mapping[str, Any]) -> tuple[_Prepared, list[Any]] | None:
         """Return the model compiled for feeds, if it is there already, and they are arrays as it declares them."""
@@ -227,7 +235,7 @@ class Model:
         with self._lock:
             prepared = self._compiled(given, outputs)
         arrays = {name: array for port, each in given.items() for name, array in pairs(port, each)}
-        return prepared, [held(arrays[name]) for name in prepared.imported.inputs]
+        return prepared, [held(arrays[name]) for name in prepared.inputs]
 
     def _compiled(self, given: Mapping[str, Any], outputs: tuple[str, ...] | None) -> _Prepared:
         while True:
@@ -248,16 +256,35 @@ class Model:
                 and all(isinstance(each, Port) and each.kind not in NARROW for each in told.values())
             ):
                 self._plain[tuple(tuple(each.shape) for each in given.values())] = prepared
-            for kept in (self._prepared, self._plain):
-                while len(kept) > _KEPT:
-                    kept.popitem(last=False)
+            for held_by in (self._prepared, self._plain):
+                while len(held_by) > _KEPT:
+                    held_by.popitem(last=False)
             return prepared
 
     def _prepare(self, told: Mapping[str, Given], outputs: tuple[str, ...] | None) -> _Prepared:
-        with collection_paused():
-            made = imported(self.graph if outputs is None else pruned(self.graph, outputs), told)
+        make = cache(partial(self._import, told, outputs))
+        files = self._files if all(isinstance(each, Port) for each in told.values()) and self._is_jitted() else {}
+        asked = repr((tuple(told.values()), outputs))
+        known = recalled(files, __package__, asked, lambda: _function_of(make())) if files else None
+        if known is not None:
+            return _Prepared(tuple(told), self.compiler(known), make, is_plain=True)
+        made = make()
         is_plain = all(isinstance(each, Tensor) for each in made.results) and not made.kinds
-        return _Prepared(made, None if made.function is None else self.compiler(made.function), is_plain)
+        if made.function is None:
+            return _Prepared(made.inputs, None, make, is_plain)
+        is_known = files and is_plain and made.inputs == tuple(told)
+        function = kept(files, __package__, asked, made.function) if is_known else made.function
+        return _Prepared(made.inputs, self.compiler(function), make, is_plain)
+
+    def _import(self, told: Mapping[str, Given], outputs: tuple[str, ...] | None) -> Imported:
+        with collection_paused():
+            return imported(self.graph if outputs is None else pruned(self.graph, outputs), told)
+
+    def _is_jitted(self) -> bool:
+        """Return whether :func:`tileir.jit` is what compiles it, for which code is kept on disk."""
+        options = self.compiler.keywords["options"] if isinstance(self.compiler, partial) else None
+        jit = self.compiler.func if isinstance(self.compiler, partial) else self.compiler
+        return jit is tileir.jit and not (tileir.default_context().options if options is None else options).quick
 
     @cached_property
     def _ports(self) -> Mapping[str, Port]:
@@ -282,6 +309,13 @@ class Model:
         return port.dims
 
 
+def _function_of(made: Imported) -> Function:
+    """Return the function of a graph that was a function before."""
+    if made.function is None:
+        raise TileError.of("TIL605", "the model computes nothing: its results are constants")
+    return made.function
+
+
 def load(
     source: str | Path | bytes,
     device: str | None = None,
@@ -303,4 +337,4 @@ def load(
     """
     reader = Reader(source if isinstance(source, bytes) else Path(source))
     compiler = partial(tileir.jit, device=device, options=options)
-    return Model(reader.path, reader.graph(), About.of(reader.model), compiler, device, dict(sizes or {}))
+    return Model(reader.path, reader.graph(), About.of(reader.model), compiler, device, dict(sizes or {}), reader.files)

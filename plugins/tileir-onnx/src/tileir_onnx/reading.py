@@ -23,6 +23,7 @@ from onnx import (
 )
 
 from tileir import TileError
+from tileir.core.array_value import settled
 from tileir_onnx.functions import attributes_of, called, check_calls, key_of
 from tileir_onnx.graph import DTYPES, Array, Graph, Node, Port, domain_of
 from tileir_onnx.narrow import NARROW
@@ -39,7 +40,13 @@ _DEPTH: Final = 32
 
 
 class Reader:
-    """Contents of one file: its graphs, with weights in the memory of the file."""
+    """Contents of one file: its graphs, with weights in the memory of the file.
+
+    Attributes:
+        path: The file; None for bytes.
+        files: All files that were read, each with its status before; none for it that had just changed.
+
+    """
 
     def __init__(self, source: Path | bytes) -> None:
         """Read a file, or the bytes of one.
@@ -52,6 +59,7 @@ class Reader:
         self.name = "model" if self.path is None else self.path.name
         self._mapped: dict[Path, memoryview] = {}
         self._maps: list[Array] = []
+        self.files: dict[str, tuple[int, ...] | None] = {}
         data = self._bytes(source) if isinstance(source, Path) else memoryview(source)
         try:
             small, self._elements = stripped(data)
@@ -288,6 +296,7 @@ class Reader:
 
         """
         if path not in self._mapped:
+            self.files[str(path.resolve())] = settled(path)
             try:
                 is_empty = not path.stat().st_size
                 whole = None if is_empty else np.memmap(path, np.uint8, "r")

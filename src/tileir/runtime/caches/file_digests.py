@@ -2,7 +2,8 @@
 
 An entry ``file-…`` stands for one file, with its path, device, inode, size and time of change, and has the digests of
 arrays in it by their offset, dtype and shape. It is written where the file changed at least two seconds before its
-digests were computed, as clocks of file systems are coarse, and its status stayed the same meanwhile.
+digests were computed, or the arrays copied, as clocks of file systems are coarse, and its status stayed the same
+meanwhile.
 """
 
 from __future__ import annotations
@@ -10,19 +11,17 @@ from __future__ import annotations
 import json
 import os
 import re
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from tileir.core import ArrayValue, grouped
+from tileir.core.array_value import Origin, settled
 from tileir.runtime.caches.disk_cache import DiskCache, digest_of
 
 FILE: Final = "file"
-SETTLED_SECONDS: Final = 2.0
-"""Age of the last change from which on a later one has another time."""
 
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 _MAPS: Final = Path("/proc/self/maps")
@@ -33,12 +32,26 @@ def recall_digests(values: Iterable[ArrayValue], disk: DiskCache) -> None:
 
     Only where the system tells that what is mapped is the file that has the path now.
     """
-    unknown = {id(value): value for value in values if value.mapped is not None and "digest" not in vars(value)}
-    places = [(place, value) for value in unknown.values() if (place := _place(value)) is not None]
-    for path, found in grouped((path, (where, value)) for (path, where), value in places).items():
-        status = _settled(path)
+    unknown = {id(value): value for value in values if value.origin is not None and "digest" not in vars(value)}
+    paths: dict[int, str | None] = {}
+    for value in unknown.values():
+        if (origin := value.origin) is not None and id(origin.mapped) not in paths:
+            paths[id(origin.mapped)] = path_of(origin.mapped)
+    places = [
+        (path, (_place(origin, value), value))
+        for value in unknown.values()
+        if (origin := value.origin) is not None and (path := paths[id(origin.mapped)]) is not None
+    ]
+    for path, found in grouped(places).items():
+        status = settled(path)
         if status is not None:
-            _recall(digest_of(FILE, path, *map(str, status)), path, status, found, disk)
+            current = [(where, value) for where, value in found if _is_of(status, value.origin)]
+            _recall(digest_of(FILE, path, *map(str, status)), path, status, current, disk)
+
+
+def _is_of(status: tuple[int, ...], origin: Origin | None) -> bool:
+    """Return whether elements are what a file with a status holds: a copy may be older."""
+    return origin is not None and (not origin.copied or origin.status == status)
 
 
 def _recall(
@@ -49,7 +62,7 @@ def _recall(
         if where in known:
             vars(value)["digest"] = known[where]  # what the property would compute
     computed = {where: value.digest for where, value in arrays if where not in known}
-    if computed and _settled(path) == status:
+    if computed and settled(path) == status:
         content = json.dumps({**known, **computed}, sort_keys=True).encode()
         disk.put(FILE, key, {"digests": content}, {"file": path})
 
@@ -64,16 +77,17 @@ def _stored(disk: DiskCache, key: str) -> Mapping[str, str]:
         return {}
 
 
-def _place(value: ArrayValue) -> tuple[str, str] | None:
-    """Return the file that an array is mapped from, and where it stands there; None for other arrays."""
-    mapped = value.mapped
-    if mapped is None or not mapped.filename:
+def _place(origin: Origin, value: ArrayValue) -> str:
+    """Return the offset of an array in its file, its dtype and shape."""
+    return f"{origin.mapped.offset + origin.offset} {value}"
+
+
+def path_of(mapped: np.memmap[Any, Any]) -> str | None:
+    """Return the path of a mapped file; None where the system does not tell that this is what is there now."""
+    if not mapped.filename or not mapped.size:
         return None
     path = os.path.realpath(mapped.filename)
-    address = np.frombuffer(value.data, np.uint8).ctypes.data
-    if _mapped_at(address) != path:
-        return None
-    return path, f"{mapped.offset + address - mapped.ctypes.data} {value}"
+    return path if _mapped_at(mapped.ctypes.data) == path else None
 
 
 def _mapped_at(address: int) -> str | None:
@@ -87,14 +101,3 @@ def _mapped_at(address: int) -> str | None:
     except (OSError, ValueError):
         return None
     return None
-
-
-def _settled(path: str) -> tuple[int, ...] | None:
-    """Return what tells a file from what it was before; None where it is gone, or has just changed."""
-    try:
-        found = Path(path).stat()
-    except OSError:
-        return None
-    if time.time() - found.st_mtime < SETTLED_SECONDS:
-        return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

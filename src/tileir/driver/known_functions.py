@@ -1,0 +1,175 @@
+"""Functions that are known by what the cache on disk holds of them, and made when somebody looks at their statements.
+
+An entry ``source-…`` stands for the function that a front end made of files. It has the inputs and outputs, the digest
+of all of the function, and where its constants stand in the files, or their elements. Its key covers the status of the
+files, which are trusted while that stays, and the sources of tileir and of the front end. So whoever calls a model
+that was compiled before neither reads its weights nor makes a function of its graph.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from math import prod
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from tileir.core import ArrayValue, DType, TileError, attrs, collection_paused
+from tileir.core.array_value import settled
+from tileir.core.json.codec import content_hash, from_json, to_json
+from tileir.driver.programs import Program
+from tileir.runtime import default_context
+from tileir.runtime.caches.disk_cache import digest_of
+from tileir.runtime.caches.file_digests import path_of, recall_digests
+from tileir.runtime.caches.source_digest import source_digest
+from tileir.tile.checks.integers import sizing_inputs
+from tileir.tile.ir import Function
+from tileir.tile.traversal import arrays
+
+SOURCE: Final = "source"
+
+INLINE: Final = 1 << 12
+"""Bytes up to which entries of programs hold the constant arrays of functions."""
+
+Files: TypeAlias = Mapping[str, tuple[int, ...] | None]
+"""Paths of files without symbolic links, each with what :func:`tileir.core.array_value.settled` told of it."""
+
+_ALIGNMENT: Final = 64
+
+_MOST_ELEMENTS: Final = 1 << 24
+"""Bytes of constants that stand in no file, up to which an entry is made."""
+
+
+@attrs.frozen(eq=False, slots=False)
+class KnownFunction:
+    """A function of Tile that is made when somebody looks at its statements.
+
+    Attributes:
+        frame: The function without its statements.
+        identity: The digest of all of it, as :func:`tileir.content_hash` tells it.
+        constants: Its arrays of more than :data:`INLINE` bytes.
+
+    """
+
+    frame: Function = attrs.field(repr=False)
+    identity: str
+    constants: tuple[ArrayValue, ...] = attrs.field(repr=False)
+    _make: Callable[[], Function] = attrs.field(repr=False)
+
+    @cached_property
+    def function(self) -> Function:
+        """The function itself."""
+        return self._make()
+
+    def __eq__(self, other: object) -> bool:
+        """Compare digests."""
+        return isinstance(other, KnownFunction) and self.identity == other.identity
+
+    def __hash__(self) -> int:
+        """Return the same for equal functions."""
+        return hash(self.identity)
+
+
+def framed(origin: Program | KnownFunction) -> Program:
+    """Return a program with the inputs and outputs of one."""
+    return origin.frame if isinstance(origin, KnownFunction) else origin
+
+
+def large_arrays(function: Function) -> tuple[ArrayValue, ...]:
+    """Return the constant arrays of which entries of programs hold digests alone."""
+    return tuple(array for array in arrays(function) if len(array.data) > INLINE)
+
+
+def recalled(files: Files, maker: str, asked: str, make: Callable[[], Function]) -> KnownFunction | None:
+    """Return what the cache on disk knows of the function that was made of files; None where that is nothing.
+
+    Args:
+        files: The files, each with its status before it was read. One is trusted to hold what it held while path,
+            device, inode, size and times of change stay.
+        maker: The package that makes functions of files, whose sources count.
+        asked: What else decides about the function.
+        make: Makes the function, where its statements are wanted.
+
+    """
+    disk, key = default_context().disk_cache, _key(files, maker, asked)
+    parts = None if disk is None or key is None or not disk.holds(SOURCE, key) else disk.get(SOURCE, key)
+    if disk is None or key is None or parts is None:
+        return None
+    try:
+        about = json.loads(parts["about"])
+        sources = [np.memmap(name, np.uint8, "r") for name in about["files"]]
+        if not _unchanged(files):
+            return None
+        with collection_paused():
+            frame = from_json(parts["frame"], Function)
+        kept_elements = np.frombuffer(parts["elements"], np.uint8)
+        constants = tuple(_constant(row, [*sources, kept_elements]) for row in about["constants"])
+        return KnownFunction(frame, str(about["identity"]), constants, make)
+    except (TileError, OSError, KeyError, ValueError, TypeError, IndexError) as error:
+        disk.drop(SOURCE, key, f"it cannot be decoded: {error}")
+        return None
+
+
+def kept(files: Files, maker: str, asked: str, function: Function) -> KnownFunction | Function:
+    """Return a function that was made of files, and let the cache on disk know it, for :func:`recalled`.
+
+    It is not kept where a file had just changed or has changed since, nor where sizes follow from values of inputs.
+    """
+    disk, key = default_context().disk_cache, _key(files, maker, asked)
+    if disk is None or key is None or sizing_inputs(function):
+        return function
+    recall_digests(arrays(function), disk)
+    frame, identity = attrs.evolve(function, statements=()), content_hash(function)
+    known = KnownFunction(frame, identity, large_arrays(function), lambda: function)
+    parts = _parts(known, files)
+    if parts is not None and _unchanged(files):
+        disk.put(SOURCE, key, parts, {"file": next(iter(files))})
+    return known
+
+
+def _key(files: Files, maker: str, asked: str) -> str | None:
+    sources = [source_digest(package) for package in ("tileir", maker)]
+    if None in (*sources, *files.values()):
+        return None
+    described = (part for name, status in files.items() for part in (name, str(status)))
+    return digest_of(SOURCE, *described, "", *map(str, sources), asked)
+
+
+def _unchanged(files: Files) -> bool:
+    return all(settled(name) == status for name, status in files.items())
+
+
+def _parts(known: KnownFunction, files: Files) -> Mapping[str, bytes] | None:
+    """Return what is kept of a function; None where too many elements stand in no file."""
+    places = {name: place for place, name in enumerate(files)}
+    names: dict[int, str | None] = {}
+    rows: list[tuple[int, int, str, tuple[int, ...], str]] = []
+    elements = bytearray()
+    for array in {array.digest: array for array in known.constants}.values():
+        elements += bytes(-len(elements) % _ALIGNMENT)
+        where = -1, len(elements)
+        if (origin := array.origin) is not None:
+            if id(origin.mapped) not in names:
+                names[id(origin.mapped)] = path_of(origin.mapped)
+            name = names[id(origin.mapped)]
+            if name is not None and name in files and (not origin.copied or origin.status == files[name]):
+                where = places[name], origin.mapped.offset + origin.offset
+        if where[0] < 0:
+            elements += array.data
+        if len(elements) > _MOST_ELEMENTS:
+            return None
+        rows.append((*where, array.dtype.value, array.shape, array.digest))
+    about = {"identity": known.identity, "files": list(files), "constants": rows}
+    return {"about": json.dumps(about).encode(), "frame": to_json(known.frame), "elements": bytes(elements)}
+
+
+def _constant(row: Any, sources: Sequence[np.ndarray[Any, Any]]) -> ArrayValue:
+    """Return a constant out of files, or of what an entry holds besides."""
+    place, begin, kind, shape, digest = row
+    dtype = DType(kind)
+    part = sources[place][begin : begin + prod(shape) * dtype.itemsize]
+    value = ArrayValue.of(part.view(dtype.numpy).reshape(shape))
+    vars(value)["digest"] = str(digest)  # what the property would compute
+    return value
