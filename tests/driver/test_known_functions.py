@@ -13,7 +13,7 @@ import pytest
 
 import tileir
 from tileir.core.array_value import settled
-from tileir.driver.known_functions import SOURCE, Files, KnownFunction, kept, recalled
+from tileir.driver.known_functions import SOURCE, Files, KnownFunction, keep_note, kept, recalled, recalled_note
 from tileir.runtime.caches.disk_cache import DiskCache
 
 LAYER = "function (X[N, 600], W[600, K], V[K], U) -> (Y) { S[i, j : N, K] = +(X[i, k] * W[k, j]); Y = S + V * U; }"
@@ -52,7 +52,7 @@ def layer(path: Path) -> tileir.Function:
     return tileir.bind(LAYER, W=rows[:600], V=rows[600] * 2, U=rows[0, 0])
 
 
-def wanted(path: Path, x: np.ndarray = X) -> np.ndarray:  # type: ignore[type-arg]
+def wanted(path: Path, x: np.ndarray = X) -> np.ndarray:
     rows = np.fromfile(path, np.float32)[1:].reshape(601, 1200).astype(np.float64)
     return x @ rows[:600] + rows[600] * 2 * rows[0, 0]  # type: ignore[no-any-return]
 
@@ -67,7 +67,7 @@ def known(path: Path, asked: str = "", make: Callable[[], tileir.Function] = unm
 
 def test_who_calls_a_known_function_reads_nothing_of_it(weights: Path, disk: DiskCache) -> None:
     assert known(weights) is None
-    first = tileir.jit(kept(files_of(weights), "tileir", "", layer(weights)))  # type: ignore[call-overload]
+    first = tileir.jit(kept(files_of(weights), "tileir", "", layer(weights)))
     np.testing.assert_allclose(first(X), wanted(weights), rtol=1e-3, atol=1e-3)
     again = known(weights)
     assert again is not None
@@ -163,3 +163,18 @@ def test_spoilt_entries_are_dropped(weights: Path, disk: DiskCache, spoilt: dict
     disk.put(SOURCE, entry.key, {**parts, **spoilt} if spoilt else {}, {})
     assert known(weights) is None
     assert not disk.holds(SOURCE, entry.key)
+
+
+@pytest.mark.parametrize(("age", "note"), [(60.0, "what it has"), (0.0, None)])
+def test_notes_on_files_are_kept_as_long_as_these(weights: Path, disk: DiskCache, age: float, note: str | None) -> None:
+    written(weights, age=age)
+    keep_note(files_of(weights), "tileir", "a question", "what it has")
+    assert recalled_note(files_of(weights), "tileir", "a question") == note
+    assert recalled_note(files_of(weights), "tileir", "another one") is None
+    assert recalled_note({}, "tileir", "a question") is None
+    before = files_of(weights)
+    written(weights, seed=1)
+    assert recalled_note(files_of(weights), "tileir", "a question") is None
+    keep_note(before, "tileir", "late", "what it had")
+    assert recalled_note(before, "tileir", "late") is None
+    assert disk is tileir.default_context().disk_cache

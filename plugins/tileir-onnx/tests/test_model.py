@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 import tileir
 import tileir_onnx
 from tileir_onnx.importing import Imported, imported
+from tileir_onnx.kinds import Kind
 
 W = np.random.default_rng(0).standard_normal((12, 5)).astype(np.float32)
 
@@ -63,7 +66,7 @@ def test_garbage_is_not_looked_for_while_a_graph_becomes_a_function(
         enabled.append(gc.isenabled())
         return imported(*arguments)
 
-    monkeypatch.setattr(tileir_onnx.model, "imported", watched)
+    monkeypatch.setattr("tileir_onnx.importing.imported", watched)
     tileir_onnx.load(file)(np.zeros((1, 3, 4), np.float32))
     assert enabled
     assert not any(enabled)
@@ -112,6 +115,7 @@ def test_what_is_no_model(tmp_path: Path) -> None:
 def settled_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a model of weights in its file, and of some in another one, that both changed a minute ago."""
     monkeypatch.setattr(tileir.default_context(), "disk_cache", tileir.DiskCache(tmp_path / "cache"))
+    tileir.default_context().programs.clear()  # what is there already is not stored
     return aged(tmp_path / "m.onnx", 0)
 
 
@@ -147,7 +151,7 @@ def test_a_file_that_did_not_change_is_not_made_a_function_again(
         made.append(arguments)
         return imported(*arguments)
 
-    monkeypatch.setattr(tileir_onnx.model, "imported", watched)
+    monkeypatch.setattr("tileir_onnx.importing.imported", watched)
     again = tileir_onnx.load(settled_file)
     np.testing.assert_array_equal(again(x), first)
     np.testing.assert_array_equal(again.run({"x": x})[0], first)
@@ -163,6 +167,60 @@ def test_a_file_that_did_not_change_is_not_made_a_function_again(
         changed = tileir_onnx.load(settled_file)
         np.testing.assert_array_equal(changed(x), first)
     assert len(made) == 4
+
+
+def test_who_calls_a_known_model_loads_no_onnx(settled_file: Path) -> None:
+    x = np.random.default_rng(3).standard_normal((2, 3, 4)).astype(np.float32)
+    first = tileir_onnx.load(settled_file)
+    y = first(x)
+    call = (
+        "import sys, numpy as np, tileir_onnx; model = tileir_onnx.load(sys.argv[1])\n"
+        "np.save(sys.argv[3], model(np.load(sys.argv[2])))\n"
+        "print(*(each in sys.modules for each in ('onnx', 'tileir.ops', 'tileir.passes', 'llvmlite')))"
+    )
+    files = [settled_file, settled_file.parent / "x.npy", settled_file.parent / "y.npy"]
+    np.save(files[1], x)
+    environment = {**os.environ, "TILEIR_CACHE_DIR": str(settled_file.parent / "cache")}
+    told = subprocess.run(
+        [sys.executable, "-c", call, *map(str, files)], env=environment, capture_output=True, text=True, check=True
+    )
+    assert told.stdout.split()[:2] == ["False", "False"]
+    np.testing.assert_array_equal(np.load(files[2]), y)
+
+
+def test_a_known_model_tells_what_one_that_is_read_does(settled_file: Path) -> None:
+    first, again = (tileir_onnx.load(settled_file) for _ in range(2))
+    assert again.outline == first.outline
+    assert (again.inputs, again.outputs, again.about) == (first.inputs, first.outputs, first.about)
+    assert again.function == first.function
+    assert list(again.constants) == list(first.constants)
+
+
+def test_graphs_are_those_of_the_files_that_were_loaded(settled_file: Path) -> None:
+    x = np.random.default_rng(3).standard_normal((1, 3, 4)).astype(np.float32)
+    tileir_onnx.load(settled_file)
+    loaded = [tileir_onnx.load(settled_file) for _ in range(2)]
+    old = settled_file.rename(settled_file.parent / "old.onnx")
+    settled_file.write_bytes(b"another one")
+    weights = numpy_helper.to_array(onnx.load(old, load_external_data=False).graph.initializer[0])
+    bias = np.fromfile(settled_file.parent / "more.bin", np.float32)
+    product = x.reshape(1, -1).astype(np.float64) @ weights
+    np.testing.assert_allclose(loaded[1](x), product + bias, rtol=1e-5, atol=1e-5)
+    aged(settled_file, 1)
+    with pytest.raises(tileir.TileError, match=r"more.bin, which has changed since it was loaded") as caught:
+        loaded[0](x)
+    assert caught.value.diagnostics[0].code == "TIL901"
+
+
+@pytest.mark.parametrize("note", ["", "[]", '["{}", []]', '["[1, 2]", []]'])
+def test_spoilt_outlines_are_read_again(settled_file: Path, note: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tileir_onnx.model, "recalled_note", lambda *_: note)
+    assert [port.name for port in tileir_onnx.load(settled_file).inputs] == ["x"]
+
+
+def test_numbers_of_types_are_those_of_onnx() -> None:
+    known = dict(TensorProto.DataType.items())
+    assert {each.name: each.value for each in Kind if each.name in known} == known
 
 
 @pytest.mark.parametrize("part", ["w", "b"])

@@ -129,9 +129,23 @@ def kept(files: Files, maker: str, asked: str, function: Function) -> KnownFunct
     return known
 
 
+def recalled_note(files: Files, maker: str, asked: str) -> str | None:
+    """Return what :func:`keep_note` kept for the same files, maker and question; None where that is nothing."""
+    disk, key = default_context().disk_cache, _key(files, maker, asked)
+    parts = None if disk is None or key is None or not disk.holds(SOURCE, key) else disk.get(SOURCE, key)
+    return parts["note"].decode() if parts is not None and "note" in parts else None
+
+
+def keep_note(files: Files, maker: str, asked: str, note: str) -> None:
+    """Keep what a package found out about files, unless one had just changed or has changed since."""
+    disk, key = default_context().disk_cache, _key(files, maker, asked)
+    if disk is not None and key is not None and _unchanged(files):
+        disk.put(SOURCE, key, {"note": note.encode()}, {"file": next(iter(files))})
+
+
 def _key(files: Files, maker: str, asked: str) -> str | None:
     sources = [source_digest(package) for package in ("tileir", maker)]
-    if None in (*sources, *files.values()):
+    if not files or None in (*sources, *files.values()):
         return None
     described = (part for name, status in files.items() for part in (name, str(status)))
     return digest_of(SOURCE, *described, "", *map(str, sources), asked)

@@ -9,8 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from tileir import ArgumentError, Diagnostic
-from tileir_onnx.graph import DTYPES, Port
-from tileir_onnx.importing import Given
+from tileir_onnx.graph import DTYPES, Given, Port
 
 KINDS: Final = MappingProxyType({dtype: kind for kind, dtype in DTYPES.items()})
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 import ml_dtypes
 import numpy as np
 from attrs import field, frozen
-from onnx import TensorProto
 
-from tileir import Source, Span
+from tileir import Source, Span, TileError
+from tileir_onnx.kinds import Kind, word_of
 from tileir_onnx.narrow import NARROW
 
 if TYPE_CHECKING:
@@ -20,23 +20,27 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
+Given: TypeAlias = "Port | Array | tuple[Given, ...] | None"
+"""Knowledge of an input: its type, in which a name is a size that is not known yet, or its value; for a sequence one of
+these for each element; None for nothing."""
+
 DTYPES: Final[Mapping[int, np.dtype[Any]]] = MappingProxyType(
     {
-        TensorProto.FLOAT: np.dtype(np.float32),
-        TensorProto.DOUBLE: np.dtype(np.float64),
-        TensorProto.FLOAT16: np.dtype(np.float16),
-        TensorProto.BFLOAT16: np.dtype(ml_dtypes.bfloat16),
-        TensorProto.FLOAT8E4M3FN: np.dtype(ml_dtypes.float8_e4m3fn),
-        TensorProto.FLOAT8E5M2: np.dtype(ml_dtypes.float8_e5m2),
-        TensorProto.INT8: np.dtype(np.int8),
-        TensorProto.INT16: np.dtype(np.int16),
-        TensorProto.INT32: np.dtype(np.int32),
-        TensorProto.INT64: np.dtype(np.int64),
-        TensorProto.UINT8: np.dtype(np.uint8),
-        TensorProto.UINT16: np.dtype(np.uint16),
-        TensorProto.UINT32: np.dtype(np.uint32),
-        TensorProto.UINT64: np.dtype(np.uint64),
-        TensorProto.BOOL: np.dtype(np.bool_),
+        Kind.FLOAT: np.dtype(np.float32),
+        Kind.DOUBLE: np.dtype(np.float64),
+        Kind.FLOAT16: np.dtype(np.float16),
+        Kind.BFLOAT16: np.dtype(ml_dtypes.bfloat16),
+        Kind.FLOAT8E4M3FN: np.dtype(ml_dtypes.float8_e4m3fn),
+        Kind.FLOAT8E5M2: np.dtype(ml_dtypes.float8_e5m2),
+        Kind.INT8: np.dtype(np.int8),
+        Kind.INT16: np.dtype(np.int16),
+        Kind.INT32: np.dtype(np.int32),
+        Kind.INT64: np.dtype(np.int64),
+        Kind.UINT8: np.dtype(np.uint8),
+        Kind.UINT16: np.dtype(np.uint16),
+        Kind.UINT32: np.dtype(np.uint32),
+        Kind.UINT64: np.dtype(np.uint64),
+        Kind.BOOL: np.dtype(np.bool_),
     }
 )
 """Element types that tileir has, by their numbers in ONNX."""
@@ -60,6 +64,12 @@ def printable(name: str) -> str:
 def domain_of(proto: NodeProto | OperatorSetIdProto) -> str:
     """Return a domain of operators; ONNX's own has two names, and is empty here."""
     return "" if proto.domain == "ai.onnx" else str(proto.domain)
+
+
+class NeededError(TileError):
+    """The value of inputs has to be known."""
+
+    names: tuple[str, ...] = ()
 
 
 @frozen
@@ -88,8 +98,7 @@ class Port:
         if isinstance(self.kind, str):
             return self.kind
         dims = "" if self.dims is None else f"[{', '.join('?' if dim is None else str(dim) for dim in self.dims)}]"
-        known = self.kind in TensorProto.DataType.values()
-        return (str(TensorProto.DataType.Name(self.kind)).lower() if known else f"type {self.kind}") + dims
+        return (word_of(self.kind) or f"type {self.kind}") + dims
 
 
 class Library(Protocol):

@@ -16,7 +16,7 @@ from tileir import Diagnostic, DType, Function, FunctionBuilder, TileError, ops
 from tileir.tile.builder import Dim, Tensor
 from tileir_onnx.folding import folded
 from tileir_onnx.functions import Key, depends_on_types, expanded, key_of
-from tileir_onnx.graph import DTYPES, Array, Graph, Node, Port, printable
+from tileir_onnx.graph import DTYPES, Array, Given, Graph, NeededError, Node, Port, printable
 from tileir_onnx.narrow import KINDS, NARROW, held
 from tileir_onnx.rows.table import Row, row_of
 from tileir_onnx.symbols import dtype_of
@@ -24,8 +24,6 @@ from tileir_onnx.symbols import dtype_of
 Value: TypeAlias = Any
 """The meaning of a name of a graph: a tensor; an array where it is known, with a Dim for each size that is a symbol;
 Items for a sequence; Sized where only running tells how many elements there are; None for an input that is left out."""
-
-Given: TypeAlias = "Port | Array | tuple[Given, ...] | None"
 
 Sizes: TypeAlias = "tuple[Dim | int, ...]"
 
@@ -86,12 +84,6 @@ class MissingError(StepError):
         """Keep the array."""
         super().__init__()
         self.array = array
-
-
-class NeededError(TileError):
-    """The value of inputs has to be known."""
-
-    names: tuple[str, ...] = ()
 
 
 @frozen(eq=False)

@@ -2,62 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from functools import cache, cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 from attrs import define, field, frozen
-from onnx import ModelProto
 
 import tileir
 from tileir import ArgumentError, Diagnostic, Function, Options, TileError
 from tileir.core import collection_paused
-from tileir.driver.known_functions import Files, kept, recalled
-from tileir.tile.builder import Tensor
+from tileir.core.array_value import settled
+from tileir.driver.known_functions import Files, keep_note, kept, recalled, recalled_note
 from tileir_onnx.feeds import checked, described, key_of, pairs
-from tileir_onnx.graph import Array, Graph, Port
-from tileir_onnx.importing import Given, Imported, NeededError, check, imported
+from tileir_onnx.graph import Array, Given, Graph, NeededError, Port
 from tileir_onnx.narrow import NARROW, held
+from tileir_onnx.outline import About, Outline
 from tileir_onnx.pruning import pruned
-from tileir_onnx.reading import Reader
+
+if TYPE_CHECKING:
+    from tileir_onnx.importing import Imported
 
 _KEPT: Final = 32
 """Signatures of a model that are kept compiled."""
-
-
-@frozen
-class About:
-    """Words about a model.
-
-    Attributes:
-        producer_name: The tool that wrote it.
-        domain: The organisation that it belongs to, as in ``org.onnx``.
-        description: A text about it.
-        graph_description: A text about its graph.
-        version: Its version.
-        properties: What else its maker wrote, by name.
-
-    """
-
-    producer_name: str
-    domain: str
-    description: str
-    graph_description: str
-    version: int
-    properties: Mapping[str, str]
-
-    @classmethod
-    def of(cls, model: ModelProto) -> About:
-        """Return the words that a model has."""
-        properties = {each.key: each.value for each in model.metadata_props}
-        words = model.producer_name, model.domain, model.doc_string, model.graph.doc_string
-        producer, domain, description, of_graph = map(str, words)
-        return cls(producer, domain, description, of_graph, int(model.model_version), MappingProxyType(properties))
 
 
 @frozen(eq=False)
@@ -84,8 +56,7 @@ class Model:
 
     Attributes:
         path: Its file; None for one that was made of bytes.
-        graph: The graph that was read.
-        about: Who made it, in words.
+        outline: Inputs, outputs and words of it.
         compiler: Makes a function of arrays out of a function of Tile; :func:`tileir.jit` by default, which takes known
             ones as well.
         device: Where it runs; None for what the arrays of a call or the context choose.
@@ -94,8 +65,8 @@ class Model:
     """
 
     path: Path | None
-    graph: Graph = field(repr=False)
-    about: About = field(repr=False)
+    outline: Outline = field(repr=False)
+    _read: Callable[[], Graph] = field(repr=False)
     compiler: Callable[[Any], Callable[..., Any]] = field(default=tileir.jit, repr=False)
     device: str | None = None
     sizes: Mapping[str, int] = field(factory=dict)
@@ -108,12 +79,27 @@ class Model:
     @property
     def inputs(self) -> tuple[Port, ...]:
         """Its inputs, in order."""
-        return self.graph.inputs
+        return self.outline.inputs
 
     @property
     def outputs(self) -> tuple[Port, ...]:
         """Its results, in order."""
-        return self.graph.outputs
+        return self.outline.outputs
+
+    @property
+    def about(self) -> About:
+        """Words of those who made it."""
+        return self.outline.about
+
+    @cached_property
+    def graph(self) -> Graph:
+        """Its graph, which is read when somebody looks at it where the cache on disk knows the rest.
+
+        Raises:
+            TileError: TIL901, a file with weights has changed since the model was loaded.
+
+        """
+        return self._read()
 
     @property
     def constants(self) -> Mapping[str, Array]:
@@ -158,6 +144,8 @@ class Model:
             dims = self._tensor(port)
             named = tuple(sizes.get(dim, dim) if isinstance(dim, str) else dim for dim in dims)
             inputs[port.name] = Port(port.name, port.kind, named)
+        from tileir_onnx.importing import imported  # it loads onnx, which calls of known models need not
+
         return _function_of(imported(self.graph, inputs))
 
     def __call__(self, *arrays: Any, **named: Any) -> Any:
@@ -188,6 +176,8 @@ class Model:
             TileError: TIL605, it has not; one diagnostic for each node.
 
         """
+        from tileir_onnx.importing import check  # as above
+
         check(self.graph)
 
     def run(self, feeds: Mapping[str, Any], outputs: tuple[str, ...] | None = None) -> tuple[Any, ...]:
@@ -231,7 +221,7 @@ class Model:
 
     def _for(self, feeds: Mapping[str, Any], outputs: tuple[str, ...] | None) -> tuple[_Prepared, list[Any]]:
         """Return the model compiled for feeds, and what it is to be called with."""
-        given = checked(self.inputs, feeds, self.sizes, self.graph.defaults)
+        given = checked(self.inputs, feeds, self.sizes, self.outline.defaults)
         with self._lock:
             prepared = self._compiled(given, outputs)
         arrays = {name: array for port, each in given.items() for name, array in pairs(port, each)}
@@ -268,6 +258,8 @@ class Model:
         known = recalled(files, __package__, asked, lambda: _function_of(make())) if files else None
         if known is not None:
             return _Prepared(tuple(told), self.compiler(known), make, is_plain=True)
+        from tileir.tile.builder import Tensor  # as above
+
         made = make()
         is_plain = all(isinstance(each, Tensor) for each in made.results) and not made.kinds
         if made.function is None:
@@ -277,6 +269,8 @@ class Model:
         return _Prepared(made.inputs, self.compiler(function), make, is_plain)
 
     def _import(self, told: Mapping[str, Given], outputs: tuple[str, ...] | None) -> Imported:
+        from tileir_onnx.importing import imported  # as above
+
         with collection_paused():
             return imported(self.graph if outputs is None else pruned(self.graph, outputs), told)
 
@@ -288,7 +282,7 @@ class Model:
 
     @cached_property
     def _ports(self) -> Mapping[str, Port]:
-        return {port.name: port for port in (*self.inputs, *self.graph.defaults)}
+        return {port.name: port for port in (*self.inputs, *self.outline.defaults)}
 
     @cached_property
     def _types(self) -> tuple[tuple[str, Any], ...]:
@@ -335,6 +329,50 @@ def load(
         TileError: TIL901, the file cannot be read; TIL604, it is no model, or weights are not where it says.
 
     """
-    reader = Reader(source if isinstance(source, bytes) else Path(source))
     compiler = partial(tileir.jit, device=device, options=options)
-    return Model(reader.path, reader.graph(), About.of(reader.model), compiler, device, dict(sizes or {}), reader.files)
+    origin = source if isinstance(source, bytes) else Path(source)
+    path = None if isinstance(origin, bytes) else origin
+    outline, files, read = (None if path is None else _known(path)) or _read(origin)
+    return Model(path, outline, read, compiler, device, dict(sizes or {}), files)
+
+
+_OUTLINE: Final = "outline"
+
+_Contents: TypeAlias = tuple[Outline, Files, Callable[[], Graph]]
+
+
+def _read(source: Path | bytes) -> _Contents:
+    """Read a model, and let the cache on disk know what is told of it without its nodes."""
+    from tileir_onnx.reading import Reader  # it loads onnx
+
+    reader = Reader(source)
+    graph = reader.graph()
+    outline = Outline.of(graph, reader.model)
+    main = dict(list(reader.files.items())[:1])
+    keep_note(main, __package__, _OUTLINE, json.dumps([outline.to_json(), list(reader.files.items())]))
+    return outline, reader.files, lambda: graph
+
+
+def _known(path: Path) -> _Contents | None:
+    """Return what the cache on disk knows of a model; None where that is nothing, or one of its files has changed.
+
+    The file is mapped as it is now, for who wants the nodes later.
+    """
+    try:
+        note = recalled_note({str(path.resolve()): settled(path)}, __package__, _OUTLINE)
+        if note is None:
+            return None
+        told, rows = json.loads(note)
+        files = {str(name): tuple(status) for name, status in rows}
+        if any(settled(name) != status for name, status in files.items()):
+            return None
+        outline, opened = Outline.from_json(told), np.memmap(path, np.uint8, "r")
+    except (OSError, ValueError, TypeError):  # to read it all tells what is wrong
+        return None
+
+    def read() -> Graph:
+        from tileir_onnx.reading import Reader  # it loads onnx
+
+        return Reader(path, opened, files).graph()
+
+    return outline, files, read

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import prod
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import ml_dtypes
 import numpy as np
 from attrs import frozen
-from onnx import TensorProto
 
-from tileir import DType, ops
-from tileir.tile.builder import Tensor
+from tileir import DType
+from tileir_onnx.kinds import Kind
+
+if TYPE_CHECKING:
+    from tileir.tile.builder import Tensor
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -45,6 +47,8 @@ class Narrow:
 
     def cast(self, x: Tensor) -> Tensor:
         """Convert elements: integers keep their last bits, floats are rounded and saturate."""
+        from tileir import ops  # who calls models that are known needs none
+
         if self.is_float:
             return ops.cast(_rounded(ops.cast(x, DType.F32)), self.held)
         mask, sign = (1 << self.bits) - 1, 1 << self.bits - 1
@@ -64,13 +68,15 @@ class Narrow:
 
 def _rounded(x: Tensor) -> Tensor:
     """Return the nearest of 0, 0.5, 1, 1.5, 2, 3, 4 and 6, of two the one with an even last bit; 0 for NaN."""
+    from tileir import ops  # as above
+
     magnitude = ops.minimum(ops.where(ops.isnan(x), 0, ops.abs(x)), 6)
     unit = ops.where(magnitude < 2, 0.5, ops.where(magnitude < 4, 1.0, 2.0))
     return ops.copysign(ops.round(magnitude / unit) * unit, x)
 
 
 def _types() -> Iterator[tuple[int, Narrow]]:
-    """Yield the types that the installed packages know, by their numbers in ONNX."""
+    """Yield the types that the installed package of dtypes knows, by their numbers in ONNX."""
     given = (
         ("INT4", "int4", 4, DType.I8),
         ("UINT4", "uint4", 4, DType.U8),
@@ -79,8 +85,8 @@ def _types() -> Iterator[tuple[int, Narrow]]:
         ("FLOAT4E2M1", "float4_e2m1fn", 4, DType.F8E4M3FN),
     )
     for name, word, bits, held in given:
-        if name in TensorProto.DataType.keys() and hasattr(ml_dtypes, word):  # noqa: SIM118  it is no mapping
-            yield TensorProto.DataType.Value(name), Narrow(bits, np.dtype(getattr(ml_dtypes, word)), held)
+        if hasattr(ml_dtypes, word):
+            yield Kind[name], Narrow(bits, np.dtype(getattr(ml_dtypes, word)), held)
 
 
 NARROW: Final[Mapping[int, Narrow]] = MappingProxyType(dict(_types()))

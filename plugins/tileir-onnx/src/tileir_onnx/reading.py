@@ -48,8 +48,15 @@ class Reader:
 
     """
 
-    def __init__(self, source: Path | bytes) -> None:
+    def __init__(
+        self, source: Path | bytes, opened: np.memmap[Any, Any] | None = None, known: Mapping[str, Any] | None = None
+    ) -> None:
         """Read a file, or the bytes of one.
+
+        Args:
+            source: The file, or its bytes.
+            opened: The file as it was mapped before.
+            known: Files with weights that were there then, each with its status; others are refused.
 
         Raises:
             TileError: TIL901, it cannot be read; TIL604, it is no model.
@@ -60,6 +67,9 @@ class Reader:
         self._mapped: dict[Path, memoryview] = {}
         self._maps: list[Array] = []
         self.files: dict[str, tuple[int, ...] | None] = {}
+        self._known = known
+        if opened is not None and isinstance(source, Path):
+            self._mapped[source], self._maps = opened.data, [opened]
         data = self._bytes(source) if isinstance(source, Path) else memoryview(source)
         try:
             small, self._elements = stripped(data)
@@ -296,7 +306,10 @@ class Reader:
 
         """
         if path not in self._mapped:
-            self.files[str(path.resolve())] = settled(path)
+            name = str(path.resolve())
+            self.files[name] = settled(path)
+            if self._known is not None and self._known.get(name) != self.files[name]:
+                raise self.fault(f"keeps weights in {path.name}, which has changed since it was loaded", "TIL901")
             try:
                 is_empty = not path.stat().st_size
                 whole = None if is_empty else np.memmap(path, np.uint8, "r")

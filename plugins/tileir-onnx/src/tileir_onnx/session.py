@@ -18,13 +18,13 @@ from typing import Any, Final
 
 import numpy as np
 from attrs import define, field, frozen
-from onnx import TensorProto
 
 import tileir
 from tileir import ArgumentError, BackendError, Diagnostic, TileError
 from tileir_onnx import narrow
 from tileir_onnx.feeds import KINDS
 from tileir_onnx.graph import DTYPES, Array, Port
+from tileir_onnx.kinds import Kind
 from tileir_onnx.model import Model, load
 from tileir_onnx.options import RunOptions, SessionOptions
 from tileir_onnx.profile import Profile
@@ -297,14 +297,14 @@ class InferenceSession:
 
     def get_overridable_initializers(self) -> list[NodeArg]:
         """Return the inputs that have values already, which a call may replace."""
-        return list(map(NodeArg.of, self._model.graph.defaults))
+        return list(map(NodeArg.of, self._model.outline.defaults))
 
     def get_modelmeta(self) -> ModelMetadata:
         """Return words about the model."""
         told = self._model.about
         return ModelMetadata(
             told.producer_name,
-            self._model.graph.name,
+            self._model.outline.name,
             told.domain,
             told.description,
             told.graph_description,
@@ -474,7 +474,7 @@ def _dtype(element_type: Any) -> np.dtype[Any] | None:
 
 
 def _word(kind: int) -> str:
-    return str(TensorProto.DataType.Name(kind)).lower()
+    return Kind(kind).name.lower()
 
 
 def _at(device_type: str, element_type: Any, shape: Sequence[int], address: int) -> Any:
