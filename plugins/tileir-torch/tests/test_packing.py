@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 import tileir_torch
 from tileir_torch.packing import ALIGNMENT, part_of
+from tileir_torch.rooms import SMALL
 
 
 def mixed(x: Any, w: Any) -> Any:
@@ -149,3 +151,52 @@ def test_counters_are_those_of_eager(is_training: bool, monkeypatch: pytest.Monk
             assert torch.equal(found, wanted), name
             assert found.dtype is wanted.dtype, name
     assert [number for _, number in added] == [1, 0.25] * 3
+
+
+class Sharing(torch.nn.Module):  # type: ignore[misc]
+    """Norms with running statistics, weights of two dtypes, and one that is large."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.large = torch.nn.Linear(8, 2 * SMALL // 32, bias=False)
+        self.norms = torch.nn.ModuleList(torch.nn.BatchNorm1d(8) for _ in range(3))
+        self.wide = torch.nn.Parameter(torch.rand(8, dtype=torch.float64))
+        self.empty = torch.nn.Parameter(torch.empty(0, 8))
+
+    def forward(self, x: Any) -> Any:
+        for norm in self.norms:
+            x = norm(x).tanh()
+        return self.large(x).sum(1), (x * self.wide).sum(), self.empty.sum()
+
+
+def test_small_gradients_share_memory() -> None:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    mine = Sharing()
+    eager = copy.deepcopy(mine)
+    run = torch.compile(mine, backend=tileir_torch.backend, fullgraph=True)
+    for _ in range(2):
+        x = torch.randn(6, 8)
+        y = x.clone()
+        x.requires_grad_(), y.requires_grad_()
+        found, wanted = run(x), eager(y)
+        for results in (found, wanted):
+            sum(each.sum().double() for each in results).backward()
+        torch.testing.assert_close(x.grad, y.grad, rtol=1e-4, atol=1e-5)
+        for (name, one), other in zip(mine.named_parameters(), eager.parameters(), strict=True):
+            torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-5, msg=name)
+        for (name, one), other in zip(mine.named_buffers(), eager.named_buffers(), strict=True):
+            torch.testing.assert_close(one, other[1], msg=name)
+    places = {name: each.grad.untyped_storage() for name, each in mine.named_parameters()}
+    small = {each.data_ptr() for name, each in places.items() if name.startswith("norms")}
+    assert len(small) == 1
+    assert places["large.weight"].nbytes() == mine.large.weight.nbytes
+    assert not {places["large.weight"].data_ptr(), places["wide"].data_ptr()} & small
+    assert len({each.untyped_storage().data_ptr() for each in found[:2]}) == 2
+    before = [each.grad.clone() for each in mine.parameters()]
+    mine.norms[1].weight.grad.add_(1)
+    assert [
+        name
+        for (name, each), old in zip(mine.named_parameters(), before, strict=True)
+        if not torch.equal(each.grad, old)
+    ] == ["norms.1.weight"]

@@ -8,7 +8,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ import tileir
 from tileir import ArgumentError, DeviceInfo, DType, Executable, TensorType, TileError
 from tileir_torch.dtypes import DTYPES, TORCH
 from tileir_torch.importing import Computed, Imported, Known, Order, Packed, Passed, Result, Seen, Viewed, imported
-from tileir_torch.packing import part_of
+from tileir_torch.rooms import Room, Rooms, chosen, inverse
 
 KEPT: Final = 32
 """Classes of sizes of a graph that are kept compiled."""
@@ -69,54 +69,6 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.resolve_neg() if tensor.is_neg() else tensor
 
 
-class _Room(NamedTuple):
-    """Layout of a tensor in memory.
-
-    Attributes:
-        dtype: Its elements.
-        sizes: Its sizes.
-        strides: Its strides.
-        order: Its axes in the order in which they lie in memory; None where they do as they are.
-        shape: Its sizes in that order.
-
-    """
-
-    dtype: torch.dtype
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
-    order: Order | None
-    shape: tuple[int, ...]
-
-    @classmethod
-    def of(cls, dtype: torch.dtype, shape: tuple[int, ...], axes: Order) -> _Room:
-        """Return what lies in memory without gaps, whose axes are those of a shape in an order."""
-        strides = [1]
-        for size in reversed(shape[1:]):
-            strides.append(strides[-1] * max(size, 1))
-        strides.reverse()
-        order = None if _is_sorted(axes) else inverse(axes)
-        return cls(dtype, tuple(shape[n] for n in axes), tuple(strides[n] for n in axes), order, shape)
-
-    @classmethod
-    def of_bytes(cls, count: int) -> _Room:
-        """Return bytes."""
-        return cls(torch.uint8, (count,), (1,), None, (count,))
-
-    def within(self, whole: torch.Tensor, offset: int | None) -> torch.Tensor:
-        """Return the tensor that lies so within bytes, or all that is there, with axes as they lie in memory."""
-        found = whole if offset is None else part_of(whole, offset, self.sizes, self.strides, self.dtype)
-        return found if self.order is None else found.permute(self.order)
-
-
-def _made(rooms: Sequence[_Room], device: torch.device | None) -> list[torch.Tensor]:
-    """Return tensors with undefined content."""
-    quick = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", None)  # takes half as long, where there is one
-    if quick is not None and device is not None and device.type == "cuda":
-        with torch.cuda.device(device):
-            return [quick(sizes, strides, dtype) for dtype, sizes, strides, _, _ in rooms]
-    return [torch.empty_strided(each.sizes, each.strides, dtype=each.dtype, device=device) for each in rooms]
-
-
 def _guards_of(tensors: Sequence[torch.Tensor]) -> tuple[Any, ...]:
     """Return what tells tensors that lie as some do from all others, in one call; nothing where PyTorch has none."""
     kind = getattr(torch._C._dynamo.guards, "TensorGuards", None)
@@ -130,11 +82,13 @@ class Specialised:
     Attributes:
         imported: The function, and what its inputs and results are.
         fixed: Positions of placeholders that are the same tensors at each call, unless others are put in their places.
+        together: Positions of outputs that nobody keeps much longer than others of them: small ones share memory.
 
     """
 
     imported: Imported
     fixed: frozenset[int] = frozenset()
+    together: frozenset[int] = frozenset()
     _seen: dict[int, tuple[Any, tuple[int, torch.Tensor]]] = field(factory=dict, init=False)
     _others: dict[torch.device, Callable[..., Any]] = field(factory=dict, init=False)
     _told: set[int] = field(factory=set, init=False)
@@ -164,7 +118,7 @@ class Specialised:
         return found
 
     @cached_property
-    def _taken(self) -> tuple[tuple[int, int | None, _Room], ...]:
+    def _taken(self) -> tuple[tuple[int, int | None, Room], ...]:
         """For each input of the function, which of the tensors it is, where in its bytes, and how it lies in memory."""
         imported = self.imported
         assert imported.function is not None
@@ -173,33 +127,33 @@ class Specialised:
         rows = zip(imported.inputs, imported.orders, imported.parts, imported.function.inputs, strict=True)
         for at, order, part, each in rows:
             sizes = tuple(map(_literal, each.dims or ()))
-            room = _Room.of(TORCH[each.dtype or DType.F32], sizes, inverse(order))
+            room = Room.of(TORCH[each.dtype or DType.F32], sizes, inverse(order))
             found.append((numbers[at], None if part is None else part[0], room))
         return tuple(found)
 
     @cached_property
-    def _inputs(self) -> tuple[tuple[int, Order | None, _Room], ...]:
+    def _inputs(self) -> tuple[tuple[int, Order | None, Room], ...]:
         """Positions of tensors, orders of their axes in memory, and how tensors lie that are used where they are."""
-        found: dict[int, tuple[int, Order | None, _Room]] = {}
+        found: dict[int, tuple[int, Order | None, Room]] = {}
         for at, part, (_, _, room) in zip(self.imported.inputs, self.imported.parts, self._taken, strict=True):
-            room = room if part is None else _Room.of_bytes(part[1])
+            room = room if part is None else Room.of_bytes(part[1])
             found[at] = at, room.order, room
         return tuple(found.values())
 
     @cached_property
-    def _rooms(self) -> tuple[_Room, ...]:
+    def _rooms(self) -> tuple[Room, ...]:
         """Layouts of results in memory."""
         return tuple(
-            _Room.of(each.dtype, tuple(each.sizes[axis] for axis in each.order), inverse(each.order))
+            Room.of(each.dtype, tuple(each.sizes[axis] for axis in each.order), inverse(each.order))
             for each in self.imported.computed
         )
 
     @cached_property
-    def _whole(self) -> tuple[_Room, ...]:
+    def _whole(self) -> tuple[Room, ...]:
         """Layouts of tensors that a call makes: results that are no parts, and what has parts."""
         within = {position for each in self._packs for position, _ in each.parts}
         own = (room for position, room in enumerate(self._rooms) if position not in within)
-        return (*own, *(_Room.of_bytes(each.nbytes) for each in self._packs))
+        return (*own, *(Room.of_bytes(each.nbytes) for each in self._packs))
 
     @cached_property
     def _packs(self) -> tuple[Packed, ...]:
@@ -212,6 +166,18 @@ class Specialised:
         found = {at: (first + n, offset) for n, each in enumerate(self._packs) for at, offset in each.parts}
         own = iter(range(first))
         return tuple(found[at] if at in found else (next(own), None) for at in range(len(self._rooms)))
+
+    @cached_property
+    def _made(self) -> Rooms:
+        others = (each for at, each in enumerate(self.imported.results) if at not in self.together)
+        apart = {each.position for each in others if isinstance(each, Computed | Viewed)}
+        own = ((position, at) for position, (at, offset) in enumerate(self._given_out) if offset is None)
+        return Rooms.of(self._whole, {at for position, at in own if position not in apart})
+
+    @cached_property
+    def _tensors_of(self) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+        """The function that takes the tensors that are inputs from all values."""
+        return chosen([at for at, *_ in self._inputs])
 
     @cached_property
     def _is_plain(self) -> bool:
@@ -235,7 +201,7 @@ class Specialised:
             device = next(there, None)
             if self.imported.draws:
                 values = [*values, _state_of_generator(device)]
-            results = _made(self._whole, device)
+            results = self._made.made(device)
             if not self._runs_at(values, results, device):
                 self._run(values, results, device)
         if self._is_plain:
@@ -274,7 +240,7 @@ class Specialised:
         run = self._executable if device is None else self._elsewhere(device)
         if not isinstance(run, Executable):
             return False
-        tensors = [values[at] for at, *_ in self._inputs]
+        tensors = self._tensors_of(values)
         if self._guards and self._guards[0].check(*tensors):
             addresses = [each.data_ptr() for each in tensors]
         else:
@@ -365,15 +331,6 @@ def _state_of_generator(device: torch.device | None) -> torch.Tensor:
     return torch.randint(-(2**31), 2**31, (4,), dtype=torch.int32, device=device or "cpu").view(torch.uint32)
 
 
-def inverse(order: Order) -> Order:
-    """Return the order of axes that undoes another one."""
-    return tuple(int(axis) for axis in np.argsort(order))
-
-
-def _is_sorted(order: Order) -> bool:
-    return order == tuple(range(len(order)))
-
-
 def _literal(size: Any) -> int:
     return int(size.value)
 
@@ -387,6 +344,7 @@ class Specialising:
         owner: The module that has its constants.
         what: What warnings call it.
         fixed: Positions of placeholders that are the same tensors at each call, unless others are put in their places.
+        together: Positions of outputs that nobody keeps much longer than others of them: small ones share memory.
 
     """
 
@@ -394,6 +352,7 @@ class Specialising:
     owner: Any = field(repr=False)
     what: str = "the graph"
     fixed: frozenset[int] = frozenset()
+    together: frozenset[int] = frozenset()
     _known: OrderedDict[tuple[int, ...], Specialised] = field(factory=OrderedDict, init=False)
     _lock: threading.RLock = field(factory=threading.RLock, init=False)
     _symbols: list[tuple[Any, int, int | None]] = field(init=False)
@@ -445,7 +404,7 @@ class Specialising:
 
     def _made(self, key: tuple[int, ...]) -> Specialised:
         symbols = {symbol: sympify(size) for (symbol, _, _), size in zip(self._symbols, key, strict=True)}
-        made = self._known[key] = Specialised(imported(self.graph, self.owner, symbols), self.fixed)
+        made = self._known[key] = Specialised(imported(self.graph, self.owner, symbols), self.fixed, self.together)
         self._count += 1
         if self._count == _MANY + 1:
             told = f"{self.what} is compiled for the {self._count}th class of sizes, which takes time for each"

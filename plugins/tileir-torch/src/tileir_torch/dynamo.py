@@ -58,28 +58,26 @@ def backend(graph_module: GraphModule, example_inputs: Sequence[Any], **keywords
 
     make = partial(compiled, is_whole=is_whole, fallback_random=fallback)
 
-    def compiler(module: GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
-        made: Callable[..., Any] = make_boxed_func(make(module))
-        return made
+    def compiler(make: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda module, _: make_boxed_func(make(module))
 
-    def keeping(module: GraphModule, _: Sequence[Any]) -> KeptGraph:
-        return KeptGraph(module, make)
+    def keeping(make: Callable[..., Any]) -> SerializableAOTDispatchCompiler:
+        return SerializableAOTDispatchCompiler(KeptGraph, lambda module, _: KeptGraph(module, make))
 
     if not (options.get("cache", False) or is_asked()):
-        return _by_autograd(lambda: compiler, graph_module, example_inputs)
+        return _by_autograd(compiler, make, graph_module, example_inputs)
     with kept(f"{is_whole} {fallback}"):
-        make_compiler = partial(SerializableAOTDispatchCompiler, KeptGraph, keeping)
-        return as_artifact(_by_autograd(make_compiler, graph_module, example_inputs))
+        return as_artifact(_by_autograd(keeping, make, graph_module, example_inputs))
 
 
 def _by_autograd(
-    compiler: Callable[[], Any], graph_module: GraphModule, example_inputs: Sequence[Any]
+    compiler: Callable[[Any], Any], make: Any, graph_module: GraphModule, example_inputs: Sequence[Any]
 ) -> Callable[..., Any]:
-    """Return what ``aot_autograd`` makes of a graph by compilers, one for each direction."""
+    """Return what ``aot_autograd`` makes of a graph by compilers, one for each direction, of what compiles a graph."""
     made: Callable[..., Any] = aot_autograd(
-        fw_compiler=compiler(),
-        bw_compiler=compiler(),
-        inference_compiler=compiler(),
+        fw_compiler=compiler(make),
+        bw_compiler=compiler(partial(make, is_backward=True)),
+        inference_compiler=compiler(make),
         partition_fn=partitioned,
         keep_inference_input_mutations=True,
         decompositions=decompositions.of_autograd(),
@@ -87,26 +85,32 @@ def _by_autograd(
     return made
 
 
-def compiled(module: GraphModule, *, is_whole: bool = False, fallback_random: bool = False) -> Callable[..., Any]:
+def compiled(
+    module: GraphModule, *, is_whole: bool = False, fallback_random: bool = False, is_backward: bool = False
+) -> Callable[..., Any]:
     """Return a function for a graph of ATen operations whose parts that tileir can run are compiled.
 
     Args:
         module: The graph, with fake tensors.
         is_whole: Whether nodes that tileir does not run are an error.
         fallback_random: Whether all random operations run in eager.
+        is_backward: Whether its outputs are gradients, the small ones of which may share memory.
 
     Raises:
         TileError: TIL605, there are such nodes; one diagnostic for each.
 
     """
     module, writes = _without_writes(module)
-    if writes is not None:
-        return _writing(_compiled(module, is_whole, fallback_random), writes)
-    return _compiled(module, is_whole, fallback_random)
+    count = len(module.graph.output_node().args[0])
+    first = 0 if is_backward else count - (0 if writes is None else len(writes.copied))
+    run = _compiled(module, is_whole, fallback_random, frozenset(range(first, count)))
+    return run if writes is None else _writing(run, writes)
 
 
-def _compiled(module: GraphModule, is_whole: bool, fallback_random: bool) -> Callable[..., Any]:
-    whole = Specialising(module.graph, module)
+def _compiled(
+    module: GraphModule, is_whole: bool, fallback_random: bool, together: frozenset[int]
+) -> Callable[..., Any]:
+    whole = Specialising(module.graph, module, together=together)
     faults = [] if not fallback_random and whole.runs() else unsupported(module, fallback_random=fallback_random)
     if not faults:
         run = _or_eager(whole, module, is_whole=is_whole)
