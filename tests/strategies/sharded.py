@@ -13,11 +13,13 @@ from tileir.typed.sharding.interpreter import interpret_partitioned
 from tileir.typed.sharding.mesh import Mesh, Sharding
 from tileir.typed.sharding.partition import partition
 from tileir.typed.sharding.partitioned import Partitioned
+from tileir.typed.sharding.spreading import ANY_MODEL
 from tileir.typed.sharding.verifier import verify
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tileir.core import HardwareModel
     from tileir.typed.ir import Function
     from tileir_testing.programs.case import Array
 
@@ -34,7 +36,7 @@ def cut_along(rank: int, cuts: tuple[tuple[str, int], ...]) -> Sharding:
 
 
 @st.composite
-def partitioned(draw: st.DrawFn, function: Function) -> Partitioned:
+def partitioned(draw: st.DrawFn, function: Function, model: HardwareModel = ANY_MODEL) -> Partitioned:
     """Draw a mesh, and shardings of most inputs, of some values between, and of some results."""
     mesh = draw(st.sampled_from(MESHES))
 
@@ -51,7 +53,7 @@ def partitioned(draw: st.DrawFn, function: Function) -> Partitioned:
     chosen |= {each.name: sharding(len(each.shape)) for each in between if not draw(st.integers(0, 5))}
     shapes = {each.name: each.shape for each in function.operations}
     results = {name: sharding(len(shapes[name])) for name in function.outputs if not draw(st.integers(0, 2))}
-    return partition(function, mesh, chosen, results)
+    return partition(function, mesh, chosen, results, model)
 
 
 def assert_partitioned(program: Partitioned, function: Function, inputs: Mapping[str, Array]) -> None:

@@ -17,7 +17,7 @@ from strategies.operation_steps.step import UnfitError
 from strategies.sharded import assert_partitioned, partitioned
 from strategies.tile import cases
 from strategies.tuple_reductions import assert_components, tuple_cases
-from tileir.core import ArgumentError, DType, TileError
+from tileir.core import ArgumentError, DType, TileError, attrs
 from tileir.tile.text.parser import parse
 from tileir.typed.derivatives.reverse import gradient
 from tileir.typed.inference.inference import infer
@@ -26,11 +26,17 @@ from tileir.typed.sharding.exchanges import traffic
 from tileir.typed.sharding.interpreter import interpret_partitioned
 from tileir.typed.sharding.mesh import Mesh, Sharding
 from tileir.typed.sharding.partition import partition
+from tileir.typed.sharding.spreading import ANY_MODEL
 from tileir.typed.sharding.verifier import verify
 
 if TYPE_CHECKING:
     from strategies.contractions import Case
+    from tileir.core import HardwareModel
     from tileir.typed.sharding.partitioned import Partitioned
+
+
+NEAR = attrs.evolve(ANY_MODEL, link_gbps=1e6, link_us=0.0)
+"""Ranks between which exchanges cost next to nothing."""
 
 
 def drawn(data: st.DataObject, shape: tuple[int, ...], dtype: DType) -> np.ndarray[Any, Any]:
@@ -81,9 +87,9 @@ def test_compositions_of_operations(composition: Any, data: st.DataObject) -> No
 
 
 @examples(20)
-@given(functions(), st.data())
-def test_loops(function: Any, data: st.DataObject) -> None:
-    assert_partitioned(data.draw(partitioned(function)), function, arguments(function))
+@given(functions(), st.sampled_from([ANY_MODEL, NEAR]), st.data())
+def test_loops(function: Any, model: HardwareModel, data: st.DataObject) -> None:
+    assert_partitioned(data.draw(partitioned(function, model)), function, arguments(function))
 
 
 @examples(30)
@@ -286,7 +292,18 @@ def test_loops_whose_steps_mix_an_axis_run_whole() -> None:
     assert "computes all of this scan" in program.remarks[0].message
 
 
-@examples(30)
+def test_ranks_meet_in_steps_where_that_is_cheap() -> None:
+    function = infer(parse(MIXED), {"S": TensorType(DType.F32, (5,)), "X": TensorType(DType.F32, (3, 5))})
+    cuts = {"S": Sharding(("x",)), "X": Sharding((None, "x"))}
+    program = partition(function, TWO, cuts, model=NEAR)
+    assert (program.collectives, program.remarks) == ((), ())
+    (exchange,) = program.exchanges()
+    assert (exchange.collective.kind.value, exchange.size) == ("all_reduce", 3 * 8)
+    with pytest.raises(ArgumentError, match="TIL353"):
+        partition(function, TWO, cuts, model=NEAR, reshard=False)
+
+
+@examples(40)
 @given(st.sampled_from([LOOP, MIXED]), st.integers(0, 3), st.integers(1, 5), st.integers(1, 4), st.data())
 def test_loops_over_batches(text: str, steps: int, rows: int, columns: int, data: st.DataObject) -> None:
     kept = (rows,) if text is MIXED else (rows, columns)
@@ -294,9 +311,10 @@ def test_loops_over_batches(text: str, steps: int, rows: int, columns: int, data
     function = infer(parse(text), {name: TensorType(DType.F64, shape) for name, shape in shapes.items()})
     random = np.random.default_rng(0)
     inputs = {name: random.integers(-2, 3, shape).astype(np.float64) for name, shape in shapes.items()}
-    assert_partitioned(data.draw(partitioned(function)), function, inputs)
+    model = data.draw(st.sampled_from([ANY_MODEL, NEAR]))
+    assert_partitioned(data.draw(partitioned(function, model)), function, inputs)
     backward = gradient(function, tuple(shapes), function.outputs, even_ties=False)
-    assert_partitioned(data.draw(partitioned(backward)), backward, inputs)
+    assert_partitioned(data.draw(partitioned(backward, model)), backward, inputs)
 
 
 def test_weights_of_loops_are_given_to_each_rank() -> None:

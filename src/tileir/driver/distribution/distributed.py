@@ -7,6 +7,7 @@ import threading
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -18,6 +19,7 @@ from tileir.driver.calls.stepper import check_updates
 from tileir.driver.distribution.arrays import DistributedArray
 from tileir.driver.distribution.collectives import Moving, Rooms, carried_out, merged_state, part_of
 from tileir.driver.distribution.engines import engine_called, pickled, refusing
+from tileir.driver.distribution.looping import looped
 from tileir.driver.distribution.on_device import (
     Arriving,
     at_home,
@@ -33,9 +35,9 @@ from tileir.driver.executable import Executable, compile_for
 from tileir.runtime import Context, DeviceInfo, Options, owner_of, to_array
 from tileir.runtime.devices.home import Home
 from tileir.runtime.transports import THREADS, Threads, agree
-from tileir.typed.ir import Collective, Function, TensorType
+from tileir.typed.ir import Collective, Function, TensorType, operands
 from tileir.typed.sharding.borders import Bordered, bordered_steps
-from tileir.typed.sharding.local import Step, boxes_of, local_steps
+from tileir.typed.sharding.local import Rounds, Step, boxes_of, local_steps
 from tileir.typed.sharding.partitioned import Partitioned
 from tileir.typed.sharding.verifier import verify
 
@@ -85,6 +87,7 @@ class Distributed:
     _device: str | DeviceInfo | None
     _options: Options | None
     _compiled: dict[tuple[Function, str | None], Executable] = attrs.field(factory=dict, init=False)
+    _inner: dict[Partitioned, Distributed] = attrs.field(factory=dict, init=False)
     _plans: dict[int, _Plan] = attrs.field(factory=dict, init=False)
     _homes: dict[tuple[str, int], Home] = attrs.field(factory=dict, init=False)
     _repetitions: dict[tuple[int, int], Repetition | None] = attrs.field(factory=dict, init=False)
@@ -269,6 +272,9 @@ class Distributed:
                 values[step.name] = states[step.inputs][step.result]
             elif isinstance(step, Collective):
                 values[step.name] = self._carried_out(step, transport, home, values)
+            elif isinstance(step, Rounds):
+                run = partial(self._of_step(step.step)._computed_by_steps, transport, home)
+                values.update(looped(step, values, home, run))
             else:
                 values.update(self._computed(step, values, home))
             for name in plan.last.get(number, ()):
@@ -276,6 +282,13 @@ class Distributed:
                 if home is None and name in plan.moved:
                     self._rooms.give(value)
         return {name: values[name] for name in self.program.function.outputs}
+
+    def _of_step(self, program: Partitioned) -> Distributed:
+        """Return the step of a loop that runs where this does."""
+        with self._lock:
+            if program not in self._inner:
+                self._inner[program] = Distributed(program, self.engine, self._context, self._device, self._options)
+            return self._inner[program]
 
     def _begun(self, step: Collective, transport: Transport, home: Home | None, values: Parts) -> Moving | Arriving:
         """Return a halo that is on its way."""
@@ -416,6 +429,8 @@ def _touched(step: Step | Bordered) -> tuple[str, ...]:
     """Return the values that a step makes or reads."""
     if isinstance(step, Collective):
         return step.name, *step.inputs
+    if isinstance(step, Rounds):
+        return *step.results, *operands(step.loop)
     function = step.inner if isinstance(step, Bordered) else step
     halos = step.halos if isinstance(step, Bordered) else ()
     return *function.outputs, *(value.name for value in function.inputs), *halos

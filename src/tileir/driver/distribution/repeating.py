@@ -9,6 +9,7 @@ from tileir.core import attrs
 from tileir.runtime.devices.array import DeviceArray
 from tileir.runtime.offers import RecordingExecutor
 from tileir.typed.ir import Collective
+from tileir.typed.sharding.local import Rounds
 
 if TYPE_CHECKING:
     from numpy import dtype
@@ -41,8 +42,10 @@ class Repetition:
         executor = home.executor
         if not isinstance(executor, RecordingExecutor) or not executor.queues:
             return None
-        if any(isinstance(step, Collective) and step.combine is not None for step in steps):
-            return None  # states are merged on the host
+        if any(
+            isinstance(step, Rounds) or (isinstance(step, Collective) and step.combine is not None) for step in steps
+        ):
+            return None  # states are merged on the host, and steps of loops begin there
         function, here = program.function, program.mesh.coordinates(rank)
         defined = {each.name: each for each in (*function.inputs, *function.operations)}
         boxes = {name: program.mesh.box(program.layout(name), here) for name in function.outputs}

@@ -14,7 +14,6 @@ from tileir.core import attrs, grouped, schema
 from tileir.typed.ir import (
     ArrayConstant,
     Cast,
-    Collective,
     Constant,
     Contraction,
     Coordinate,
@@ -25,7 +24,7 @@ from tileir.typed.ir import (
     Shape,
 )
 from tileir.typed.sharding.exchanges import elements
-from tileir.typed.sharding.local import Chunk, Run, Step, boxes_of, chunks_of, local_function, runs_of
+from tileir.typed.sharding.local import Chunk, Run, Step, boxes_of, chunks_of, local_function, met_with, runs_of
 from tileir.typed.sharding.mesh import Box
 from tileir.typed.sharding.needs import hull, needed, reads
 from tileir.typed.sharding.partitioned import Partitioned
@@ -143,8 +142,8 @@ class _Split:
             parts: list[Chunk] = []
             late = set(self.program.function.outputs)
             for chunk in chunks:
-                if isinstance(chunk, Collective):
-                    late.update(chunk.inputs)
+                if not isinstance(chunk, list):
+                    late.update(met_with(chunk))
                     parts.append(chunk)
                     continue
                 before, middle, after = self._in_turn(chunk)

@@ -9,16 +9,18 @@ rows of a table are kept.
 from __future__ import annotations
 
 import heapq
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Final, TypeAlias
 
 from tileir.core import attrs
+from tileir.typed.dataflow import loop_of
 from tileir.typed.ir import Function, Operation, Scan, Value, operands
 from tileir.typed.sharding.exchanges import covered, moved, target_of
+from tileir.typed.sharding.explanation import loop_seconds
 from tileir.typed.sharding.loops import needs_of, result_layout
+from tileir.typed.sharding.mesh import Mesh
 from tileir.typed.sharding.needs import reads
 from tileir.typed.sharding.partitioned import Partitioned
 from tileir.typed.sharding.splits import Layout, whole
@@ -39,7 +41,20 @@ Decision: TypeAlias = "Layout | Spread"
 Trace: TypeAlias = "tuple[tuple[Trace, ...], str, Decision]"
 """A decision on a value, behind those before it."""
 Rows: TypeAlias = "dict[tuple[Held, ...], tuple[float, Trace]]"
-Step: TypeAlias = Callable[[Scan, tuple[Layout, ...]], Partitioned | None]
+
+
+@attrs.frozen(eq=False)
+class Loops:
+    """Ways to partition loops.
+
+    Attributes:
+        step: Returns the step of a loop that is passed values with some layouts, on the part of a rank.
+        layouts: Returns layouts of what a loop is passed, of which some are fixed, as its step would have the others.
+
+    """
+
+    step: Callable[[Scan, tuple[Layout, ...]], Partitioned | None]
+    layouts: Callable[[Scan, tuple[Layout | None, ...], Mesh], tuple[Layout, ...]]
 
 
 @attrs.frozen(eq=False)
@@ -51,7 +66,7 @@ class _Table:
 
 
 def choose(
-    function: Function, live: Sequence[Operation], prices: Prices, wanted: Mapping[str, Layout], step: Step
+    function: Function, live: Sequence[Operation], prices: Prices, wanted: Mapping[str, Layout], loops: Loops
 ) -> dict[str, Decision]:
     """Return the layout of each input that is read, and how operations are spread.
 
@@ -60,10 +75,10 @@ def choose(
         live: The operations that are decided on, in order; what others make is at hand in any layout.
         prices: Of work and exchanges.
         wanted: Layouts of values that are asked for.
-        step: Returns the step of a loop that is passed values with some layouts, on the part of a rank.
+        loops: Partitions loops.
 
     """
-    choice = _Choice(prices, wanted, step, max(4, min(_ROWS, _STEPS // max(1, len(live)))))
+    choice = _Choice(prices, wanted, loops, max(4, min(_ROWS, _STEPS // max(1, len(live)))))
     choice.defined = {each.name: each for each in (*function.inputs, *function.operations)}
     choice.uses.update(name for each in live for name in dict.fromkeys(reads(each)))
     for operation in live:
@@ -77,7 +92,7 @@ class _Choice:
 
     prices: Prices
     wanted: Mapping[str, Layout]
-    step: Step
+    loops: Loops
     width: int
     defined: dict[str, Value | Operation] = attrs.field(factory=dict)
     uses: Counter[str] = attrs.field(factory=Counter)
@@ -86,6 +101,7 @@ class _Choice:
     spreads: dict[tuple[object, ...], Spreads] = attrs.field(factory=dict)
     numbers: dict[Layout, int] = attrs.field(factory=dict)
     layouts: list[Layout] = attrs.field(factory=list)
+    looped: dict[tuple[Scan, Partitioned | None], float] = attrs.field(factory=dict)
     moves: dict[tuple[Held, int, int], tuple[float, int]] = attrs.field(factory=dict)
     needed: dict[Spread, tuple[int, ...]] = attrs.field(factory=dict)
 
@@ -170,7 +186,7 @@ class _Choice:
         return found
 
     def _through_loop(self, operation: Scan, names: Sequence[str], tables: Sequence[_Table]) -> Rows:
-        """Return the rows behind a loop, which is partitioned for the layouts of some rows."""
+        """Return the rows behind a loop, which is partitioned for the layouts of some rows, or as its step likes it."""
         found: Rows = {}
         groups = [heapq.nsmallest(_LOOPS, table.rows.items(), key=lambda row: row[1][0]) for table in tables]
         combined = heapq.nsmallest(_LOOPS, product(*groups), key=lambda rows: sum(row[0] for _, row in rows))
@@ -181,21 +197,36 @@ class _Choice:
                 for name, held in zip(table.names, key, strict=True)
             }
             passed = tuple(layouts.get(name) or whole(self.defined[name].shape) for name in operands(operation))
-            step, final = self.step(operation, passed), self.wanted.get(operation.name)
-            layout = whole(operation.shape) if step is None else result_layout(operation, step)
-            needs = {name: whole(self.defined[name].shape) for name in operands(operation)}
-            needs |= {} if step is None else dict(needs_of(operation, step))
-            spread = Spread(layout, (), final or layout, needs, self._loop_seconds(operation, layout, final))
-            numbers = {name: self._number(spread.needs[name]) for name in names}
-            parts = [self._laid(_Table(t.names, dict([row])), numbers) for t, row in zip(tables, rows, strict=True)]
-            self._combine(found, operation, spread, self._number(spread.target), parts)
+            alone = [_Table(table.names, dict([row])) for table, row in zip(tables, rows, strict=True)]
+            self._add_loop(found, operation, self.loops.step(operation, passed), names, alone)
+        known = {name: self._first_layouts(name) for name in names}
+        fixed = tuple(known[each][0] if len(known.get(each, ())) == 1 else None for each in operands(operation))
+        liked = self.loops.layouts(loop_of(operation), fixed, self.prices.mesh)
+        step = self.loops.step(operation, liked)
+        if step is not None:
+            self._add_loop(found, operation, step, names, tables)
+            self._add_loop(found, operation, None, names, tables)
         return found
 
-    def _loop_seconds(self, operation: Scan, layout: Layout, final: Layout | None) -> float:
-        """Return the price of all steps, each of which does something once for each element of the results."""
-        steps = (operation.count or 1) * sum(math.prod(each.shape) for each in operation.body.operations)
-        part = largest(layout) / max(1, math.prod(operation.shape))
-        seconds = self.prices.work(steps * part, operation.dtype, 0)
+    def _add_loop(
+        self, found: Rows, operation: Scan, step: Partitioned | None, names: Sequence[str], tables: Sequence[_Table]
+    ) -> None:
+        """Add the rows behind a loop with a step, or one that runs whole."""
+        final = self.wanted.get(operation.name)
+        layout = whole(operation.shape) if step is None else result_layout(operation, step)
+        needs = {name: whole(self.defined[name].shape) for name in operands(operation)}
+        needs |= {} if step is None else dict(needs_of(operation, step))
+        spread = Spread(layout, (), final or layout, needs, self._loop_seconds(operation, layout, final, step))
+        numbers = {name: self._number(spread.needs[name]) for name in names}
+        parts = [self._laid(table, numbers) for table in tables]
+        self._combine(found, operation, spread, self._number(spread.target), parts)
+
+    def _loop_seconds(self, operation: Scan, layout: Layout, final: Layout | None, step: Partitioned | None) -> float:
+        """Return the price of all steps, and of laying out the result as somebody asked."""
+        key = loop_of(operation), step
+        if key not in self.looped:
+            self.looped[key] = loop_seconds(operation, step, self.prices)
+        seconds = self.looped[key]
         if final is not None:
             seconds += self.prices.exchange(moved(layout, final, self.prices.mesh) * operation.dtype.itemsize)
         return seconds

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tileir.core import attrs
-from tileir.typed.ir import Collective
+from tileir.typed.dataflow import loop_of
+from tileir.typed.ir import Collective, Function, Scan
 from tileir.typed.sharding.exchanges import traffic
 from tileir.typed.sharding.needs import reads
 from tileir.typed.sharding.partitioned import LOCAL, MERGED, PART, Partitioned, Placement
-from tileir.typed.sharding.splits import CollectiveKind
+from tileir.typed.sharding.splits import CollectiveKind, whole
 from tileir.typed.sharding.spreading import ANY_MODEL, CALLS, Prices, largest, needs_of_part, work_of
 
 if TYPE_CHECKING:
@@ -60,8 +61,15 @@ def exchanges(program: Partitioned, model: HardwareModel | None = None) -> tuple
     for operation in program.function.operations:
         for name in () if isinstance(operation, Collective) else reads(operation):
             readers.setdefault(name, called.get(operation.name, operation.name))
-    prices, found, merged = Prices(program.mesh, model or ANY_MODEL), [], set()
-    for each in program.collectives:
+    prices, found, merged = Prices(program.mesh, model or ANY_MODEL), list[Exchange](), set()
+    met: set[Scan] = set()
+    for each in program.function.operations:
+        if isinstance(each, Scan) and (step := program.rounds.get(loop_of(each))) is not None:
+            if loop_of(each) not in met:
+                found += [_repeated(one, each) for one in exchanges(step, model)]
+            met.add(loop_of(each))
+        if not isinstance(each, Collective):
+            continue
         size = 0 if each.combine is not None and each.inputs in merged else traffic(each, program.mesh, dtypes)
         merged.add(each.inputs)
         copied = is_copy(each)
@@ -72,6 +80,16 @@ def exchanges(program: Partitioned, model: HardwareModel | None = None) -> tuple
         )
         found.append(Exchange(each, statement, tensor, cause, size, prices.exchange(size)))
     return tuple(found)
+
+
+def _repeated(exchange: Exchange, loop: Scan) -> Exchange:
+    """Return what an exchange of a step is in all steps of a loop together."""
+    count = loop.count or 0
+    inner = attrs.evolve(exchange.collective, name=f"{loop.name}.{exchange.collective.name}")
+    cause = f"in each of {count} steps of {loop.name}, {exchange.cause}"
+    return attrs.evolve(
+        exchange, collective=inner, cause=cause, size=count * exchange.size, seconds=count * exchange.seconds
+    )
 
 
 def cut_text(placement: Placement) -> str:
@@ -89,15 +107,44 @@ def is_copy(collective: Collective) -> bool:
 def seconds(program: Partitioned, model: HardwareModel = ANY_MODEL) -> float:
     """Return the price of a program by which is chosen: of giving ranks their inputs, of all work and all exchanges."""
     prices, placements = Prices(program.mesh, model), dict(program.placements)
-    shapes = {each.name: each.shape for each in (*program.function.inputs, *program.function.operations)}
-    dtypes = {each.name: each.dtype for each in (*program.function.inputs, *program.function.operations)}
-    total = sum(each.seconds for each in exchanges(program, model))
+    total = sum(each.seconds for each in exchanges(program, model)) + work_seconds(program, prices)
     for value in program.function.inputs:
         size = largest(placements[value.name].layout) * value.dtype.itemsize * program.mesh.size
         total += prices.exchange(size) / CALLS
-    for each in program.function.operations:
-        if reads(each) and not isinstance(each, Collective):
-            own = placements[each.name]
-            needs = needs_of_part(each, own.layout, own.shares, shapes, program.mesh)
+    return total
+
+
+def work_seconds(program: Partitioned, prices: Prices) -> float:
+    """Return the price of all work of a program, on the rank that has most of each operation."""
+    return _work(program.function, dict(program.placements), program.steps, prices)
+
+
+def loop_seconds(scan: Scan, step: Partitioned | None, prices: Prices) -> float:
+    """Return the price of all steps of a loop, with exchanges; of one step where nobody knows how many there are."""
+    if step is None:
+        return (1 if scan.count is None else scan.count) * _work(scan.body, {}, {}, prices)
+    exchanged = sum(prices.exchange(each.size) for each in exchanges(step)) if step.meets else 0.0
+    return (1 if scan.count is None else scan.count) * (work_seconds(step, prices) + exchanged)
+
+
+def _work(
+    function: Function,
+    placements: Mapping[str, Placement],
+    steps: Mapping[Scan, Partitioned | None],
+    prices: Prices,
+) -> float:
+    """Return the price of the operations of a function; what has no placement is whole on each rank."""
+    values = (*function.inputs, *function.operations)
+    shapes, dtypes = {each.name: each.shape for each in values}, {each.name: each.dtype for each in values}
+    total, loops = 0.0, dict.fromkeys(loop_of(each) for each in function.operations if isinstance(each, Scan))
+    for loop in loops:
+        step = steps.get(loop)
+        total += (1 if loop.count is None else loop.count) * (
+            _work(loop.body, {}, {}, prices) if step is None else work_seconds(step, prices)
+        )
+    for each in function.operations:
+        if reads(each) and not isinstance(each, Collective | Scan):
+            own = placements.get(each.name) or Placement(whole(each.shape))
+            needs = needs_of_part(each, own.layout, own.shares, shapes, prices.mesh)
             total += work_of(each, own.layout, own.shares, needs, shapes, dtypes, prices)
     return total

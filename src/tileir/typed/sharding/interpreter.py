@@ -18,8 +18,8 @@ from tileir.core.numbers.arithmetic import merge
 from tileir.core.numbers.number_system import REAL
 from tileir.core.ops import Combination
 from tileir.typed.interpreter import interpret
-from tileir.typed.ir import Collective, Function
-from tileir.typed.sharding.local import Step, local_steps
+from tileir.typed.ir import Collective, Function, ScanPart, operands
+from tileir.typed.sharding.local import Rounds, Step, local_steps
 from tileir.typed.sharding.mesh import Mesh
 from tileir.typed.sharding.partitioned import Partitioned
 from tileir.typed.sharding.splits import Layout
@@ -55,9 +55,37 @@ def interpret_parts(program: Partitioned, inputs: Mapping[str, Parts]) -> dict[s
         first = steps[0]
         if isinstance(first, Collective):
             values[first.name] = exchanged(first, [values[name] for name in first.inputs], program.mesh)
+        elif isinstance(first, Rounds):
+            values.update(_looped(first, values))
         else:
             values.update(_run(steps, values))
     return {name: values[name] for name in program.function.outputs}
+
+
+def _looped(rounds: Rounds, values: Mapping[str, Parts]) -> dict[str, Parts]:
+    """Return the results of a loop in whose steps ranks meet."""
+    loop, names = rounds.loop, [value.name for value in rounds.step.function.inputs]
+    carries, rest = len(loop.carries), len(loop.carries) + len(loop.sequences)
+    passed, count = [values[name] for name in operands(loop)], loop.count or 0
+    state = passed[:carries]
+    kept: dict[str, list[Parts]] = {name: [] for name in rounds.results}
+    for number in range(count):
+        place = count - 1 - number if loop.reverse else number
+        slices = [tuple(part[place] for part in parts) for parts in passed[carries:rest]]
+        made = interpret_parts(rounds.step, dict(zip(names, [*state, *slices, *passed[rest:]], strict=True)))
+        new = [made[name] for name in rounds.step.function.outputs]
+        for name, result in rounds.results.items():
+            if result.part is not ScanPart.FINAL:
+                kept[name].append(
+                    state[result.number] if result.part is ScanPart.HISTORY else new[carries + result.number]
+                )
+        state = new[:carries]
+    found = {}
+    for name, result in rounds.results.items():
+        steps = kept[name][::-1] if loop.reverse else kept[name]
+        stacked = (np.stack(parts) for parts in zip(*steps, strict=True))
+        found[name] = state[result.number] if result.part is ScanPart.FINAL else tuple(stacked)
+    return found
 
 
 def _run(steps: tuple[Step, ...], values: Mapping[str, Parts]) -> dict[str, Parts]:

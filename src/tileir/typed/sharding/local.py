@@ -31,6 +31,7 @@ from tileir.typed.ir import (
     Override,
     Reduce,
     Scan,
+    ScanResult,
     Scatter,
     Shape,
     ShapeOf,
@@ -46,8 +47,25 @@ from tileir.typed.sharding.partition import loop_step
 from tileir.typed.sharding.partitioned import Partitioned, Placement
 from tileir.typed.sharding.rows import Rows
 
-Step: TypeAlias = "Function | Collective"
-"""A function of parts of arrays, by their names, or a collective; the same collectives in one order on all ranks."""
+
+@attrs.frozen
+class Rounds:
+    """A loop in whose steps ranks meet.
+
+    Attributes:
+        loop: Any of the operations that are its results.
+        step: What ranks run in each step.
+        results: The operations that are its results, by name.
+
+    """
+
+    loop: Scan
+    step: Partitioned
+    results: Mapping[str, ScanResult]
+
+
+Step: TypeAlias = "Function | Collective | Rounds"
+"""A function of parts of arrays, by their names, or where ranks meet; they do so in one order on all ranks."""
 
 
 def local_steps(program: Partitioned, rank: int) -> tuple[Step, ...]:
@@ -58,7 +76,7 @@ def local_steps(program: Partitioned, rank: int) -> tuple[Step, ...]:
     """
     boxes = boxes_of(program, rank)
     return tuple(
-        part if isinstance(part, Collective) else local_function(program, part, rank, boxes)
+        local_function(program, part, rank, boxes) if isinstance(part, Run) else part
         for part in runs_of(program, *chunks_of(program, late=True))
     )
 
@@ -78,8 +96,13 @@ class Run:
     outputs: tuple[str, ...]
 
 
-Chunk: TypeAlias = "list[Operation] | Collective"
-"""Operations that follow each other, or a collective between such."""
+Chunk: TypeAlias = "list[Operation] | Collective | Rounds"
+"""Operations that follow each other, or where ranks meet between such."""
+
+
+def met_with(chunk: Collective | Rounds) -> tuple[str, ...]:
+    """Return the values that ranks have to have where they meet."""
+    return chunk.inputs if isinstance(chunk, Collective) else operands(chunk.loop)
 
 
 def chunks_of(program: Partitioned, *, late: bool) -> tuple[list[Chunk], dict[str, Constant]]:
@@ -90,10 +113,14 @@ def chunks_of(program: Partitioned, *, late: bool) -> tuple[list[Chunk], dict[st
     chunks: list[Chunk] = [[]]
     constants: dict[str, Constant] = {}
     operations = live(program.function)
-    for operation in _gathered(operations) if late else operations:
+    rounds = _rounds_of(program, operations)
+    for operation in _gathered(operations, rounds) if late else operations:
         last = chunks[-1]
         if isinstance(operation, Collective):
             chunks += [operation, []]
+        elif operation.name in rounds:
+            if rounds[operation.name] not in chunks:
+                chunks += [rounds[operation.name], []]
         elif isinstance(operation, Constant) and operation.name not in program.function.outputs:
             constants[operation.name] = operation
         elif isinstance(last, list):
@@ -101,15 +128,26 @@ def chunks_of(program: Partitioned, *, late: bool) -> tuple[list[Chunk], dict[st
     return chunks, constants
 
 
+def _rounds_of(program: Partitioned, operations: Sequence[Operation]) -> dict[str, Rounds]:
+    """Return the loops in whose steps ranks meet, by the operations that are their results."""
+    loops = {each.name: loop_of(each) for each in operations if isinstance(each, Scan)}
+    results: dict[Scan, dict[str, ScanResult]] = {}
+    for each in operations:
+        if isinstance(each, Scan):
+            results.setdefault(loops[each.name], {})[each.name] = each.result
+    made = {loop: Rounds(loop, step, results[loop]) for loop, step in program.rounds.items() if loop in results}
+    return {name: made[loop] for name, loop in loops.items() if loop in made}
+
+
 def runs_of(
     program: Partitioned, chunks: Sequence[Chunk], constants: Mapping[str, Constant]
-) -> tuple[Run | Collective, ...]:
+) -> tuple[Run | Collective | Rounds, ...]:
     """Return what ranks run, one after the other: constants stand where they are read."""
     later = set(program.function.outputs)
-    found: list[Run | Collective] = []
+    found: list[Run | Collective | Rounds] = []
     for chunk in reversed(chunks):
-        if isinstance(chunk, Collective):
-            later.update(chunk.inputs)
+        if not isinstance(chunk, list):
+            later.update(met_with(chunk))
             found.append(chunk)
             continue
         read = dict.fromkeys(name for operation in chunk for name in reads(operation))
@@ -120,26 +158,25 @@ def runs_of(
         if outputs:
             found.append(Run((*own, *chunk), inputs, outputs))
         later.update(inputs)
-    moved = [
-        constants[name] for part in found if isinstance(part, Collective) for name in part.inputs if name in constants
-    ]
+    met = dict.fromkeys(name for part in found if not isinstance(part, Run) for name in met_with(part))
+    moved = [constants[name] for name in met if name in constants]
     if moved:
         found.append(Run(tuple(moved), (), tuple(each.name for each in moved)))
     return tuple(reversed(found))
 
 
-def _gathered(operations: Sequence[Operation]) -> list[Operation]:
-    """Return operations by the number of collectives, one behind the other, that come before them.
+def _gathered(operations: Sequence[Operation], rounds: Mapping[str, Rounds]) -> list[Operation]:
+    """Return operations by how often ranks meet, one time behind the other, before them.
 
     Each comes where it is needed first, so that what reads a collective is not taken apart from what it is read with.
     """
     depths: dict[str, int] = {}
     for operation in operations:
         depth = max((depths.get(name, 0) for name in reads(operation)), default=0)
-        depths[operation.name] = depth + isinstance(operation, Collective)
+        depths[operation.name] = depth + (isinstance(operation, Collective) or operation.name in rounds)
     places, needed_at = {}, dict[str, int]()
     for number, operation in reversed(tuple(enumerate(operations))):
-        ends = isinstance(operation, Collective)
+        ends = isinstance(operation, Collective) or operation.name in rounds
         depth = depths[operation.name] - ends
         place = depth if ends else needed_at.get(operation.name, depth)
         places[number] = place, ends

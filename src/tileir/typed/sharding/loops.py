@@ -1,7 +1,8 @@
-"""Loops over axes that no step mixes: each rank runs all steps on its part of them.
+"""Loops whose steps ranks share out: each rank runs all steps, on its part of what they carry and read.
 
-The step of a loop is partitioned as a function, whose inputs are laid out as what the loop is passed. The loop is
-spread if no step needs a collective, and carries stay laid out as they are: then ranks never meet inside of it.
+The step of a loop is partitioned as a function, whose inputs are laid out as what the loop is passed, and carries stay
+laid out as they are. Where no step needs a collective, as over the axes that no step mixes, a rank runs the loop as any
+other one. Otherwise ranks meet in each step.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ Partition = Callable[[Function, Mesh, Mapping[str, Layout]], Partitioned]
 
 
 def step_of(scan: Scan, layouts: Sequence[Layout], mesh: Mesh, partition: Partition) -> Partitioned | None:
-    """Return the partitioned step of a loop; None where ranks would have to meet in it, or have nothing of their own.
+    """Return the partitioned step of a loop; None where ranks have nothing of their own in it.
 
-    Where they would because constants are cut, as weights are, each rank gets all of these.
+    Where they would meet because constants are cut, as weights are, each rank gets all of these if they need not meet
+    then. They may meet in steps whose number is known.
 
     Args:
         scan: The loop.
@@ -33,26 +35,47 @@ def step_of(scan: Scan, layouts: Sequence[Layout], mesh: Mesh, partition: Partit
         partition: Partitions a function whose inputs are laid out in some way.
 
     """
+    known: dict[tuple[Layout, ...], Partitioned] = {}
+
+    def made_with(layouts: Sequence[Layout]) -> Partitioned:
+        if tuple(layouts) not in known:
+            names = (value.name for value in scan.body.inputs)
+            known[tuple(layouts)] = partition(scan.body, mesh, dict(zip(names, layouts, strict=True)))
+        return known[tuple(layouts)]
+
     carries, rest = len(scan.carries), len(scan.carries) + len(scan.sequences)
     inside = [layout[1:] if carries <= number < rest else layout for number, layout in enumerate(layouts)]
     given = [whole(value.shape) for value in scan.body.inputs[rest:]]
-    for tried in (inside, [*inside[:rest], *given]):
-        made = _settled(scan, tried, mesh, partition)
+    for tried, may_meet in ((inside, False), ([*inside[:rest], *given], False), (inside, bool(scan.count))):
+        made = _settled(scan, tried, made_with, may_meet=may_meet)
         if made is not None:
             left = [made.layout(name) for name in made.function.outputs[:carries]]
             return made if all(map(_has(mesh), layouts[:carries], left)) else None
     return None
 
 
-def _settled(scan: Scan, layouts: Sequence[Layout], mesh: Mesh, partition: Partition) -> Partitioned | None:
+def layouts_by_step(scan: Scan, fixed: Sequence[Layout | None], mesh: Mesh, partition: Partition) -> tuple[Layout, ...]:
+    """Return layouts of what a loop is passed, some of which are fixed, and others are as its step would have them."""
+    carries, rest = len(scan.carries), len(scan.carries) + len(scan.sequences)
+    asked = {
+        value.name: layout[1:] if carries <= number < rest else layout
+        for number, (value, layout) in enumerate(zip(scan.body.inputs, fixed, strict=True))
+        if layout is not None
+    }
+    made = partition(scan.body, mesh, asked)
+    return tuple(layout for _, layout in needs_of(scan, made))
+
+
+def _settled(
+    scan: Scan, layouts: Sequence[Layout], made_with: Callable[[Sequence[Layout]], Partitioned], *, may_meet: bool
+) -> Partitioned | None:
     """Return the step with carries laid out as it leaves them itself."""
     if not any(split.axes for layout in layouts for split in layout):
         return None
     carries, inside = len(scan.carries), list(layouts)
-    names = [value.name for value in scan.body.inputs]
     for _ in range(_ROUNDS):
-        made = partition(scan.body, mesh, dict(zip(names, inside, strict=True)))
-        if made.collectives or made.remarks:
+        made = made_with(inside)
+        if not may_meet and (made.meets or made.remarks):
             return None
         left = [made.layout(name) for name in made.function.outputs[:carries]]
         if left == inside[:carries]:

@@ -29,10 +29,10 @@ from tileir.typed.ir import (
     operands,
 )
 from tileir.typed.reductions import reduction_of, rule_of
-from tileir.typed.sharding.choice import Decision, choose
+from tileir.typed.sharding.choice import Decision, Loops, choose
 from tileir.typed.sharding.deepening import Layouts, deepened
 from tileir.typed.sharding.exchanges import aggregation_of, covered, kind_of, target_of
-from tileir.typed.sharding.loops import needs_of, step_of
+from tileir.typed.sharding.loops import layouts_by_step, needs_of, result_layout, step_of
 from tileir.typed.sharding.mesh import Mesh, Sharding
 from tileir.typed.sharding.needs import live
 from tileir.typed.sharding.partitioned import LOCAL, MERGED, PART, Partitioned, Placement, Remark
@@ -93,6 +93,12 @@ def loop_step(scan: Scan, layouts: tuple[Layout, ...], mesh: Mesh) -> Partitione
     return step if len(set(needs)) == len(dict(needs)) else None
 
 
+@lru_cache(maxsize=256)
+def layouts_for_loop(scan: Scan, fixed: tuple[Layout | None, ...], mesh: Mesh) -> tuple[Layout, ...]:
+    """Return layouts of what a loop is passed, some of which are fixed, and others are as its step would have them."""
+    return layouts_by_step(scan, fixed, mesh, partition)
+
+
 def _without_collectives(function: Function) -> Function:
     """Return a function with its operands in place of collectives, or with copies of them where these are results."""
     if not any(isinstance(each, Collective) for each in function.operations):
@@ -116,8 +122,9 @@ class _Partitioner:
     """A program that is being partitioned.
 
     ``copies`` has other layouts in which a value is at hand already, ``states`` the components of tuple reductions,
-    ``free`` the values that are made of coordinates and constants, which each rank makes as much of as it needs, and
-    ``halos`` what ranks get of values for all readers at once.
+    ``loops`` what loops are passed in place of their operands, ``free`` the values that are made of coordinates and
+    constants, which each rank makes as much of as it needs, and ``halos`` what ranks get of values for all readers at
+    once.
     """
 
     prices: Prices
@@ -130,6 +137,7 @@ class _Partitioner:
     copies: dict[str, list[str]] = attrs.field(factory=dict)
     free: frozenset[str] = frozenset()
     halos: Mapping[str, Layout] = attrs.field(factory=dict)
+    loops: dict[Scan, Mapping[str, str]] = attrs.field(factory=dict)
     states: dict[tuple[Reduce, Placement], tuple[str, ...]] = attrs.field(factory=dict)
     remarks: list[Remark] = attrs.field(factory=list)
 
@@ -142,7 +150,7 @@ class _Partitioner:
         """Return the partitioned program."""
         self.free = _free(function, self.wanted)
         chosen = [each for each in live(function) if each.name not in self.free]
-        decisions = choose(function, chosen, self.prices, self.wanted, self._step)
+        decisions = choose(function, chosen, self.prices, self.wanted, Loops(self._step, layouts_for_loop))
         plain = self._made(function, decisions)
         if not any(each.kind is CollectiveKind.HALO for each in plain.collectives):
             return plain
@@ -199,8 +207,15 @@ class _Partitioner:
         """Add an operation with what its operands lack before it, and what its result needs behind it."""
         layout, shares, final = spread.layout, spread.shares, spread.target
         self._remark(operation, spread)
-        laid = {name: self._obtained(name, need, operation) for name, need in spread.needs_by(operation).items()}
-        operation = schema.with_used(operation, laid)
+        if isinstance(operation, Scan):
+            operation = self._of_loop(operation, spread)
+            step = self._step_with(operation, {})
+            layout = whole(operation.shape) if step is None else result_layout(operation, step)
+            final = self.wanted.get(operation.name) or layout
+        else:
+            needs = spread.needs_by(operation)
+            laid = {name: self._obtained(name, need, operation) for name, need in needs.items()}
+            operation = schema.with_used(operation, laid)
         name = operation.name
         if shares:
             can_merge = not isinstance(operation, Reduce) and covered(layout, final, self.mesh)
@@ -214,6 +229,36 @@ class _Partitioner:
             own = self._add(operation, Placement(layout))
         if layout != final:
             self._lay_out(name, own, final)
+
+    def _of_loop(self, operation: Scan, spread: Spread) -> Scan:
+        """Return a result of a loop that is passed what its step takes; all results are of one loop, as before."""
+        loop = loop_of(operation)
+        if loop not in self.loops:
+            laid = {name: self._obtained(name, need, operation) for name, need in spread.needs_by(operation).items()}
+            step = self._step_with(operation, laid)
+            if step is None:
+                needs = spread.needs_by(operation)
+                laid = {name: self._exactly(copy, needs[name], operation) for name, copy in laid.items()}
+                step = self._step_with(operation, laid)
+            if step is None:
+                every = {name: whole(self.shapes[name]) for name in laid}
+                laid = {name: self._obtained(name, need, operation) for name, need in every.items()}
+            elif step.meets:
+                made = schema.with_used(operation, laid)
+                exact = {name: self._exactly(name, need, operation) for name, need in needs_of(made, step)}
+                laid = {name: exact[copy] for name, copy in laid.items()}
+            self.loops[loop] = laid
+        return schema.with_used(operation, self.loops[loop])
+
+    def _step_with(self, operation: Scan, laid: Mapping[str, str]) -> Partitioned | None:
+        made = schema.with_used(operation, laid)
+        return self._step(made, tuple(self.placements[name].layout for name in operands(made)))
+
+    def _exactly(self, name: str, layout: Layout, reader: Operation) -> str:
+        """Return a value of which ranks have no more than a layout says."""
+        if self.placements[name].layout == layout:
+            return name
+        return self._lay_out(self.names.fresh(f"{name}_{reader.name}"), name, layout)
 
     def _remark(self, operation: Operation, spread: Spread) -> None:
         """Tell of operands of which each rank reads all, though they are cut, to compute all that the others do."""
@@ -318,8 +363,9 @@ class _Partitioner:
         return copy
 
     def _step(self, scan: Scan, layouts: tuple[Layout, ...]) -> Partitioned | None:
-        """Return the partitioned step of a loop, if each rank can run all steps by itself, on its part of axes."""
-        return loop_step(loop_of(scan), layouts, self.mesh)
+        """Return the partitioned step of a loop, if each rank has its own part of it."""
+        step = loop_step(loop_of(scan), layouts, self.mesh)
+        return None if step is not None and step.meets and not self.prices.reshard else step
 
 
 def _begun_early(operations: Sequence[Operation]) -> tuple[Operation, ...]:

@@ -7,11 +7,14 @@ meet in the collectives in one order.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tileir.core import ShownProgram, attrs
 from tileir.poly.affine import Affine
-from tileir.typed.ir import Collective, Function
+from tileir.typed.dataflow import loop_of
+from tileir.typed.ir import Collective, Function, Scan, operands
 from tileir.typed.sharding.mesh import Mesh
 from tileir.typed.sharding.splits import Split
 
@@ -66,7 +69,7 @@ class Remark:
     message: str
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False, slots=False)
 class Partitioned(ShownProgram):
     """A program whose values are spread over the ranks of a mesh.
 
@@ -101,6 +104,28 @@ class Partitioned(ShownProgram):
     def collectives(self) -> tuple[Collective, ...]:
         """The collectives in the order in which all ranks meet in them."""
         return tuple(each for each in self.function.operations if isinstance(each, Collective))
+
+    @property
+    def meets(self) -> bool:
+        """True if ranks exchange anything, in steps of loops too."""
+        return bool(self.collectives) or bool(self.rounds)
+
+    @cached_property
+    def steps(self) -> Mapping[Scan, Partitioned | None]:
+        """The steps of loops, as :func:`tileir.typed.dataflow.loop_of` has these; None for one that runs whole."""
+        from tileir.typed.sharding.partition import loop_step  # it imports this
+
+        placements = dict(self.placements)
+        loops = dict.fromkeys(loop_of(each) for each in self.function.operations if isinstance(each, Scan))
+        return {
+            loop: loop_step(loop, tuple(placements[name].layout for name in operands(loop)), self.mesh)
+            for loop in loops
+        }
+
+    @property
+    def rounds(self) -> Mapping[Scan, Partitioned]:
+        """The loops in whose steps ranks meet, and these."""
+        return {loop: step for loop, step in self.steps.items() if step is not None and step.meets}
 
     def exchanges(self, model: HardwareModel | None = None) -> tuple[Exchange, ...]:
         """Return the collectives with the cause, the bytes and the price of each, by the links of a hardware model."""

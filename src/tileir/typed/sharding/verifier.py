@@ -12,7 +12,7 @@ from tileir.typed.dataflow import loop_of
 from tileir.typed.ir import Collective, Contraction, Gather, Operation, Reduce, Scan, Scatter, Shape, Value, operands
 from tileir.typed.sharding.carrying import may_cut, may_share
 from tileir.typed.sharding.exchanges import aggregation_of, covered, elements, kind_of, overlap
-from tileir.typed.sharding.loops import result_layout
+from tileir.typed.sharding.loops import needs_of, result_layout
 from tileir.typed.sharding.mesh import Mesh
 from tileir.typed.sharding.needs import ROWS, is_exact, live, reads
 from tileir.typed.sharding.partition import loop_step
@@ -185,6 +185,9 @@ class _Checked:
         for name, layout in zip(operands(operation), layouts, strict=True):
             if step is None and not covered(layout, whole(self.defined[name].shape), self.mesh):
                 yield f"runs on all ranks alike, and these have parts of {name!r}"
+        for name, need in needs_of(operation, step) if step is not None and step.meets else ():
+            if self.placements[name].layout != need:
+                yield f"has steps in which ranks meet, and takes {name!r} laid out otherwise than these do"
 
 
 def _terms(operation: Operation, shapes: Mapping[str, Shape]) -> Iterator[tuple[Affine, int]]:

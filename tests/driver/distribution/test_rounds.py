@@ -1,0 +1,69 @@
+"""Loops in whose steps ranks meet: recurrent networks whose width is shared out."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+import tileir
+from driver.distribution.test_devices import TWO
+from driver.distribution.test_exchanged_bytes import CountingThreads
+
+WIDTH: Final = 512
+RECURRENT: Final = f"""function (H[B, N], X[T, B, N], U[N, N]) -> (L, O) {{
+    R = scan(H; X; U) function (A, E, Z) -> (C, D) {{
+        P[b, n : 4, {WIDTH}] = +(A[b, k] * Z[k, n]);
+        C = P + E < -3 ? -3 : (P + E > 3 ? 3 : P + E);
+        D = C - A;
+    }};
+    L = element(R, 0);
+    O = element(R, 1);
+}}"""
+"""Whole numbers stay what they are, in any order of sums."""
+
+MESHES: Final[tuple[tuple[dict[str, int], Any], ...]] = (({"x": 2}, (None, "x")), ({"x": 2, "y": 2}, ("x", "y")))
+
+
+def arrays() -> dict[str, Any]:
+    random = np.random.default_rng(0)
+    shapes = {"H": (4, WIDTH), "X": (3, 4, WIDTH), "U": (WIDTH, WIDTH)}
+    return {name: random.integers(-2, 3, shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def expected(given: dict[str, Any]) -> tuple[Any, Any]:
+    state, found = given["H"], []
+    for each in given["X"]:
+        new = np.clip(state @ given["U"] + each, -3, 3)
+        found.append(new - state)
+        state = new
+    return state, np.stack(found)
+
+
+def spread(mesh: dict[str, int], state: Any) -> tileir.Partitioned:
+    cuts = {"H": state, "X": (None, *state)}
+    return tileir.partition(RECURRENT, mesh, cuts, outputs={"L": state}, arguments=arrays())
+
+
+@pytest.mark.parametrize(("mesh", "state"), MESHES)
+def test_ranks_meet_in_each_step(mesh: dict[str, int], state: Any) -> None:
+    program, given = spread(mesh, state), arrays()
+    assert (program.collectives, program.remarks) == ((), ())
+    assert any(split.axes for split in program.layout("U"))
+    exchanges = program.exchanges()
+    assert all(each.cause.startswith("in each of 3 steps of L, ") for each in exchanges)
+    engine = CountingThreads()
+    found = tileir.distribute(program, engine, options=tileir.Options(quick=True))(**given)
+    for actual, right in zip(found, expected(given), strict=True):
+        np.testing.assert_array_equal(actual, right)
+    engine.counted.pop("the start of a program")
+    assert sum(engine.counted.values()) == sum(each.size for each in exchanges)
+
+
+def test_steps_run_on_devices() -> None:
+    given, options = arrays(), tileir.Options(quick=True)
+    context = tileir.Context(devices=TWO, options=options)
+    found = tileir.distribute(spread(*MESHES[0]), context=context)(**given)
+    for actual, right in zip(found, expected(given), strict=True):
+        np.testing.assert_array_equal(actual, right)
