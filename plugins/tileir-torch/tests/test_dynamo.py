@@ -102,6 +102,20 @@ def test_tensors_that_lie_otherwise_than_before_are_noticed() -> None:
         torch.testing.assert_close(run(given)[0], (given[0] - given[1]).detach())
 
 
+def test_tensors_that_are_kept_with_the_other_sign_are_written_to() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        x.mul_(3)
+        y.add_(x)
+        n.add_(1)
+        return x - y
+
+    for _ in range(2):
+        x, y, n = (torch.randn(4, dtype=torch.complex64) for _ in range(3))
+        wanted, given = ([each.clone().conj().imag for each in (x, y, n)] for _ in range(2))
+        torch.testing.assert_close(whole(function)(*given), function(*wanted))
+        torch.testing.assert_close(given, wanted)
+
+
 def test_what_cannot_be_compiled_runs_in_eager() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         y = torch.sin(x) * 2

@@ -144,12 +144,13 @@ class _Writes:
     """Updates that a call of a graph makes to its inputs.
 
     Attributes:
-        copied: Positions and dtypes of inputs that become its last results.
+        copied: Positions of inputs that become its last results, each with its dtype, and with None where it is written
+            to alone: PyTorch writes no list of tensors whose elements are kept with the other sign.
         added: Positions of inputs to which a number is added, and which: counters of batches, which nothing else reads.
 
     """
 
-    copied: tuple[tuple[int, torch.dtype], ...]
+    copied: tuple[tuple[int, torch.dtype | None], ...]
     added: tuple[tuple[int, int | float], ...]
 
 
@@ -172,7 +173,7 @@ def _without_writes(module: GraphModule) -> tuple[GraphModule, _Writes | None]:
             graph.erase_node(node)
             graph.erase_node(value)
             continue
-        copied.append((places[target], target.meta["val"].dtype))
+        copied.append((places[target], None if target.meta["val"].is_neg() else target.meta["val"].dtype))
         with graph.inserting_before(output):  # what is returned is no input that is written to before
             values.append(graph.call_function(torch.ops.aten.clone.default, (value,)))
         values[-1].meta["val"] = value.meta["val"].clone()
@@ -191,6 +192,7 @@ def _is_counted(node: Node) -> bool:
         and isinstance(value.args[1], int | float)
         and not value.kwargs
         and value.meta["val"].dtype is target.meta["val"].dtype
+        and not target.meta["val"].is_neg()
         and set(target.users) == {value, node}
         and set(value.users) == {node}
         and not node.users
@@ -200,6 +202,7 @@ def _is_counted(node: Node) -> bool:
 def _writing(run: Callable[..., Any], writes: _Writes) -> Callable[..., Any]:
     """Return calls whose last results are written to inputs, those of one dtype by one call."""
     kinds = {dtype: [n for n, (_, each) in enumerate(writes.copied) if each is dtype] for _, dtype in writes.copied}
+    alone = kinds.pop(None, [])
     numbers = {number: [place for place, each in writes.added if each == number] for _, number in writes.added}
     places = [place for place, _ in writes.copied]
 
@@ -208,6 +211,8 @@ def _writing(run: Callable[..., Any], writes: _Writes) -> Callable[..., Any]:
         new = found[len(found) - len(places) :]
         for positions in kinds.values():
             torch._foreach_copy_([values[places[n]] for n in positions], [new[n] for n in positions])
+        for n in alone:
+            values[places[n]].copy_(new[n])
         for number, counted in numbers.items():
             torch._foreach_add_([values[place] for place in counted], number)
         return found[: len(found) - len(places)]
