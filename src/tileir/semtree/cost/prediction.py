@@ -69,12 +69,7 @@ def predict_kernel(kernel: sem.KernelFunction, machine: Machine, program_bytes: 
         machine: The device.
         program_bytes: The size of all memory of the program, which decides what caches hold at the start.
     """
-    nest = Nest.of(kernel)
-    counter = Counter.of(kernel, nest, machine)
-    data = Traffic.of(kernel, nest, counter)
-    costs = _Costs.of(kernel, nest, counter, data)
-    blocks = tuple(costs.blocks(nest.grid, 1, 0))
-    cost = bounded(blocks, data, machine, nest.grid.trips, data.local_bytes(nest.grid), program_bytes)
+    cost = _without_holdings(kernel, machine, program_bytes)
     held: dict[str, int] = {}
     for stmt in statements(kernel.body):
         if isinstance(stmt, sem.DeclareArray):
@@ -83,13 +78,23 @@ def predict_kernel(kernel: sem.KernelFunction, machine: Machine, program_bytes: 
     return attrs.evolve(cost, held=held, lanes=lanes)
 
 
+def _without_holdings(kernel: sem.KernelFunction, machine: Machine, program_bytes: int) -> KernelCost:
+    """Return what one kernel costs, but for the memory that it declares and its widest vector."""
+    nest = Nest.of(kernel)
+    counter = Counter.of(kernel, nest, machine)
+    data = Traffic.of(kernel, nest, counter)
+    costs = _Costs.of(kernel, nest, counter, data)
+    blocks = tuple(costs.blocks(nest.grid, 1, 0))
+    return bounded(blocks, data, machine, nest.grid.trips, data.local_bytes(nest.grid), program_bytes)
+
+
 def seconds_alone(kernel: sem.KernelFunction, target: Target) -> float:
     """Return the seconds that one unit of a device takes for a kernel that obeys the rules, without the launch.
 
     Caches are taken to hold what fits of all arguments.
     """
     machine = machine_of(hardware_of(target), attrs.evolve(target, threads=1))
-    cost = predict_kernel(kernel, machine, sum(param.size * param.dtype.itemsize for param in kernel.params))
+    cost = _without_holdings(kernel, machine, sum(param.size * param.dtype.itemsize for param in kernel.params))
     return max(cost.times.values())
 
 
