@@ -8,9 +8,23 @@ import pytest
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
+from tileir.semtree.analysis.ranges import Ranges
 from tileir.semtree.emit.c_like import Value
-from tileir.semtree.emit.c_vectors import CVectors
-from tileir.semtree.ir import Apply, Broadcast, Cast, Const, Expr, KernelFunction, Ramp, Shuffle, Type, Var
+from tileir.semtree.emit.c_vectors import CVectors, Place
+from tileir.semtree.ir import (
+    Apply,
+    Assign,
+    Broadcast,
+    Cast,
+    Const,
+    Expr,
+    KernelFunction,
+    Ramp,
+    Shuffle,
+    Subscript,
+    Type,
+    Var,
+)
 
 I16, I32, I32X4, F64X4 = Type(DType.I16), Type(DType.I32), Type(DType.I32, 4), Type(DType.F64, 4)
 s, t = Var("s", I32), Var("t", I16)
@@ -92,3 +106,38 @@ def test_masks_are_declared_with_lanes_of_8_bits() -> None:
 def test_what_the_base_lacks_is_refused() -> None:
     with pytest.raises(TypeError, match="legalise"):
         C(KernelFunction("k", (), ()), {}).vector(Cast(s, I32))
+
+
+@pytest.mark.parametrize(
+    ("offset", "dtype", "read", "written"),
+    [
+        (Const(8, I32), DType.I32, "*(device int4 *)(a + 8)", "*(device int4 *)(a + 8) = {};"),
+        (Const(2, I32), DType.I32, "load4(a + 2)", "store4({}, a + 2);"),
+        (s, DType.I32, "load4(a + s)", "store4({}, a + s);"),
+        (Ramp(s, 1, 4), DType.I32, "load4(a + s)", "store4({}, a + s);"),
+        (Const(0, I32), DType.BOOL, "*(device uint8_t4 *)a != 0", "*(device uint8_t4 *)a = (uint8_t4)-{};"),
+        (
+            Ramp(Const(0, I32), 2, 4),
+            DType.I32,
+            "int4(a[0], a[2], a[4], a[6])",
+            "a[0] = lanes<0>({0}); a[2] = lanes<1>({0}); a[4] = lanes<2>({0}); a[6] = lanes<3>({0});",
+        ),
+        (v, DType.I32, "int4(a[lanes<0>(v)], a[lanes<1>(v)], a[lanes<2>(v)], a[lanes<3>(v)])", None),
+    ],
+)
+def test_memory(offset: Expr, dtype: DType, read: str, written: str | None) -> None:
+    class Device(Metal):
+        LOAD = "load{lanes}({pointer})"
+        STORE = "store{lanes}({value}, {pointer})"
+
+    def writer() -> Device:
+        kernel = KernelFunction("k", (), ())
+        arrays = {"A": Place("a", "device ", dtype, 16)}
+        return Device(kernel, {name: name for name in "stvwx"}, ranges=Ranges.of(kernel), arrays=arrays)
+
+    place, value = Subscript("A", offset, Type(dtype, 4)), Var("w", Type(dtype, 4))
+    assert writer().value(place).text == read
+    if written is not None:
+        found = writer()
+        found.statement(Assign(place, value))
+        assert found.out.text().replace("\n", " ").strip() == written.format("w")

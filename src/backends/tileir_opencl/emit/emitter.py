@@ -14,43 +14,21 @@ from types import MappingProxyType
 from typing import Final
 
 from tileir.core import BackendError, Diagnostic, DType, NameScope, Op, attrs
+from tileir.semtree import ir as sem
 from tileir.semtree.analysis.effects import census
 from tileir.semtree.analysis.ranges import Ranges
 from tileir.semtree.emit.c_like import SUM, Helpers, Value, comment, identifiers
-from tileir.semtree.ir import (
-    Assign,
-    AsyncCommit,
-    AsyncCopy,
-    AsyncWait,
-    Barrier,
-    Cast,
-    Declare,
-    DeclareArray,
-    For,
-    GridIndex,
-    GridLevel,
-    KernelFunction,
-    LoopKind,
-    MatrixMultiply,
-    ParamAccess,
-    Region,
-    Stmt,
-    Subscript,
-    Type,
-    Update,
-    Var,
-)
+from tileir.semtree.emit.c_vectors import Place
 from tileir.semtree.legalise.lanes import split_lanes
 from tileir.semtree.legalise.legaliser import legalise
-from tileir.semtree.legalise.offsets import ramp_of
 from tileir.semtree.legalise.repeated import with_parts_named
 from tileir.semtree.legalise.storage import as_bits
 from tileir.semtree.matrices import without_instructions
-from tileir.semtree.rewrite import kernel_names, mentions, statements, walk
+from tileir.semtree.rewrite import distinct_nodes, kernel_names, mentions, statements, walk
 from tileir.semtree.transform.expansions import expand_kernel
 from tileir.semtree.transform.layout import Layout, layout
 from tileir_opencl.device.features import SPELT, WIDEST_UPDATE, Features
-from tileir_opencl.emit.expressions import Expressions, Place
+from tileir_opencl.emit.expressions import Expressions
 from tileir_opencl.emit.instructions import commit, copy, multiply, wait
 from tileir_opencl.emit.operations import BITS, FAST, NATIVE, SINGLE, capabilities
 from tileir_opencl.emit.peephole import accumulation
@@ -64,10 +42,10 @@ COPY_ALIGNMENT: Final = 16
 """Alignment of what is filled by asynchronous copies, so that compilers can join loads of neighbours."""
 
 _COLUMNS: Final = 120
-_FUNCTIONS: Final = {GridLevel.GROUP: ("gid", "get_group_id"), GridLevel.LOCAL: ("tid", "get_local_id")}
+_FUNCTIONS: Final = {sem.GridLevel.GROUP: ("gid", "get_group_id"), sem.GridLevel.LOCAL: ("tid", "get_local_id")}
 
 
-def emit(kernels: Sequence[KernelFunction], features: Features, *, fast_math: bool = False) -> str:
+def emit(kernels: Sequence[sem.KernelFunction], features: Features, *, fast_math: bool = False) -> str:
     """Return a program with a function for each kernel, under the names of :func:`symbol`.
 
     Args:
@@ -91,39 +69,37 @@ def emit(kernels: Sequence[KernelFunction], features: Features, *, fast_math: bo
     helpers = Helpers()
     texts = []
     for number, kernel in enumerate(ready):
-        scope = NameScope()
-        names = identifiers(kernel_names(kernel), scope, means_nothing)
-        ranges = Ranges.of(kernel)
+        scope, name = NameScope(), symbol(number, kernel)
+        names, ranges = identifiers(kernel_names(kernel), scope, means_nothing), Ranges.of(kernel)
         writer = OpenCL(
-            kernel, names, scope, ranges=ranges, helpers=helpers, features=features, fast_math=fast_math,
-            name=symbol(number, kernel),
-        )  # fmt: skip
+            kernel, names, scope, ranges=ranges, helpers=helpers, features=features, fast_math=fast_math, name=name
+        )
         texts.append(writer.definition())
     dtypes = frozenset().union(*used)
     return "\n".join((*_pragmas(dtypes, features, fast_math=fast_math), *helpers.texts, *texts))
 
 
-def _legal(kernel: KernelFunction, native: frozenset[Op]) -> KernelFunction:
+def _legal(kernel: sem.KernelFunction, native: frozenset[Op]) -> sem.KernelFunction:
     """Return an equal kernel of operations that the language has, each of which is written once."""
     return with_parts_named(as_bits(legalise(kernel, capabilities(native)), BITS))
 
 
-def symbol(number: int, kernel: KernelFunction) -> str:
+def symbol(number: int, kernel: sem.KernelFunction) -> str:
     """Return the name of the function of kernel ``number`` of a program."""
     return f"k{number}_" + "".join(c if c.isascii() and c.isalnum() else "_" for c in kernel.name)
 
 
-def scratch_bytes(kernel: KernelFunction) -> int:
+def scratch_bytes(kernel: sem.KernelFunction) -> int:
     """Return how many bytes of scratch memory one group needs."""
     return _layout(kernel).scratch_bytes
 
 
-def _layout(kernel: KernelFunction) -> Layout:
+def _layout(kernel: sem.KernelFunction) -> Layout:
     """Place the scratch arrays; those of threads and groups are declared where they are used."""
-    return layout(kernel, alignment=ALIGNMENT, in_scratch=(Region.SCRATCH,), stack_bytes=None)
+    return layout(kernel, alignment=ALIGNMENT, in_scratch=(sem.Region.SCRATCH,), stack_bytes=None)
 
 
-def _check(kernels: Sequence[KernelFunction], used: Sequence[frozenset[DType]], features: Features) -> None:
+def _check(kernels: Sequence[sem.KernelFunction], used: Sequence[frozenset[DType]], features: Features) -> None:
     faults = [
         Diagnostic("TIL804", f"kernel {kernel.name!r} computes in f64, which the device lacks: use f32")
         for kernel, dtypes in zip(kernels, used, strict=True)
@@ -134,15 +110,13 @@ def _check(kernels: Sequence[KernelFunction], used: Sequence[frozenset[DType]], 
 
 
 def _pragmas(dtypes: frozenset[DType], features: Features, *, fast_math: bool) -> Iterator[str]:
-    lines = []
-    if DType.F64 in dtypes:
-        lines.append("#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n")
-    if DType.F16 in dtypes and features.fp16:
-        lines.append("#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n")
-    if any(dtype.is_float for dtype in dtypes) and not fast_math:
-        lines.append("#pragma OPENCL FP_CONTRACT OFF\n")
-    if lines:
-        yield "".join(lines)
+    wanted = {
+        "OPENCL EXTENSION cl_khr_fp64 : enable": DType.F64 in dtypes,
+        "OPENCL EXTENSION cl_khr_fp16 : enable": DType.F16 in dtypes and features.fp16,
+        "OPENCL FP_CONTRACT OFF": any(dtype.is_float for dtype in dtypes) and not fast_math,
+    }
+    if any(wanted.values()):
+        yield "".join(f"#pragma {words}\n" for words, is_wanted in wanted.items() if is_wanted)
 
 
 @attrs.define(eq=False, repr=False)
@@ -159,12 +133,12 @@ class OpenCL(Expressions):
 
     OPENING = ""
     CONST = ""
-    HINTS = MappingProxyType({LoopKind.UNROLL: "#pragma unroll"})
+    HINTS = MappingProxyType({sem.LoopKind.UNROLL: "#pragma unroll"})
     POINTER = "__global {const}{type} *{restrict}{name}"
 
     name: str = attrs.field(kw_only=True)
     alignments: Mapping[str, int] = attrs.field(init=False)
-    shared: dict[DeclareArray, Place] = attrs.field(factory=dict, init=False)
+    shared: dict[sem.DeclareArray, Place] = attrs.field(factory=dict, init=False)
     scratch: str = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -186,7 +160,7 @@ class OpenCL(Expressions):
         if self.scratch:
             params.append(f"__global uchar *restrict {self.scratch}")
         for param in kernel.params:
-            qualifiers = "__global const " if param.access is ParamAccess.READ else "__global "
+            qualifiers = "__global const " if param.access is sem.ParamAccess.READ else "__global "
             alignment = max(param.alignment, param.dtype.itemsize)
             self.arrays[param.name] = Place(self.names[param.name], qualifiers, param.dtype, alignment)
         group = ", ".join(map(str, (*kernel.group, 1, 1)[:3]))
@@ -195,16 +169,20 @@ class OpenCL(Expressions):
         with self.block(f"__kernel __attribute__((reqd_work_group_size({group})))\n{line}"):
             self._declare_coordinates()
             for stmt in statements(kernel.body):
-                if isinstance(stmt, DeclareArray) and stmt.region is not Region.PRIVATE and stmt not in self.shared:
+                if (
+                    isinstance(stmt, sem.DeclareArray)
+                    and stmt.region is not sem.Region.PRIVATE
+                    and stmt not in self.shared
+                ):
                     self.shared[stmt] = self._shared(stmt)
             self.write(kernel.body)
         return "".join((*map(comment, kernel.comments), self.out.text()))
 
     def _declare_coordinates(self) -> None:
         """Say what the coordinates are; those that are parts of an expression are declared."""
-        kind = Type(self.kernel.index)
+        kind = sem.Type(self.kernel.index)
         inside = set(_coordinates_inside(self.kernel))
-        for level, extents in ((GridLevel.GROUP, self.kernel.grid), (GridLevel.LOCAL, self.kernel.group)):
+        for level, extents in ((sem.GridLevel.GROUP, self.kernel.grid), (sem.GridLevel.LOCAL, self.kernel.group)):
             stem, function = _FUNCTIONS[level]
             for axis, extent in enumerate(extents):
                 value = Value(f"{function}({axis})", kind)
@@ -212,7 +190,7 @@ class OpenCL(Expressions):
                     value = self.named(stem if len(extents) == 1 else f"{stem}_{'xyz'[axis]}", value)
                 self.coordinates[level, axis] = value
 
-    def _shared(self, array: DeclareArray) -> Place:
+    def _shared(self, array: sem.DeclareArray) -> Place:
         """Declare an array of the group; in local memory one of halves by its bits, since not every device has halves.
 
         One that vectors move is aligned as far as it may be: NVIDIA's compiler joins offsets, above all those that are
@@ -240,37 +218,26 @@ class OpenCL(Expressions):
 
     # Statements
 
-    def instruction(self, stmt: Stmt) -> None:
+    def instruction(self, stmt: sem.Stmt) -> None:
         """Write what threads of a group do together, and what has statements of PTX."""
         match stmt:
-            case Barrier():
+            case sem.Barrier():
                 self.line(f"barrier(CLK_LOCAL_MEM_FENCE{' | CLK_GLOBAL_MEM_FENCE' if self.scratch else ''});")
-            case AsyncCopy():
+            case sem.AsyncCopy():
                 copy(self, stmt)
-            case AsyncCommit():
+            case sem.AsyncCommit():
                 self.line(f"{commit(self)}();")
-            case AsyncWait(pending=pending):
+            case sem.AsyncWait(pending=pending):
                 self.line(f"{wait(self, pending)}();")
-            case Update():
+            case sem.Update():
                 self.line(update(self, stmt))
-            case MatrixMultiply():
+            case sem.MatrixMultiply():
                 with self.block():
                     multiply(self, stmt)
             case _:
                 super().instruction(stmt)
 
-    def declare(self, stmt: Declare) -> None:
-        """Declare a variable; a mask that stays is kept in the width that it has."""
-        variable, value = stmt.variable, self.value(stmt.value)
-        name, kind, lanes = self.names[variable.name], self.type(variable.type), variable.type.lanes
-        if variable.type.dtype.is_bool and lanes > 1:
-            value = self.canonical(value) if variable.name in self.assigned else value
-            kind = self.mask_type(value.mask, lanes)
-        self.line(f"{kind} {name} = {value.text};")
-        self.note(stmt)
-        self.variables[variable.name] = Value(name, variable.type, mask=value.mask)
-
-    def declare_array(self, stmt: DeclareArray) -> None:
+    def declare_array(self, stmt: sem.DeclareArray) -> None:
         """Declare an array of this thread; halves are kept as floats, as variables are."""
         if stmt in self.shared:
             self.arrays[stmt.name] = self.shared[stmt]
@@ -280,31 +247,23 @@ class OpenCL(Expressions):
         self.line(f"{self.element_type(DType.F32 if registers else stmt.dtype)} {name}[{stmt.size}]{text};")
         self.arrays[stmt.name] = Place(name, "__private ", stmt.dtype, alignment, registers=registers)
 
-    def assign(self, stmt: Assign) -> None:
+    def assign(self, stmt: sem.Assign) -> None:
         """Set a variable or elements; sums may be fused or not."""
         target, content = stmt.target, stmt.value
-        if isinstance(target, Subscript) and isinstance(content, Cast):
+        if isinstance(target, sem.Subscript) and isinstance(content, sem.Cast):
             halves = self.arrays[target.array].stored is DType.F16
             content = content.operand if halves and content.operand.type.dtype is DType.F32 else content  # stores round
         found = accumulation(stmt)
         value = self.value(content) if found is None else self.builtin(found)
-        if isinstance(target, Var):
-            self.line(f"{self.names[target.name]} = {self.canonical(value).text};")
-            return
-        array, ramp, lanes = self.arrays[target.array], ramp_of(target.offset), target.type.lanes
-        if ramp is None or (ramp[1] != 1 and lanes > 1):
-            offsets = self.offsets(target.offset)
-            self.scatter(array, offsets * (lanes // len(offsets)), value)
-        else:
-            self.store(array, self.value(ramp[0]), self.divisor(ramp[0]), value)
+        self.put(target, value)
 
-    def loop(self, loop: For) -> None:
+    def loop(self, loop: sem.For) -> None:
         """Write a loop that runs."""
         begin, end = (self.known(bound) for bound in (loop.begin, loop.end))
         if begin is None or end is None or begin < end:
             super().loop(loop)
 
-    def first(self, loop: For) -> str:
+    def first(self, loop: sem.For) -> str:
         """Return the first value of a counter."""
         return self.value(loop.begin).text
 
@@ -312,43 +271,38 @@ class OpenCL(Expressions):
         """Return an integer of its type."""
         return value.at(SUM)
 
-    def advance(self, loop: For, name: str, end: str) -> str:  # noqa: ARG002  # no counter comes near its limits
+    def advance(self, loop: sem.For, name: str, end: str) -> str:  # noqa: ARG002  # no counter comes near its limits
         """Return the step of a loop."""
         return f"{name}++" if loop.step == 1 else f"{name} += {loop.step}"
 
 
-def _aligned(array: DeclareArray, wanted: int) -> tuple[int, str]:
+def _aligned(array: sem.DeclareArray, wanted: int) -> tuple[int, str]:
     """Return the alignment of an array, and the attribute that asks for it where the element's is not enough."""
-    wanted = min(wanted, array.alignment)
-    return (
-        (array.dtype.itemsize, "")
-        if wanted <= array.dtype.itemsize
-        else (wanted, f" __attribute__((aligned({wanted})))")
-    )
+    wanted, own = min(wanted, array.alignment), array.dtype.itemsize
+    return (wanted, f" __attribute__((aligned({wanted})))") if wanted > own else (own, "")
 
 
-def _coordinates_inside(kernel: KernelFunction) -> Iterator[tuple[GridLevel, int]]:
+def _coordinates_inside(kernel: sem.KernelFunction) -> Iterator[tuple[sem.GridLevel, int]]:
     """Yield the coordinates that are read as a part of an expression, not to be declared as they are."""
     for stmt in statements(kernel.body):
-        if isinstance(stmt, Declare) and isinstance(stmt.value, GridIndex):
+        if isinstance(stmt, sem.Declare) and isinstance(stmt.value, sem.GridIndex):
             continue
         for root in mentions(stmt):
-            yield from ((node.level, node.axis) for node in walk(root) if isinstance(node, GridIndex))
+            yield from ((node.level, node.axis) for node in walk(root) if isinstance(node, sem.GridIndex))
 
 
-def _vector_bytes(kernel: KernelFunction) -> Mapping[str, int]:
+def _vector_bytes(kernel: sem.KernelFunction) -> Mapping[str, int]:
     """Return the bytes of the widest vector that is read from or written to each array; more for copied ones."""
-    copies = (stmt.target.array for stmt in statements(kernel.body) if isinstance(stmt, AsyncCopy))
+    copies = (stmt.target.array for stmt in statements(kernel.body) if isinstance(stmt, sem.AsyncCopy))
     found = dict.fromkeys(copies, COPY_ALIGNMENT)
-    for root in (root for stmt in statements(kernel.body) for root in mentions(stmt)):
-        for node in walk(root):
-            if isinstance(node, Subscript) and node.type.lanes in (2, 4, 8, 16):
-                size = 4 if node.type.dtype.is_narrow else node.type.dtype.itemsize
-                found[node.array] = max(found.get(node.array, 1), node.type.lanes * size)
+    for node in distinct_nodes(kernel):
+        if isinstance(node, sem.Subscript) and node.type.lanes in (2, 4, 8, 16):
+            size = 4 if node.type.dtype.is_narrow else node.type.dtype.itemsize
+            found[node.array] = max(found.get(node.array, 1), node.type.lanes * size)
     return found
 
 
-def _group_number(kernel: KernelFunction) -> str:
+def _group_number(kernel: sem.KernelFunction) -> str:
     """Return the number of this group as C, axis 0 fastest; empty where there is one group only."""
     terms = []
     for axis, extent in enumerate(kernel.grid):

@@ -7,7 +7,6 @@ only memory holds them in 16 bits. In memory a bool is a byte.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Final
@@ -16,21 +15,14 @@ import numpy as np
 
 from tileir.core import DType, Op, attrs
 from tileir.semtree.emit import c_like
-from tileir.semtree.emit.c_like import (
-    PRODUCT,
-    SUM,
-    UNARY,
-    Value,
-    call,
-)
-from tileir.semtree.emit.c_vectors import CVectors
+from tileir.semtree.emit.c_like import Value, call
+from tileir.semtree.emit.c_vectors import CVectors, Place
 from tileir.semtree.ir import Apply, GridIndex, GridLevel, Subscript, Type
 from tileir.semtree.legalise.guards import guard
 from tileir.semtree.legalise.lanes import register_bits
-from tileir.semtree.legalise.offsets import ramp_of
 from tileir_opencl.device.features import Features
 from tileir_opencl.emit.operations import FAST
-from tileir_opencl.emit.peephole import Call, builtin_for
+from tileir_opencl.emit.peephole import Call, call_for
 
 WIDENED_LANES: Final = 8
 """Most lanes that a choice widens to 32 bits: PoCL 3.0 computes wrongly with vectors of 512 bits."""
@@ -41,42 +33,6 @@ _SMALL: Final = {dtype: f"({name}){{}}" for dtype, name in (_UNSIGNED | _SIGNED)
 _FURTHER: Final = (Op.RSQRT, Op.EXP, Op.LOG, Op.SIN, Op.COS, Op.TAN)
 
 
-@attrs.frozen
-class Place:
-    """An array: the pointer to its first element, with the qualifiers of what it points to, and that one's alignment.
-
-    ``registers`` says that elements are stored as variables are: halves as floats.
-    """
-
-    pointer: str
-    qualifiers: str
-    dtype: DType
-    alignment: int
-    registers: bool = False
-
-    @property
-    def stored(self) -> DType:
-        """The element type in memory."""
-        return DType.F32 if self.registers and self.dtype.is_narrow else self.dtype
-
-    def is_aligned(self, divisor: int, kind: Type) -> bool:
-        """Return whether neighbours from an offset on that ``divisor`` divides lie where a vector of them would."""
-        size = kind.dtype.itemsize
-        return kind.lanes != 3 and math.gcd(self.alignment, divisor * size) % (kind.lanes * size) == 0
-
-    def at(self, offset: Value) -> Value:
-        """Return the pointer to an element; offsets are summed before they are widened to the size of a pointer."""
-        if offset.known == 0:
-            return Value(self.pointer, offset.type)
-        return Value(f"{self.pointer} + {offset.at(PRODUCT)}", offset.type, SUM)
-
-    def element(self, offset: Value) -> str:
-        """Return one element as memory holds it, but f16 as a float."""
-        if self.stored is DType.F16:
-            return f"vload_half({offset.text}, {self.pointer})"
-        return f"{self.pointer}[{offset.text}]"
-
-
 @attrs.define(eq=False, repr=False)
 class Expressions(CVectors):
     """OpenCL C without statements.
@@ -84,7 +40,6 @@ class Expressions(CVectors):
     Attributes:
         features: What the device offers.
         fast_math: Whether accuracy may be given up for speed.
-        arrays: Where each array is.
         coordinates: The text of each coordinate.
 
     """
@@ -110,15 +65,14 @@ class Expressions(CVectors):
 
     features: Features = attrs.field(kw_only=True)
     fast_math: bool = attrs.field(kw_only=True)
-    arrays: dict[str, Place] = attrs.field(factory=dict, init=False)
     coordinates: dict[tuple[GridLevel, int], Value] = attrs.field(factory=dict, init=False)
 
     # Types and constants
 
     @classmethod
-    def neighbours(cls, dtype: DType, lanes: int) -> str:
-        """Return the type of neighbours in memory; a single one is a scalar."""
-        return f"{cls.element_type(dtype)}{lanes if lanes > 1 else ''}"
+    def neighbours(cls, kind: Type) -> str:
+        """Return the type of neighbours in memory; halves become floats as they are read."""
+        return cls.type(kind) if kind.dtype is DType.F16 else super().neighbours(kind)
 
     @classmethod
     def literal(cls, value: bool | int | float, dtype: DType) -> str:
@@ -143,7 +97,7 @@ class Expressions(CVectors):
 
     def apply(self, expr: Apply) -> Value:
         """Return an operation, or the function that computes it with others."""
-        found = builtin_for(expr, fast_math=self.fast_math)
+        found = call_for(expr, fast_math=self.fast_math)
         if found is not None:
             return self.builtin(found)
         assert self.ranges is not None
@@ -152,7 +106,7 @@ class Expressions(CVectors):
     def builtin(self, found: Call) -> Value:
         """Return the call of a function that the peephole rows have found."""
         args = [self.value(arg) for arg in found.args]
-        return call(found.builtin.value, args[-1].type, *args)
+        return call(found.function, args[-1].type, *args)
 
     def applied(self, op: Op, args: tuple[Value, ...]) -> Value:
         """Return an operation on operands of one type, for which the language defines it."""
@@ -174,8 +128,7 @@ class Expressions(CVectors):
         """
         word = self.type(kind)
         name, unsigned = f"magnitude_{word}", self.type(kind.with_dtype(DType(f"u{kind.dtype.bits}")))
-        text = f"static inline {word} {name}({word} x)\n{{\n  return max(x, ({word})-({unsigned})x);\n}}\n"
-        return self.helpers.use(name, lambda: text)
+        return self.helpers.function(name, word, f"{word} x", f"return max(x, ({word})-({unsigned})x);")
 
     def choice(self, condition: Value, then: Value, otherwise: Value) -> Value:
         """Return ``then`` in the lanes where ``condition`` holds, else ``otherwise``."""
@@ -205,16 +158,13 @@ class Expressions(CVectors):
         """Return the function that rounds f32 to values of f16, by way of memory where registers hold no halves."""
         kind = self.type(single)
         n, size = "" if single.lanes == 1 else single.lanes, 2 * (4 if single.lanes == 3 else single.lanes)
-        if self.features.fp16:
-            lines = f"  return convert_{kind}(convert_half{n}_rte(x));\n"
-        else:
-            lines = (
-                f"  uchar bytes[{size}] __attribute__((aligned({size})));\n"
-                f"  vstore_half{n}(x, 0, (__private half *)bytes);\n"
-                f"  return vload_half{n}(0, (__private const half *)bytes);\n"
-            )
-        name = f"rounded_f16_{kind}"
-        return self.helpers.use(name, lambda: f"static inline {kind} {name}({kind} x)\n{{\n{lines}}}\n")
+        by_memory = (
+            f"uchar bytes[{size}] __attribute__((aligned({size})));",
+            f"vstore_half{n}(x, 0, (__private half *)bytes);",
+            f"return vload_half{n}(0, (__private const half *)bytes);",
+        )
+        lines = (f"return convert_{kind}(convert_half{n}_rte(x));",) if self.features.fp16 else by_memory
+        return self.helpers.function(f"rounded_f16_{kind}", kind, f"{kind} x", *lines)
 
     def reinterpreted(self, value: Value, kind: Type) -> Value:
         """Return the same bits as another type."""
@@ -232,32 +182,19 @@ class Expressions(CVectors):
 
     # Memory
 
-    def load(self, place: Subscript) -> Value:
-        """Read neighbours, or the element of each lane, or one element for all lanes."""
-        array, ramp, kind = self.arrays[place.array], ramp_of(place.offset), place.type
-        if ramp is not None and (ramp[1] == 1 or kind.lanes == 1):
-            return self.read(array, self.value(ramp[0]), self.divisor(ramp[0]), kind)
-        stored = kind.with_dtype(array.stored)
-        elements = ", ".join(array.element(offset) for offset in self.offsets(place.offset))
-        element = self.type(stored) if array.stored is DType.F16 else self.neighbours(stored.dtype, stored.lanes)
-        return self._from_memory(Value(f"({element})({elements})", stored)).retyped(kind)
+    def element_at(self, array: Place, offset: Value) -> str:
+        """Return one element as memory holds it, but f16 as a float."""
+        if array.stored is DType.F16:
+            return f"vload_half({offset.text}, {array.pointer})"
+        return super().element_at(array, offset)
 
     def read(self, array: Place, offset: Value, divisor: int, kind: Type) -> Value:
-        """Read ``kind.lanes`` neighbours from an offset on, which ``divisor`` divides."""
-        stored = kind.with_dtype(array.stored)
-        pointer, aligned = array.at(offset), array.is_aligned(divisor, stored)
-        if kind.lanes == 1:
-            value = Value(array.element(offset), stored)
-        elif array.stored is DType.F16:
-            if not aligned:
-                return call(self._half_loader(array, kind), kind, pointer)
-            return call(f"vloada_half{kind.lanes}", kind, "0", pointer)
-        elif aligned:
-            text = f"*({array.qualifiers}{self.neighbours(stored.dtype, kind.lanes)} *){pointer.at(UNARY)}"
-            value = Value(text, stored, UNARY)
-        else:
-            value = call(f"vload{kind.lanes}", stored, "0", pointer)
-        return self._from_memory(value).retyped(kind)
+        """Read ``kind.lanes`` neighbours from an offset on, which ``divisor`` divides; halves become floats."""
+        if array.stored is not DType.F16 or kind.lanes == 1:
+            return super().read(array, offset, divisor, kind)
+        if array.is_aligned(divisor, kind.with_dtype(DType.F16)):
+            return call(f"vloada_half{kind.lanes}", kind, "0", array.at(offset))
+        return call(self._half_loader(array, kind), kind, array.at(offset))
 
     def _half_loader(self, array: Place, kind: Type) -> str:
         """Return the function that reads neighbouring halves that need not lie as a vector would.
@@ -266,53 +203,20 @@ class Expressions(CVectors):
         that faults unless it is aligned.
         """
         space, n, floats = array.qualifiers.split()[0], kind.lanes, self.type(kind)
-        name = f"half{n}_in_{space.strip('_')}"
-        text = (
-            f"static inline {floats} {name}({space} const half *p)\n{{\n"
-            f"  ushort{n} bits = vload{n}(0, ({space} const ushort *)p);\n"
-            f"  return vload_half{n}(0, (__private const half *)&bits);\n}}\n"
-        )
-        return self.helpers.use(name, lambda: text)
-
-    def _from_memory(self, value: Value) -> Value:
-        """Return loaded memory as a register value; any byte but 0 is true."""
-        if not value.type.dtype.is_bool:
-            return value
-        byte = value.retyped(value.type.with_dtype(DType.U8))
-        zero = Value("0", byte.type) if value.type.lanes == 1 else self.constant(0, byte.type)
-        return self.infix(Op.CMP_NE, byte, zero)
+        bits = f"ushort{n} bits = vload{n}(0, ({space} const ushort *)p);"
+        widened = f"return vload_half{n}(0, (__private const half *)&bits);"
+        return self.helpers.function(f"half{n}_in_{space.strip('_')}", floats, f"{space} const half *p", bits, widened)
 
     def store(self, array: Place, offset: Value, divisor: int, value: Value) -> None:
-        """Write neighbours from an offset on, which ``divisor`` divides."""
-        kind = value.type.with_dtype(array.stored)
-        pointer, aligned, half = array.at(offset), array.is_aligned(divisor, kind), array.stored is DType.F16
-        content = value.text if half else self._to_memory(value).text
-        if kind.lanes == 1 and half:
-            text = f"vstore_half_rte({content}, {offset.text}, {array.pointer})"
+        """Write neighbours from an offset on, which ``divisor`` divides; floats are rounded to halves."""
+        kind = value.type.with_dtype(DType.F16)
+        if array.stored is not DType.F16:
+            super().store(array, offset, divisor, value)
         elif kind.lanes == 1:
-            text = f"{array.pointer}[{offset.text}] = {content}"
-        elif half:
-            text = f"vstore{'a' if aligned else ''}_half{kind.lanes}_rte({content}, 0, {pointer.text})"
-        elif aligned:
-            element = self.neighbours(kind.dtype, kind.lanes)
-            text = f"*({array.qualifiers}{element} *){pointer.at(UNARY)} = {content}"
+            self.line(f"vstore_half_rte({value.text}, {offset.text}, {array.pointer});")
         else:
-            text = f"vstore{kind.lanes}({content}, 0, {pointer.text})"
-        self.line(f"{text};")
-
-    def _to_memory(self, value: Value) -> Value:
-        """Return a register value as memory holds it."""
-        kind = value.type
-        if not kind.dtype.is_bool or kind.lanes == 1:
-            return value
-        ones = Value("-" + self.masked(value, 8).at(UNARY + 1), kind, UNARY)
-        return call(f"as_uchar{kind.lanes}", kind.with_dtype(DType.U8), ones)
-
-    def scatter(self, array: Place, offsets: Sequence[Value], value: Value) -> None:
-        """Write the element of each lane, lane 0 first."""
-        value = self.temporary("value", self.canonical(value))
-        for number, offset in enumerate(offsets):
-            self.store(array, offset, 1, self.lane(value, number))
+            name = f"vstore{'a' * array.is_aligned(divisor, kind)}_half{kind.lanes}_rte"
+            self.line(f"{name}({value.text}, 0, {array.at(offset).text});")
 
     def prefetch(self, target: Subscript) -> str:
         """Return a call that asks for the element at a scalar offset, which may lie outside of the array."""

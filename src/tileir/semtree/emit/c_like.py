@@ -208,6 +208,11 @@ class Helpers:
             self._functions[name] = make()
         return name
 
+    def function(self, name: str, result: str, params: str, *body: str) -> str:
+        """Return ``name``, and keep a function of these parameters and lines under it."""
+        lines = "".join(f"  {line}\n" for line in body)
+        return self.use(name, lambda: f"static inline {result} {name}({params})\n{{\n{lines}}}\n")
+
     @property
     def texts(self) -> tuple[str, ...]:
         """The functions that were used."""

@@ -2,12 +2,13 @@
 
 As it stands the vectors are those of OpenCL C. A bool is ``bool``; a vector of bools is a mask, whose lanes are signed
 integers, 0 or -1, as comparisons of vectors give them: of 8 bits where it is declared, else as wide as what was
-compared.
+compared. In memory a bool is a byte.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar, Final
 
@@ -31,7 +32,7 @@ from tileir.semtree.emit.c_like import (
     Value,
     call,
 )
-from tileir.semtree.ir import Apply, Broadcast, Const, Expr, Ramp, Shuffle, Type
+from tileir.semtree.ir import Apply, Assign, Broadcast, Const, Declare, Expr, Ramp, Shuffle, Subscript, Type, Var
 from tileir.semtree.legalise.lanes import register_bits
 from tileir.semtree.legalise.offsets import ramp_of
 
@@ -58,9 +59,43 @@ def _infix() -> Iterator[tuple[Op, Infix]]:
         yield op, Infix(sign, rank, rank, rank + 1) if rank > SHIFT else Infix(sign, rank, inner, inner)
 
 
+@attrs.frozen
+class Place:
+    """An array: the pointer to its first element, with the qualifiers of what it points to, and that one's alignment.
+
+    ``registers`` says that elements are stored as variables are: narrow floats as wide ones.
+    """
+
+    pointer: str
+    qualifiers: str
+    dtype: DType
+    alignment: int
+    registers: bool = False
+
+    @property
+    def stored(self) -> DType:
+        """The element type in memory."""
+        return DType.F32 if self.registers and self.dtype.is_narrow else self.dtype
+
+    def is_aligned(self, divisor: int, kind: Type) -> bool:
+        """Return whether neighbours from an offset on that ``divisor`` divides lie where a vector of them would."""
+        size = kind.dtype.itemsize
+        return kind.lanes != 3 and math.gcd(self.alignment, divisor * size) % (kind.lanes * size) == 0
+
+    def at(self, offset: Value) -> Value:
+        """Return the pointer to an element; offsets are summed before they are widened to the size of a pointer."""
+        if offset.known == 0:
+            return Value(self.pointer, offset.type)
+        return Value(f"{self.pointer} + {offset.at(PRODUCT)}", offset.type, SUM)
+
+    def pointer_to(self, element: str, offset: Value) -> str:
+        """Return what a pointer to an element points to as one of type ``element``."""
+        return f"*({self.qualifiers}{element} *){self.at(offset).at(UNARY)}"
+
+
 @attrs.define(eq=False, repr=False)
 class CVectors(CLike):
-    """Writes expressions of vectors, and of scalars beside them.
+    """Writes statements and expressions of vectors, and of scalars beside them.
 
     Attributes:
         MASKS: The element of a mask, by its bits.
@@ -69,6 +104,9 @@ class CVectors(CLike):
         PARTS: A vector of parts, or of one scalar in every lane.
         LANES: Lanes of a vector, by their numbers as hexadecimal digits.
         HALVES: Each half of a vector.
+        LOAD: Neighbours from a pointer on that need not be aligned as a vector of them.
+        STORE: What writes such neighbours.
+        arrays: Where each array is that has been declared.
 
     """
 
@@ -80,6 +118,41 @@ class CVectors(CLike):
     PARTS: ClassVar[str] = "({type})({parts})"
     LANES: ClassVar[str] = "{vector}.s{lanes}"
     HALVES: ClassVar[tuple[str, str]] = ("{vector}.lo", "{vector}.hi")
+    LOAD: ClassVar[str] = "vload{lanes}(0, {pointer})"
+    STORE: ClassVar[str] = "vstore{lanes}({value}, 0, {pointer})"
+
+    arrays: dict[str, Place] = attrs.field(factory=dict, kw_only=True)
+
+    # Statements
+
+    def declare(self, stmt: Declare) -> None:
+        """Declare a variable; a mask that stays is kept in the width that it has."""
+        variable, value = stmt.variable, self.value(stmt.value)
+        name, kind, lanes = self.names[variable.name], self.type(variable.type), variable.type.lanes
+        changes = variable.name in self.assigned
+        if variable.type.dtype.is_bool and lanes > 1:
+            value = self.canonical(value) if changes else value
+            kind = self.mask_type(value.mask, lanes)
+        const = "" if changes else self.CONST
+        self.line(self.DECLARED.format(const=const, type=kind, name=name, value=value.text))
+        self.note(stmt)
+        self.variables[variable.name] = Value(name, variable.type, mask=value.mask)
+
+    def assign(self, stmt: Assign) -> None:
+        """Set a variable or elements: neighbours, or one for each lane."""
+        self.put(stmt.target, self.value(stmt.value))
+
+    def put(self, target: Var | Subscript, value: Value) -> None:
+        """Set a variable or elements to a value."""
+        if isinstance(target, Var):
+            self.line(f"{self.names[target.name]} = {self.canonical(value).text};")
+            return
+        array, ramp, lanes = self.arrays[target.array], ramp_of(target.offset), target.type.lanes
+        if ramp is None or (ramp[1] != 1 and lanes > 1):
+            offsets = self.offsets(target.offset)
+            self.scatter(array, offsets * (lanes // len(offsets)), value)
+        else:
+            self.store(array, self.value(ramp[0]), self.divisor(ramp[0]), value)
 
     # Types and constants
 
@@ -250,6 +323,72 @@ class CVectors(CLike):
             return [self.lane(whole, number) for number in range(offset.type.lanes)]
         (base, step), count = ramp, offset.type.lanes if ramp[1] else 1
         return [self.value(Apply(Op.ADD, (base, Const(step * number, base.type)))) for number in range(count)]
+
+    # Memory
+
+    @classmethod
+    def neighbours(cls, kind: Type) -> str:
+        """Return the type of neighbours in memory; a single one is a scalar."""
+        element = cls.element_type(kind.dtype)
+        return element if kind.lanes == 1 else cls.VECTOR.format(element=element, lanes=kind.lanes)
+
+    def element_at(self, array: Place, offset: Value) -> str:
+        """Return one element as memory holds it."""
+        return f"{array.pointer}[{offset.text}]"
+
+    def load(self, place: Subscript) -> Value:
+        """Read neighbours, or the element of each lane, or one element for all lanes."""
+        array, ramp, kind = self.arrays[place.array], ramp_of(place.offset), place.type
+        if ramp is not None and (ramp[1] == 1 or kind.lanes == 1):
+            return self.read(array, self.value(ramp[0]), self.divisor(ramp[0]), kind)
+        stored = kind.with_dtype(array.stored)
+        elements = ", ".join(self.element_at(array, offset) for offset in self.offsets(place.offset))
+        text = self.PARTS.format(type=self.neighbours(stored), parts=elements)
+        return self._from_memory(Value(text, stored)).retyped(kind)
+
+    def read(self, array: Place, offset: Value, divisor: int, kind: Type) -> Value:
+        """Read ``kind.lanes`` neighbours from an offset on, which ``divisor`` divides."""
+        stored = kind.with_dtype(array.stored)
+        if kind.lanes == 1:
+            value = Value(self.element_at(array, offset), stored)
+        elif array.is_aligned(divisor, stored):
+            value = Value(array.pointer_to(self.neighbours(stored), offset), stored, UNARY)
+        else:
+            value = Value(self.LOAD.format(lanes=kind.lanes, pointer=array.at(offset).text), stored)
+        return self._from_memory(value).retyped(kind)
+
+    def _from_memory(self, value: Value) -> Value:
+        """Return loaded memory as a register value; any byte but 0 is true."""
+        if not value.type.dtype.is_bool:
+            return value
+        byte = value.retyped(value.type.with_dtype(DType.U8))
+        zero = Value("0", byte.type) if value.type.lanes == 1 else self.constant(0, byte.type)
+        return self.infix(Op.CMP_NE, byte, zero)
+
+    def store(self, array: Place, offset: Value, divisor: int, value: Value) -> None:
+        """Write neighbours from an offset on, which ``divisor`` divides."""
+        kind, content = value.type.with_dtype(array.stored), self._to_memory(value).text
+        if kind.lanes == 1:
+            self.line(f"{self.element_at(array, offset)} = {content};")
+        elif array.is_aligned(divisor, kind):
+            self.line(f"{array.pointer_to(self.neighbours(kind), offset)} = {content};")
+        else:
+            text = self.STORE.format(lanes=kind.lanes, value=content, pointer=array.at(offset).text)
+            self.line(f"{text};")
+
+    def _to_memory(self, value: Value) -> Value:
+        """Return a register value as memory holds it."""
+        kind = value.type
+        if not kind.dtype.is_bool or kind.lanes == 1:
+            return value
+        bytes_ = kind.with_dtype(DType.U8)
+        return self.reinterpreted(Value("-" + self.masked(value, 8).at(UNARY + 1), kind, UNARY), bytes_)
+
+    def scatter(self, array: Place, offsets: Sequence[Value], value: Value) -> None:
+        """Write the element of each lane, lane 0 first."""
+        value = self.temporary("value", self.canonical(value))
+        for number, offset in enumerate(offsets):
+            self.store(array, offset, 1, self.lane(value, number))
 
 
 def is_small(dtype: DType) -> bool:
