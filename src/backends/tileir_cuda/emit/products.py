@@ -1,18 +1,17 @@
 """Products of matrices by the instructions of warps, ``mma.sync``, whose operands are in registers.
 
-Fragments are those of NVIDIA, "PTX ISA" (mma.m16n8k16, mma.m16n8k8, ldmatrix): lane ``4 * g + t`` has rows ``g`` and
-``g + 8`` of the left operand, column ``g`` of the right one, and neighbours along the depth from ``t`` words on.
+:mod:`tileir.semtree.warp_fragments` says where threads find these.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from tileir.core import DType, Op, attrs
 from tileir.core.fragments import FRAGMENTS, Fragment
-from tileir.semtree.ir import GridLevel, MatrixMultiply, MatrixOperand, Type
-from tileir.semtree.rewrite import summands
-from tileir.semtree.swizzles import period
+from tileir.semtree.ir import GridLevel, MatrixMultiply, Type
+from tileir.semtree.warp_fragments import WarpOperand, steps
 from tileir_llvm.emit.conversions import cast, integer
 from tileir_llvm.emit.expressions import Environment, evaluate, offset_of
 from tileir_llvm.emit.integers import apply_integer
@@ -20,13 +19,8 @@ from tileir_llvm.emit.memory import Offset, Place, load, store
 from tileir_llvm.emit.spelling import memory_element, register
 from tileir_llvm.emit.text import Value
 
-ROWS: Final = 16
-"""Rows of the left operand, and columns of the right one, that are loaded at a time."""
-
 _EIGHT: Final = 8
 _WORD: Final = 4
-_ROW_BYTES: Final = 16
-"""What ldmatrix takes from one address."""
 
 _INDEX: Final = Type(DType.I32)
 
@@ -95,24 +89,17 @@ def _held(env: Environment, stmt: MatrixMultiply, number: int) -> Offset:
 def multiply(env: Environment, stmt: MatrixMultiply, group: tuple[int, ...], shared: dict[str, Shared]) -> None:
     """Write a product: for each step the fragments of both operands, then all pairs of them."""
     fragment = FRAGMENTS[stmt.fragment]
-    (rows, columns, step), (height, width, depth) = fragment.mnk, stmt.tile
     lane = apply_integer(env.out, Op.MOD, (thread_number(env, group), integer(fragment.threads, _INDEX)), index=True)
-    left: Held | _Fragments
-    if stmt.left.held:
-        left = Held.of(env, stmt)
-    else:
-        left = _Fragments.of(env, stmt.left, shared[stmt.left.start.array], lane, step, height, right=False)
-    right = _Fragments.of(env, stmt.right, shared[stmt.right.start.array], lane, step, width, right=True)
+    left: Held | _Fragments = Held.of(env, stmt) if stmt.left.held else _Fragments.of(env, stmt, shared, lane)
+    right = _Fragments.of(env, stmt, shared, lane, right=True)
     count = fragment.sums.held
-    sums = accumulators(env, stmt, 0, height // rows * (width // columns) * count)
-    for number in range(depth // step):
-        a = [left.at(row, number * step) for row in range(0, height, ROWS)]
-        b = [right.at(column, number * step) for column in range(0, width, ROWS)]
-        for row in range(height // rows):
-            for column in range(width // columns):
-                at = (row * (width // columns) + column) * count
-                pair = b[column // 2][:2] if column % 2 == 0 else b[column // 2][2:]
-                sums[at : at + count] = _product(env, stmt.fragment, a[row], pair, sums[at : at + count])
+    sums = accumulators(env, stmt, 0, math.prod(stmt.tile[:2]) // math.prod(fragment.mnk[:2]) * count)
+    for begin, rows, columns, products in steps(stmt):
+        a = [left.at(row, begin) for row in rows]
+        b = [right.at(column, begin) for column in columns]
+        for row, column, at in products:
+            pair = b[column // 2][:2] if column % 2 == 0 else b[column // 2][2:]
+            sums[at : at + count] = _product(env, stmt.fragment, a[row], pair, sums[at : at + count])
     keep(env, stmt, 0, sums)
 
 
@@ -203,67 +190,42 @@ def _product(env: Environment, fragment: str, left: list[str], right: list[str],
 
 @attrs.frozen(eq=False, repr=False)
 class _Fragments:
-    """Loads fragments of one operand: sixteen rows of the left one, or sixteen columns of the right one, at a time.
+    """Loads fragments of one operand.
 
     Attributes:
         env: What names mean.
         shared: Where the array is.
-        dtype: Of its elements.
-        strides: Elements from one row, or column of the right operand, to the next, and from one step to the next.
-        swizzle: Shift and mask.
-        outside: Terms of the start that no swizzle changes.
+        operand: Where fragments are in it.
+        outside: The terms of its start that no swizzle changes.
         inside: The other ones.
         lane: The number of the thread in its warp.
-        step: Depth of an instruction.
-        end: Rows, or columns, that there are.
-        right: Whether the operand is the right one.
-        by_rows: Whether ldmatrix may be used.
 
     """
 
     env: Environment
     shared: Shared
-    dtype: DType
-    strides: tuple[int, int]
-    swizzle: tuple[int, int]
+    operand: WarpOperand
     outside: Value
     inside: Value
     lane: Value
-    step: int
-    end: int
-    right: bool
-    by_rows: bool
 
     @classmethod
     def of(
-        cls, env: Environment, operand: MatrixOperand, shared: Shared, lane: Value, step: int, end: int, *, right: bool
+        cls, env: Environment, stmt: MatrixMultiply, shared: dict[str, Shared], lane: Value, *, right: bool = False
     ) -> _Fragments:
-        """Look at an operand; the right one is taken by its columns."""
-        dtype, ranges = operand.start.type.dtype, env.ranges
-        assert ranges is not None
-        unit = period(operand.shift, operand.mask) if operand.mask else 1
-        outside = inside = integer(0, _INDEX)
-        for term in summands(operand.start.offset):
-            value = cast(env.out, evaluate(env, term, index=True), DType.I32)
-            if ranges.at(term).divisor % unit:
-                inside = added(env, inside, value)
-            else:
-                outside = added(env, outside, value)
-        major, minor = operand.strides[::-1] if right else operand.strides
-        eight = _ROW_BYTES // dtype.itemsize
-        other = minor if major == 1 else major
-        lowest = operand.mask & -operand.mask if operand.mask else eight
-        divisor = ranges.at(operand.start.offset).divisor
-        fits = divisor % eight == 0 and other % eight == 0 and lowest % eight == 0 and shared.alignment % 16 == 0
-        along = minor == 1 or (major == 1 and dtype.itemsize == _WORD // 2)
-        swizzle = operand.shift, operand.mask
-        by_rows = fits and along and end % ROWS == 0
-        return cls(env, shared, dtype, (major, minor), swizzle, outside, inside, lane, step, end, right, by_rows)
+        """Look at the left or the right operand of a product."""
+        assert env.ranges is not None
+        place = shared[(stmt.right if right else stmt.left).start.array]
+        operand = WarpOperand.of(stmt, env.ranges, place.alignment, right=right)
+        parts = [integer(0, _INDEX)] * 2
+        for term, changed in operand.terms:
+            parts[changed] = added(env, parts[changed], cast(env.out, evaluate(env, term, index=True), DType.I32))
+        return cls(env, place, operand, parts[0], parts[1], lane)
 
     def at(self, row: int, step: int) -> list[str]:
         """Return the four words of sixteen rows from ``row`` and the steps from ``step`` on."""
-        words = self._by_rows(row, step) if self.by_rows else self._by_elements(row, step)
-        return [rounded(self.env, word) for word in words] if self.dtype is DType.F32 else words
+        words = self._by_rows(row, step) if self.operand.by_rows else self._by_elements(row, step)
+        return [rounded(self.env, word) for word in words] if self.operand.dtype is DType.F32 else words
 
     def _by_rows(self, row: int, step: int) -> list[str]:
         """Return the four matrices of eight by sixteen bytes that make up the fragments.
@@ -271,18 +233,16 @@ class _Fragments:
         Of the left operand these are: the rows, the next eight rows, then both for the other half of the depth. Of the
         right one: both halves of the depth for eight columns, then those of the next eight. Each lane names a row.
         """
-        out, (major, minor) = self.env.out, self.strides
+        out, operand = self.env.out, self.operand
+        major, minor, half, turned = operand.major, operand.minor, operand.half, operand.turned
         number, matrix = self._split(_EIGHT)
         second, fourth = self._digit(matrix, 1), self._digit(matrix, 2)
-        rows, depth = (fourth, second) if self.right else (second, fourth)
-        turned = minor != 1
-        down, along = (rows, self._plus(number, depth, self.step // 2)) if turned else (rows, depth)
-        place = times(self.env, down, _EIGHT * major)
-        if turned:
-            place = added(self.env, place, times(self.env, along, minor))
-        else:
-            place = added(self.env, place, times(self.env, number, major))
-            place = added(self.env, place, times(self.env, depth, self.step // 2))
+        rows, depth = (fourth, second) if operand.right else (second, fourth)
+        along = self._plus(number, depth, half) if turned else depth
+        place = times(self.env, rows, _EIGHT * major)
+        steps_of_lane = ((along, minor),) if turned else ((number, major), (depth, half))
+        for value, factor in steps_of_lane:
+            place = self._plus(place, value, factor)
         address = self._address(place, row * major + step * minor)
         name = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4{'.trans' if turned else ''}.b16.p3"
         result = "{i32, i32, i32, i32}"
@@ -293,15 +253,12 @@ class _Fragments:
 
     def _by_elements(self, row: int, step: int) -> list[str]:
         """Return the fragments put together from single elements."""
-        (major, minor), pair = self.strides, _WORD // self.dtype.itemsize
-        halves = [(0, 0), (_EIGHT, 0), (0, self.step // 2), (_EIGHT, self.step // 2)]
-        if self.right:
-            halves = [halves[0], halves[2], halves[1], halves[3]]
+        major, minor, pair = self.operand.major, self.operand.minor, _WORD // self.operand.dtype.itemsize
         word, group = self._split(_WORD)
         place = added(self.env, times(self.env, group, major), times(self.env, word, pair * minor))
         words = []
-        for down, along in halves:
-            if row + down >= self.end:
+        for down, along in self.operand.words:
+            if row + down >= self.operand.end:
                 words.append("0")
                 continue
             starts = [(row + down) * major + (step + along + number) * minor for number in range(pair)]
@@ -310,9 +267,9 @@ class _Fragments:
 
     def _element(self, place: Value, distance: int) -> str:
         """Return the bits of an element, in 32 bits."""
-        out, element = self.env.out, memory_element(self.dtype)
+        out, element = self.env.out, memory_element(self.operand.dtype)
         pointer = out.pure(f"inttoptr i32 {self._address(place, distance).text} to ptr addrspace(3)")
-        size = self.dtype.itemsize
+        size = self.operand.dtype.itemsize
         bits = f"i{8 * size}"
         read = out.result(f"load {element}, ptr addrspace(3) {pointer}, align {size}")
         if element != bits:
@@ -323,24 +280,23 @@ class _Fragments:
         """Return elements side by side, the first one lowest."""
         out, word = self.env.out, elements[0]
         for number, element in enumerate(elements[1:], 1):
-            high = out.pure(f"shl i32 {element}, {8 * self.dtype.itemsize * number}")
+            high = out.pure(f"shl i32 {element}, {8 * self.operand.dtype.itemsize * number}")
             word = out.pure(f"or i32 {word}, {high}")
         return word
 
     def _address(self, place: Value, distance: int) -> Value:
         """Return the address in shared memory of the element at a place that is known but for ``distance``."""
-        env, (shift, mask) = self.env, self.swizzle
-        unit = period(shift, mask) if mask else 1
-        inner = distance % unit
+        env, (shift, mask) = self.env, self.operand.swizzle
+        inner, rest = self.operand.split(distance)
         within = added(env, added(env, self.inside, place), integer(inner, _INDEX))
         if mask:
             high = env.out.pure(f"lshr i32 {within.text}, {shift}")
             bits = env.out.pure(f"and i32 {high}, {mask}")
             within = Value(env.out.pure(f"xor i32 {within.text}, {bits}"), _INDEX)
-        size = self.dtype.itemsize
+        size = self.operand.dtype.itemsize
         total = times(env, added(env, within, self.outside), size)
         base = Value(env.out.pure(f"add i32 {total.text}, {self.shared.address}"), _INDEX)
-        return added(env, base, integer((distance - inner) * size, _INDEX))
+        return added(env, base, integer(rest * size, _INDEX))
 
     def _split(self, count: int) -> tuple[Value, Value]:
         """Return the lane's number modulo ``count``, a power of two, and divided by it."""
