@@ -33,7 +33,7 @@ def test_ordinary_names_stay(name: str) -> None:
     + ["as_float", "vload4", "vstorea_half4_rte", "native_log", "get_global_id", "isnan", "atomic_add", "size_t"]
     + ["image2d_t", "NAN", "INFINITY", "CLK_LOCAL_MEM_FENCE", "M_PI", "FLT_MAX", "INT_MIN", "__x", "_Bool", "linux"]
     + [f"{helper}_int" for helper in HELPERS]
-    + ["in it", "über", "1st", "a.b"],
+    + ["half4_in_local", "commit_copies", "load_turned", "in it", "über", "1st", "a.b"],
 )
 def test_names_with_a_meaning_are_changed(name: str) -> None:
     assert identifiers([name], NameScope(), means_nothing)[name].startswith("v_")

@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
-HELPERS: Final = (
-    "divide", "remainder", "shift_left", "shift_right", "maximum", "minimum", "saturated", "rounded", "odd",
-    "bits_of", "f16_of",
-)  # fmt: skip
+HELPERS: Final = ("magnitude", "rounded", "copy_async", "wait_for_copies", "multiply")
 """First words of the names of helper functions."""
 
 _PATTERN: Final = re.compile(
     r"(?:u?(?:char|short|int|long)|float|double|half|bool|quad)(?:\d+(?:x\d+)?)?"
     r"|(?:convert|as|native|half|get|atomic|atom|async|read|write|work_group|sub_group|ndrange|is|cl|intel)_\w*"
-    r"|v(?:load|store)\w*|is(?:nan|inf|finite|normal|equal|notequal|less|greater|ordered|unordered)\w*"
+    r"|half\d+_in_\w*|v(?:load|store)\w*|is(?:nan|inf|finite|normal|equal|notequal|less|greater|ordered|unordered)\w*"
     r"|(?:size|ptrdiff|u?intptr|event|sampler|image\w*|queue|clk_event|ndrange|reserve_id)_t"
     rf"|(?:{'|'.join(HELPERS)})_\w*"
     r"|(?:CLK?|M|FLT|DBL|HALF|FP|S?CHAR|UCHAR|U?SHRT|U?INT|U?LONG)_\w*"
@@ -33,9 +30,10 @@ _WORDS: Final = frozenset(
     remquo rhadd rint root rotate round rsqrt select shuffle sign sin sincos sinh smoothstep sqrt step sub_sat tan tanh
     tgamma trunc upsample vec_step cosh acos asin atan atan2 asinh acosh atanh cbrt copysign erfc exp10 expm1 frexp
     lgamma log1p logb nextafter pown rootn sinpi cospi tanpi acospi asinpi atanpi atan2pi trunc signbit
+    commit_copies load_matrices load_turned round_tf32
     """.split()  # noqa: SIM905  # a list of strings would be longer than the screen
 )
-"""Keywords, macros, and functions that a variable would hide."""
+"""Keywords, macros, and functions that a variable would hide, the last four of them helpers."""
 
 
 def means_nothing(name: str) -> bool:
