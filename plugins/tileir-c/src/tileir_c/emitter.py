@@ -18,13 +18,7 @@ from tileir.core.text.names import NameScope
 from tileir.semtree.emit.c_like import UNARY, CLike, Value, call, scalar_c
 from tileir.semtree.ir import DeclareArray, For, GridIndex, GridLevel, LoopKind, Prefetch, Subscript, Type
 from tileir.semtree.legalise.capabilities import C_LIKE
-from tileir.semtree.rewrite import (
-    expressions,
-    kernel_names,
-    mentions,
-    statements,
-    walk,
-)
+from tileir.semtree.rewrite import distinct_nodes, kernel_names, statements
 from tileir.semtree.transform.layout import ALIGNMENT, layout
 from tileir_c.identifiers import RESERVED, identifier, identifiers
 
@@ -153,19 +147,15 @@ class C(CLike):
 
     def _use(self, param: Param) -> None:
         """Tell the compiler of a parameter's alignment, or that it is meant where nothing uses it."""
-        name, touched = (
-            self.names[param.name],
-            (root for stmt in statements(self.kernel.body) for root in mentions(stmt)),
-        )
-        if not any(isinstance(node, Subscript) and node.array == param.name for root in touched for node in walk(root)):
+        name, nodes = self.names[param.name], distinct_nodes(self.kernel)
+        if not any(isinstance(node, Subscript) and node.array == param.name for node in nodes):
             self.line(f"(void){name};")
         elif param.alignment > param.dtype.itemsize:
             self.line(f"{name} = TILE_ALIGNED({name}, {param.alignment});")
 
     def _coordinates(self) -> None:
         """Declare the coordinates of the group that the kernel asks for; axis 0 varies fastest."""
-        roots = [root for stmt in statements(self.kernel.body) for root in expressions(stmt)]
-        nodes = (node for root in roots for node in walk(root))
+        nodes = distinct_nodes(self.kernel)
         used = {node.axis for node in nodes if isinstance(node, GridIndex) and node.level is GridLevel.GROUP}
         below, kind = 1, self.TYPES[self.kernel.index]
         for axis, extent in enumerate(self.kernel.grid):

@@ -6,9 +6,7 @@ numbers of vectors overflow as in C; scalars of less than 32 bits are computed i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
-from itertools import product
 from types import MappingProxyType
 from typing import Final
 
@@ -20,6 +18,7 @@ from tileir.semtree.legalise.capabilities import (
     WIDE_FLOATS,
     Capabilities,
     Support,
+    casts,
     table,
 )
 from tileir.semtree.transform.expansions import EXPANDED
@@ -46,15 +45,8 @@ _SIGNED: Final = tuple(dtype for dtype in INTEGERS if dtype.is_signed)
 _SMALL: Final = tuple(dtype for dtype in INTEGERS if dtype.bits < 32)
 
 
-def _casts(*, bools: bool) -> Iterator[tuple[tuple[DType, DType], Support]]:
-    numbers = (*INTEGERS, *WIDE_FLOATS)
-    for source, target in product(numbers, numbers):
-        saturates = source.is_float and target.is_integer
-        yield (source, target), Support.DEFINED if saturates else Support.TOTAL
-    yield (DType.F16, DType.F32), Support.TOTAL
-    yield (DType.F32, DType.F16), Support.TOTAL
-    if bools:
-        yield from (((DType.BOOL, target), Support.TOTAL) for target in numbers)
+_NUMBERS: Final = (*INTEGERS, *WIDE_FLOATS)
+_CASTS: Final = {**casts(_NUMBERS, _NUMBERS), **casts((DType.F16,), (DType.F32,)), **casts((DType.F32,), (DType.F16,))}
 
 
 @cache
@@ -77,6 +69,6 @@ def capabilities(native: frozenset[Op] = NATIVE) -> Capabilities:
         (Op.MUL, DType.U16): Support.DEFINED,  # an int may be too small for it
     }
     valued = frozenset({DType.F16})
-    vectors = Capabilities(MappingProxyType(common), MappingProxyType(dict(_casts(bools=False))), valued=valued)
-    casts = MappingProxyType(dict(_casts(bools=True)))
-    return Capabilities(MappingProxyType(scalar), casts, vectors=vectors, hints=(Prefetch,), valued=valued)
+    vectors = Capabilities(MappingProxyType(common), MappingProxyType(_CASTS), valued=valued)
+    of_scalars = MappingProxyType({**_CASTS, **casts((DType.BOOL,), _NUMBERS)})
+    return Capabilities(MappingProxyType(scalar), of_scalars, vectors=vectors, hints=(Prefetch,), valued=valued)

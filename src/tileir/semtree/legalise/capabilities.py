@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import product
 from types import MappingProxyType
 from typing import Final
@@ -84,13 +84,13 @@ def table(support: Support, ops: Iterable[Op], dtypes: Iterable[DType]) -> dict[
     return dict.fromkeys(product(ops, dtypes), support)
 
 
-def _c_casts() -> Iterator[tuple[tuple[DType, DType], Support]]:
-    plain = (DType.BOOL, *INTEGERS, *WIDE_FLOATS)
-    for source, target in product(plain, plain):
-        saturates = source.is_float and target.is_integer
-        yield (source, target), Support.DEFINED if saturates else Support.TOTAL
+def casts(sources: Iterable[DType], targets: Iterable[DType]) -> dict[tuple[DType, DType], Support]:
+    """Return entries of :attr:`Capabilities.casts`: C defines floats as integers where these are large enough."""
+    pairs = product(sources, targets)
+    return {(s, t): Support.DEFINED if s.is_float and t.is_integer else Support.TOTAL for s, t in pairs}
 
 
+_PLAIN: Final = (DType.BOOL, *INTEGERS, *WIDE_FLOATS)
 _UNSIGNED: Final = (DType.U32, DType.U64)
 _WIDE: Final = (DType.I32, DType.I64, *_UNSIGNED)
 _KEPT_BY_NOT: Final = tuple(dtype for dtype in (DType.BOOL, *INTEGERS) if dtype not in (DType.U8, DType.U16))
@@ -107,6 +107,6 @@ C_LIKE: Final = Capabilities(
             **table(Support.TOTAL, (*_OF_FLOATS, *_LIBRARY), WIDE_FLOATS),
         }
     ),
-    MappingProxyType(dict(_c_casts())),
+    MappingProxyType(casts(_PLAIN, _PLAIN)),
 )
 """What languages like C have, where operands of 8 and 16 bits become ``int``, and signed overflow is undefined."""
