@@ -18,6 +18,7 @@ from tileir.core import attrs, fail, nearest
 from tileir.core.graphs.reaching import reached
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import solve
+from tileir.typed.boxes import Box, holds, whole_box
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import (
     Argsort,
@@ -33,9 +34,6 @@ from tileir.typed.ir import (
     Shape,
     operands,
 )
-
-Box: TypeAlias = tuple[tuple[int, int], ...]
-"""For each axis the first element, and the one after the last."""
 
 MOST_BOXES: Final = 32
 """Of one value: more become the box around all of them."""
@@ -122,11 +120,7 @@ def _of_operation(
                 yield operation.data, (known.range_of(operation, box[:rank], shapes[operation.data][0]), *box[rank:])
             case _:
                 for name in operands(operation):
-                    yield name, box if shapes[name] == operation.shape else _whole(shapes[name])
-
-
-def _whole(shape: Shape) -> Box:
-    return tuple((0, size) for size in shape)
+                    yield name, box if shapes[name] == operation.shape else whole_box(shapes[name])
 
 
 def _broadcast(box: Box, shape: Shape) -> Box:
@@ -226,7 +220,7 @@ def _of_loop(
         return
     if loop.result.part is not ScanPart.FINAL or loop.sequences or loop.count is None:
         for name in operands(loop):
-            yield name, _whole(shapes[name])
+            yield name, whole_box(shapes[name])
         return
     parameters = [value.name for value in loop.body.inputs]
     carries = len(loop.carries)
@@ -248,15 +242,11 @@ def _joined(boxes: Iterable[Box]) -> tuple[Box, ...]:
     """Return boxes without those that others hold; the box around them where there are too many."""
     kept: list[Box] = []
     for box in boxes:
-        if any(_holds(other, box) for other in kept):
+        if any(holds(other, box) for other in kept):
             continue
-        kept = [other for other in kept if not _holds(box, other)]
+        kept = [other for other in kept if not holds(box, other)]
         kept.append(box)
     return tuple(sorted(kept)) if len(kept) <= MOST_BOXES else (hull(kept),)
-
-
-def _holds(outer: Box, inner: Box) -> bool:
-    return all(a <= c and d <= b for (a, b), (c, d) in zip(outer, inner, strict=True))
 
 
 def hull(boxes: Sequence[Box]) -> Box:

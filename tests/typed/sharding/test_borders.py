@@ -12,13 +12,14 @@ from strategies.effort import examples
 from strategies.stencils import Stencils, stencils
 from tileir.core import DType, attrs
 from tileir.tile.text.parser import parse
+from tileir.typed.boxes import Box
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Collective, TensorType
 from tileir.typed.repetition import repeated
 from tileir.typed.sharding.borders import Bordered, bordered_steps
 from tileir.typed.sharding.interpreter import exchanged, gathered, scattered
-from tileir.typed.sharding.mesh import Box, Mesh, Sharding
+from tileir.typed.sharding.mesh import Mesh, Sharding
 from tileir.typed.sharding.partition import partition
 from tileir.typed.sharding.partitioned import Partitioned
 from tileir.typed.sharding.spreading import ANY_MODEL

@@ -19,8 +19,9 @@ from tileir.runtime.array_files import loaded
 from tileir.runtime.arrays import to_array
 from tileir.runtime.devices.array import DeviceArray
 from tileir.runtime.transports import Threads, agree
+from tileir.typed.boxes import Box, sizes_of
 from tileir.typed.sharding.interpreter import gathered
-from tileir.typed.sharding.mesh import Box, Mesh, Sharding
+from tileir.typed.sharding.mesh import Mesh, Sharding
 from tileir.typed.sharding.splits import Layout, Split, repeated, whole
 
 if TYPE_CHECKING:
@@ -320,7 +321,7 @@ def from_parts(
     given = {rank: _part_of(rank, parts[rank]) for rank in ranks}
     found = DistributedArray(made, places, given, engine)
     for rank, part in given.items():
-        extents = tuple(high - low for low, high in found.box(rank))
+        extents = sizes_of(found.box(rank))
         if part.shape != extents or part.dtype != found.dtype:
             message = f"the part of rank {rank} is {part.dtype}{list(part.shape)}, and its places {found.dtype}"
             raise ArgumentError.of("TIL701", f"{message}{list(extents)}")
@@ -389,4 +390,4 @@ def _computed(function: Callable[..., Any], box: Box) -> Array:
         np.arange(low, high).reshape([-1 if axis == number else 1 for axis in range(len(box))])
         for number, (low, high) in enumerate(box)
     ]
-    return np.broadcast_to(to_array("source", function(*indices)), [high - low for low, high in box])
+    return np.broadcast_to(to_array("source", function(*indices)), sizes_of(box))

@@ -29,14 +29,12 @@ from tileir.driver.calls.arguments import check_kind
 from tileir.driver.distribution.arrays import DistributedArray, array
 from tileir.driver.distribution.engines import engine_called, refusing
 from tileir.runtime.transports import agree
-from tileir.typed.sharding.exchanges import elements, overlap
+from tileir.typed.boxes import Box, Interval, elements, overlap, shared, sizes_of
 from tileir.typed.sharding.mesh import Mesh
 
 if TYPE_CHECKING:
     from tileir.driver.distribution.arrays import Cut
     from tileir.runtime.transports import Array, Engine, Transport
-    from tileir.typed.sharding.mesh import Box
-    from tileir.typed.sharding.splits import Interval
 
 MANIFEST: Final = "manifest.json"
 
@@ -210,17 +208,13 @@ class _Reader:
 
     def __getitem__(self, key: tuple[slice, ...]) -> Array:
         box = tuple((each.start, each.stop) for each in key)
-        result = np.empty(_extents(box), self.saved.dtype.numpy)
+        result = np.empty(sizes_of(box), self.saved.dtype.numpy)
         for piece in self.saved.pieces:
             if overlap(piece.box, box):
-                there = np.memmap(self.folder / piece.file, result.dtype, "r", piece.offset, _extents(piece.box))
-                both = [(max(a[0], b[0]), min(a[1], b[1])) for a, b in zip(piece.box, box, strict=True)]
+                there = np.memmap(self.folder / piece.file, result.dtype, "r", piece.offset, sizes_of(piece.box))
+                both = shared(piece.box, box)
                 result[_within(both, box)] = there[_within(both, piece.box)]
         return result
-
-
-def _extents(box: Box) -> tuple[int, ...]:
-    return tuple(high - low for low, high in box)
 
 
 def _within(inner: Sequence[Interval], outer: Box) -> tuple[slice, ...]:

@@ -13,9 +13,10 @@ from tileir.core.combines import state_rule
 from tileir.core.contraction_types import contraction_types
 from tileir.core.numbers.arithmetic import cast
 from tileir.core.numbers.number_system import REAL
+from tileir.typed.boxes import Box, elements, shared, sizes_of
 from tileir.typed.ir import Collective
-from tileir.typed.sharding.exchanges import Piece, elements, kind_of, pieces
-from tileir.typed.sharding.mesh import Box, Mesh
+from tileir.typed.sharding.exchanges import Piece, kind_of, pieces
+from tileir.typed.sharding.mesh import Mesh
 from tileir.typed.sharding.splits import CollectiveKind
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def _moved(
 ) -> Array:
     """Put together what a rank has and what others send it."""
     target = mesh.box(collective.target, mesh.coordinates(transport.rank))
-    result = empty(tuple(high - low for low, high in target), array.dtype)
+    result = empty(sizes_of(target), array.dtype)
     if collective.kind is CollectiveKind.ALL_GATHER:
         group = mesh.group(transport.rank, collective.axes)
         boxes = [mesh.box(collective.source, mesh.coordinates(rank)) for rank in group]
@@ -142,7 +143,7 @@ def _moved(
             for (low, high), (first, last) in zip(box, target, strict=True)
         )
         if are_alike and are_parts and sum(map(elements, boxes)) == result.size:
-            parts = [np.empty(tuple(high - low for low, high in box), array.dtype) for box in boxes]
+            parts = [np.empty(sizes_of(box), array.dtype) for box in boxes]
             transport.all_gather(np.asarray(array, order="C"), parts, group)
             for box, part in zip(boxes, parts, strict=True):
                 part_of(result, target, box)[...] = part
@@ -188,7 +189,7 @@ class Moving:
             start = 0
             for piece in given:
                 stop = start + elements(piece.box)
-                found.append((piece.box, message[start:stop].reshape(tuple(high - low for low, high in piece.box))))
+                found.append((piece.box, message[start:stop].reshape(sizes_of(piece.box))))
                 start = stop
         end = transport.begin([each for each in sent if each[1].size], [each for each in received if each[1].size])
         return cls(place, array.dtype, end, transport, found)
@@ -201,11 +202,11 @@ class Moving:
 
     def window(self, array: Array, have: Box, box: Box) -> Array:
         """Return the elements of a box, of which this rank has some, and gets the others."""
-        result = np.empty(tuple(high - low for low, high in box), self.dtype)
+        result = np.empty(sizes_of(box), self.dtype)
         for there, part in ((have, array), *self.received()):
-            shared = tuple((max(a[0], b[0]), min(a[1], b[1])) for a, b in zip(box, there, strict=True))
-            if all(low < high for low, high in shared):
-                part_of(result, box, shared)[...] = part_of(part, there, shared)
+            both = shared(box, there)
+            if all(low < high for low, high in both):
+                part_of(result, box, both)[...] = part_of(part, there, both)
         return result
 
 

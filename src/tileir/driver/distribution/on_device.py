@@ -12,9 +12,9 @@ from tileir.driver.distribution.collectives import merged_state
 from tileir.runtime.devices.array import DeviceArray
 from tileir.runtime.interface import PartingExecutor
 from tileir.runtime.offers import QueueingExecutor
+from tileir.typed.boxes import Box, elements
 from tileir.typed.ir import Collective, Function, Value
-from tileir.typed.sharding.exchanges import elements
-from tileir.typed.sharding.mesh import Box, Mesh
+from tileir.typed.sharding.mesh import Mesh
 from tileir.typed.sharding.messages import Exchange, arriving, elements_of, exchange_of, shares_of, window_of
 
 if TYPE_CHECKING:

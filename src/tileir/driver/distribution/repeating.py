@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tileir.core import attrs
 from tileir.runtime.devices.array import DeviceArray
 from tileir.runtime.offers import RecordingExecutor
+from tileir.typed.boxes import sizes_of
 from tileir.typed.ir import Collective
 from tileir.typed.sharding.local import Rounds
 
@@ -49,7 +50,7 @@ class Repetition:
         function, here = program.function, program.mesh.coordinates(rank)
         defined = {each.name: each for each in (*function.inputs, *function.operations)}
         boxes = {name: program.mesh.box(program.layout(name), here) for name in function.outputs}
-        kinds = [(n, defined[n].dtype.numpy, tuple(high - low for low, high in box)) for n, box in boxes.items()]
+        kinds = [(n, defined[n].dtype.numpy, sizes_of(box)) for n, box in boxes.items()]
         return cls(executor.recorder(), tuple(value.name for value in function.inputs), tuple(kinds))
 
     def results(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from tileir.core import attrs, grouped, schema
+from tileir.typed.boxes import Box, elements, holds, hull, shared
 from tileir.typed.ir import (
     ArrayConstant,
     Cast,
@@ -23,10 +24,8 @@ from tileir.typed.ir import (
     Override,
     Shape,
 )
-from tileir.typed.sharding.exchanges import elements
 from tileir.typed.sharding.local import Chunk, Run, Step, boxes_of, chunks_of, local_function, met_with, runs_of
-from tileir.typed.sharding.mesh import Box
-from tileir.typed.sharding.needs import hull, needed, reads
+from tileir.typed.sharding.needs import needed, reads
 from tileir.typed.sharding.partitioned import Partitioned
 
 _LEAST: Final = 2
@@ -219,10 +218,7 @@ class _Split:
         """Return the elements of a value that lie within what ranks have of others of its shape, without halos."""
         for source in self.halos.values():
             if self.shapes[source] == self.shapes[name]:
-                box = tuple(
-                    (max(a[0], b[0]), max(a[0], b[0], min(a[1], b[1])))
-                    for a, b in zip(box, self.boxes[source], strict=True)
-                )
+                box = tuple((low, max(low, high)) for low, high in shared(box, self.boxes[source]))
         return box
 
     # --- one of them ---
@@ -299,7 +295,7 @@ def _moved_out(box: Box, axis: int, side: int, end: int, may_be: Callable[[Box],
 
 
 def _contains(outer: Box, inner: Box) -> bool:
-    return not elements(inner) or all(a[0] <= b[0] and b[1] <= a[1] for a, b in zip(outer, inner, strict=True))
+    return not elements(inner) or holds(outer, inner)
 
 
 def _around(left: Box, right: Box) -> Box:

@@ -12,10 +12,11 @@ import numpy as np
 
 from tileir.core import Aggregation, Combination, DType, attrs
 from tileir.core.contraction_types import contraction_types
+from tileir.typed.boxes import Box, Interval
 from tileir.typed.ir import Collective, Contraction, Gather, Operation, Reduce, Scatter, Shape
 from tileir.typed.reductions import rule_of
-from tileir.typed.sharding.mesh import Box, Mesh
-from tileir.typed.sharding.splits import CollectiveKind, Interval, Layout, Split
+from tileir.typed.sharding.mesh import Mesh
+from tileir.typed.sharding.splits import CollectiveKind, Layout, Split
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -68,17 +69,6 @@ def _runs(split: Split, wanted: Interval, own: int) -> Iterator[tuple[int, Inter
             stop = mine[0]
         yield position, (first, stop)
         first = stop
-
-
-def elements(box: Box) -> int:
-    """Return how many elements a box has."""
-    return math.prod(high - low for low, high in box)
-
-
-def overlap(left: Box, right: Box) -> int:
-    """Return how many elements two boxes share."""
-    sides = (min(a[1], b[1]) - max(a[0], b[0]) for a, b in zip(left, right, strict=True))
-    return math.prod(max(0, side) for side in sides)
 
 
 @lru_cache(maxsize=4096)

@@ -14,6 +14,7 @@ import numpy as np
 
 from tileir.core import Aggregation, ArrayValue, Combination, DType, NameScope, Op, attrs, schema
 from tileir.poly.affine import Affine
+from tileir.typed.boxes import Box, sizes_of
 from tileir.typed.dataflow import loop_of
 from tileir.typed.ir import (
     Access,
@@ -41,7 +42,6 @@ from tileir.typed.ir import (
 )
 from tileir.typed.reductions import positions_in
 from tileir.typed.sharding.loops import needs_of, with_step
-from tileir.typed.sharding.mesh import Box
 from tileir.typed.sharding.needs import boxes_read, live, needed, reads
 from tileir.typed.sharding.partition import loop_step
 from tileir.typed.sharding.partitioned import Partitioned, Placement
@@ -193,13 +193,8 @@ def local_function(program: Partitioned, run: Run, rank: int, boxes: Mapping[str
     local = _Local(program, here, boxes, defined, placements, NameScope.of(defined))
     for operation in run.operations:
         local.add(operation)
-    inputs = tuple(Value(name, defined[name].dtype, sizes(boxes[name])) for name in run.inputs)
+    inputs = tuple(Value(name, defined[name].dtype, sizes_of(boxes[name])) for name in run.inputs)
     return Function(inputs, run.outputs, tuple(local.operations))
-
-
-def sizes(box: Box) -> Shape:
-    """Return how many elements a box has along each axis."""
-    return tuple(high - low for low, high in box)
 
 
 @attrs.define(eq=False, repr=False)
@@ -217,7 +212,7 @@ class _Local:
 
     def add(self, operation: Operation) -> None:
         """Add the part of an operation."""
-        shape = sizes(self.boxes[operation.name])
+        shape = sizes_of(self.boxes[operation.name])
         match operation:
             case Contraction():
                 self._contraction(operation, shape)
@@ -254,7 +249,7 @@ class _Local:
         assert isinstance(run, Run)
         rank = self.program.mesh.rank(self.here)
         boxes = boxes_of(step, rank)
-        inputs = tuple(attrs.evolve(value, shape=sizes(boxes[value.name])) for value in step.function.inputs)
+        inputs = tuple(attrs.evolve(value, shape=sizes_of(boxes[value.name])) for value in step.function.inputs)
         body = attrs.evolve(local_function(step, run, rank, boxes), inputs=inputs, outputs=step.function.outputs)
         self.operations.append(with_step(operation, body, passed, shape))
 
@@ -285,7 +280,9 @@ class _Local:
         shapes = {name: self.defined[name].shape for name in reads(operation)}
         found = boxes_read(operation, self.boxes[operation.name], self._terms(operation.name), shapes)
         return [
-            Value(self._crop(name, box), self.defined[name].dtype, sizes(box)) for name, box in found if box is not None
+            Value(self._crop(name, box), self.defined[name].dtype, sizes_of(box))
+            for name, box in found
+            if box is not None
         ]
 
     def _crops(self, operation: Operation) -> dict[str, str]:
@@ -312,7 +309,7 @@ class _Local:
             dtype = self.defined[name].dtype
             indices = [Affine.index(f"d{axis}") for axis in range(len(box))]
             read = tuple(index + (low - start) for index, (low, _), (start, _) in zip(indices, box, have, strict=True))
-            made = self._assigned(name, tuple(indices), Access(name, read), dtype, sizes(box))
+            made = self._assigned(name, tuple(indices), Access(name, read), dtype, sizes_of(box))
             self.cropped[name, box] = made
         return self.cropped[name, box]
 

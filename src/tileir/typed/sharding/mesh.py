@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import Any, TypeAlias
+from typing import Any
 
 from tileir.core import ArgumentError, Shown, attrs, nearest
-from tileir.typed.sharding.splits import Interval, Layout, Split, balanced
-
-Box: TypeAlias = tuple[Interval, ...]
-"""An interval of each axis."""
+from tileir.typed.boxes import Box
+from tileir.typed.sharding.splits import Layout, Split, balanced
 
 
 def _axes(value: object) -> tuple[tuple[str, int], ...]:

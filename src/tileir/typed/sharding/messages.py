@@ -6,15 +6,17 @@ on the host.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 
 from tileir.core import Aggregation, Combination, DType, NameScope, Op, attrs
 from tileir.core.contraction_types import contraction_types
 from tileir.poly.affine import Affine
+from tileir.typed.boxes import Box, elements, shared, sizes_of
 from tileir.typed.ir import Access, Cast, Collective, Contraction, Elementwise, Function, Operation, Value
-from tileir.typed.sharding.exchanges import Piece, elements, pieces
-from tileir.typed.sharding.mesh import Box, Mesh
+from tileir.typed.sharding.exchanges import Piece, pieces
+from tileir.typed.sharding.mesh import Mesh
 
 
 @attrs.frozen
@@ -75,22 +77,20 @@ def window_of(own: Value, have: Box, came: tuple[Box, ...], box: Box) -> Functio
     """
     draft = _Draft(NameScope.of((own.name, *(f"came_{number}" for number in range(len(came))))))
     places = {own.name: have, **{f"came_{number}": place for number, place in enumerate(came)}}
-    shared = {
-        n: tuple((max(a[0], b[0]), min(a[1], b[1])) for a, b in zip(p, box, strict=True)) for n, p in places.items()
-    }
-    used = [name for name, place in shared.items() if all(low < high for low, high in place)]
-    result, default = Value(draft.names.fresh("window"), own.dtype, _sizes(box)), None
+    had = {name: shared(place, box) for name, place in places.items()}
+    used = [name for name, place in had.items() if all(low < high for low, high in place)]
+    result, default = Value(draft.names.fresh("window"), own.dtype, sizes_of(box)), None
     for number, name in enumerate(used, 1):
-        part = Value(name, own.dtype, _sizes(places[name]))
+        part = Value(name, own.dtype, sizes_of(places[name]))
         made = result.name if number == len(used) else draft.names.fresh("window_with")
-        default = draft.placed(made, part, shared[name], places[name], result, box, default)
-    inputs = tuple(Value(name, own.dtype, _sizes(places[name])) for name in used)
+        default = draft.placed(made, part, had[name], places[name], result, box, default)
+    inputs = tuple(Value(name, own.dtype, sizes_of(places[name])) for name in used)
     return draft.function(inputs, (result.name,))
 
 
 def _moved(collective: Collective, mesh: Mesh, rank: int) -> Exchange:
     have, result = _have(collective, mesh, rank), _value(collective, mesh, rank)
-    operand = Value(collective.input, collective.dtype, _sizes(have))
+    operand = Value(collective.input, collective.dtype, sizes_of(have))
     draft = _Draft(NameScope.of((operand.name, result.name)))
     sent = tuple(
         (other, draft.cropped(operand, have, piece.box))
@@ -102,7 +102,7 @@ def _moved(collective: Collective, mesh: Mesh, rank: int) -> Exchange:
     target = mesh.box(collective.target, mesh.coordinates(rank))
     own = _filled(pieces(collective, mesh, rank))
     received = tuple(
-        (piece.owner, Value(draft.names.fresh(f"{result.name}_from"), result.dtype, _sizes(piece.box)))
+        (piece.owner, Value(draft.names.fresh(f"{result.name}_from"), result.dtype, sizes_of(piece.box)))
         for piece in own
         if piece.owner != rank
     )
@@ -141,7 +141,7 @@ def _merged(collective: Collective, mesh: Mesh, rank: int) -> Exchange:
     for other in group[1:]:
         merged = draft.merged(collective.aggregation, merged, parts[other], attrs.evolve(result, dtype=wide.dtype))
     draft.cast(Value(merged, wide.dtype, result.shape), result.dtype, result.name)
-    operand = Value(collective.input, collective.dtype, _sizes(have))
+    operand = Value(collective.input, collective.dtype, sizes_of(have))
     unpacking = draft.function((operand, *(value for _, value in received)), (result.name,))
     return Exchange(shares.packing, sent, received, unpacking, result)
 
@@ -150,7 +150,7 @@ def _accumulated(collective: Collective, mesh: Mesh, rank: int, *, narrow: bool 
     """Return the rank's part of the operand in the dtype in which it is aggregated, and the draft that makes it."""
     assert collective.aggregation is not None
     wide = contraction_types(collective.aggregation, Combination.NONE, [collective.dtype]).accumulator
-    operand = Value(collective.input, collective.dtype, _sizes(_have(collective, mesh, rank)))
+    operand = Value(collective.input, collective.dtype, sizes_of(_have(collective, mesh, rank)))
     draft = _Draft(NameScope.of((operand.name, collective.name)))
     draft.inputs = (operand,)
     if narrow or wide is operand.dtype:
@@ -164,7 +164,7 @@ def _have(collective: Collective, mesh: Mesh, rank: int) -> Box:
 
 def _value(collective: Collective, mesh: Mesh, rank: int) -> Value:
     target = mesh.box(collective.target, mesh.coordinates(rank))
-    return Value(collective.name, collective.dtype, _sizes(target))
+    return Value(collective.name, collective.dtype, sizes_of(target))
 
 
 def _filled(given: Sequence[Piece]) -> list[Piece]:
@@ -173,11 +173,7 @@ def _filled(given: Sequence[Piece]) -> list[Piece]:
 
 def elements_of(value: Value) -> int:
     """Return how many elements a value has."""
-    return elements(tuple((0, size) for size in value.shape))
-
-
-def _sizes(box: Box) -> tuple[int, ...]:
-    return tuple(high - low for low, high in box)
+    return math.prod(value.shape)
 
 
 @attrs.define(eq=False, repr=False)
@@ -216,7 +212,7 @@ class _Draft:
         """Return the name of the elements of a box, of a value that has more."""
         if have == box:
             return value.name
-        result = Value(self.names.fresh(f"{value.name}_to"), value.dtype, _sizes(box))
+        result = Value(self.names.fresh(f"{value.name}_to"), value.dtype, sizes_of(box))
         self._assigned(
             result, [0 for _ in box], value, [low - first for (low, _), (first, _) in zip(box, have, strict=True)], None
         )
@@ -229,7 +225,7 @@ class _Draft:
         to = [low - first for (low, _), (first, _) in zip(box, target, strict=True)]
         if have != box:
             crop = self.cropped(value, have, box)
-            value, have = Value(crop, value.dtype, _sizes(box)), box
+            value, have = Value(crop, value.dtype, sizes_of(box)), box
         self._assigned(attrs.evolve(result, name=name), to, value, [0 for _ in box], default)
         return name
 

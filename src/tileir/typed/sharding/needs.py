@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 from tileir.core import attrs
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import solve
+from tileir.typed.boxes import Box, Interval, elements, hull, sizes_of, whole_box
 from tileir.typed.ir import (
     Argsort,
     ArrayConstant,
@@ -33,8 +34,6 @@ from tileir.typed.ir import (
     Upstream,
     operands,
 )
-from tileir.typed.sharding.mesh import Box
-from tileir.typed.sharding.splits import Interval
 
 Terms: TypeAlias = "Sequence[tuple[Affine, Interval]]"
 """Polynomials whose values at the terms of an aggregate lie within intervals."""
@@ -60,11 +59,6 @@ def live(function: Function) -> tuple[Operation, ...]:
     return tuple(kept[::-1])
 
 
-def whole_box(shape: Shape) -> Box:
-    """Return the box of all elements."""
-    return tuple((0, size) for size in shape)
-
-
 def needed(operation: Operation, box: Box, terms: Terms, shapes: Shapes) -> dict[str, Box | None]:
     """Return for each operand the box of elements that are read for a box of the result; None where none are."""
     found: dict[str, Box | None] = {}
@@ -72,11 +66,6 @@ def needed(operation: Operation, box: Box, terms: Terms, shapes: Shapes) -> dict
         before = found.get(name)
         found[name] = part if before is None else before if part is None else hull(before, part)
     return found
-
-
-def hull(left: Box, right: Box) -> Box:
-    """Return the smallest box around two."""
-    return tuple((min(a[0], b[0]), max(a[1], b[1])) for a, b in zip(left, right, strict=True))
 
 
 def boxes_read(operation: Operation, box: Box, terms: Terms, shapes: Shapes) -> Iterator[tuple[str, Box | None]]:
@@ -137,7 +126,7 @@ def _contracted(operation: Contraction, box: Box, terms: Terms, shapes: Shapes) 
         yield operation.default, box
     output = tuple(each - low for each, (low, _) in zip(operation.output, box, strict=True))
     accesses = [output, *(access.indices for access in operation.inputs)]
-    sizes = [[high - low for low, high in box], *(shapes[access.tensor] for access in operation.inputs)]
+    sizes = [sizes_of(box), *(shapes[access.tensor] for access in operation.inputs)]
     constraints = [(each.polynomial, each.bound) for each in operation.constraints]
     constraints += [(polynomial - low, high - low) for polynomial, (low, high) in terms]
     empty = 0 in (size for each in sizes for size in each) or any(bound <= 0 for _, bound in constraints)
@@ -233,8 +222,4 @@ def is_exact(operation: Operation, boxes: Sequence[Box], shapes: Shapes) -> bool
     if not isinstance(operation, Reshape):
         return True
     source = shapes[operation.input]
-    return all(_count(box) == _count(reshaped(box, operation.shape, source)) for box in boxes)
-
-
-def _count(box: Box) -> int:
-    return math.prod(high - low for low, high in box)
+    return all(elements(box) == elements(reshaped(box, operation.shape, source)) for box in boxes)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from tileir.core import Aggregation, Combination, DType, NameScope, Op, attrs
 from tileir.poly.affine import Affine
+from tileir.typed.boxes import Interval
 from tileir.typed.ir import (
     Access,
     Constant,
@@ -22,7 +23,6 @@ from tileir.typed.ir import (
     Shape,
     Value,
 )
-from tileir.typed.sharding.splits import Interval
 
 
 @attrs.frozen(eq=False)

@@ -7,9 +7,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from tileir.core import Shown, attrs
-
-Interval: TypeAlias = tuple[int, int]
-"""The first place on an axis, and the one after the last; empty where both are equal."""
+from tileir.typed.boxes import Interval
 
 
 @attrs.frozen(cache_hash=True, repr=False)

@@ -8,10 +8,11 @@ from itertools import pairwise
 from tileir.core import Aggregation, VerifyError, attrs
 from tileir.core.errors import Diagnostic
 from tileir.poly.affine import Affine
+from tileir.typed.boxes import elements, overlap
 from tileir.typed.dataflow import loop_of
 from tileir.typed.ir import Collective, Contraction, Gather, Operation, Reduce, Scan, Scatter, Shape, Value, operands
 from tileir.typed.sharding.carrying import may_cut, may_share
-from tileir.typed.sharding.exchanges import aggregation_of, covered, elements, kind_of, overlap
+from tileir.typed.sharding.exchanges import aggregation_of, covered, kind_of
 from tileir.typed.sharding.loops import needs_of, result_layout
 from tileir.typed.sharding.mesh import Mesh
 from tileir.typed.sharding.needs import ROWS, is_exact, live, reads
