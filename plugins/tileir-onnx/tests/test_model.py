@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,26 @@ def test_a_file_that_did_not_change_is_not_made_a_function_again(
         changed = tileir_onnx.load(settled_file)
         np.testing.assert_array_equal(changed(x), first)
     assert len(made) == 4
+
+
+@pytest.mark.parametrize(
+    ("compiler", "is_kept"),
+    [
+        (tileir.jit, True),
+        (partial(tileir.jit, device="llvm"), True),
+        (partial(tileir.jit, context=tileir.Context(disk_cache=None)), False),
+        (partial(tileir.jit, options=tileir.Options(quick=True)), False),
+        (lambda function: partial(tileir.evaluate, function), False),
+    ],
+)
+def test_functions_are_kept_where_their_code_is(settled_file: Path, compiler: Any, is_kept: bool) -> None:
+    x = np.random.default_rng(3).standard_normal((2, 3, 4)).astype(np.float32)
+    model = tileir_onnx.load(settled_file)
+    model.compiler = compiler
+    np.testing.assert_allclose(model(x), tileir.evaluate(model.specialised({"N": 2}), x), rtol=1e-4, atol=1e-4)
+    disk = tileir.default_context().disk_cache
+    assert disk is not None
+    assert sum(entry.kind == "source" for entry in disk.entries()) == 1 + is_kept
 
 
 def test_who_calls_a_known_model_loads_no_onnx(settled_file: Path) -> None:

@@ -275,10 +275,11 @@ class Model:
             return imported(self.graph if outputs is None else pruned(self.graph, outputs), told)
 
     def _is_jitted(self) -> bool:
-        """Return whether :func:`tileir.jit` is what compiles it, for which code is kept on disk."""
-        options = self.compiler.keywords["options"] if isinstance(self.compiler, partial) else None
-        jit = self.compiler.func if isinstance(self.compiler, partial) else self.compiler
-        return jit is tileir.jit and not (tileir.default_context().options if options is None else options).quick
+        """Return whether :func:`tileir.jit` compiles it for the default context, whose cache on disk keeps code."""
+        made = self.compiler if isinstance(self.compiler, partial) else partial(self.compiler)
+        options = made.keywords.get("options")
+        quick = (tileir.default_context().options if options is None else options).quick
+        return made.func is tileir.jit and made.keywords.get("context") is None and not quick
 
     @cached_property
     def _ports(self) -> Mapping[str, Port]:
