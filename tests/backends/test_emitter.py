@@ -89,7 +89,7 @@ def assert_same(actual: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], la
         raise AssertionError(f"{label}: at {wrong[:5]} {actual[wrong[:5]]}, not {expected[wrong[:5]]}")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ALL_DTYPES, ids=lambda dtype: dtype.value)
 def test_operations_on_special_values(dtype: DType) -> None:
     values = special_values(dtype)
@@ -112,7 +112,7 @@ def test_operations_on_special_values(dtype: DType) -> None:
         assert_same(actual, expected, f"{op.value} of {dtype.value}x{lanes}")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("source", ALL_DTYPES, ids=lambda dtype: dtype.value)
 def test_casts_of_special_values(source: DType) -> None:
     values = padded(special_values(source))

@@ -10,7 +10,7 @@ from strategies.fragment_kernels import arrays_for, product_by
 from tileir.core.fragments import FRAGMENTS, Where
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [name for name, row in FRAGMENTS.items() if row.mnk[1] <= 32])
 def test_products_without_the_instruction(name: str) -> None:
     fragment = FRAGMENTS[name]

@@ -67,6 +67,7 @@ def test_a_missing_symbol_is_refused() -> None:
         loaded("eight")
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.skipif(sys.platform != "linux", reason="the layout of the address space is made for Linux")
 def test_code_and_constants_stay_together_wherever_there_is_room() -> None:
     program = Path(far_apart.__file__)

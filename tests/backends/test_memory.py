@@ -44,7 +44,7 @@ def places() -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return np.random.default_rng(3).integers(0, 60, 32)
 
 
-@pytest.mark.sampled(42)
+@pytest.mark.sampled(21)
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.value)
 @pytest.mark.parametrize("offset", OFFSETS.values(), ids=OFFSETS)
 def test_vectors_of_offsets_are_read(offset: str, dtype: DType) -> None:
@@ -58,7 +58,7 @@ def test_vectors_of_offsets_are_read(offset: str, dtype: DType) -> None:
     run_both(text, content(dtype, 128, 1), places(), np.zeros(32, dtype.numpy))
 
 
-@pytest.mark.sampled(63)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.value)
 @pytest.mark.parametrize("offset", OFFSETS.values(), ids=OFFSETS)
 def test_vectors_of_offsets_are_written_last_lane_last(offset: str, dtype: DType) -> None:

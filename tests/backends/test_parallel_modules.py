@@ -36,6 +36,7 @@ def short_modules(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(llvm_compiler, name, 1)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("threads", [1, 2, 3, 16])
 def test_modules_become_what_they_become_one_by_one(threads: int) -> None:
     texts = compiler().build(KERNELS).texts

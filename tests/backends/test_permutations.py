@@ -25,7 +25,7 @@ INDEX = Type(DType.I64)
 COUNTER = Var("i", INDEX)
 
 
-@pytest.mark.sampled(30)
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("dtype", [DType.F32, DType.F64, DType.I32, DType.U8, DType.F16, DType.BOOL], ids=str)
 @pytest.mark.parametrize("lanes", [2, 4, 8, 16])
 @pytest.mark.parametrize("counting", [DType.U8, DType.I32])

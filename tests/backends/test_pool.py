@@ -87,6 +87,7 @@ def expected(launches: int, groups: int = GROUPS) -> np.ndarray[tuple[int], np.d
     return launches * np.arange(1, groups + 1, dtype=np.int32)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("scratch", [False, True])
 @pytest.mark.parametrize("groups", [2, 3, 257])
 def test_every_group_runs_once(executor: LLVMExecutor, groups: int, scratch: bool) -> None:
@@ -175,6 +176,7 @@ def test_a_forked_child_starts_workers_of_its_own(executor: LLVMExecutor) -> Non
     np.testing.assert_array_equal(out, expected(1))
 
 
+@pytest.mark.sampled(2)
 def test_a_child_forked_during_launches_works(executor: LLVMExecutor) -> None:
     kernel = ready(executor, counting_kernel())
     stop = threading.Event()
@@ -198,6 +200,7 @@ def test_a_child_forked_during_launches_works(executor: LLVMExecutor) -> None:
         other.join()
 
 
+@pytest.mark.sampled(0)
 def test_the_interpreter_ends_while_workers_sleep_or_spin() -> None:
     script = (
         "import importlib.util, sys, numpy as np\n"

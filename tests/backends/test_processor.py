@@ -104,7 +104,7 @@ def test_a_lesser_processor_has_less() -> None:
 POSSIBLE = [name for name, features in PROCESSORS.items() if features <= set(host_processor().features)]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("name", POSSIBLE)
 def test_programs_run_on_each_that_this_machine_can_be(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, name)

@@ -148,7 +148,7 @@ TEXTS: dict[str, tuple[str, list[tuple[int, ...]]]] = {
 }
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", TEXTS)
 @pytest.mark.parametrize("threads", [2, 5])
 def test_results_are_the_same_bits_whether_kernels_are_shared_or_not(

@@ -44,6 +44,7 @@ def placed(address: int) -> np.ndarray[Any, Any]:
     return memory[begin : begin + 4 * SIZE].view(np.float32)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("body", [LINES, ROWS, SHORT, LATER, ABREAST.format(16, CHAIN), ABREAST.format(24, CHAIN)])
 @pytest.mark.parametrize("result", [0, 4, 64, 128])
 def test_results_are_right_wherever_arrays_begin(body: str, result: int) -> None:

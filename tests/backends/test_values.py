@@ -45,6 +45,7 @@ def test_every_operation_on_every_pair_of_bytes(dtype: DType) -> None:
     check(pairs_of_bytes(dtype))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [DType.F16, DType.BF16, DType.I16, DType.U16], ids=str)
 def test_every_operation_and_conversion_of_every_half(dtype: DType) -> None:
     check(every_half(dtype))
@@ -63,12 +64,13 @@ def test_halves_need_no_instructions_nor_functions_of_the_process(dtype: DType) 
         case.check(arrays)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 def test_integers_are_rounded_once(dtype: DType) -> None:
     check(integers_at_ties(dtype))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 def test_operations_on_constants(dtype: DType) -> None:
     check([constants_only(dtype)])
@@ -79,7 +81,7 @@ def test_sums_that_wrap_are_compared_as_they_are(dtype: DType) -> None:
     check(wrapped_and_compared(dtype))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 def test_floats_beyond_an_integer_type_become_its_ends(dtype: DType) -> None:
     check(floats_at_the_ends(dtype))

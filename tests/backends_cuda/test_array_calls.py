@@ -185,7 +185,7 @@ def outcome(
     return type(found), found.tolist() if isinstance(found, np.ndarray) else content(found)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", PROGRAMS)
 def test_odd_arrays_are_taken_as_in_python(text: str, card: tuple[CardDriver, tileir.Context]) -> None:
     context, draw = card[1], random.Random(0)

@@ -15,6 +15,7 @@ from tileir_cuda.emit.ptx import ptx
 HOPPER = ARCHITECTURES["sm_90a"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["sm_80", "sm_90a", "sm_120"])
 def test_attention_is_one_kernel_of_products(name: str) -> None:
     builder = tileir.FunctionBuilder()

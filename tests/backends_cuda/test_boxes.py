@@ -55,6 +55,7 @@ def test_one_thread_asks_for_a_box_and_all_wait() -> None:
     assert re.search(r"\.param \.align 64 \.b8 \S+\[128\]", found)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("old", "new", "boxes"),
     [
@@ -110,7 +111,7 @@ PRODUCTS = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("inputs", "terms"), PRODUCTS.items())
 @pytest.mark.parametrize("size", [3000, 4096, 6000, 6004])
 def test_large_products_copy_boxes(inputs: str, terms: str, size: int) -> None:
@@ -128,7 +129,7 @@ def test_large_products_copy_boxes(inputs: str, terms: str, size: int) -> None:
     assert "cp.async.c" not in listing
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("size", "columns"), [(1496, 192), (2504, 256), (3000, 192), (5000, 256)])
 def test_tiles_of_pairs_are_wide_where_all_groups_read_less_so(size: int, columns: int) -> None:
     text = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"

@@ -96,6 +96,7 @@ def wanted() -> np.ndarray:
     return np.tile(around[3:67, :64].reshape(-1), 4)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("clusters", "joint"), [(2, True), (1, False), (0, False), (None, False)])
 def test_without_room_for_all_clusters_groups_run_alone(clusters: int | None, joint: bool) -> None:
     kernel = parse_kernel(COPY)

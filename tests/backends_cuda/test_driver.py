@@ -18,6 +18,7 @@ def there(array: np.ndarray[Any, Any], context: tileir.Context) -> tileir.Device
     return tileir.to_device(array, context=context)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("status", [Result.CUDA_ERROR_ASSERT, Result.CUDA_ERROR_ILLEGAL_ADDRESS])
 @pytest.mark.parametrize("works", [False, True])
 def test_a_card_that_another_library_has_lost_is_not_called_ours(status: Result, works: bool) -> None:

@@ -76,6 +76,7 @@ def plus(left: object, right: object) -> Apply:
     return Apply(Op.ADD, (left, right))  # type: ignore[arg-type]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_every_architecture_gets_code_of_its_own_version(name: str) -> None:
     text = tileir.compile(PRODUCT, ["f32[64, 48]", "f32[48, 80]"], device=f"cuda.{name}").listing("ptx")
@@ -207,7 +208,7 @@ def test_what_the_module_has_no_room_for_the_launch_asks_for() -> None:
     assert "+32768]" in text
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 @pytest.mark.parametrize(
     ("architecture", "turned", "wanted"),
@@ -242,7 +243,7 @@ def test_products_of_f32_round_only_where_that_is_allowed() -> None:
         assert ("tf32" in compiled.listing("ptx")) == fast
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [*OF_WARPS, *OF_WARPGROUPS])
 @pytest.mark.parametrize("swizzled", [False, True])
 def test_every_fragment_has_an_instruction_or_is_computed_by_threads(name: str, swizzled: bool) -> None:

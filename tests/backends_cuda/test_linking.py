@@ -47,6 +47,7 @@ def test_each_kernel_is_linked_and_loaded_alone(card: tuple[CardDriver, tileir.C
     check(executable)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("function", ["cuLinkCreate", "cuLinkAddData", "cuLinkComplete"])
 def test_without_a_linker_ptx_is_loaded(card: tuple[CardDriver, tileir.Context], function: str) -> None:
     driver, context = card

@@ -22,7 +22,7 @@ PRODUCTS = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("inputs", "terms"), PRODUCTS.items())
 @pytest.mark.parametrize("size", [1024, 4096])
 def test_factors_in_tf32_are_rounded_on_their_way(inputs: str, terms: str, size: int) -> None:
@@ -45,7 +45,7 @@ WINDOWS = (
 )
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("program", "shapes"),
     [

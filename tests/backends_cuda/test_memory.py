@@ -106,6 +106,7 @@ def products(count: int) -> str:
     return f"function (T0[N, N], W[N, N]) -> (T{count}) {{ {lines} }}"
 
 
+@pytest.mark.sampled(0)
 def test_temporaries_go_with_their_executable() -> None:
     with without_a_card() as (driver, context):
         a = tileir.to_device(np.eye(24, dtype=np.float32), context=context)
@@ -122,6 +123,7 @@ def test_temporaries_go_with_their_executable() -> None:
         assert len(driver.memory) == 1  # the array
 
 
+@pytest.mark.sampled(0)
 def test_memory_is_given_back_when_somebody_asks() -> None:
     with without_a_card() as (driver, context):
         a = tileir.to_device(np.eye(24, dtype=np.float32), context=context)

@@ -77,7 +77,7 @@ def divides(kernel: KernelFunction) -> bool:
     )
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("dtype", NARROW, ids=str)
 def test_products_are_the_bits_of_divisions(dtype: DType, seed: int) -> None:
@@ -145,7 +145,7 @@ def floats(count: int, seed: int) -> Array:
     return np.concatenate([special, special | 1 << 31, near, drawn]).astype(np.uint32).view(np.float32)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("dtype", NARROW, ids=str)
 def test_wide_quotients_that_are_rounded_are_those_of_divisions(dtype: DType, seed: int) -> None:

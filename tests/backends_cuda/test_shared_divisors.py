@@ -80,7 +80,7 @@ def numbers(random: np.random.Generator, size: int, spread: int, around: int = 0
     return np.asarray(sign | exponents << 23 | digits, np.uint32).view(np.float32)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("divided", "dividing"), [(2, 3), (2, 18), (40, 30), (128, 64), (128, 128)])
 @pytest.mark.parametrize("lanes", [4, 8])
 def test_quotients_are_the_bits_of_divisions(lanes: int, divided: int, dividing: int) -> None:
@@ -104,7 +104,7 @@ def test_quotients_are_the_bits_of_divisions(lanes: int, divided: int, dividing:
     assert not wrong.size, (x[wrong[0]], y[wrong[0] // ROW])
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("dividend", "divisor"),
     [(-126, 2), (-123, 2), (-118, 2), (-104, 2), (-100, 2), (0, 125), (0, -123), (120, -8), (0, 0)],

@@ -9,6 +9,7 @@ import tileir
 from strategies.card_driver import Result, without_a_card
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("size", [1, 2047, 2048, 60_000, 131_072, 131_073, 500_000])
 def test_arrays_may_change_once_the_call_is_over(size: int) -> None:
     with without_a_card() as (driver, context):

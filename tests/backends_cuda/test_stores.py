@@ -90,7 +90,7 @@ def test_other_architectures_store_by_threads(name: str) -> None:
     assert ("cp.async.bulk" in code(STORE, name)) == (name == "sm_90a")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("dtype", "size", "stores", "copies"),
     [
@@ -110,6 +110,7 @@ def test_products_store_boxes_beside_a_warp_that_copies(dtype: str, size: int, s
     assert "cp.async.bulk.tensor" in listing
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("size", "columns"), [(1536, 160), (3072, 192), (5120, 224)])
 def test_bytes_have_instructions_as_wide_as_their_tiles(size: int, columns: int) -> None:
     text = "function (A[M, K], B[N, K]) -> (R) { C[i, j : M, N] = +(A[i, k] * B[j, k]); R = as_bf16(C); }"

@@ -41,6 +41,7 @@ def casts(source: DType, lanes: int, *to: DType, head: str = "define void") -> s
     return "\n".join(lines)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("lanes", [1, 2, 3, 4, 6, 8, 16])
 def test_all_numbers_keep_their_bits(lanes: int) -> None:
     features = device().features

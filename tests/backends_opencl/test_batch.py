@@ -41,7 +41,7 @@ def test_what_the_driver_refuses_is_told(executor: OpenCLExecutor) -> None:
         executor.run_batch([(np.zeros(1 << 20, np.float32), small)], [], [])
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.int8, np.bool_, np.float16, ml_dtypes.bfloat16])
 def test_calls_have_the_same_results_from_first_to_last(dtype: type) -> None:
     context = tileir.Context()

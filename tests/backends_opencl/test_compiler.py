@@ -145,6 +145,7 @@ def test_building_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     library.wait()
 
 
+@pytest.mark.sampled(0)
 def test_programs_run_where_pyopencl_cannot_keep_anything(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     variables = {"XDG_CACHE_HOME": str(tmp_path / "file" / "cache"), "TILEIR_CACHE": "off"}
@@ -195,6 +196,7 @@ def test_groups_that_are_too_large_for_the_device(executor: OpenCLExecutor) -> N
     assert {d.code for d in caught.value.diagnostics} <= {"TIL804", "TIL805"}
 
 
+@pytest.mark.sampled(0)
 def test_many_threads_compile() -> None:
     libraries: list[OpenCLLibrary] = []
 

@@ -68,7 +68,7 @@ kernel k(out f32 O[4] align(4) noalias, in f32 A[8] align(4) noalias) grid(1) gr
     assert "vload4(0, A + 1)" in written
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("feature", sorted({row.feature for row in FRAGMENTS.values()}))
 def test_fragments_without_a_statement_are_computed_by_threads(feature: str) -> None:
     kernels: list[KernelFunction] = []
@@ -101,7 +101,7 @@ def test_what_threads_hold_is_passed_on_or_goes_through_local_memory() -> None:
     np.testing.assert_array_equal(arrays[0], expected)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [name for name in GROUPS if "product" in name or "copies" in name])
 def test_devices_without_ptx_compute_the_same(name: str) -> None:
     kernel = parse_kernel(GROUPS[name].replace("$index", "i32"))

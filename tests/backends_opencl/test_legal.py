@@ -16,12 +16,14 @@ from tileir_opencl.emit.operations import FAST, NATIVE, SINGLE, capabilities
 SETS = pytest.mark.parametrize("native", [NATIVE, SINGLE, FAST], ids=["native", "single", "fast"])
 
 
+@pytest.mark.sampled(14)
 @SETS
 @pytest.mark.parametrize("dtype", COMPUTED, ids=str)
 def test_operations(dtype: DType, native: frozenset[Op]) -> None:
     assert_operations(dtype, EXPANDED - native, capabilities(native))
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("source", DType, ids=str)
 def test_conversions(source: DType) -> None:
     assert_conversions(source, capabilities())

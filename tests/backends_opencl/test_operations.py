@@ -84,7 +84,7 @@ def check(
 LANES: Final = {DType.I32: (1, 2, 3, 4, 8, 16), DType.F32: (1, 3, 8, 16), DType.F16: (1, 3, 8, 16)}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("platform", PLATFORMS)
 @pytest.mark.parametrize("dtype", ALL_DTYPES, ids=lambda dtype: dtype.value)
 def test_operations_on_special_values(dtype: DType, platform: str) -> None:
@@ -100,7 +100,7 @@ def test_operations_on_special_values(dtype: DType, platform: str) -> None:
     check(inputs, cases, platform)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("platform", PLATFORMS)
 @pytest.mark.parametrize("source", ALL_DTYPES, ids=lambda dtype: dtype.value)
 def test_casts_of_special_values(source: DType, platform: str) -> None:

@@ -49,6 +49,7 @@ def test_a_verdict_is_found_out_once(program: Path, tmp_path: Path) -> None:
     assert runs.read_text(encoding="utf-8") == "x"
 
 
+@pytest.mark.sampled(0)
 def test_a_device_works_with_narrow_vectors() -> None:
     assert works_with(device_of(device()).found, 4)
 

@@ -13,6 +13,7 @@ from strategies.opencl_device import device
 FEW = np.array([0.0, -0.0, 1.5, -2.0, np.inf, -np.inf, np.nan])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("shape", "axis", "count", "dtype"), [((190,), 0, 190, "f4"), ((2, 300), 1, 7, "f2"), ((300, 3), 0, 5, "i8")]
 )

@@ -28,7 +28,7 @@ def test_every_operation_on_every_pair_of_bytes(dtype: DType) -> None:
     check(list(pairs_of_bytes(dtype)))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [DType.F16, DType.BF16, DType.I16, DType.U16], ids=str)
 def test_every_operation_and_conversion_of_every_half(dtype: DType) -> None:
     check(list(every_half(dtype)))
@@ -38,7 +38,7 @@ def test_integers_are_rounded_once() -> None:
     check([case for dtype in INTEGERS for case in integers_at_ties(dtype)])
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 def test_operations_on_constants(dtype: DType) -> None:
     check([constants_only(dtype)])

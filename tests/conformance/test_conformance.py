@@ -24,19 +24,19 @@ def by_name(case: Conformance, results: object) -> dict[str, means.Array]:
     return dict(zip(case.expected, map(np.asarray, values), strict=True))
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @each_case
 def test_jit_agrees_with_numpy(case: Conformance) -> None:
     case.check(by_name(case, tileir.jit(case.text)(**case.inputs)))
 
 
-@pytest.mark.sampled(185)
+@pytest.mark.sampled(58)
 @each_case
 def test_evaluate_agrees_with_numpy(case: Conformance) -> None:
     case.check(by_name(case, tileir.evaluate(case.text, case.inputs)))
 
 
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(8)
 @each_case
 def test_interpreters_of_kernels_and_stripe_agree_with_numpy(case: Conformance) -> None:
     compiled = means.stages(tileir.parse(case.text), case.inputs)
@@ -47,7 +47,7 @@ def test_interpreters_of_kernels_and_stripe_agree_with_numpy(case: Conformance) 
         case.check(means.by_kernel_interpreter(compiled, case.inputs))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("passes", means.PASSES)
 @pytest.mark.parametrize("target", means.TARGETS)
 def test_results_do_not_depend_on_the_schedule(target: str, passes: str) -> None:
@@ -57,7 +57,7 @@ def test_results_do_not_depend_on_the_schedule(target: str, passes: str) -> None
         case.check(means.on_device(compiled, case.inputs))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @each_case
 def test_groups_of_threads_agree_with_numpy(case: Conformance) -> None:
     """Run the kernels that the passes for cards make, whose threads meet, on the host's processor."""

@@ -98,7 +98,7 @@ def value(array: np.ndarray[Any, Any]) -> Any:
     return float(array) if dtype_of(array).is_float else array.item()
 
 
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("op", [op for op in COMPUTING if op.info.domain is not Domain.FLOAT and op is not Op.COND])
 @examples(100)
 @given(data=st.data(), dtype=st.sampled_from(INTEGERS))
@@ -166,7 +166,7 @@ def test_functions_agree_with_math(op: Op, dtype: DType, x: float) -> None:
     assert float(apply(op, constant(x, dtype))) == pytest.approx(MATHS[op](x), rel=2.0 ** (1 - DIGITS[dtype]))
 
 
-@pytest.mark.sampled(372)
+@pytest.mark.sampled(116)
 @pytest.mark.parametrize("op", [op for op in COMPUTING if op is not Op.COND])
 @pytest.mark.parametrize("dtype", DType)
 def test_result_dtype_and_silence(op: Op, dtype: DType) -> None:

@@ -84,7 +84,7 @@ def test_bytes_have_to_be_those_of_the_array(dtype: DType, shape: tuple[int, ...
 LARGE = 1 << 20
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("dtype", DType)
 def test_large_arrays_are_what_small_ones_are(dtype: DType) -> None:
     count = LARGE // dtype.itemsize

@@ -4,7 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 
+
+@pytest.mark.sampled(0)
 def test_collection_in_a_new_process() -> None:
     """To collect all that other tests keep takes seconds, each of nine times."""
     tests = Path(__file__).with_name("collection_alone.py")

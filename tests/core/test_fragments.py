@@ -32,7 +32,7 @@ def places(fragment: Fragment, axes: str, layout: Layout) -> np.ndarray:
     return np.array([[[layout.at(axis, t, e) for axis in axes] for e in elements] for t in threads])
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @ALL
 def test_each_element_is_held_as_often_as_any_other(fragment: Fragment) -> None:
     extents = dict(zip("mnk", fragment.mnk, strict=True))
@@ -45,7 +45,7 @@ def test_each_element_is_held_as_often_as_any_other(fragment: Fragment) -> None:
     assert NOTHING not in (*fragment.sums.threads, *fragment.sums.elements)
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(4)
 @ALL
 def test_what_threads_hold_multiplies_to_the_product(fragment: Fragment) -> None:
     generator = np.random.default_rng(len(fragment.name))
@@ -62,6 +62,7 @@ def test_what_threads_hold_multiplies_to_the_product(fragment: Fragment) -> None
     np.testing.assert_array_equal(matrices["mn"], left @ right)
 
 
+@pytest.mark.sampled(33)
 @ALL
 def test_runs_say_what_bits_say(fragment: Fragment) -> None:
     for axes, _, layout in in_registers(fragment):

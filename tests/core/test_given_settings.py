@@ -47,6 +47,7 @@ def test_the_numbers_of_the_slide_are_facts() -> None:
     assert hardware_of(target).memory("LOCAL").size_bytes == 32768
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("shape", [(33, 20, 17), (64, 64, 64), (1, 1, 1)])
 def test_programs_are_scheduled_by_them(shape: tuple[int, int, int]) -> None:
     rows, columns, depth = shape

@@ -35,7 +35,7 @@ PIPELINES: Final = {
 }
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", PIPELINES)
 @pytest.mark.parametrize("family", FAMILIES)
 @given(data=st.data())

@@ -32,7 +32,7 @@ def bound(draw: st.DrawFn, case: Case) -> Case:
     return Case(function, left, to_text(function), case.tolerance)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("passes", means.PASSES)
 @given(data=st.data(), target=targets)
 @examples(60)
@@ -61,6 +61,7 @@ def test_bound_functions_mean_the_same_through_opencl(data: st.DataObject) -> No
     assert_equal(dict(zip(whole.expected(), actual, strict=True)), whole.expected())
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("family", FAMILIES)
 @given(data=st.data(), target=targets)
 @examples(12)

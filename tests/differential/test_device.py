@@ -15,7 +15,7 @@ from tileir.tile.text.parser import parse
 targets = st.sampled_from(sorted(means.TARGETS))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("passes", means.PASSES)
 @given(case=cases(special=True, empty=True), target=targets)
 @examples(150)
@@ -53,7 +53,7 @@ def test_axes_of_hundreds_of_elements(case: Case, target: str, passes: str) -> N
     assert_equal(means.on_device(compiled, case.inputs), case.expected())
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("family", FAMILIES)
 @given(data=st.data(), target=targets, passes=st.sampled_from((*["cpu"] * 8, *sorted(means.PASSES))))
 @examples(80)

@@ -42,7 +42,7 @@ def typed(case: Case) -> Function:
     return prepared(infer(case.function, types))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("target", SHIPPED)
 @given(case=cases(functions=True, empty=True) | cases(functions=True, largest_size=9))
 @examples(25)
@@ -51,6 +51,7 @@ def test_pipelines_of_shipped_targets(target: str, case: Case) -> None:
     assert (found := check_function(typed(case), pipeline_for(facts), facts)) is None, str(found)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("pipeline", HARSH)
 @given(case=cases(functions=True, largest_size=9), target=st.sampled_from(sorted(means.TARGETS)))
 @examples(40)

@@ -18,7 +18,7 @@ SPARSE: Final = [
 """Coefficients of two indices in an output, and their sizes: sums of multiples with gaps and without, and overlaps."""
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("a", "b", "n", "m"), SPARSE)
 def test_outputs_with_gaps(a: int, b: int, n: int, m: int) -> None:
     """Which elements are written by some point decides whether zeros are filled in first."""
@@ -29,6 +29,7 @@ def test_outputs_with_gaps(a: int, b: int, n: int, m: int) -> None:
         assert (found := check_passes(function, types, "plain", target=Target())) is None, str(found)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rows", [513, 521, 640])
 def test_reductions_in_parts_that_do_not_divide_them(rows: int) -> None:
     types = {"A": TensorType(DType.F32, (rows, 3))}

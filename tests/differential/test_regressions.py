@@ -92,7 +92,7 @@ PROGRAMS: dict[str, tuple[str, Shapes]] = {
 """Text and shapes; all arguments are small integers in f32."""
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("passes", means.PASSES)
 @pytest.mark.parametrize("target", means.TARGETS)
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -91,6 +91,7 @@ def test_what_has_kernels_starts_without_compiling(with_kernels: Path) -> None:
     assert compiled == "False"
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("options", [("kernels=False",), ("options=tileir.Options(threads=1, fast_math=True)",)])
 def test_kernels_that_do_not_fit_or_are_not_wanted_are_made_anew(with_kernels: Path, options: tuple[str, ...]) -> None:
     found, compiled = started(with_kernels, *options).split()
@@ -98,6 +99,7 @@ def test_kernels_that_do_not_fit_or_are_not_wanted_are_made_anew(with_kernels: P
     assert compiled == "True"
 
 
+@pytest.mark.sampled(0)
 def test_kernels_of_another_version_or_damaged_ones_are_made_anew(with_kernels: Path, tmp_path: Path) -> None:
     members = members_of(with_kernels.read_bytes())
     code = [name for name in members if name.startswith("kernels/")]

@@ -96,6 +96,7 @@ def test_passes_can_be_chosen(command: Command, matmul: Path) -> None:
     assert "accumulate" in err
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="no device is always full")
 def test_a_full_output_is_told(matmul: Path) -> None:
     program = [sys.executable, "-m", "tileir", "print", str(matmul)]

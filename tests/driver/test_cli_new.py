@@ -47,7 +47,7 @@ def installed(folder: Path, kind: str, name: str) -> Path:
     return site
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("kind", TEMPLATES)
 def test_the_tests_of_a_wheel_pass(kind: str, command: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
     name = f"my_{kind}"

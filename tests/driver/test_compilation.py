@@ -261,7 +261,7 @@ def test_code_that_cannot_be_linked_is_built_again(disk: DiskCache, log: pytest.
     np.testing.assert_allclose(c, np.tanh(5) + 0.5)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("part", ["frame", "kernels"])
 @pytest.mark.parametrize("content", [None, b"[1]", b"not JSON"])
 def test_a_program_that_cannot_be_decoded_is_compiled_again(
@@ -304,6 +304,7 @@ def _run(script: str, arguments: Sequence[object]) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.sampled(0)
 def test_processes_share_programs(tmp_path: Path) -> None:
     script = (
         "import logging, sys, tileir\n"
@@ -379,6 +380,7 @@ def test_programs_share_results_of_equal_works(disk: DiskCache) -> None:
     assert len(_results(disk)) == 1
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("content", [b"", b"\0" * 300 * 96 * 4, b"\0" * 64])
 def test_damaged_results_are_computed_again(disk: DiskCache, content: bytes) -> None:
     _check_weights(disk)

@@ -45,6 +45,7 @@ def failure(number: int) -> str:
     return str(error.value)
 
 
+@pytest.mark.sampled(0)
 def test_threads_make_the_code_that_one_makes() -> None:
     numbers = range(12)
     expected = list(map(code, numbers))
@@ -112,6 +113,7 @@ assert compiled(1) == expected
 """
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timers")
 def test_interrupts_while_threads_compile_leave_the_compiler_usable() -> None:
     done(PRELUDE + INTERRUPTED)

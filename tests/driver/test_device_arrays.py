@@ -51,7 +51,7 @@ def device(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_devices_agree_with_the_definition(context: tileir.Context, device: str, name: str) -> None:
     values = inputs(name)
@@ -68,7 +68,7 @@ def test_devices_agree_with_the_definition(context: tileir.Context, device: str,
         np.testing.assert_array_equal(result, expected[output])
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", DType, ids=lambda dtype: dtype.value)
 def test_elements_of_every_dtype_stay_there(context: tileir.Context, device: str, dtype: DType) -> None:
     a = (np.arange(6) % 3).reshape(2, 3).astype(dtype.numpy)
@@ -84,6 +84,7 @@ def there(array: Any, device: str, context: tileir.Context) -> tileir.DeviceArra
     return tileir.to_device(array, device, context=context, copy=True)
 
 
+@pytest.mark.sampled(2)
 def test_results_live_where_inputs_live(context: tileir.Context, device: str) -> None:
     executable = tileir.compile(TWO, [(8,), (8,)], device=device, context=context)
     for arrays in ((A, B), (A, 2.0 + B)):
@@ -123,6 +124,7 @@ def test_out_is_of_either_kind(where: list[bool], out: list[bool] | None, device
             np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.sampled(2)
 def test_out_may_be_an_input(context: tileir.Context, device: str) -> None:
     a = there(A, device, context)
     reverse = tileir.jit("function (A[N]) -> (O) { O[i : N] = =(A[7 - i]); }", device, context=context)
@@ -140,6 +142,7 @@ def test_arrays_without_elements_and_axes(context: tileir.Context, device: str) 
     assert tileir.jit(ADD, context=context)(scalar, 2.0).numpy() == 5
 
 
+@pytest.mark.sampled(2)
 def test_numbers_and_sizes_go_with_arrays_of_devices(context: tileir.Context, device: str) -> None:
     a = there(A, device, context)
     np.testing.assert_array_equal(tileir.jit(ADD, context=context)(a, 0.5).numpy(), A + np.float32(0.5))
@@ -292,6 +295,7 @@ def test_evaluation_returns_arrays_of_devices(device: str) -> None:
     np.testing.assert_array_equal(lone.numpy(), A + 1)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("resident", [False, True])
 def test_state_stays_on_the_device(context: tileir.Context, card: SharedDevice, device: str, resident: bool) -> None:
     start = there(A, device, context) if resident else A

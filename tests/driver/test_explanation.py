@@ -116,7 +116,7 @@ def test_the_nearest_step_is_offered() -> None:
         tileir.explain(MATMUL, SHAPES, target=CPU, passes="first: accumulate,thread", after="frist")
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", names_of_targets())
 def test_any_target_explains_loops_and_branches(name: str) -> None:
     target = scheduling_target(choice_of(name), CPU, None)

@@ -161,7 +161,7 @@ def test_targets_with_parameters_and_includes(strangers: Seen, tmp_path: Path) -
     assert strangers.taken() == [("target", 1)]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("scripts", [False, True])
 @pytest.mark.parametrize(
     ("passes", "target", "label"),
@@ -315,6 +315,7 @@ print("ran" if getattr(sys.modules.get("changing"), "SEEN", None) else "kept")
 """
 
 
+@pytest.mark.sampled(0)
 def test_kernels_of_a_pass_that_changed_are_not_taken_from_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

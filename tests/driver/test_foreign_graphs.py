@@ -163,6 +163,7 @@ def numbers(*axes: str) -> Array:
     return generator.uniform(0.05, 1, tuple(SHAPES[axis] for axis in axes)).astype(np.float32)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_graphs_of_networkx(name: str) -> None:
     text, expected = GRAPHS[name]
@@ -177,6 +178,7 @@ def test_graphs_of_networkx(name: str) -> None:
     assert nx.is_directed_acyclic_graph(back)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", SOURCES)
 def test_syntax_trees_of_python(name: str) -> None:
     body = SOURCES[name]

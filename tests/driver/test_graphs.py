@@ -206,6 +206,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
     return cli.run()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("stage", STAGES)
 def test_the_command_writes_each_stage(
     stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

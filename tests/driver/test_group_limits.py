@@ -57,6 +57,7 @@ def groups(executable: tileir.Executable) -> list[int]:
     return [math.prod(kernel.group) for kernel in executable.sem.kernels]
 
 
+@pytest.mark.sampled(2)
 def test_programs_are_scheduled_for_what_the_device_can_run(limit: int) -> None:
     with tileir.Context(disk_cache=None) as context:
         executable = tileir.compile(SOFTMAX, [ROWS], device=device().id, context=context, target="gpu")

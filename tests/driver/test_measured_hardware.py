@@ -24,6 +24,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(measured_hardware, name, value)
 
 
+@pytest.mark.sampled(0)
 def test_a_processor_is_measured() -> None:
     context = tileir.default_context()
     device = context.device("llvm")

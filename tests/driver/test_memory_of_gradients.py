@@ -41,6 +41,7 @@ def peak(layers: int, every: int, *, dense: bool) -> float:
     return place(program).peak_bytes / (4 * ROWS * WIDTH)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dense", [True, False])
 @pytest.mark.parametrize(("layers", "every"), [(12, 0), (12, 3)])
 def test_gradients_of_chains_take_little_more_than_they_must(layers: int, every: int, *, dense: bool) -> None:

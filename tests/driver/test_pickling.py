@@ -20,6 +20,7 @@ def again(value: Any) -> Any:
     return pickle.loads(pickle.dumps(value))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("device", [each.id for each in tileir.devices()])
 @pytest.mark.parametrize("options", [tileir.Options(), tileir.Options(threads=1, quick=True)])
 def test_functions_come_back(device: str, options: tileir.Options) -> None:

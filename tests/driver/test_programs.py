@@ -69,6 +69,7 @@ def test_each_stage_is_compiled_called_and_interpreted(executable: Executable, s
     _same(tileir.evaluate(program, tuple(ARRAYS.values())))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("stage", STAGES)
 def test_each_stage_is_read_from_text_json_and_files(executable: Executable, stage: str, tmp_path: Path) -> None:
     text, json = _written(executable, stage), tileir.to_json(getattr(executable, stage))
@@ -186,6 +187,7 @@ def test_costs_and_tuning_take_all_stages_that_passes_can_schedule(executable: E
     assert caught.value.diagnostics[0].code == "TIL712"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("stage", STAGES)
 def test_costs_are_those_of_every_form_of_a_program(executable: Executable, tmp_path: Path, stage: str) -> None:
     program = getattr(executable, stage)
@@ -257,7 +259,7 @@ def _run(*arguments: object) -> int:
     return cli.run()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("stage", STAGES)
 def test_commands_take_files_of_all_stages(
     executable: Executable,

@@ -54,6 +54,7 @@ def times_of(monkeypatch: pytest.MonkeyPatch, faster: str) -> list[str]:
     return compiled
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("device", ["llvm", "opencl"])
 def test_devices_are_tuned(context: tileir.Context, device: str) -> None:
     if device not in {each.backend for each in context.devices()}:

@@ -90,6 +90,7 @@ def test_what_won_serves_other_sizes(context: tileir.Context, monkeypatch: pytes
         np.testing.assert_array_equal(product(a, b), a @ b)
 
 
+@pytest.mark.sampled(0)
 def test_the_same_seed_tries_the_same(context: tileir.Context, monkeypatch: pytest.MonkeyPatch) -> None:
     scripts_win(monkeypatch)
     first, second, other = tune(context), tune(context), tune(context, seed=1)
@@ -97,6 +98,7 @@ def test_the_same_seed_tries_the_same(context: tileir.Context, monkeypatch: pyte
     assert first.trials != other.trials
 
 
+@pytest.mark.sampled(0)
 def test_killed_searches_go_on(context: tileir.Context, monkeypatch: pytest.MonkeyPatch) -> None:
     scripts_win(monkeypatch)
     whole = tune(context)

@@ -159,6 +159,7 @@ def test_what_the_form_cannot_hold() -> None:
     assert places == ["blur", "repeat 2 {\n  blur\n}", "previous", "$1", "$2", text]
 
 
+@pytest.mark.sampled(0)
 def test_broken_texts_are_told_or_read() -> None:
     chosen = Random(7)
     readable = 0

@@ -12,7 +12,7 @@ from tileir_formula.running.crafting import craft
 PICTURE = np.random.default_rng(9).integers(0, 256, (37, 41, 3), np.uint8)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "text",
     [

@@ -33,6 +33,7 @@ def test_it_tells_functions_arguments_conditions_and_merges() -> None:
     assert "  blur(radius=1, amount=0.5) [ABCDEFG]\n" in str(diagram)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("functions", [{}, FUNCTIONS, own_functions()], ids=["none", "few", "own"])
 def test_it_is_drawn_around_a_compute_pass(functions: dict[str, object]) -> None:
     diagram = diagram_of(functions)  # type: ignore[arg-type]

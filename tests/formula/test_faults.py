@@ -21,7 +21,7 @@ function (Image[H, W, C]) -> (Result) {
 PHOTO = np.random.default_rng(3).random((17, 7, 4), dtype=np.float32)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("text", "underlined", "notes"),
     [

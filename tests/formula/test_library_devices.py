@@ -31,7 +31,7 @@ def pictures(name: str) -> list[Any]:
     return [first, first[::-1, ::-1].copy()][: len(own_functions()[name].pictures)]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", own_functions())
 def test_functions_run_on_the_processor(name: str) -> None:
     for text in texts(name):
@@ -43,7 +43,7 @@ def test_functions_run_on_the_processor(name: str) -> None:
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5, err_msg=text)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", own_functions())
 def test_functions_run_on_opencl(name: str) -> None:
     crafted = craft(parse(texts(name)[0]), own_functions())
@@ -52,7 +52,7 @@ def test_functions_run_on_opencl(name: str) -> None:
     np.testing.assert_allclose(result, tileir.evaluate(crafted.function, arrays), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", own_functions())
 def test_functions_take_single_pixels(name: str) -> None:
     given = [each[:1, :1] for each in pictures(name)]
@@ -63,7 +63,7 @@ def test_functions_take_single_pixels(name: str) -> None:
             assert result.size > 0
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", own_functions())
 def test_functions_take_pictures_of_integers(name: str) -> None:
     text = texts(name)[0]

@@ -71,7 +71,7 @@ def in_doubles(text: str) -> tuple[Function, dict[str, Any]]:
     return builder.build(Result=function.applied(operands, function.boundary)), arrays
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", SMOOTH)
 def test_gradients(text: str) -> None:
     function, arrays = in_doubles(text)

@@ -77,7 +77,7 @@ WARPS: dict[str, Callable[[Picture], Places]] = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", WARPS)
 def test_warps_look_where_they_should(text: str) -> None:
     for channels in (1, 3, 4):
@@ -215,6 +215,7 @@ def local(image: Picture, tiles: int, limit: float, bins: int) -> Picture:
     return total
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("tiles", "limit", "bins"), [(1, 50, 32), (3, 2, 64), (8, 3, 256), (32, 1, 16)])
 def test_histograms_of_parts(tiles: int, limit: int, bins: int) -> None:
     for channels in (1, 3):
@@ -240,6 +241,7 @@ def bilateral(image: Picture, size: int, near: float, alike: float, mode: str) -
     return np.asarray(total / sizes)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", [3, 5, 9])
 def test_bilateral(size: int) -> None:
     for channels in (1, 3, 4):
@@ -291,7 +293,7 @@ def test_guided() -> None:
     np.testing.assert_allclose(filtered("guided(size=5, edge=0.1)", photograph(3)), expected, atol=2e-5)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("size", [(16, 16), (7, 7), (3, 100), (1, 1), (31, 9)])
 @pytest.mark.parametrize("tiles", [8, 32])
 def test_pictures_smaller_than_tiles_are_equalised(size: tuple[int, int], tiles: int) -> None:

@@ -129,7 +129,7 @@ CASES: dict[str, Callable[[Picture, str], Picture]] = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", CASES)
 def test_windows_are_those_of_scipy(text: str) -> None:
     for channels in (1, 3, 4):
@@ -140,7 +140,7 @@ def test_windows_are_those_of_scipy(text: str) -> None:
             np.testing.assert_allclose(result, expected, rtol=2e-5, atol=2e-5, err_msg=f"{channels} {boundary}")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", CASES)
 def test_windows_larger_than_the_picture(text: str) -> None:
     for rows, columns in ((1, 1), (1, 4), (3, 2)):

@@ -201,7 +201,7 @@ def sizes(text: str) -> tuple[int, ...]:
     return next(operation.shape for operation in graph.operations if operation.name == graph.outputs[0])
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", own_functions())
 def test_what_each_function_makes_can_be_read_with_a_border(name: str) -> None:
     """The border asks for the sizes of what it is put around, which a body may have written in any way."""

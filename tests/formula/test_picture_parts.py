@@ -35,6 +35,7 @@ function (Image[H, W, C]) -> (R) {
 RECTANGLES = ((0, 0, 20, 30), (40, 37, 11, 13), (100, 60, 20, 30), (0, 0, 120, 90), (119, 89, 1, 1))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", sorted(LOCAL))
 def test_rectangles_are_those_of_the_whole(text: str) -> None:
     formula = tileir.craft(text)
@@ -48,6 +49,7 @@ def test_rectangles_are_those_of_the_whole(text: str) -> None:
         np.testing.assert_allclose(part, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [function.name for function in read_functions(PLACES)])
 def test_places_that_count(name: str) -> None:
     functions = {**own_functions(), **{each.name: each for each in read_functions(PLACES)}}
@@ -64,7 +66,7 @@ def test_formulas_that_need_all(text: str) -> None:
     assert tileir.craft(text)._function([PHOTO]).reach([PHOTO]) is None
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["doubled", "pixelate(size=8)"])
 @pytest.mark.parametrize("around", ["box(size=31) of image", "gaussian(sigma=6) of image"])
 def test_places_that_count_are_noticed_among_what_lies_around(name: str, around: str) -> None:

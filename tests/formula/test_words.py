@@ -122,7 +122,7 @@ def test_sample_far_away_and_of_one_pixel(boundary: str) -> None:
     np.testing.assert_allclose(one, np.zeros((1, 1, 3)) if boundary == "constant" else PHOTO[:1, :1], rtol=1e-6)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("rows", "columns"), [(1, 1), (3, 3), (1, 5), (7, 1), (5, 3), (5, 5)])
 def test_ranked_sorts_windows(rows: int, columns: int) -> None:
     for percent in (0, 10, 25, 50, 77, 100):

@@ -127,14 +127,14 @@ def assert_same(source: str, dtypes: tuple[str, ...]) -> None:
         np.testing.assert_allclose(one.astype("f8"), np.asarray(other, "f8"), relative, absolute, err_msg=source)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["?", *FLOATS, *SIGNED, *UNSIGNED])
 def test_expressions_of_one_array(dtype: str) -> None:
     for source in ONE:
         assert_same(source, (dtype,))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("left", "right"), list(itertools.product(("?", *FLOATS, *SIGNED, *UNSIGNED), repeat=2)))
 def test_expressions_of_two_arrays(left: str, right: str) -> None:
     for source in TWO:

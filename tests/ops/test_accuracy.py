@@ -145,7 +145,7 @@ def found(name: str, values: Any, what: Callable[[Function, Any], Any]) -> Any:
     return np.asarray(tileir.jit(case.function(), "llvm")(values))
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_values(name: str, dtype: str) -> None:
@@ -162,7 +162,7 @@ def test_values(name: str, dtype: str) -> None:
     )
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("dtype", "what"), [*((dtype, backward) for dtype in DTYPES), ("f16", forward)])
 @pytest.mark.parametrize("name", CURVED)
 def test_slopes(name: str, dtype: str, what: Callable[[Function, Any], Any]) -> None:

@@ -91,6 +91,7 @@ def test_sizes_that_do_not_agree(shapes: list[tuple[int, ...]]) -> None:
     assert fault_of(lambda: run(attend, *map(np.zeros, shapes)), __file__)[0] == "TIL312"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "build", [ops.softmax, ops.log_softmax, ops.layer_norm, ops.rms_norm, lambda x: ops.softmax(x * 2.0 + 1.0)]
 )

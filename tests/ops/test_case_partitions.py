@@ -28,7 +28,7 @@ MESHES: Final[Mapping[str, tuple[Mesh, tuple[tuple[str, int], ...]]]] = {
 """Meshes, and the axis of each input that is cut along each of theirs: the last one where there are not as many."""
 
 
-@pytest.mark.sampled(21)
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize(("name", "cut"), [(name, cut) for name in CASES for cut in MESHES])
 def test_values_of_all_ranks_together(name: str, cut: str) -> None:
     case, (mesh, cuts) = CASES[name], MESHES[cut]

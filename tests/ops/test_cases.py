@@ -15,7 +15,7 @@ COMPILED: Final = [(name, dtype) for number, (name, dtype) in enumerate(TYPED) i
 """Every case in f32, and some in f64: the code is made by the same rules."""
 
 
-@pytest.mark.sampled(47)
+@pytest.mark.sampled(23)
 @pytest.mark.parametrize(("name", "dtype"), TYPED)
 def test_values_by_interpretation(name: str, dtype: str) -> None:
     case = CASES[name]
@@ -23,7 +23,7 @@ def test_values_by_interpretation(name: str, dtype: str) -> None:
     case.check(tileir.evaluate(case.function(), arrays), case.expected(arrays), dtype)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "dtype"), COMPILED)
 def test_values_on_llvm(name: str, dtype: str) -> None:
     case = CASES[name]
@@ -31,7 +31,7 @@ def test_values_on_llvm(name: str, dtype: str) -> None:
     case.check(tileir.jit(case.function(), "llvm")(**arrays), case.expected(arrays), dtype)
 
 
-@pytest.mark.sampled(67)
+@pytest.mark.sampled(34)
 @pytest.mark.parametrize("name", CASES)
 def test_texts_read_back(name: str) -> None:
     function = CASES[name].function()

@@ -151,7 +151,7 @@ def weights(x: np.ndarray[Any, Any], dy: np.ndarray[Any, Any], kernel: tuple[int
     return total
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kernel_layout", ["kcx", "xck"])
 @pytest.mark.parametrize(("stride", "pad"), [(1, 1), (1, 2), (2, 1)])
 @pytest.mark.parametrize("channels", [2, 17])

@@ -53,6 +53,7 @@ _NARROW: Final = {
 }
 
 
+@pytest.mark.sampled(27)
 @pytest.mark.parametrize("dtype", _NARROW)
 @pytest.mark.parametrize("name", _UNARY)
 def test_narrow_dtypes_give_what_wide_ones_do(name: str, dtype: Any) -> None:

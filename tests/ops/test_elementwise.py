@@ -288,6 +288,7 @@ def test_a_high_bound_below_the_low_one_wins(x: float, low: float, high: float) 
     np.testing.assert_array_equal(run(lambda x: ops.clip(x, low, high), np.array(x)), np.clip(x, low, high))
 
 
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize(
     ("name", "ends", "slopes"),
     [
@@ -354,6 +355,7 @@ def test_slopes_of_pairs_at_special_points(name: str, x: float, y: float, slopes
 _PATTERNED: Final = [dtype for dtype in DType if not dtype.is_bool]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("source", _PATTERNED, ids=lambda dtype: dtype.value)
 def test_bits_are_those_in_memory(source: DType) -> None:
     same = [dtype for dtype in _PATTERNED if dtype.bits == source.bits]

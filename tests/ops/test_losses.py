@@ -66,6 +66,7 @@ def test_logits_at_zero_have_the_gradient_of_both_sides() -> None:
     np.testing.assert_array_equal(np.asarray(gradient), [0.5, 0.25, -0.5])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("loss", [ops.cross_entropy, ops.nll_loss])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_mean_over_no_class_is_nan_and_its_gradient_zero(loss: Callable[..., Tensor], weighted: bool) -> None:

@@ -29,6 +29,7 @@ def test_nan_is_greater_than_all_numbers(right: bool) -> None:
     np.testing.assert_array_equal(run(lambda a, b: ops.bucketize(b, a, right=right), sequence[:4], values), expected)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mode", ["linear", "nearest"])
 @pytest.mark.parametrize("far", [INF, -INF, 1e30])
 def test_there_are_zeros_at_infinity(mode: str, far: float) -> None:

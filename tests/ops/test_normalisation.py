@@ -80,6 +80,7 @@ def test_narrow_results_are_rounded_once(name: str, dtype: np.dtype[Any], wide: 
     np.testing.assert_array_equal(found.astype(np.float32), exact.astype(dtype).astype(np.float32))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("target", ["nvidia-hopper", "amd-cdna3"])
 @pytest.mark.parametrize("name", [name for name in NORMALISATIONS if name != "batch"])
 def test_a_card_normalises_narrow_tensors_in_one_kernel(name: str, target: str) -> None:

@@ -112,7 +112,7 @@ class Drawn:
         return [*self.random.sample(self.pairs[2:-1], 2), self.pairs[-1]]
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(600))
 def test_compositions(seed: int) -> None:
     drawn = Drawn(seed)
@@ -132,6 +132,7 @@ def test_what_is_taken_of_a_number(shape: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(np.asarray(found), np.full((3, *shape[1:]), 2.5, np.float32))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mode", MODES)
 def test_a_number_put_into_a_reshaped_scalar(mode: str) -> None:
     f = tileir.FunctionBuilder()

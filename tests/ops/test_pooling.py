@@ -86,6 +86,7 @@ def test_windows_follow_their_definition(
     np.testing.assert_allclose(found[1], pooled(np.mean, x, [kernel], [stride], [pads[0]], [count]))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("norm", [1, 2, 3, 0.5])
 def test_norms_of_zeros_have_the_gradient_0(norm: float) -> None:
     f = tileir.FunctionBuilder()
@@ -95,6 +96,7 @@ def test_norms_of_zeros_have_the_gradient_0(norm: float) -> None:
     assert (gradient[2:] > 0).all()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("size", "count"), [(46341, 46341), (65536, 32768), (1 << 20, 2049), (46341, 92682)])
 def test_products_of_sizes_beyond_32_bits(size: int, count: int) -> None:
     f = tileir.FunctionBuilder()

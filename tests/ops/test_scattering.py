@@ -51,7 +51,7 @@ def evaluated(build: Callable[..., Tensor], *arrays: Array) -> Array:
     return np.asarray(found)
 
 
-@pytest.mark.sampled(78)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("places", PLACES)
 @pytest.mark.parametrize("bounds", ["clamp", "drop", "wrap"])
 @pytest.mark.parametrize("mode", MODES)
@@ -78,6 +78,7 @@ def test_dtypes(mode: str, dtype: type) -> None:
     np.testing.assert_array_equal(found.astype(np.float64), expected.astype(x.dtype).astype(np.float64))
 
 
+@pytest.mark.sampled(19)
 @pytest.mark.parametrize("bounds", ["clamp", "drop"])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("shape", [(40,), (40, 3), (40, 64)])
@@ -91,6 +92,7 @@ def test_unique_positions(mode: str, bounds: str, shape: tuple[int, ...]) -> Non
     np.testing.assert_allclose(found, put(mode, x, at, updates, bounds), rtol=1e-6)
 
 
+@pytest.mark.sampled(22)
 @pytest.mark.parametrize("unique", [False, True])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("shape", "axis"), [((6, 50), 1), ((50, 6), 0), ((4, 30, 5), 1), ((3, 4, 70), 2)])
@@ -191,7 +193,7 @@ def test_sums_have_the_same_bits_on_any_number_of_threads(threads: int) -> None:
     np.testing.assert_array_equal(np.asarray(one(x, at, updates)), np.asarray(other(x, at, updates)))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.int8, np.bool_])
 @pytest.mark.parametrize(
     ("shape", "count", "axis"),

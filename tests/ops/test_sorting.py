@@ -15,6 +15,7 @@ from tileir.tile.builder_functions import gradient
 Q = (0.1, 0.3, 0.35, 0.5, 0.9)
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("q", Q)
 def test_quantiles_of_equal_elements_are_these(q: float, dtype: Any) -> None:

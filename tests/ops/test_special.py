@@ -61,14 +61,14 @@ def compared(function: Callable[..., Any], oracle: Callable[..., Any], points: A
     compare("result", found[sure], wanted[sure], units=units, terms=0.0, exact=False, slack=slack)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", UNARY)
 def test_values(name: str, dtype: Any) -> None:
     compared(getattr(ops, name), exactly(UNARY[name]), POINTS, dtype, 16)
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", UNARY)
 def test_gradients(name: str) -> None:
     step, function = np.longdouble(2.0**-22), exactly(UNARY[name])
@@ -83,7 +83,7 @@ def test_gradients(name: str) -> None:
     np.testing.assert_allclose(found[sure], wanted[sure].astype(np.float64), rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", UNARY)
 def test_halves_are_rounded_once(name: str) -> None:
     x = np.array([0.25, 0.75, 3.5], np.float16)
@@ -91,14 +91,14 @@ def test_halves_are_rounded_once(name: str) -> None:
     np.testing.assert_allclose(run(getattr(ops, name), x), wanted, rtol=2**-10)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n", [0, 1, 2, 5])
 def test_derivatives_of_digamma(n: int, dtype: Any) -> None:
     compared(lambda x: ops.polygamma(n, x), exactly(psi(n)), POINTS, dtype, 16)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("s", [0.5, 1, 1.25, 2, 3, 8.5, 30])
 def test_zeta(s: float, dtype: Any) -> None:
@@ -119,6 +119,7 @@ def test_gradients_of_zeta_and_polygamma() -> None:
     np.testing.assert_allclose(found, run(lambda q: ops.polygamma(3, q), x), rtol=1e-14)
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 7])
 @pytest.mark.parametrize("name", POLYNOMIALS)
 def test_polynomials(name: str, n: int) -> None:
@@ -137,6 +138,7 @@ def test_degrees_of_elements_differ() -> None:
     np.testing.assert_allclose(run(ops.legendre_polynomial_p, x, n), wanted, rtol=1e-14)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("function", "points", "wanted"),
     [

@@ -116,6 +116,7 @@ def test_tiles_keep_the_meaning(program: Program, size: int, po2: bool, even: bo
     assert_same_meaning(program, after)
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_tiled_kernels_can_be_lowered(name: str) -> None:
     program, values = stripe_program(name), inputs(name)

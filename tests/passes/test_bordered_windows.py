@@ -81,7 +81,7 @@ def test_wide_windows_have_borders_in_a_further_cache() -> None:
     )
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize(("width", "vector_bytes"), [(56, 16), (57, 16), (112, 16), (192, 64), (224, 64)])
 def test_lanes_beyond_an_edge_are_known_when_compiling(width: int, vector_bytes: int) -> None:
     """Tiles that several would share in a loop would test each vector at each step."""
@@ -116,7 +116,7 @@ def test_what_has_no_such_borders(window: Window) -> None:
     assert not has_borders(EDGES(program))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
 @pytest.mark.parametrize("width", [13, 90])
 def test_weights_that_are_not_finite_meet_no_zeros(value: float, width: int) -> None:

@@ -32,7 +32,7 @@ def test_places_that_coordinates_decide_choose_nothing(places: str) -> None:
     assert not choosing(program_of(places).main)
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     ("places", "inside"),
     [

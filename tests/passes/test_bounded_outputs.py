@@ -27,7 +27,7 @@ PROGRAMS: Final = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("card", CARDS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_sums_of_threads_are_merged_where_they_are_stored(name: str, card: str) -> None:
@@ -43,6 +43,7 @@ def test_sums_of_threads_are_merged_where_they_are_stored(name: str, card: str) 
     case.check(run_program(stages.sem, arrays, ALL_CHECKS))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("lanes", [2, 4, 8])
 @pytest.mark.parametrize("condition", ["3*i - 2*l < 15", "i + l < 9", "l - i < 4", "i + l < 30"])
 def test_sums_are_copied_for_apart_lanes_where_they_are_stored(condition: str, lanes: int) -> None:

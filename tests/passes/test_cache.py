@@ -68,7 +68,7 @@ def test_copies_keep_the_meaning(program: Program, size: int, odd: bool, first: 
     assert_same_meaning(program, after)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("order", ["accumulate first", "cache first"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_cached_kernels_can_be_lowered(name: str, order: str) -> None:

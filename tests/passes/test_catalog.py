@@ -74,6 +74,7 @@ def test_any_sequence_of_passes_keeps_the_meaning(program: Program, passes: list
     assert_same_meaning(program, run(passes, program))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", PIPELINES)
 @given(program=programs(10), target=st.sampled_from(TARGETS))
 @examples(40)

@@ -27,7 +27,7 @@ NAMES = {
 FILES = [FOLDER / kind / f"{name}.diff" for kind, names in NAMES.items() for name in names]
 
 
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_the_manual_shows_what_it_changes(path: Path, request: pytest.FixtureRequest) -> None:
     assert path.exists(), f"write {path}: a program, its inputs, passes; and call pytest --update-golden"

@@ -36,6 +36,7 @@ def arrays(program: Program) -> dict[str, Any]:
     return {n: np.random.default_rng(4).standard_normal(s).astype(np.float32) for n, s in shapes.items()}
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_all_kernels_keep_their_meaning(name: str) -> None:
     program = stripe_program(name)

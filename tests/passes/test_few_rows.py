@@ -66,7 +66,7 @@ def compiled(name: str, shape: tuple[int, ...], dtype: DType, target: Target) ->
 SHAPES: Final = ((1, 7), (64, 96), (5, 1000), (256, 4096), (1, 50257), (8, 128, 768), (2048, 16), (3, 3, 31), (1023, 2))
 
 
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("name", ROWS)
 def test_each_is_one_kernel(name: str, shape: tuple[int, ...]) -> None:
@@ -76,7 +76,7 @@ def test_each_is_one_kernel(name: str, shape: tuple[int, ...]) -> None:
     assert kernel.operations <= 4096 * math.prod(kernel.grid) * math.prod(kernel.group)  # threads share a row
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [DType.F16, DType.BF16, DType.F32, DType.F64])
 @pytest.mark.parametrize("card", CARDS)
 def test_all_cards_decide_alike(card: str, dtype: DType) -> None:
@@ -169,7 +169,7 @@ WRITTEN_IN_PART: Final = {
 """One kernel stores some elements of a row among others, which the next one reads with them."""
 
 
-@pytest.mark.sampled(11)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", WRITTEN_IN_PART)
 @pytest.mark.parametrize("shape", [(1, 33), (4, 16), (16, 5), (33, 7)])
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def case(text: str, shapes: tuple[tuple[int, ...], ...], dtypes: tuple[DType, ..
     return stages(text, dict(zip("ABD", shapes, strict=False)), dtypes, target)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @CASES
 def test_products_are_on_fragments_and_mean_the_same(
     target: Target, text: str, shapes: tuple[tuple[int, ...], ...], dtypes: tuple[DType, ...], name: str
@@ -116,7 +116,7 @@ def test_products_are_on_fragments_and_mean_the_same(
     np.testing.assert_array_equal(run_program(found.sem, given, ALL_CHECKS)["R"], expected)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @CASES
 def test_processors_compute_the_same(
     target: Target, text: str, shapes: tuple[tuple[int, ...], ...], dtypes: tuple[DType, ...], name: str

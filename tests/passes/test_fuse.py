@@ -323,6 +323,7 @@ def test_long_chains_take_time_in_proportion(count: int) -> None:
     assert len(after.main.blocks) == -(-count // 128)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("options", [Fuse(), Fuse(max_reductions=3), Fuse(siblings=False)], ids=str)
 @given(program=programs(12))
 @examples(60)
@@ -330,7 +331,7 @@ def test_meaning_stays(options: Fuse, program: Program) -> None:
     assert_same_meaning(program, run((Accumulate(), options), program))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "options",
     [

@@ -33,6 +33,7 @@ def meeting(name: str, dtype: DType, target: Target, terms: int = 1024) -> sem.P
     return compile_stages(function, types, target).sem
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("dtype", [DType.F16, DType.F32])
 @pytest.mark.parametrize("name", MEETING)
 def test_products_that_meet_others_keep_their_schedule_on_cards(name: str, dtype: DType) -> None:

@@ -38,7 +38,7 @@ def test_channels_leave_columns_to_the_rows_of_both() -> None:
     assert len(long.main.blocks) == 2
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rows", [1, 4, 600])
 @pytest.mark.parametrize(
     "text",

@@ -64,7 +64,7 @@ def test_the_meaning_stays(program: Program, target: Target) -> None:
         np.testing.assert_array_equal(found[name], expected)
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("threads", [1, 8, 64])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_of_all_shapes(name: str, threads: int) -> None:

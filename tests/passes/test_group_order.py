@@ -100,7 +100,7 @@ def test_groups_find_the_stable_order(
     check(keys, axis, max(1, int(wanted * size)), SMALL, descending=descending)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("count", [1, 24, 25, 400])
 @pytest.mark.parametrize("dtype", NAMES)
 def test_keys_of_all_dtypes_in_several_kernels(dtype: str, count: int) -> None:
@@ -112,6 +112,7 @@ def test_keys_of_all_dtypes_in_several_kernels(dtype: str, count: int) -> None:
 SHORT = [case for case in ORDERS if 2 <= max(case.inputs["X"].shape) <= 80]
 
 
+@pytest.mark.sampled(29)
 @pytest.mark.parametrize("case", SHORT, ids=lambda case: case.name)
 def test_orders_of_the_kit(case: Conformance) -> None:
     program = run([SMALL], lower(infer(parse(case.text), case.types)))

@@ -129,7 +129,7 @@ def test_lanes_fill_an_access(dtype: DType, lanes: int) -> None:
     assert f"x{lanes} A_0" in to_text(kernel(text, (4, 2048), GroupReduction(), dtype))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("size", [(37, 50), (1, 131), (130, 3), (5, 1000)])
 @pytest.mark.parametrize("text", [ROWS, COLUMNS, "function (A[M, N]) -> (O) { O[] = *(A[m, n]); }"])
 def test_sizes_that_nothing_divides(text: str, size: tuple[int, ...]) -> None:

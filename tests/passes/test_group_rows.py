@@ -88,7 +88,7 @@ def joined(options: GroupRows) -> tuple[object, ...]:
     return (Inline(), Accumulate(), Fuse(), *rows, Localise(), Shadow(), Scalarise(), options, Distribute(threads=4))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", TEXTS)
 @given(
     sizes=st.tuples(st.integers(1, 9), st.integers(1, 70)),
@@ -263,7 +263,7 @@ def rows_together(text: str, sizes: tuple[int, int], dtype: DType, together: int
     return kernel
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("text", "sizes", "dtype", "threads"),
     [

@@ -83,7 +83,7 @@ def test_local_memory_must_hold_the_tiles() -> None:
     assert kernel(TRANSPOSE, (64, 64), GroupTranspose(local_bytes=1024)).group == (1,)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("threads", [1, 6, 64])
 @pytest.mark.parametrize(
     ("text", "size"),

@@ -78,7 +78,7 @@ def test_the_meaning_stays(
     check(stages(text, shapes, dtype, GroupReduction(threads, local_bytes=local_bytes)), shapes, dtype, spots)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("window", "steps", "picture", "outputs"),
     [

@@ -98,6 +98,7 @@ def test_zero_weights_give_0() -> None:
     assert_same_meaning(before, after, {"I": picture("i4")})
 
 
+@pytest.mark.sampled(13)
 @pytest.mark.parametrize("aggregation", ["+", "*", ">", "<"])
 @pytest.mark.parametrize("combination", ["+", "*", "=="])
 @pytest.mark.parametrize("finite", ["", "[[finite]] "])

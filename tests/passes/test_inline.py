@@ -225,6 +225,7 @@ def test_what_costs_more_than_a_load_is_not_computed_at_every_point() -> None:
 PARTS = (SplitReduction(parts=4, operations=0), Canonicalise(merge=False), Inline(), DeadCode())
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("shape", [(8, 6), (7, 5), (12, 1), (1, 12), (4, 30), (30, 4)])
 @pytest.mark.parametrize("element", ["X * X", "X * G", "X * H", "as_int(X * G + index(X, 0), 16)"])
 def test_elements_of_long_sums_are_computed_in_each_part(element: str, shape: tuple[int, int]) -> None:

@@ -84,7 +84,7 @@ def test_rows_that_are_not_the_same_are_not_shared() -> None:
     assert len(run((JoinParts(most_bytes=0),), program).main.blocks) == 3
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sizes", [(40, 16, 16), (9, 30, 21), (12, 18, 40)])
 @pytest.mark.parametrize("mode", ["reflect", "edge", "wrap"])
 def test_borders_are_copied_with_the_plane_that_they_belong_to(

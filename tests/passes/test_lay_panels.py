@@ -151,6 +151,7 @@ def loop(weights: str, steps: int = 8, batch: int = 8) -> Program:
     return lower(infer(parse(LOOP.format(weights=weights)), types))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("weights", ["W", "W + 1.0", "1.0 * index(W, 0) + index(W, 1)"])
 def test_loops_read_what_is_laid_before_them(weights: str) -> None:
     program = run((DeadCode(), Accumulate()), loop(weights))
@@ -199,7 +200,7 @@ def exact(x: Array, w: Array, stride: int, padding: int, dilation: int = 1) -> A
     return result
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("image", "shape", "stride"),
     [
@@ -269,7 +270,7 @@ def test_panels_pass_over_pieces_of_images(
     np.testing.assert_array_equal(found, wanted)  # all sums are exact
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize(("batch", "side", "channels"), [(1, 21, 3), (3, 41, 31), (2, 12, 1)])
 def test_sums_of_two_convolutions_pass_over_pieces(batch: int, side: int, channels: int, stride: int) -> None:
@@ -304,7 +305,7 @@ def remembered(x: Array, w_x: Array, w_h: Array, *, backwards: bool) -> Array:
     return np.array(states[::-1] if backwards else states).reshape(len(x), *h.shape)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("dtype", "stored", "tolerance"),
     [

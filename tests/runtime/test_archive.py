@@ -53,6 +53,7 @@ def test_programs_run_from_an_archive(tmp_path: Path, cache: str) -> None:
     assert (done.stdout, done.returncode) == ("6.0 llvm\n", 0), done.stderr
 
 
+@pytest.mark.sampled(0)
 def test_missing_target_files_are_told_as_such(tmp_path: Path) -> None:
     pytest.importorskip("llvmlite")
     done = run_from(packed(tmp_path / "app.zip", targets=False))

@@ -88,7 +88,7 @@ def alarm() -> Iterator[Callable[[float], None]]:
     signal.signal(signal.SIGALRM, before)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_signal_stops_an_endless_loop(device: Callable[[], Any], alarm: Callable[[float], None]) -> None:
     plan = plan_of(COUNTING, device())
@@ -107,6 +107,7 @@ def test_an_endless_loop_stops_when_it_is_given_up(device: Callable[[], Any]) ->
         plan.run(ENDLESS, plan.fresh_outputs())
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("device", ["executor", "DistantDevice"])
 def test_a_process_ends_although_it_has_submitted_an_endless_loop(device: str) -> None:
     script = f"""
@@ -253,6 +254,7 @@ if sys.argv[2] == "forks" and (child := os.fork()):
 """
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize(("device", "way"), [("llvm", "ends"), ("opencl", "ends"), ("llvm", "forks")])
 def test_python_ends_while_a_loop_runs(device: str, way: str) -> None:
     done = subprocess.run(

@@ -65,6 +65,7 @@ for kill in range(kills + workers):
 )
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 def test_killed_processes_leave_nothing_wrong(tmp_path: Path) -> None:
     cache = DiskCache(tmp_path / "cache", LIMIT)

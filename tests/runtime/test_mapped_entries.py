@@ -157,6 +157,7 @@ def test_large_entries_are_not_stored_and_old_ones_make_room(tmp_path: Path) -> 
     assert cache.mapped("results", digest_of("0")) is None
 
 
+@pytest.mark.sampled(0)
 def test_processes_that_write_one_entry_leave_a_whole_one(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from tileir.runtime.caches.disk_cache import DiskCache\n"

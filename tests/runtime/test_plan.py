@@ -35,6 +35,7 @@ def test_launches_share_memory_in_order(device: Callable[[], Any]) -> None:
     assert [buffer.name for buffer in (*plan.inputs, *plan.outputs)] == ["x", "y", "out"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("device", DEVICES)
 def test_several_threads_run_one_plan(device: Callable[[], Any]) -> None:
     plan = plan_of(program(), device())

@@ -65,7 +65,7 @@ def test_a_script_schedules_a_product_for_cards(size: int) -> None:
     }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", [8, 9, 25, 24])
 @pytest.mark.parametrize("stages", [2, 3])
 @pytest.mark.parametrize("ahead", [False, True])

@@ -80,6 +80,7 @@ def test_a_loop_that_is_cut_again_tests_its_tail() -> None:
     product("split{loop=j, by=4, into=(block, own), tail=shift}, jam{loops=(block, own)}")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "steps",
     [

@@ -62,7 +62,7 @@ def check(text: str, arrays: dict[str, Any], steps: str, before: str, place: str
     return program
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", [3, 8, 23])
@@ -83,7 +83,7 @@ TILES = """split{loop=j, by=16, into=(panel, tile), tail=mask}, split{loop=i, by
     bind{loop=row, to=unroll}, bind{loop=vector, to=unroll}, bind{loop=lane, to=vector} MORE"""
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("place", "sizes"), [("llvm", (7, 21, 5)), ("llvm", (4, 3, 2)), ("opencl", (5, 40, 7))])
 @pytest.mark.parametrize(
     ("tail", "more"), [("guard", ""), ("peel", GRID), ("pad", PARTS), ("mask", ""), ("mask", GRID)]
@@ -118,6 +118,7 @@ REDUCED = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("how", REDUCED)
 def test_lanes_outside_merge_nothing(place: str, how: str) -> None:
@@ -129,6 +130,7 @@ def test_lanes_outside_merge_nothing(place: str, how: str) -> None:
     assert said(program)[0][0] == "TR001"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("index", ["j + k - 1", "2*j + k - 1", "k - j + 9"])
 def test_borders_cut_lanes_as_well(place: str, index: str) -> None:

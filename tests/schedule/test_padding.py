@@ -59,6 +59,7 @@ def lanes(block: Block) -> set[int]:
     return own.union(*(lanes(inner) for inner in block.blocks))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("sizes", [(6, 16, 4), (7, 21, 5), (2, 9, 3), (4, 3, 2), (5, 40, 7)])
 def test_the_last_tile_is_multiplied_as_a_whole(sizes: tuple[int, int, int]) -> None:
     rows, columns, terms = sizes
@@ -82,6 +83,7 @@ def test_what_is_outside_is_not_multiplied_with_infinities() -> None:
 REDUCED = {"+": np.sum, ">": np.max, "*": np.prod}
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("how", REDUCED)
 @pytest.mark.parametrize(
     "steps",
@@ -101,7 +103,7 @@ def test_what_is_outside_is_never_merged(how: str, steps: str) -> None:
     np.testing.assert_array_equal(program(a), reduce(a, axis=1))
 
 
-@pytest.mark.sampled(29)
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("rest", ["pad", "guard"])
 @pytest.mark.parametrize("tail", ["pad", "mask", "guard", "peel"])
 @pytest.mark.parametrize("loop", ["step", "part"])

@@ -49,6 +49,7 @@ def kernels(program: Executable) -> int:
     return len(program.scheduled.main.blocks)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("shape", [(8, 5), (9, 7), (3, 3), (13, 20)])
 def test_blocks_compute_their_halo_again(shape: tuple[int, int]) -> None:
     a = np.random.default_rng(0).integers(-9, 9, shape).astype(np.float32)

@@ -64,6 +64,7 @@ def remarks_of(text: str, source: str = PRODUCT, **shapes: tuple[int, ...]) -> l
     return [(remark.code, dict(remark.facts)) for remark in found.all()][-1:]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "sizes", [(1, 1, 1), (3, 16, 5), (7, 33, 4), (4, 31, 9), (3, 15, 2), (64, 64, 64), (50, 40, 1)]
 )
@@ -88,6 +89,7 @@ def test_text_and_json_are_read_back() -> None:
     assert pipeline.to_value([step])[0]["options"]["steps"][0]["split"]["tail"] == "peel"  # type: ignore[index]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("names", [("i", "j", "k", "l"), ("z", "a", "s", "r"), ("y", "x", "d", "c")])
 @pytest.mark.parametrize("before", ["accumulate", "accumulate, canonicalise{merge=false}"])
 def test_loops_lie_in_the_order_of_memory_whatever_they_are_called(names: tuple[str, ...], before: str) -> None:
@@ -116,6 +118,7 @@ SUMS = """script{steps=(
 )}"""
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("size", [8, 13, 16, 100])
 @pytest.mark.parametrize("how", ["+", "*", ">", "<"])
 def test_lanes_have_partial_results_of_their_own(size: int, how: str) -> None:
@@ -323,6 +326,7 @@ def test_all_steps_have_names_and_docstrings() -> None:
     assert Scripted in PASSES
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("tail", ["guard", "peel", "pad", "mask"])
 @pytest.mark.parametrize(
     "apart", ["accumulate{memory=C_acc, at=k, into=part}", "rfactor{memory=C_acc, loop=k, into=part}"]
@@ -367,7 +371,7 @@ def test_what_one_statement_assigns_is_read_behind_a_loop(body: str) -> None:
         np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "steps",
     [

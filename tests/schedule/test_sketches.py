@@ -126,7 +126,7 @@ def test_a_sketch_is_a_tile_of_registers() -> None:
     np.testing.assert_array_equal(product(a, b), a @ b)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", [48, 64, 101])
 @pytest.mark.parametrize("rows", [1, 2, 3])
 def test_lanes_of_several_reductions_of_one_name_have_partial_results(size: int, rows: int) -> None:

@@ -82,6 +82,7 @@ def result_of(kernel: KernelFunction) -> np.ndarray:
     return result
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", [SUMS, FOLDED, ONE_PIECE, SUMS.replace("cluster(2)", "cluster(1)")])
 def test_each_group_copies_a_part_for_all_of_its_cluster(text: str) -> None:
     kernel = parse_kernel(text)
@@ -159,6 +160,7 @@ IN_ROLES: Final = (
 )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [

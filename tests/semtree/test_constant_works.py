@@ -68,7 +68,7 @@ def test_works_that_depend_on_constants_alone(works: str) -> None:
     assert {each.name for each in left.buffers if each.role is BufferRole.TEMPORARY} <= {*used_buffers(left.works)}
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("works", CASES)
 def test_what_is_made_once_is_never_written_over(works: str) -> None:
     program = parse_program(f"{HEAD}  {works}\n}}")

@@ -19,7 +19,7 @@ from tileir.semtree.text.parser import parse_kernel
 from tileir.semtree.text.printer import to_text
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("fragment", FRAGMENTS.values(), ids=FRAGMENTS)
 def test_products_are_those_of_matrices(fragment: Fragment) -> None:
     (m, n, k), number = fragment.mnk, list(FRAGMENTS).index(fragment.name)
@@ -49,7 +49,7 @@ HOLDING = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("fragment", HOLDING, ids=lambda fragment: fragment.name)
 def test_threads_hold_left_operands(fragment: Fragment) -> None:
     (m, n, k), number = fragment.mnk, HOLDING.index(fragment)

@@ -26,7 +26,7 @@ def places(keys: np.ndarray, count: int, vector_bytes: int, *, descending: bool 
     return np.asarray(means.by_kernel_interpreter(stages, {"X": keys})["O"])
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", range(2, 11))
 def test_all_rows_of_zeros_and_ones_are_sorted(size: int) -> None:
     """Show that the comparisons are a sorting network: by the principle of zeros and ones, these rows are all."""
@@ -37,7 +37,7 @@ def test_all_rows_of_zeros_and_ones_are_sorted(size: int) -> None:
     np.testing.assert_array_equal(found, np.argsort(rows, 1, kind="stable"))
 
 
-@pytest.mark.sampled(11)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("vector_bytes", [8, 16, 64])
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint8])
 @pytest.mark.parametrize(("size", "count"), [(5, 5), (7, 1), (15, 2), (64, 64), (97, 97), (97, 5), (131, 33)])

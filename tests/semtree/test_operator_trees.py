@@ -88,6 +88,7 @@ def test_trees_of_integers_are_those_of_the_definition(data: st.DataObject) -> N
     assert found == wanted.item()
 
 
+@pytest.mark.sampled(42)
 @pytest.mark.parametrize("inner", INTEGERS)
 @pytest.mark.parametrize("outer", INTEGERS)
 def test_casts_of_casts_wrap_at_each(inner: DType, outer: DType) -> None:
@@ -99,6 +100,7 @@ def test_casts_of_casts_wrap_at_each(inner: DType, outer: DType) -> None:
                 assert computed(expr, {"x": value}) == defined(expr, {"x": value}).item()
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize("op", [Op.ADD, Op.SUB, Op.MUL])
 def test_long_chains_wrap_as_their_parts_do(op: Op, dtype: DType) -> None:

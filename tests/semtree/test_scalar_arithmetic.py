@@ -84,6 +84,7 @@ def test_vectors_of_two_lanes_are_vectors(dtype: DType) -> None:
 FLOATS = [dtype for dtype in DType if dtype.is_float]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_other_numbers_take_the_place_of_floats(dtype: DType) -> None:
     left, right, third = (EXACT.random(dtype, (SIZE,), np.random.default_rng(seed)) for seed in range(3))
@@ -140,6 +141,7 @@ def test_integers_are_the_same_in_all_number_systems() -> None:
     assert type(constant(3, Type(DType.I8), EXACT)) is int
 
 
+@pytest.mark.sampled(88)
 @pytest.mark.parametrize("source", DType)
 @pytest.mark.parametrize("target", DType)
 def test_conversions(source: DType, target: DType) -> None:

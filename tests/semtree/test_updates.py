@@ -79,6 +79,7 @@ def test_updates_of_all_threads_count(op: str, name: str) -> None:
         np.testing.assert_array_equal(result, wanted)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("op", "name"), KINDS)
 def test_processors_update_as_one_step(op: str, name: str) -> None:
     first, updates, places, wanted = case(op, name)
@@ -99,7 +100,7 @@ def executed(kernel: KernelFunction, arrays: list[np.ndarray[Any, Any]], backend
     return result
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("op", "name"), [(op, name) for op, name in KINDS if name.endswith("32")])
 def test_opencl_updates_as_one_step(op: str, name: str) -> None:
     pytest.importorskip("pyopencl")

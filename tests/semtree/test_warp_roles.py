@@ -81,6 +81,7 @@ def test_what_has_no_roles_refuses_them() -> None:
     assert beside(kernel, kernel, (None, None), 1 << 20) is None  # a launch of both would have roles under a condition
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(
     ("old", "new", "code", "said"),
     [

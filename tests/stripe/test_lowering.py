@@ -222,6 +222,7 @@ def test_indices_without_bounds_are_reported_together() -> None:
     assert len(caught.value.diagnostics) >= 2
 
 
+@pytest.mark.sampled(0)
 def test_lowering_and_verifying_are_linear() -> None:
     def chain(length: int) -> typed.Function:
         operations = [

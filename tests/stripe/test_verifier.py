@@ -109,6 +109,7 @@ def test_nonsense_gives_diagnostics_and_no_crash(block: Block) -> None:
 ATTENDED = 'fragment="mma_m16n8k16_f16", rows=32, tall=16, keys=32'
 
 
+@pytest.mark.sampled(36)
 @pytest.mark.parametrize(
     ("good", "bad", "code", "words"),
     [

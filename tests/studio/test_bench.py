@@ -59,7 +59,7 @@ def test_moves_of_one_control_are_crafted_once(tmp_path: Path, lowerings: list[o
         seen = len(lowerings)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("text", "path", "value"),
     [

@@ -7,6 +7,7 @@ import random
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
+import pytest
 
 from strategies.effort import share_of
 from studio.conversation import MATMUL, PORT, TOKEN, parsed
@@ -78,6 +79,7 @@ async def posted(app: ASGIApp, path: str, document: Any) -> tuple[int, bytes]:
     return sent[0]["status"], b"".join(message.get("body", b"") for message in sent)
 
 
+@pytest.mark.sampled(0)
 def test_broken_programs_get_faults_with_places(tmp_path: Path) -> None:
     chance, count = random.Random(12), share_of(10_000)
 

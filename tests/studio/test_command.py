@@ -57,7 +57,7 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
         assert [fault.code for fault in caught.value.diagnostics] == ["TIL901"]
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(0)
 @pytest.mark.skipif(os.name != "posix", reason="signals are those of POSIX")
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
 def test_the_address_that_is_printed_answers(tmp_path: Path, end: signal.Signals) -> None:
@@ -86,6 +86,7 @@ def test_the_address_that_is_printed_answers(tmp_path: Path, end: signal.Signals
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.sampled(0)
 def test_a_port_that_is_taken_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -94,6 +95,7 @@ def test_a_port_that_is_taken_is_told() -> None:
     assert f"error[TIL902]: cannot listen on port {port}" in done.stderr
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("name", ["starlette", "uvicorn"])
 def test_a_missing_package_is_told(name: str) -> None:
     script = (

@@ -130,6 +130,7 @@ def test_the_diagram_shows_what_fits_at_each_place(client: TestClient) -> None:
         offers_view("gaussian(", None, FUNCTIONS)
 
 
+@pytest.mark.sampled(0)
 def test_what_the_diagram_offers_can_be_inserted_everywhere(client: TestClient) -> None:
     text = "a = gaussian\nrepeat 2 {\n  b = box\n}\nadd of $2, a\n"
     ((_, view),) = events(client, "formula.offers", text=text)

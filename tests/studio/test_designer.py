@@ -223,6 +223,7 @@ def test_loops_are_explained_without_times(client: TestClient, pictures: dict[st
     assert [name for name, _, _ in found] == ["thumbnails", "explained", "thumbnails"]
 
 
+@pytest.mark.sampled(0)
 def test_steps_in_groups_show_their_first_round(client: TestClient, pictures: dict[str, str]) -> None:
     text = GROUPS + "add of $2, image\n"
     found = frames(client, "formula.steps", text=text, inputs=pictures)
@@ -259,7 +260,7 @@ def test_the_steps_of_groups_have_drawings(client: TestClient) -> None:
     assert [layers[f"steps[1].steps[{number}]"] for number in range(3)] == [1, 2, 3]
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("text", [FORMULA, 'inputs image, other\n// say """ and \\ and ü\nblend of image, other\n'])
 def test_the_script_makes_the_same_bytes_in_another_process(
     client: TestClient, pictures: dict[str, str], tmp_path: Path, text: str

@@ -197,6 +197,7 @@ def test_photographs_are_turned_and_further_formats_are_read(folder: Path) -> No
         assert read(folder, store(folder, file.getvalue())).shape == ((12, 8, 3) if turned else (8, 12, 3))
 
 
+@pytest.mark.sampled(0)
 def test_old_uploads_go(client: TestClient, folder: Path) -> None:
     for number in range(KEPT + 5):
         client.post("/api/uploads", content=npy((1,), content=struct.pack("<f", number)))

@@ -69,6 +69,7 @@ def wrong_gradient(x: Any) -> Any:
     return tf.override_gradient(y, (x, tf.upstream(y)))
 
 
+@pytest.mark.sampled(0)
 def test_what_is_right_passes() -> None:
     check_pass(Accumulate)
     check_pass(Fuse, steps=[Fuse(), Fuse(siblings=False)])
@@ -108,6 +109,7 @@ def test_what_is_wrong_is_told(check: Callable[[], None], said: str) -> None:
     assert said in str(caught.value)
 
 
+@pytest.mark.sampled(0)
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = "SCHEDULE = 'accumulate'\nWRONG = 3\n"
     groups = {"tileir.schedules": {"mine": "kit_strangers:SCHEDULE", "wrong": "kit_strangers:WRONG"}}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tileir.semtree.ir import DeclareArray, Region
 from tileir.semtree.rewrite import statements
 from tileir_testing.generated.kernel_case import numbered
 
 
+@pytest.mark.sampled(0)
 def test_kernels_have_neither_races_nor_undefined_reads() -> None:
     shared = 0
     for number in range(150):

@@ -41,7 +41,7 @@ NUMBERS: Final = ("contractions", "dtypes")
 """What the tests of back ends lack on OpenCL: its drivers take minutes to build what all other areas compute, too."""
 
 
-@pytest.mark.sampled(2)  # how kernels run on either; their numbers, which tests of emitters compare, too, at night
+@pytest.mark.sampled(0)  # how kernels run on either; their numbers, which tests of emitters compare, too, at night
 @pytest.mark.parametrize(
     ("name", "areas"),
     [
@@ -75,6 +75,7 @@ def test_options_stay_away_from_other_tests(tmp_path: Path) -> None:
     assert "unrecognized arguments: --backend" in done.stderr
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
@@ -116,6 +117,7 @@ DEFECTS: Final = {
 }
 
 
+@pytest.mark.sampled(0)
 def test_defects_are_found() -> None:
     words = [word for defect, places in DEFECTS.items() for word in (defect, *places)]
     done = run(str(Path(__file__).with_name("find_defects.py")), *words)
@@ -124,18 +126,21 @@ def test_defects_are_found() -> None:
     assert {name: test for name, (_, test) in DEFECTS.items() if test not in found[name]} == {}
 
 
+@pytest.mark.sampled(0)
 def test_a_defect_decides_the_exit_code() -> None:
     done = kit("broken_backends:FICKLE", "libraries")
     assert done.returncode == 1
     assert "test_an_identity_is_stable" in done.stdout
 
 
+@pytest.mark.sampled(0)
 def test_devices_are_compared() -> None:
     done = kit("--compare", "llvm", REFERENCE, "--programs", "40")
     assert done.returncode == 0, done.stdout
     assert "40 programs agree" in done.stdout
 
 
+@pytest.mark.sampled(0)
 def test_several_processes_share_the_comparison() -> None:
     done = kit("--compare", "llvm", REFERENCE, "--programs", "15", "--jobs", "2")
     assert done.returncode == 0, done.stdout
@@ -147,6 +152,7 @@ def test_a_difference_in_one_part_is_a_difference() -> None:
     assert kit("--compare", REFERENCE, "broken_backends:MAX", "--programs", "200", "--jobs", "2").returncode == 1
 
 
+@pytest.mark.sampled(0)
 def test_a_disagreement_is_reduced_and_can_be_run_again() -> None:
     done = kit("--compare", REFERENCE, "broken_backends:MAX", "--programs", "200")
     assert done.returncode == 1

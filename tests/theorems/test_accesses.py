@@ -27,7 +27,7 @@ def golden(target: str) -> Iterator[tuple[str, Program]]:
     yield from ((name, compiled(function, types, target)) for name, function, types in sources)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_known_kernels_stay_inside_their_arrays(target: str) -> None:
     found = [(name, word) for name, program in golden(target) for kernel in program.kernels for word in faults(kernel)]
@@ -40,7 +40,7 @@ def short_of(kernel: KernelFunction, place: int) -> KernelFunction:
     return attrs.evolve(kernel, params=tuple(params))
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("target", ["x86-64-v3", "nvidia-hopper"])
 def test_a_result_that_is_one_element_short_is_told(target: str) -> None:
     """Some kernel writes the last element of each buffer: the proofs are no mere silence."""
@@ -58,6 +58,7 @@ def test_a_result_that_is_one_element_short_is_told(target: str) -> None:
     assert seen > 100
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("target", ["x86-64-v3", "nvidia-hopper", "amd-cdna3"])
 def test_kernels_of_generated_programs_stay_inside_their_arrays(target: str) -> None:
     for number in range(60):

@@ -102,7 +102,7 @@ def quotient(op: Op, dtype: DType, divisions: Mapping[str, Any], left: Any, righ
     return result
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", INTEGRAL, ids=str)
 def test_operations(dtype: DType) -> None:
     kind, registers = Type(dtype), symbols(dtype, "ab")

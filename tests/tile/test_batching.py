@@ -142,6 +142,7 @@ def _softmax(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.asarray(powers / powers.sum(-1, keepdims=True))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", MOVES)
 def test_functions_with_axes_of_their_own(name: str) -> None:
     body, compute = MOVES[name]
@@ -183,6 +184,7 @@ SCATTERED = {
 }
 
 
+@pytest.mark.sampled(19)
 @pytest.mark.parametrize(
     "axes", [axes for axes in itertools.product((0, None), repeat=3) if any(a is not None for a in axes)]
 )
@@ -470,14 +472,14 @@ def test_gradients_of_functions_of_examples_are_sums_over_them() -> None:
     np.testing.assert_allclose(dw, V.sum(0))
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", CASES)
 def test_operations_of_the_library(name: str) -> None:
     case, random = CASES[name], np.random.default_rng(zlib.crc32(name.encode()))
     _assert_case(case.function(), case.arrays("f64"), random)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.differentiated])
 def test_derivatives_of_operations_of_the_library(name: str) -> None:
     case, random = CASES[name], np.random.default_rng(zlib.crc32(name.encode()))

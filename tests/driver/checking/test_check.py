@@ -96,6 +96,7 @@ def test_a_wrong_pass_is_named_with_kernel_element_and_shapes() -> None:
     assert "inputs: A=f32[1, 2]" in str(finding)
 
 
+@pytest.mark.sampled(0)
 def test_programs_of_stripe_are_checked_as_they_are(tmp_path: Path) -> None:
     stripe = tileir.compile(SUM, SIZES, target=Target()).stripe
     file = tmp_path / "sum.stripe"

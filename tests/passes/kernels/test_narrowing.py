@@ -161,6 +161,7 @@ def test_what_never_had_a_test_is_returned_itself() -> None:
     assert narrowed(kernel, program.main) is kernel
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("joining", JOINING)
 @given(case=written("diagonals"))
 @examples(120)

@@ -56,7 +56,7 @@ SCHEDULES: dict[str, tuple[Pass, ...]] = {
 }
 
 
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_schedules_keep_the_meaning(name: str, schedule: str) -> None:
@@ -72,7 +72,7 @@ def test_schedules_keep_the_meaning(name: str, schedule: str) -> None:
         np.testing.assert_array_equal(by_kernels[output], expected[output])
 
 
-@pytest.mark.sampled(13)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("dtype", [DType.I8, DType.U16, DType.I64, DType.F64, DType.F16, DType.BF16])
 @pytest.mark.parametrize("name", ["matmul", "sum over columns", "greatest of all", "padded convolution"])
 def test_schedules_keep_the_meaning_for_other_dtypes(name: str, dtype: DType) -> None:

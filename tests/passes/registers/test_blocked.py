@@ -119,7 +119,7 @@ def test_windows_that_overlap_are_not_cut() -> None:
     assert not is_blocked(tiled(text, DType.F32, {"A": (40, 128), "B": (727,)}))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("shape", "kind"),
     [

@@ -235,6 +235,7 @@ def test_columns_that_overlap_cost_less_than_narrower_tiles() -> None:
     assert overlapped.cost < apart.cost
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", [PRODUCT, TURNED, CONVOLUTION, DEPTHWISE])
 @given(st.lists(st.integers(2, 70), min_size=4, max_size=4), st.sampled_from([WIDE, NARROW]))
 def test_lanes_that_could_not_be_cheaper_are_not_tried_in_vain(text: str, sizes: list[int], limits: Limits) -> None:

@@ -80,6 +80,7 @@ def kinds(program: Program) -> set[str]:
     return {fragment_of(node) for kernel in lower_kernels(program, TARGET).kernels for node in dots_of(kernel)}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("left", "right", "kind"),
     [

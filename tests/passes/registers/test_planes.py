@@ -173,7 +173,7 @@ def test_weights_that_are_not_finite_meet_no_border(value: float) -> None:
     assert np.isfinite(expected[:, 0, 0, 0]).all()
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("channels", "height", "width", "kernel", "stride", "pad"),
     [

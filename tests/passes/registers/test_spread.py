@@ -166,7 +166,7 @@ def drawn(x: Array, w: Array, stride: int) -> Array:
     return result.reshape(n, features, rows * stride, columns * stride)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("dtype", "stored", "tolerance"),
     [

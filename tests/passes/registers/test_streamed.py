@@ -86,6 +86,7 @@ def test_how_many_threads_there_are_does_not_decide() -> None:
     assert all(is_streamed(tiled(PRODUCT, DType.F32, shapes, attrs.evolve(SMALL, threads=n))) for n in (1, 2, 64))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("shape", [(1, 1200, 1111), (5, 1201, 1003), (17, 2055, 773), (33, 700, 2050)])
 def test_compiled_products_of_few_rows(shape: tuple[int, int, int]) -> None:
     rows, depth, columns = shape

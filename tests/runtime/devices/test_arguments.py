@@ -13,6 +13,7 @@ from strategies.dlpack import Library
 MATRIX = np.arange(12, dtype=np.float32).reshape(3, 4)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("named", ["shared.0", None])
 @pytest.mark.parametrize("is_foreign", [False, True])
 @pytest.mark.parametrize("form", ["lone", "sequence", "mapping"])

@@ -39,6 +39,7 @@ print(call.result().numpy().sum())
 """
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("device", DEVICES)
 def test_processes_end_with_arrays_in_use(device: str) -> None:
     done = subprocess.run([sys.executable, "-c", AT_THE_END, device], capture_output=True, text=True, check=False)

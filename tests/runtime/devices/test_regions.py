@@ -17,7 +17,7 @@ DEVICES = [each.id for each in tileir.devices() if each.backend in ("llvm", "ope
 OPENCL = [each for each in DEVICES if each.startswith("opencl")]
 
 
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("shape", [(3, 4), (), (0, 2), 5])
 @pytest.mark.parametrize("dtype", DType, ids=lambda dtype: dtype.value)
 @pytest.mark.parametrize("device", DEVICES)

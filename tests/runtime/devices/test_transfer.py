@@ -62,6 +62,7 @@ def test_arrays_of_every_layout_get_there_and_back(context: tileir.Context, devi
         assert not copy or not found.size or not np.shares_memory(found.numpy(), array)
 
 
+@pytest.mark.sampled(21)
 @pytest.mark.parametrize("dtype", DType, ids=lambda dtype: dtype.value)
 @pytest.mark.parametrize("device", DEVICES)
 def test_arrays_of_every_dtype_get_there_and_back(context: tileir.Context, device: str, dtype: DType) -> None:

@@ -39,6 +39,7 @@ def kernel_of(body: str, head: str = "") -> KernelFunction:
     return tileir.parse(text, stage="kernel")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", [PLAIN, ROWS, PRODUCT])
 @given(sizes=st.tuples(*[st.sampled_from([1, 8, 16, 32])] * 3))
 def test_operations_of_kernels_without_passes_are_those_of_stripe(text: str, sizes: tuple[int, int, int]) -> None:
@@ -54,7 +55,7 @@ def test_operations_of_kernels_without_passes_are_those_of_stripe(text: str, siz
         assert ours.bound in {*ours.times, "launch"}
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("target", [TARGET, "nvidia-hopper", "fused"])
 @pytest.mark.parametrize("text", [PLAIN, ROWS, PRODUCT, REPEATED])
 def test_schedules_keep_kernels_near_the_costs_of_stripe(text: str, target: Target | str) -> None:
@@ -168,7 +169,7 @@ def test_a_kernel_alone_takes_as_long_however_many_units_there_are(text: str) ->
         assert cost.blocks[0].seconds <= alone[0]
 
 
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(
     ("text", "dtype"),
     [

@@ -76,7 +76,7 @@ def check(case: Known, capabilities: Capabilities, monkeypatch: pytest.MonkeyPat
     case.check(arrays)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(2)
 @BACK_ENDS
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_every_operation_on_special_values(
@@ -86,7 +86,7 @@ def test_every_operation_on_special_values(
         check(case, capabilities, monkeypatch)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @BACK_ENDS
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 def test_sums_that_wrap_are_compared(capabilities: Capabilities, dtype: DType, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +95,7 @@ def test_sums_that_wrap_are_compared(capabilities: Capabilities, dtype: DType, m
     check(exhaustive.constants_only(dtype), capabilities, monkeypatch)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @BACK_ENDS
 @pytest.mark.parametrize("source", DTYPES, ids=str)
 def test_every_conversion_of_special_values(
@@ -105,6 +105,7 @@ def test_every_conversion_of_special_values(
         check(case, capabilities, monkeypatch)
 
 
+@pytest.mark.sampled(6)
 @BACK_ENDS
 @pytest.mark.parametrize("target", INTEGERS, ids=str)
 def test_floats_around_the_ends_of_integers(
@@ -114,7 +115,7 @@ def test_floats_around_the_ends_of_integers(
         check(case, capabilities, monkeypatch)
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(3)
 @BACK_ENDS
 @pytest.mark.parametrize("dtype", [dtype for dtype in DType if 8 <= dtype.bits <= 16], ids=str)
 def test_every_value(capabilities: Capabilities, dtype: DType) -> None:
@@ -127,14 +128,14 @@ def test_every_value(capabilities: Capabilities, dtype: DType) -> None:
         case.check(arrays)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("source", INTEGERS, ids=str)
 def test_integers_are_rounded_once(source: DType, monkeypatch: pytest.MonkeyPatch) -> None:
     for case in exhaustive.integers_at_ties(source):
         check(case, C_LIKE, monkeypatch)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @BACK_ENDS
 @pytest.mark.parametrize("number", range(40))
 def test_generated_kernels(capabilities: Capabilities, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,7 +219,7 @@ def test_what_is_used_twice_is_computed_once() -> None:
     assert len(text) < 400
 
 
-@pytest.mark.sampled(29)
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("op", [op for op in Op if op not in EXPANDED], ids=str)
 @pytest.mark.parametrize("lanes", [1, 4])
 @BACK_ENDS
