@@ -17,7 +17,7 @@ from strategies.rows import add_option, drop_rows
 from strategies.versions import depends_on_python
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
 register_profiles()
 
@@ -54,13 +54,34 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Let every other worker start with the last files: each finds those that the others have already rewritten.
+
+    Without files that an earlier run wrote, half of the time of a collection is spent on rewriting assertions.
+    """
+    report = yield
+    if isinstance(collector, pytest.Directory) and _worker_of(collector.config) % 2:
+        report.result = list(reversed(report.result))
+    return report
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark tests of Python, and leave out rows of tests with the marker ``sampled``."""
+    """Put all workers' tests in one order, mark tests of Python, and leave out rows of tests with ``sampled``."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.nodeid.partition("::")[0].split("/"))
     for item in items:
         if depends_on_python(item.path):
             item.add_marker("python")
     drop_rows(config, items)
+
+
+def _worker_of(config: pytest.Config) -> int:
+    """Return the number of this worker; 0 where there are none."""
+    return int(getattr(config, "workerinput", {}).get("workerid", "gw0").removeprefix("gw"))
 
 
 def pytest_collection_finish() -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-ROOT = Path(__file__).parents[2]
+from strategies.sources import ROOT, tree_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 SOURCES = sorted(path for folder in ("src", "plugins") for path in (ROOT / folder).rglob("*.py"))
 ALL = {"Exception", "BaseException"}
 
 
 def catch_alls(path: Path) -> list[ast.ExceptHandler]:
     """Return the handlers that catch anything and let none of it go on."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    handlers = (node for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler))
+    handlers = (node for node in ast.walk(tree_of(path)) if isinstance(node, ast.ExceptHandler))
     anything = [h for h in handlers if h.type is None or (isinstance(h.type, ast.Name) and h.type.id in ALL)]
     return [handler for handler in anything if not isinstance(handler.body[-1], ast.Raise)]
 

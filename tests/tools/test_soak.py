@@ -89,7 +89,7 @@ def locked():
 """Functions that hold a lock, and leave it in different ways."""
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("device", ["llvm", "opencl"])
 def test_interrupts_at_chosen_moments_leave_nothing(device: str, operation: str, tmp_path: Path) -> None:
@@ -105,6 +105,7 @@ def test_threads_on_one_context() -> None:
     assert faults_of_threads("llvm", 12, 8, 1) == []
 
 
+@pytest.mark.sampled(0)
 @posix
 def test_killed_processes_on_a_cold_cache(tmp_path: Path) -> None:
     assert faults_of_killed_processes("llvm", tmp_path / "cache", 5, 3, 1) == []

@@ -59,6 +59,7 @@ def random_inputs() -> dict[str, Array]:
     }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("vector_bytes", [16, 64])
 @pytest.mark.parametrize("flags", [("-O2",), pytest.param(("-O1", *SANITIZERS), marks=needs_sanitizers)])
 def test_a_program_gives_what_the_interpreter_does(vector_bytes: int, flags: Sequence[str], tmp_path: Path) -> None:
@@ -77,6 +78,7 @@ def _of_weights(rows: int) -> tuple[tileir.Function, Array]:
     return f.build(Y=tileir.ops.matmul(product, factors) + 1.0), weights
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("rows", [40, 70_000])
 def test_what_depends_on_constants_alone_is_a_constant_unless_there_is_much_of_it(rows: int) -> None:
     function, _ = _of_weights(rows)
@@ -94,6 +96,7 @@ def test_results_of_constants_are_right_in_c(tmp_path: Path) -> None:
     np.testing.assert_allclose(found["Y"], x @ factors.T @ factors + 1, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.sampled(2)
 @needs_sanitizers
 @pytest.mark.parametrize("number", range(6))
 def test_loops_and_branches_give_what_the_interpreter_does(number: int, tmp_path: Path) -> None:
@@ -138,6 +141,7 @@ def test_names_in_quotes_become_identifiers(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", ["read", "exp", "main", "sinf", "tile_x", "3d", "double", "npy_fail", "a-b", "été"])
 def test_functions_that_others_have_taken(name: str, tmp_path: Path) -> None:
     names = ("EOF", "MEMORY", "SIG_DFL", "FLT_MAX")
@@ -148,6 +152,7 @@ def test_functions_that_others_have_taken(name: str, tmp_path: Path) -> None:
     assert results["NPY_TENSORS"].tolist() == [0, 4, 8]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", ALL_DTYPES, ids=lambda dtype: dtype.value)
 def test_constants_keep_every_bit(dtype: DType, tmp_path: Path) -> None:
     values = padded(special_values(dtype))
@@ -170,6 +175,7 @@ def test_empty_arrays_and_no_workspace(tmp_path: Path) -> None:
     assert results["C"].shape == (3, 0)
 
 
+@pytest.mark.sampled(2)
 @needs_sanitizers
 @pytest.mark.parametrize("seed", range(6))
 def test_generated_programs(seed: int, tmp_path: Path) -> None:
@@ -196,7 +202,7 @@ def of_kernels(kernels: Sequence[KernelFunction], inputs: Mapping[str, Array]) -
     return Program(tuple(kernels), tuple(buffers), tuple(launches))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(1)
 @needs_sanitizers
 @pytest.mark.parametrize("dtype", ALL_DTYPES, ids=lambda dtype: dtype.value)
 def test_no_operation_is_undefined_for_any_value(dtype: DType, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ def check(cases: list[KernelCase], folder: Path, ulps: float = 0.0) -> None:
         case.check(own, ulps)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("batch", range(3))
 def test_random_kernels_have_no_undefined_behaviour(batch: int, tmp_path: Path) -> None:
     check([numbered(7, batch * BATCH + number) for number in range(BATCH)], tmp_path)
@@ -37,6 +38,7 @@ def test_mathematical_functions_have_no_undefined_behaviour(tmp_path: Path) -> N
     check([function(Seeded(f"function {number}")) for number in range(BATCH)], tmp_path, ulps=16)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("harmless", "planted", "report"),
     [

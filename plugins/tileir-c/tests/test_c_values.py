@@ -27,6 +27,7 @@ def test_every_operation_on_every_pair_of_bytes() -> None:
     check([case for dtype in (DType.I8, DType.U8) for case in pairs_of_bytes(dtype)])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("dtype", [DType.F16, DType.BF16, DType.I16, DType.U16], ids=str)
 def test_every_operation_and_conversion_of_every_half(dtype: DType) -> None:
     check(list(every_half(dtype)))

@@ -85,6 +85,7 @@ def test_heads_that_share_keys(shared: int, flat: bool) -> None:
     attention(tensors(shared=shared, keys=3), flat=flat, is_causal=1, scale=0.3)
 
 
+@pytest.mark.sampled(0)
 def test_caches() -> None:
     past = {"past_k": floats(2, 2, 4, 8, seed=1), "past_v": floats(2, 2, 4, 6, seed=1)}
     attention(tensors(shared=2) | past)
@@ -102,6 +103,7 @@ def test_masks(shape: tuple[int, ...]) -> None:
     attention(tensors(shared=2) | {"mask": seen})
 
 
+@pytest.mark.sampled(0)
 def test_lengths_and_windows() -> None:
     lengths = {"lengths": np.array([5, 3])}
     attention(tensors(shared=2) | lengths)
@@ -122,6 +124,7 @@ def test_open_batches() -> None:
     np.testing.assert_allclose(run(model, [q, k, k])[0], y, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("interleaved", [0, 1])
 @pytest.mark.parametrize("part", [0, 4])
 def test_rotations(part: int, interleaved: int) -> None:

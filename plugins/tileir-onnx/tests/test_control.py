@@ -47,6 +47,7 @@ def test_loops_of_known_length(steps: int, begins: bool) -> None:
     compare(found, state, np.array(put_out, np.float32).reshape(-1, 3, 4))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("limit", [0.1, 50.0, 1e30])
 def test_loops_that_end_when_they_are_done(limit: float) -> None:
     text = f"""{HEAD}g (float[3, 4] x) => (float[3, 4] y, int64[k] z) {{
@@ -124,6 +125,7 @@ def test_branches_of_other_sizes() -> None:
         run(text, np.zeros((3, 100), np.float32))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("way", "back"), [(0, 0), (1, 0), (0, 1), (1, 1)])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_scans(way: int, back: int, axis: int) -> None:

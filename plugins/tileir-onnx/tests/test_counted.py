@@ -32,6 +32,7 @@ def test_places_that_are_not_zero(x: Any) -> None:
     equal(run(text, x), np.array(np.nonzero(x)), -x)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("axis", [None, 0, 1, -1])
 def test_slices_that_a_condition_keeps(axis: int | None) -> None:
     size = X.size if axis is None else X.shape[axis]
@@ -41,6 +42,7 @@ def test_slices_that_a_condition_keeps(axis: int | None) -> None:
         equal(run(text, X, condition), np.compress(condition, X, axis))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("axis", [None, 0, 1])
 def test_distinct_elements(axis: int | None) -> None:
     given = "" if axis is None else f"<axis={axis}>"

@@ -16,7 +16,7 @@ SIZES = np.array([1, 2, 9, 3])
 EMPTY = np.array([], np.float32)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "coordinates", ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric"]
 )
@@ -33,6 +33,7 @@ def test_resizing(mode: str, coordinates: str) -> None:
         check("Resize", [x, EMPTY, SCALES], {**attributes, "antialias": 1}, constants=(1, 2), tolerance=1e-4)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rounding", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
 def test_neighbours(rounding: str) -> None:
     attributes = {"mode": "nearest", "nearest_mode": rounding, "axes": [2, 3]}
@@ -71,7 +72,7 @@ def test_old_versions() -> None:
     check("Resize", [x, scales], version=10, constants=(1,), wanted=[wanted])
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
 @pytest.mark.parametrize("align", [0, 1])

@@ -15,7 +15,7 @@ DTYPES = [np.dtype(each) for each in (np.float32, np.float16, np.int8, np.uint64
 INDICES = [np.dtype(np.int32), np.dtype(np.int64)]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [*DTYPES, np.dtype(bool)], ids=str)
 @pytest.mark.parametrize("index", INDICES, ids=str)
 def test_gathers(dtype: np.dtype[Any], index: np.dtype[Any]) -> None:
@@ -50,7 +50,7 @@ def updated(x: Array, place: Any, updates: Array, reduction: str) -> Array:
     return result
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [np.dtype(each) for each in (np.float32, np.float64, np.int32, np.uint8)], ids=str)
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_scatters(reduction: str, dtype: np.dtype[Any]) -> None:
@@ -97,6 +97,7 @@ def test_caches_take_new_elements(mode: str) -> None:
     check(run("TensorScatter", cache, update, opset=24, axis=1), wanted)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("axis", [-1, 0, 1])
 def test_one_hot_vectors(axis: int) -> None:
     places, values = np.array([[0, 2], [-1, 7]]), np.array([-1, 5], np.int32)

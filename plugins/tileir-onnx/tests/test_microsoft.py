@@ -177,6 +177,7 @@ def test_quantisation_in_the_domain_of_onnxruntime(dtype: type[np.integer[Any]],
     check(run("DequantizeLinear", integers, scale, zero, **options), f32((integers.astype(np.float64) - 3) * steps))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("bits", [2, 4, 8])
 @pytest.mark.parametrize("points", [False, True])
 def test_weights_of_few_bits(bits: int, points: bool) -> None:
@@ -205,6 +206,7 @@ def packed_of(x: Array, bits: int) -> Array:
     return np.asarray((groups.astype(np.int64) << shifts).sum(-1), np.uint8)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("last", [0, 1])
 @pytest.mark.parametrize("activation", [0, 1])
 def test_group_norm(last: int, activation: int) -> None:
@@ -244,6 +246,7 @@ def test_concatenation_of_quantised_numbers() -> None:
         check(found, quantised(np.concatenate(parts, axis), 0.5, 7))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("last", [0, 1])
 @pytest.mark.parametrize("whole", [0, 1])
 def test_average_of_quantised_numbers(last: int, whole: int) -> None:

@@ -68,7 +68,7 @@ MASKS: dict[str, tuple[Array | None, Array]] = {
 }
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", MASKS)
 @pytest.mark.parametrize("causal", [0, 1])
 def test_masks(kind: str, causal: int) -> None:
@@ -137,6 +137,7 @@ def turned(x: Array, cosine: Array, sine: Array, places: Array, interleaved: int
     return y
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("interleaved", [0, 1])
 @pytest.mark.parametrize("size", [8, 4])
 def test_rotary_embedding(interleaved: int, size: int) -> None:
@@ -170,7 +171,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CASES)
 def test_group_query_attention(name: str) -> None:
     _grouped(**CASES[name])

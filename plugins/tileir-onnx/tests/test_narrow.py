@@ -32,6 +32,7 @@ def test_all_types_are_known() -> None:
     assert set(TYPES) == {*INTEGERS, FLOAT.name}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", INTEGERS)
 def test_integers_keep_their_last_bits(name: str) -> None:
     kind, narrow = TYPES[name]
@@ -60,6 +61,7 @@ def test_floats_of_4_bits_are_the_nearest() -> None:
     check(run("DequantizeLinear", quantised, scale, opset=25), wanted.astype(np.float32) * scale[:, None])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", INTEGERS)
 def test_integers_are_quantised_within_their_limits(name: str) -> None:
     kind, narrow = TYPES[name]
@@ -74,6 +76,7 @@ def test_integers_are_quantised_within_their_limits(name: str) -> None:
     check(unsigned.astype(np.float32), np.clip(np.rint(x / 0.5), *narrow.limits))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", TYPES)
 @pytest.mark.parametrize("size", [5, 6, 4096])
 def test_packed_weights(name: str, size: int, tmp_path: Path) -> None:
@@ -99,6 +102,7 @@ def test_packed_weights(name: str, size: int, tmp_path: Path) -> None:
     np.testing.assert_allclose(loaded(x), wanted, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", TYPES)
 def test_moves_keep_the_type(name: str) -> None:
     kind, narrow = TYPES[name]

@@ -34,6 +34,7 @@ def test_batches_by_given_statistics(version: int) -> None:
     check("BatchNormalization", [x, scale, bias, mean, variance], {"epsilon": 1e-3}, version=version, wanted=[wanted])
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("version", "rank"), [(7, 4), (9, 2), (15, 3), (15, 5)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
 def test_batches_by_statistics_that_are_weights(version: int, rank: int, dtype: type[Any]) -> None:
@@ -72,6 +73,7 @@ def test_batches_whose_elements_have_statistics_of_their_own() -> None:
     check("BatchNormalization", [x, scale, bias, mean, variance], {"spatial": 0}, version=7, wanted=[wanted])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("version", "outputs"), [(7, 5), (9, 5), (14, 3), (15, 3)])
 def test_batches_in_training(version: int, outputs: int) -> None:
     x, scale, bias, mean, variance = floats(4, 3, 5), floats(3), floats(3, seed=1), floats(3, seed=2), floats(3) ** 2
@@ -92,7 +94,7 @@ def test_statistics_keep_their_dtypes() -> None:
     assert [each.dtype for each in run(model, [x, *rest])] == [np.float16, np.float32, np.float32]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("axis", [0, 1, 2, -1, -2])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
 def test_layers(axis: int, dtype: Any) -> None:
@@ -131,6 +133,7 @@ def test_root_mean_squares(axis: int, dtype: Any, weights: Any) -> None:
     np.testing.assert_allclose(result, y, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sizes", [(4,), (3, 4), (2, 3, 2)])
 def test_instances_and_groups(sizes: tuple[int, ...]) -> None:
     x, scale, bias = floats(2, 6, *sizes), floats(6), floats(6, seed=1)
@@ -144,7 +147,7 @@ def test_instances_and_groups(sizes: tuple[int, ...]) -> None:
     check("GroupNormalization", [x, scale[:3], bias[:3]], {"num_groups": 3}, version=18, wanted=[y.astype(np.float32)])
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", [1, 3, 4, 5, 6])
 def test_local_responses(size: int) -> None:
     x = floats(2, 7, 3, 2)
@@ -155,7 +158,7 @@ def test_local_responses(size: int) -> None:
     check("LRN", [x], {"size": size, "alpha": 0.1, "beta": 0.5, "bias": 2.0}, wanted=[y.astype(np.float32)])
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("p", [1, 2])
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_vectors_of_norm_one(p: int, axis: int) -> None:

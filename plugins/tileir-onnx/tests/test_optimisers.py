@@ -17,6 +17,7 @@ KINDS = [
 ]
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(("op", "kinds", "attributes"), KINDS)
 @pytest.mark.parametrize("step", [0, 1, 5])
 @pytest.mark.parametrize("count", [1, 2])

@@ -14,7 +14,7 @@ RNG = np.random.default_rng(0)
 DTYPES = [np.dtype(each) for each in (np.float32, np.float64, np.float16, np.int32, np.uint64, ml_dtypes.bfloat16)]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_products_keep_their_dtype(dtype: np.dtype[Any]) -> None:
     for left, right in (((2, 3), (3, 4)), ((5, 2, 3), (3, 4)), ((3,), (3, 2)), ((2, 3), (3,)), ((3,), (3,))):
@@ -36,6 +36,7 @@ def test_sums_of_products() -> None:
     check(run("Gemm", x[:0], y[:0], opset=13, transA=1), np.zeros((2, 4), np.float32))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("shape", [(3, 3), (2, 2, 4, 4), (1, 1), (0, 2, 2)])
 def test_determinants(shape: tuple[int, ...]) -> None:
     x = RNG.normal(size=shape).astype(np.float32)

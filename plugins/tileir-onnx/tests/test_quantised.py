@@ -19,6 +19,7 @@ def quantised(x: Array, scale: Array, zero_point: Array) -> Array:
     return np.asarray(np.clip(np.rint(x / scale) + zero_point, limits.min, limits.max), zero_point.dtype)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16], ids=lambda each: each.__name__)
 def test_numbers_are_quantised_and_back(dtype: type[Any]) -> None:
     scale, zero = np.array(0.5, np.float32), np.array(3, dtype)

@@ -55,6 +55,7 @@ def model_of(nodes: list[Any], weights: Any = (), **more: Any) -> Any:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("text", MODELS)
 def test_mutations(text: str, seed: int) -> None:
@@ -190,6 +191,7 @@ def test_versions() -> None:
             tileir_onnx.load(model.SerializeToString())
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(
     "name", ["gpu_0/data_0", "out:0", "a b", "é", "\n", "'\"`", "#", "x'", "1", "N", "f32", "é" * 2000]
 )

@@ -139,7 +139,7 @@ def layer(
           opened=False)  # fmt: skip
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("op", GATES)
 def test_directions(op: str, direction: str) -> None:
@@ -149,6 +149,7 @@ def test_directions(op: str, direction: str) -> None:
     layer(op, direction, ("b", "h", "c"), lengths=[1, 5, 0], layout=1)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 def test_variants_of_cells(direction: str) -> None:
     layer("LSTM", direction, ("b", "h", "c", "p"))

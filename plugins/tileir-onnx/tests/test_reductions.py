@@ -29,7 +29,7 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
 AXES: list[tuple[int, ...] | None] = [None, (0,), (1, -1), (0, 1, 2)]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("op", REDUCTIONS)
 def test_axes_are_attributes_or_inputs(op: str) -> None:
     x = RNG.uniform(0.5, 1.5, (2, 3, 4)).astype(np.float32)
@@ -44,7 +44,7 @@ def test_axes_are_attributes_or_inputs(op: str) -> None:
             check(run(op, *inputs, opset=18, keepdims=keepdims), wanted)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("op", REDUCTIONS)
 def test_no_axes_are_all_or_none(op: str) -> None:
     x, none = RNG.uniform(0.5, 1.5, (2, 3)).astype(np.float32), np.zeros(0, np.int64)
@@ -55,7 +55,7 @@ def test_no_axes_are_all_or_none(op: str) -> None:
     check(run(op, x, opset=18, noop_with_empty_axes=1, keepdims=0), wanted)
 
 
-@pytest.mark.sampled(30)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", [*FLOATS, np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.uint32)], ids=str)
 @pytest.mark.parametrize("op", REDUCTIONS)
 def test_results_have_the_dtype_of_the_input(op: str, dtype: np.dtype[Any]) -> None:
@@ -67,6 +67,7 @@ def test_results_have_the_dtype_of_the_input(op: str, dtype: np.dtype[Any]) -> N
         check(run(op, x, opset=13, axes=[1]), wanted.astype(dtype))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [*FLOATS, np.dtype(np.int8), np.dtype(np.int64), np.dtype(np.uint64)], ids=str)
 def test_nothing_reduced_is_the_identity(dtype: np.dtype[Any]) -> None:
     x, axes = np.zeros((2, 0, 3), dtype), np.array([1], np.int64)
@@ -104,6 +105,7 @@ def test_positions_of_extrema(op: str) -> None:
     check(run(op, x, axis=1, select_last_index=1), 4 - best(x[:, ::-1], 1, keepdims=True))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint8, np.float16], ids=lambda each: each.__name__)
 def test_greatest_elements(dtype: type[Any]) -> None:
     x = RNG.permutation(30).reshape(5, 6).astype(dtype)
@@ -129,6 +131,7 @@ def softmax(x: Array, axes: tuple[int, ...]) -> Array:
     return np.asarray(powers / powers.sum(axes, keepdims=True))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_softmax_of_an_axis_and_of_all_behind_it(dtype: np.dtype[Any]) -> None:
     x = RNG.normal(0, 2, (2, 3, 4)).astype(dtype)
@@ -149,6 +152,7 @@ def test_softmax_of_an_axis_and_of_all_behind_it(dtype: np.dtype[Any]) -> None:
             check(run("Hardmax", x, opset=opset, **attributes), first.astype(dtype))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [*FLOATS[:2], np.dtype(np.int32), np.dtype(np.int64)], ids=str)
 def test_running_sums_and_products(dtype: np.dtype[Any]) -> None:
     x = RNG.integers(1, 4, (3, 4)).astype(dtype)

@@ -17,7 +17,7 @@ def parts(x: Array) -> Array:
     return np.stack([x.real, x.imag], -1).astype(np.float32)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("length", [None, 4, 8, 9])
 @pytest.mark.parametrize(("axis", "version"), [(1, 17), (1, 20), (2, 20), (-2, 20)])
 def test_transforms(axis: int, version: int, length: int | None) -> None:
@@ -56,6 +56,7 @@ def test_transforms_of_parts(onesided: int) -> None:
     )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("op", ["HannWindow", "HammingWindow", "BlackmanWindow"])
 @pytest.mark.parametrize("periodic", [0, 1])
 def test_windows(op: str, periodic: int) -> None:

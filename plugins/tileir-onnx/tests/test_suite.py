@@ -49,6 +49,7 @@ def negation(wanted: float) -> Case:
     return Case(f"neg{wanted}", "node", model, data, 1e-3, 1e-6, ours=True, op="Neg")
 
 
+@pytest.mark.sampled(0)
 def test_outcomes() -> None:
     right, wrong = negation(-2), negation(2)
     broken = evolve(right, name="broken", model=b"\x0a\xff")
@@ -59,6 +60,7 @@ def test_outcomes() -> None:
     assert "refused: Neg (1)" in table
 
 
+@pytest.mark.sampled(0)
 def test_a_case_that_ends_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
     cases = [evolve(negation(-2), name=name) for name in "abc"]
 

@@ -28,7 +28,7 @@ def _pads(options: dict[str, Any], space: int) -> dict[str, Any]:
     return {"pads": [1] * space + [0] * space} if "pads" in options else options
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("options", PADS)
 @pytest.mark.parametrize(("space", "group"), [(1, 1), (2, 1), (2, 2), (3, 1)])
 def test_convolutions(space: int, group: int, options: dict[str, Any]) -> None:
@@ -43,13 +43,14 @@ def test_convolutions_that_are_dilated() -> None:
     check("Conv", [x, w], version=1)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float64])
 def test_convolutions_of_other_floats(dtype: Any) -> None:
     x, w, bias = floats(2, 3, 6, 6, dtype=dtype), floats(4, 3, 3, 3, dtype=dtype), floats(4, dtype=dtype)
     check("Conv", [x, w, bias], {"pads": [1, 1, 1, 1]}, constants=() if dtype is ml_dtypes.bfloat16 else (1, 2))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("group", [1, 2])
 @pytest.mark.parametrize(
     "attributes",
@@ -82,7 +83,7 @@ def test_a_transposed_convolution_to_open_sizes_is_refused(tmp_path: Path) -> No
         _ = tileir_onnx.load(tmp_path / "m.onnx").function
 
 
-@pytest.mark.sampled(13)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool", "LpPool"])
 @pytest.mark.parametrize("options", [*PADS, {"pads": True, "ceil_mode": 1}])
 @pytest.mark.parametrize("space", [1, 2, 3])
@@ -96,6 +97,7 @@ def test_pools(op: str, options: dict[str, Any], space: int) -> None:
         check(op, [x], counted, wanted=[pooled(op, x, counted)])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool", "LpPool"])
 def test_pools_that_are_dilated(op: str) -> None:
     x = floats(2, 2, 9, 8)
@@ -153,6 +155,7 @@ def pooled(op: str, x: np.ndarray[Any, Any], attributes: dict[str, Any]) -> np.n
     return result.astype(x.dtype)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("order", [0, 1])
 @pytest.mark.parametrize("sizes", [(6,), (5, 6), (4, 5, 3)])
 def test_indices_of_maxima(sizes: tuple[int, ...], order: int) -> None:
@@ -186,6 +189,7 @@ def test_maxima_of_other_dtypes(dtype: Any) -> None:
     check("MaxPool", [x], attributes, wanted=[pooled("MaxPool", x, attributes)])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("op", ["GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"])
 def test_pools_over_whole_images(op: str) -> None:
     for sizes in ((5,), (3, 4), (2, 3, 2)):
@@ -209,6 +213,7 @@ def test_windows_put_together() -> None:
     check("Col2Im", [columns, np.array([11, 8]), np.array([2, 2])], attributes, constants=(1, 2))
 
 
+@pytest.mark.sampled(0)
 def test_convolutions_whose_taps_move() -> None:
     x, w, bias = floats(2, 4, 5, 6), floats(6, 2, 2, 3), floats(6)
     offset, mask = floats(2, 2 * 2 * 6, 4, 4), floats(2, 2 * 6, 4, 4)
@@ -217,6 +222,7 @@ def test_convolutions_whose_taps_move() -> None:
           tolerance=1e-4)  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("mode", ["avg", "max"])
 @pytest.mark.parametrize("coordinates", ["half_pixel", "output_half_pixel"])
 def test_regions(mode: str, coordinates: str) -> None:
