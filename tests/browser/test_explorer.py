@@ -284,6 +284,7 @@ def test_long_texts_are_drawn_in_part(browser: Browser, address: str) -> None:
         listing(page).get_by_text("399999(%rax)").wait_for()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_keeps_anybody_out(browser: Browser, address: str, page_folder: Path, scheme: str) -> None:
     axe = page_folder / "node_modules/axe-core/axe.min.js"
@@ -306,6 +307,7 @@ def test_nothing_keeps_anybody_out(browser: Browser, address: str, page_folder: 
         check_access(page, "faults")
 
 
+@pytest.mark.sampled(0)
 def test_the_page_works_at_twice_the_size(browser: Browser, address: str) -> None:
     with opened(browser, address, viewport={"width": 640, "height": 400}) as page:
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
@@ -313,6 +315,7 @@ def test_the_page_works_at_twice_the_size(browser: Browser, address: str) -> Non
         listing(page).get_by_text("kernel ").first.wait_for()
 
 
+@pytest.mark.sampled(0)
 def test_a_run_that_takes_too_long_is_stopped(browser: Browser, address: str) -> None:
     with opened(browser, address) as page:
         replace_text(page, "function (A[N]) -> (S) { S[] = >(A[i] * A[j]); }")

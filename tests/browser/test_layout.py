@@ -130,6 +130,7 @@ def choose_pixel(page: Page) -> None:
     page.get_by_text(re.compile("^reads ")).wait_for()
 
 
+@pytest.mark.sampled(1)
 def test_the_tool_bar_of_a_picture_has_place_at_any_width(
     browser: Browser, tmp_path: Path, check_widths: Check
 ) -> None:
@@ -158,6 +159,7 @@ def test_long_names_and_several_inputs_have_place(
         check_widths(page, WIDTHS[::4])
 
 
+@pytest.mark.sampled(0)
 def test_steps_that_leave_the_window_are_reached_by_scrolling(browser: Browser, tmp_path: Path) -> None:
     with served(photograph(tmp_path)) as address, opened(browser, address) as page:
         replace_text(page, FORMULA, "Formula")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("size", [2, 4])
 def test_parts_are_handed_over(size: int, tmp_path: Path) -> None:
     job = Path(__file__).with_name("dtensor_job.py")

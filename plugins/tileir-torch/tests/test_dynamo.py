@@ -138,6 +138,7 @@ def test_dynamic_sizes_are_compiled_for_each_class_and_told_at_the_ninth() -> No
         ours(torch.randn(10, 3))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_other_floats(dtype: torch.dtype) -> None:
     x, w = torch.randn(5, 8, dtype=dtype), torch.randn(6, 8, dtype=dtype)
@@ -148,6 +149,7 @@ def test_other_floats(dtype: torch.dtype) -> None:
     torch.testing.assert_close(whole(function)(x, w), function(x, w))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "x",
     [
@@ -225,7 +227,7 @@ def test_each_input_that_is_copied_is_told_once(caplog: pytest.LogCaptureFixture
     assert all(any(f"strides {each.stride()}" in line for line in told) for each in (x, y))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("function", "make"),
     [

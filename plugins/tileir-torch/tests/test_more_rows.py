@@ -156,7 +156,7 @@ CASES: Final[dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]]] = {
 }
 
 
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CASES)
 def test_values_and_gradients(name: str) -> None:
     torch._dynamo.reset()
@@ -175,7 +175,7 @@ def test_values_and_gradients(name: str) -> None:
     torch.testing.assert_close(found, both(function), rtol=1e-5, atol=1e-5, equal_nan=True)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize(
     "function",

@@ -39,7 +39,7 @@ def near(share: Any, p: float, count: int = COUNT) -> bool:
     return abs(float(share) - p) <= 5 * sqrt(p * (1 - p) / count) + 1e-12
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("rate", [0.0, 0.1, 0.5, 0.9, 1.0])
 def test_dropout_has_the_distribution_of_eager(rate: float, dtype: torch.dtype) -> None:
@@ -107,6 +107,7 @@ def test_infinities_that_fall_are_nan_as_in_eager() -> None:
     assert bool((y.isnan() | y.isinf()).all())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("shape", [(), (0, 3), (1,)])
 def test_no_axes_and_no_elements(shape: tuple[int, ...]) -> None:
     y = whole(lambda x: functional.dropout(x, 0.5))(torch.ones(shape))
@@ -145,6 +146,7 @@ def test_numbers_of_eager_where_they_are_asked_for(function: Callable[..., Any])
     torch.testing.assert_close(made(x), expected)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "function",
     [

@@ -106,7 +106,7 @@ def trained(model: nn.Module, call: Any, optimiser: Any, data: tuple[Any, ...]) 
     return found
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(0)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
 @pytest.mark.parametrize(
     ("make", "optimiser"),

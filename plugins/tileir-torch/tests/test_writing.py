@@ -81,6 +81,7 @@ def test_writes_show_through_all_views(decomposed: list[ExportedProgram]) -> Non
     assert any("relu_" in str(node.target) for node in compiled.program.graph.nodes)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "function",
     [
