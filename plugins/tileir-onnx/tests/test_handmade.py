@@ -108,3 +108,19 @@ def test_weights_in_typed_fields(dtype: str) -> None:
     nodes = [NODE("Cast", ["w"], ["c"], to=TensorProto.FLOAT), NODE("Add", ["x", "c"], ["y"])]
     (y,) = ran(nodes, {"x": X}, [port("x")], [port("y")], [helper.make_tensor("w", kind, [3], [1, 0, 1])])
     np.testing.assert_array_equal(y, X + np.array([1, 0, 1], np.float32))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "word", "made"),
+    [
+        ([NEG], "float16", "f32"),
+        ([NODE("Greater", ["x", "x"], ["y"])], "float", "bool"),
+        ([NODE("Shape", ["x"], ["y"])], "int32", "i64"),
+        ([NODE("Neg", ["w"], ["v"]), NODE("Add", ["x", "v"], ["y"])], "bfloat16", "f32"),
+        ([NODE("Neg", ["w"], ["y"])], "double", "f32"),
+    ],
+)
+def test_results_of_other_types_than_the_model_declares(nodes: list[Any], word: str, made: str) -> None:
+    output = port("y", None, getattr(TensorProto, word.upper()))
+    with pytest.raises(tileir.TileError, match=rf"TIL604.*result 'y' is {word} in the model, .* make {made} of it"):
+        ran(nodes, {"x": X}, [port("x")], [output], [weight("w", X)])

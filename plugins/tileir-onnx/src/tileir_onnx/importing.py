@@ -128,7 +128,8 @@ def imported(graph: Graph, inputs: Mapping[str, Given]) -> Imported:
 
     Raises:
         TileError: TIL605, the model asks for what there is not; one diagnostic for each node; TIL606, the value of an
-            input must be known; or the sizes of a node do not go together.
+            input must be known; TIL604, a result has other elements than the graph declares; or the sizes of a node
+            do not go together.
 
     """
     check(graph)
@@ -145,11 +146,27 @@ def imported(graph: Graph, inputs: Mapping[str, Given]) -> Imported:
     results: list[Value] = []
     for port, made in zip(graph.outputs, importer.run(graph, given), strict=True):
         value = importer.tensor(made) if isinstance(made, np.ndarray) and made.dtype == object else made
+        _check_elements(port, value)
         results.append(value)
         for number, tensor in enumerate(parts(value)):
             tensors[names.result(f"{port.name}.{number}" if number else port.name)] = tensor
     kinds = {tensor: kind for tensor in tensors.values() if (kind := importer.kind_of(tensor)) is not None}
     return Imported(builder.build(**tensors) if tensors else None, tuple(free), tuple(results), kinds)
+
+
+def _check_elements(port: Port, value: Value) -> None:
+    """Check that a result has elements of the type that the model declares.
+
+    Raises:
+        TileError: TIL604, it has not.
+
+    """
+    if not isinstance(value, Tensor | np.ndarray) or port.dtype is None:
+        return
+    wanted, found = DType.of(port.dtype), value.dtype if isinstance(value, Tensor) else DType.of(value.dtype)
+    if wanted is not None and found is not None and found is not wanted:
+        message = f"result {port.name!r} is {port.word} in the model, and its nodes make {found.value} of it"
+        raise TileError.of("TIL604", f"{message}: declare that, or cast it")
 
 
 @define
