@@ -46,11 +46,15 @@ def carried_out_there(
         merged = _merged_by_engine(collective, mesh, transport, home, values, run)
         if merged is not None:
             return merged
+    return _unpacked(each, {**values, **_exchanged(each, transport, home, values, run)}, home, run)
+
+
+def _exchanged(each: Exchange, transport: Transport, home: Home, values: Arrays, run: Run) -> dict[str, DeviceArray]:
+    """Make messages, exchange them, and return what has come, by name, in the order of the exchange."""
     made = values if each.packing is None else {**values, **run(each.packing, values)}
     rooms = [(rank, _room(home, value)) for rank, value in each.received]
     transport.exchange([(rank, made[name]) for rank, name in each.sent if made[name].nbytes], rooms)
-    came = {value.name: room for (_, value), (_, room) in zip(each.received, rooms, strict=True)}
-    return _unpacked(each, {**values, **came}, home, run)
+    return {value.name: room for (_, value), (_, room) in zip(each.received, rooms, strict=True)}
 
 
 def _merged_by_engine(
@@ -90,11 +94,8 @@ class Arriving:
     ) -> Arriving:
         """Exchange the messages of a halo."""
         transport.place = f"{collective.kind.value} {collective.name!r}"
-        each = exchange_of(collective, mesh, transport.rank)
-        made = values if each.packing is None else {**values, **run(each.packing, values)}
-        rooms = [(rank, _room(home, value)) for rank, value in each.received]
-        transport.exchange([(rank, made[name]) for rank, name in each.sent if made[name].nbytes], rooms)
-        return cls(arriving(collective, mesh, transport.rank), tuple(room for _, room in rooms))
+        came = _exchanged(exchange_of(collective, mesh, transport.rank), transport, home, values, run)
+        return cls(arriving(collective, mesh, transport.rank), tuple(came.values()))
 
 
 def has_borders(home: Home, step: Bordered, boxes: Mapping[str, Box], widths: Mapping[str, int]) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from tileir.core import DType, Op, attrs
 from tileir.core.numbers.number_system import NumberSystem
 from tileir.stripe.attending import ATTEND, Attending
-from tileir.stripe.interpret.memory import Array, View, check_offsets
+from tileir.stripe.interpret.memory import Array, View
 from tileir.stripe.ir import Special
 
 _WIDE = DType.F32
@@ -17,21 +17,13 @@ _WIDE = DType.F32
 
 def attend(special: Special, views: Mapping[str, View]) -> None:
     """Execute a special whose views are matrices, by the axes that have several elements."""
-    inputs = []
-    for name in special.inputs:
-        view = views[name]
-        offsets = view.offsets()
-        check_offsets(name, offsets, view.memory)
-        inputs.append(view.memory.data[offsets].reshape([size for size in view.shape.sizes if size > 1]))
+    given = [views[name].loaded(name) for name in special.inputs]
+    inputs = [array.reshape([size for size in array.shape if size > 1]) for array in given]
     numbers, dtype = views[special.outputs[0]].memory.numbers, views[special.inputs[0]].shape.dtype
     found = (_attended if special.name == ATTEND else _attended_back)(numbers, special, dtype, *inputs)
     for name, result in zip(special.outputs, found, strict=False):
-        target = views[name]
-        offsets = target.offsets()
-        check_offsets(name, offsets, target.memory)
-        if target.memory.written is not None:
-            target.memory.written[offsets] = True
-        target.memory.data[offsets] = numbers.cast(result, target.shape.dtype).reshape(offsets.shape)
+        shape = views[name].shape
+        views[name].fill(name, numbers.cast(result, shape.dtype).reshape(shape.sizes))
 
 
 def _attended(

@@ -368,9 +368,7 @@ def _run_special(special: Special, views: Mapping[str, View]) -> None:
     if target.memory.written is not None:
         target.memory.written[offsets] = True
     if special.inputs:
-        source = views[special.inputs[0]]
-        check_offsets(special.inputs[0], source.offsets(), source.memory)
-        content = source.memory.data[source.offsets()]
+        content = views[special.inputs[0]].loaded(special.inputs[0])
         target.memory.data[offsets] = content.T if special.name == "transpose" else content
         return
     value = special.parameters[0][1] if special.name == "fill" else 0

@@ -111,6 +111,20 @@ class View:
             offsets = offsets[..., np.newaxis] + np.arange(dim.size, dtype=np.int64) * dim.stride
         return offsets
 
+    def loaded(self, name: str) -> Array:
+        """Return all elements; faults speak of the view as ``name``."""
+        offsets = self.offsets()
+        check_offsets(name, offsets, self.memory)
+        return np.asarray(self.memory.data[offsets])
+
+    def fill(self, name: str, values: Array) -> None:
+        """Set all elements; faults speak of the view as ``name``."""
+        offsets = self.offsets()
+        check_offsets(name, offsets, self.memory)
+        if self.memory.written is not None:
+            self.memory.written[offsets] = True
+        self.memory.data[offsets] = values
+
 
 @attrs.define(eq=False)
 class Elements:

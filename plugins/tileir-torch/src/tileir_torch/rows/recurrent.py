@@ -12,24 +12,8 @@ from tileir_torch.importing import Call
 from tileir_torch.rows.table import row
 
 
-def _weights(call: Call, params: Sequence[Tensor], has_biases: bool, count: int) -> list[RecurrentWeights]:
-    """Return the weights of each layer and direction."""
-    each = 4 if has_biases else 2
-    if len(params) != each * count:
-        raise call.refuse("it projects its states")
-    return [RecurrentWeights(*params[at * each : (at + 1) * each]) for at in range(count)]
-
-
-def _checked(call: Call, x: Tensor, dropout: float, train: bool, layers: int) -> None:
-    if dropout and train and layers > 1:
-        raise call.refuse("its dropout is random")
-
-
-@row("lstm.input")
-def lstm(
+def _cells(
     call: Call,
-    x: Tensor,
-    hx: Sequence[Tensor],
     params: Sequence[Tensor],
     has_biases: bool,
     num_layers: int,
@@ -37,24 +21,30 @@ def lstm(
     train: bool,
     bidirectional: bool,
     batch_first: bool,
-) -> tuple[Tensor, ...]:
-    _checked(call, x, dropout, train, num_layers)
-    weights = _weights(call, params, has_biases, num_layers * (2 if bidirectional else 1))
-    return ops.lstm(x, weights, *hx, bidirectional=bidirectional, batch_first=batch_first)
+) -> tuple[list[RecurrentWeights], dict[str, Any]]:
+    """Return the weights of each layer and direction, and what all kinds of networks have as options."""
+    if dropout and train and num_layers > 1:
+        raise call.refuse("its dropout is random")
+    each, count = 4 if has_biases else 2, num_layers * (2 if bidirectional else 1)
+    if len(params) != each * count:
+        raise call.refuse("it projects its states")
+    weights = [RecurrentWeights(*params[at * each : (at + 1) * each]) for at in range(count)]
+    return weights, {"bidirectional": bidirectional, "batch_first": batch_first}
+
+
+@row("lstm.input")
+def lstm(call: Call, x: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], *options: Any) -> tuple[Tensor, ...]:
+    weights, how = _cells(call, params, *options)
+    return ops.lstm(x, weights, *hx, **how)
 
 
 @row("gru.input")
-def gru(call: Call, x: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: bool, *options: Any) -> Any:
-    num_layers, dropout, train, bidirectional, batch_first = options
-    _checked(call, x, dropout, train, num_layers)
-    weights = _weights(call, params, has_biases, num_layers * (2 if bidirectional else 1))
-    return ops.gru(x, weights, hx, bidirectional=bidirectional, batch_first=batch_first)
+def gru(call: Call, x: Tensor, hx: Tensor, params: Sequence[Tensor], *options: Any) -> Any:
+    weights, how = _cells(call, params, *options)
+    return ops.gru(x, weights, hx, **how)
 
 
 @row("rnn_tanh.input", "rnn_relu.input")
-def rnn(call: Call, x: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: bool, *options: Any) -> Any:
-    num_layers, dropout, train, bidirectional, batch_first = options
-    _checked(call, x, dropout, train, num_layers)
-    weights = _weights(call, params, has_biases, num_layers * (2 if bidirectional else 1))
-    word = "relu" if "relu" in str(call.node.target) else "tanh"
-    return ops.rnn(x, weights, hx, nonlinearity=word, bidirectional=bidirectional, batch_first=batch_first)
+def rnn(call: Call, x: Tensor, hx: Tensor, params: Sequence[Tensor], *options: Any) -> Any:
+    weights, how = _cells(call, params, *options)
+    return ops.rnn(x, weights, hx, nonlinearity="relu" if "relu" in str(call.node.target) else "tanh", **how)
