@@ -168,7 +168,7 @@ class ExpressionCompiler:
         def gather(frame: Frame) -> Value:
             array: Memory = frame[slot]
             places = offset(frame)
-            _check_places(array, places, kernel)
+            array.check_span(kernel, places)
             if watched:
                 array.reads(places, frame[AGENT])
             return array.data[places]
@@ -203,7 +203,7 @@ class ExpressionCompiler:
         def scatter(frame: Frame) -> None:
             array: Memory = frame[slot]
             places, new = offset(frame), value(frame)
-            _check_places(array, places, kernel)
+            array.check_span(kernel, places)
             if watched:
                 array.writes(places, frame[AGENT], new)
             array.data[places] = new
@@ -223,9 +223,3 @@ def _slot_reader(slot: int) -> Evaluator:
 
 def _unary(function: Callable[[Value], Value], operand: Evaluator) -> Evaluator:
     return lambda frame: function(operand(frame))
-
-
-def _check_places(array: Memory, places: Value, kernel: str) -> None:
-    low, high = int(places.min()), int(places.max())
-    if low < 0 or high >= len(array.data):
-        raise array.outside(kernel, low, high)

@@ -86,9 +86,7 @@ def _in_lanes(expressions: ExpressionCompiler, place: Subscript) -> Callable[[Fr
     def chosen(frame: Frame, lanes: slice) -> tuple[Memory, Array]:
         array: Memory = frame[memory]
         places = (offset(frame) + steps)[lanes]
-        low, high = int(places.min()), int(places.max())
-        if low < 0 or high >= len(array.data):
-            raise array.outside(expressions.kernel, low, high)
+        array.check_span(expressions.kernel, places)
         return array, places
 
     return chosen
@@ -102,9 +100,7 @@ def copying(expressions: ExpressionCompiler, stmt: AsyncCopy) -> Action:
     def begin(frame: Frame) -> None:
         array: Memory = frame[memory]
         first, new = place(frame), value(frame)
-        if not 0 <= first <= len(array.data) - lanes:
-            raise array.outside(kernel, first, first + lanes - 1)
-        there = slice(first, first + lanes)
+        there = array.neighbours(kernel, first, lanes)
         unknown = poisoned(stmt.target.type.dtype, lanes, expressions.numbers)
         if expressions.watched:
             array.writes(there, frame[AGENT], unknown)
@@ -153,10 +149,7 @@ def exchanging(expressions: ExpressionCompiler, stmt: MatrixMultiply, kernel: Ke
 
     def exchange(frame: Frame) -> Generator[Step, None, None]:
         array: Memory = frame[memory]
-        first, thread = start(frame), number(frame)
-        if not 0 <= first <= len(array.data) - count:
-            raise array.outside(kernel.name, first, first + count - 1)
-        there = slice(first, first + count)
+        there, thread = array.neighbours(kernel.name, start(frame), count), number(frame)
         if expressions.watched:
             array.reads(there, frame[AGENT])
         told[thread] = array.data[there].copy()
@@ -227,10 +220,7 @@ def _adding(
     def add(frame: Frame, left: Array) -> None:
         lane = number(frame) % fragment.threads
         array: Memory = frame[sums]
-        first = start(frame)
-        if not 0 <= first <= len(array.data) - size:
-            raise array.outside(kernel.name, first, first + size - 1)
-        there = slice(first, first + size)
+        there = array.neighbours(kernel.name, start(frame), size)
         product = multiplied(left, right(frame))
         own = product[own_rows[lane][:, None], own_columns[lane][None]].reshape(-1)
         if expressions.watched:
@@ -278,9 +268,7 @@ def _reader(
         there = places + start(frame)
         there = folded_place(there, operand.fold)
         there = there ^ ((there >> operand.shift) & operand.mask)
-        low, high = int(there.min()), int(there.max())
-        if low < 0 or high >= len(array.data):
-            raise array.outside(expressions.kernel, low, high)
+        array.check_span(expressions.kernel, there)
         if expressions.watched:
             array.reads(there.reshape(-1), frame[AGENT])
         values: Array = array.data[there]

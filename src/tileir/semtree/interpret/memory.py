@@ -128,8 +128,25 @@ class Memory:
             "TIL553", f"kernel {kernel!r} touches element {place} of {self.name!r}, which has {size}: bound the offset"
         )
 
+    def neighbours(self, kernel: str, first: int, count: int) -> slice:
+        """Return ``count`` places from one on.
+
+        Raises:
+            TileError: One is outside of the array.
+
+        """
+        if not 0 <= first <= len(self.data) - count:
+            raise self.outside(kernel, first, first + count - 1)
+        return slice(first, first + count)
+
+    def check_span(self, kernel: str, places: Array) -> None:
+        """Check that all of some elements exist; the fault names the first and the last of them."""
+        low, high = int(places.min()), int(places.max())
+        if low < 0 or high >= len(self.data):
+            raise self.outside(kernel, low, high)
+
     def check_inside(self, kernel: str, places: Array) -> None:
-        """Check that all of some elements exist."""
+        """Check that all of some elements exist; the fault names the first and the last that do not."""
         outside = places[(places < 0) | (places >= len(self.data))]
         if len(outside):
             raise self.outside(kernel, int(outside.min()), int(outside.max()))
