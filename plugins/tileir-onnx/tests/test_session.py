@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import queue
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -83,9 +84,30 @@ def test_names_of_dimensions_have_one_size(model: onnx.ModelProto) -> None:
     options = onnxruntime.SessionOptions(intra_op_num_threads=1)
     options.add_free_dimension_override_by_name("N", 2)
     session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    for each in (*session.get_inputs(), *session.get_outputs()):
+        assert "N" not in each.shape
+    assert session.get_inputs()[0].shape == [2, 3]
     assert len(session.run(None, {"x": X, "y": X})) == 3
     with pytest.raises(tileir.ArgumentError, match=r"TIL701.*'N' is 2"):
         session.run(None, {"x": X[:1], "y": X[:1]})
+
+
+def test_names_that_cannot_be_bound(model: onnx.ModelProto) -> None:
+    binding = onnxruntime.InferenceSession(model.SerializeToString()).io_binding()
+    value = onnxruntime.OrtValue.ortvalue_from_numpy(X)
+    inputs: list[Callable[[], None]] = [
+        lambda: binding.bind_cpu_input("q", X),
+        lambda: binding.bind_ortvalue_input("q", value),
+        lambda: binding.bind_input("q", "cpu", 0, np.float32, X.shape, X.ctypes.data),
+    ]
+    outputs: list[Callable[[], None]] = [
+        lambda: binding.bind_output("q"),
+        lambda: binding.bind_ortvalue_output("q", value),
+    ]
+    for word, calls in (("input", inputs), ("output", outputs)):
+        for call in calls:
+            with pytest.raises(tileir.ArgumentError, match=rf"TIL705.*the model has no {word} 'q'"):
+                call()
 
 
 def test_arrays_are_bound(model: onnx.ModelProto) -> None:

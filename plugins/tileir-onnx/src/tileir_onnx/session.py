@@ -57,10 +57,10 @@ class NodeArg:
     shape: list[int | str | None]
 
     @classmethod
-    def of(cls, port: Port) -> NodeArg:
-        """Return the description of a port."""
+    def of(cls, port: Port, sizes: Mapping[str, int]) -> NodeArg:
+        """Return the description of a port, with the sizes of names that have one."""
         kind = port.kind if isinstance(port.kind, str) else f"tensor({_word(port.kind)})"
-        return cls(port.name, kind, list(port.dims or ()))
+        return cls(port.name, kind, [sizes.get(dim, dim) if isinstance(dim, str) else dim for dim in port.dims or ()])
 
 
 @frozen
@@ -289,15 +289,15 @@ class InferenceSession:
 
     def get_inputs(self) -> list[NodeArg]:
         """Return the inputs."""
-        return list(map(NodeArg.of, self._model.inputs))
+        return [NodeArg.of(port, self._model.sizes) for port in self._model.inputs]
 
     def get_outputs(self) -> list[NodeArg]:
         """Return the outputs."""
-        return list(map(NodeArg.of, self._model.outputs))
+        return [NodeArg.of(port, self._model.sizes) for port in self._model.outputs]
 
     def get_overridable_initializers(self) -> list[NodeArg]:
         """Return the inputs that have values already, which a call may replace."""
-        return list(map(NodeArg.of, self._model.outline.defaults))
+        return [NodeArg.of(port, self._model.sizes) for port in self._model.outline.defaults]
 
     def get_modelmeta(self) -> ModelMetadata:
         """Return words about the model."""
@@ -344,7 +344,10 @@ class InferenceSession:
 
 @define(eq=False)
 class IOBinding:
-    """Arrays for the inputs and outputs of a session, on the host or on a device."""
+    """Arrays for the inputs and outputs of a session, on the host or on a device.
+
+    Methods that bind one raise :class:`tileir.ArgumentError` TIL705 where the model has none of that name.
+    """
 
     _session: InferenceSession
     inputs: dict[str, Any] = field(factory=dict, init=False)
@@ -354,18 +357,18 @@ class IOBinding:
 
     def bind_cpu_input(self, name: str, arr_on_cpu: Array) -> None:
         """Bind an array of NumPy to an input."""
-        self.inputs[name] = arr_on_cpu
+        self._bind(name, arr_on_cpu)
 
     def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
         """Bind a value to an input."""
-        self.inputs[name] = ortvalue.array
+        self._bind(name, ortvalue.array)
 
     def bind_input(
         self, name: str, device_type: str, device_id: int, element_type: Any, shape: Sequence[int], buffer_ptr: int
     ) -> None:
         """Bind memory by its address to an input."""
         del device_id
-        self.inputs[name] = _at(device_type, element_type, shape, buffer_ptr)
+        self._bind(name, _at(device_type, element_type, shape, buffer_ptr))
 
     def bind_output(
         self,
@@ -424,7 +427,15 @@ class IOBinding:
         self._targets.clear()
         self.results.clear()
 
+    def _bind(self, name: str, array: Any) -> None:
+        session = self._session
+        if name not in {each.name for each in (*session.get_inputs(), *session.get_overridable_initializers())}:
+            raise ArgumentError.of("TIL705", f"the model has no input {name!r}")
+        self.inputs[name] = array
+
     def _want(self, name: str) -> None:
+        if name not in {each.name for each in self._session.get_outputs()}:
+            raise ArgumentError.of("TIL705", f"the model has no output {name!r}")
         if name not in self.names:
             self.names.append(name)
 
