@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import mpi4py
 import numpy as np
 
@@ -144,6 +145,40 @@ def refused(folder: str, rank: int, size: int) -> None:
             say(f"rank {rank}: {error.diagnostics[0].message}")
 
 
+@attrs.frozen(eq=False)
+class Watched:
+    """A data set that notes what is read of it."""
+
+    data: Any
+    keys: list[tuple[slice, ...]]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        shape: tuple[int, ...] = self.data.shape
+        return shape
+
+    def __getitem__(self, key: tuple[slice, ...]) -> Any:
+        self.keys.append(key)
+        return self.data[key]
+
+
+def read_by_ranks(path: str, rank: int, size: int) -> None:
+    """Read the piece of each rank of a file of HDF5, by rows and by columns, and compute with it."""
+    import h5py
+
+    with h5py.File(path) as file:
+        for cut in (("x", None), (None, "x")):
+            keys: list[tuple[slice, ...]] = []
+            found = distributed.array(Watched(file["image"], keys), {"x": size}, cut, transport="mpi")
+            assert keys == [tuple(slice(*interval) for interval in found.box(rank))]
+            assert np.array_equal(found.parts[rank], IMAGE[keys[0]])
+            program = tileir.partition(BLUR, {"x": size}, {"I": cut}, arguments=[IMAGE])
+            assert np.array_equal(tileir.distribute(program, "mpi")(found).numpy(), RIGHT)
+        whole = distributed.array(file["image"], {"x": size}, (None, None), transport="mpi")
+        assert np.array_equal(whole.numpy(), IMAGE)
+    say(f"rank {rank} read {found.dtype}[{', '.join(map(str, found.parts[rank].shape))}]")
+
+
 def resuming(folder: str, ranks: int, steps: float, delay: float) -> None:
     """Go on from where a job was killed, and save each fifth step; a rank may be killed so long after its first one."""
     rows = ("x", None)
@@ -247,6 +282,8 @@ def main() -> None:
             caught(rank, size)
         case "refused":
             refused(sys.argv[2], rank, size)
+        case "hdf5":
+            read_by_ranks(sys.argv[2], rank, size)
         case "resuming":
             ranks = size if size > 1 else int(sys.argv[3])
             resuming(sys.argv[2], ranks, float(sys.argv[4]), float(sys.argv[5]) if rank == int(sys.argv[6]) else 0)

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import pytest
 
 JOB: Final = Path(__file__).parent / "mpi_job.py"
@@ -95,6 +96,19 @@ def test_calls_that_one_rank_refuses_end_on_all(tmp_path: Path) -> None:
     differs = "rank 1 differs from rank 0 in the number of calls so far; all ranks must run one program"
     for rank in range(2):
         assert [line for line in said if line.startswith(f"rank {rank}:")][1] == f"rank {rank}: {differs}"
+    assert found.returncode == 0
+
+
+def test_ranks_read_their_pieces_of_a_file_of_hdf5(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "plate.h5", "w") as file:
+        image = np.arange(28, dtype=np.float32).reshape(7, 4)
+        file.create_dataset("image", data=image, chunks=(3, 2), compression="gzip")
+    found = started(3, JOB, "hdf5", tmp_path / "plate.h5")
+    widths = (2, 1, 1)
+    assert sorted(found.stdout.splitlines()) == [
+        f"rank {rank} read float32[7, {width}]" for rank, width in enumerate(widths)
+    ], found.stderr
     assert found.returncode == 0
 
 
