@@ -11,6 +11,7 @@ from typing import Final
 from mutants.in_emitters import IN_EMITTERS
 from mutants.in_kernels import IN_KERNELS
 from mutants.in_pixels import IN_PIXELS
+from mutants.in_ranks import IN_RANKS
 from mutants.in_scatters import IN_SCATTERS
 from mutants.in_stencils import IN_STENCILS
 from mutants.mutant import Mutant
@@ -389,7 +390,7 @@ IN_PASSES: Final = (
     ),
 )
 
-PLANTED: Final = (*IN_PASSES, *IN_SCATTERS, *IN_PIXELS, *IN_STENCILS, *IN_KERNELS, *IN_EMITTERS)
+PLANTED: Final = (*IN_PASSES, *IN_SCATTERS, *IN_PIXELS, *IN_STENCILS, *IN_KERNELS, *IN_RANKS, *IN_EMITTERS)
 
 QUICK: Final = (
     "guard of a tile off by one",

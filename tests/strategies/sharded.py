@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from hypothesis import strategies as st
 
+from tileir.core import attrs
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Collective
 from tileir.typed.sharding.interpreter import interpret_partitioned
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from tileir.core import HardwareModel
     from tileir.typed.ir import Function
     from tileir_testing.programs.case import Array
+
+NEAR = attrs.evolve(ANY_MODEL, link_gbps=1e6, link_us=0.0)
+"""Ranks between which exchanges cost next to nothing."""
 
 MESHES = (Mesh({"x": 2}), Mesh({"x": 3}), Mesh({"x": 2, "y": 2}), Mesh({"x": 2, "y": 3}))
 

@@ -10,6 +10,14 @@ import pytest
 import tileir
 from driver.distribution.test_devices import TWO
 from driver.distribution.test_exchanged_bytes import CountingThreads
+from strategies.derivatives import types_of
+from strategies.sharded import NEAR
+from tileir.tile.text.parser import parse
+from tileir.typed.derivatives.reverse import gradient
+from tileir.typed.inference.inference import infer
+from tileir.typed.interpreter import interpret
+from tileir.typed.sharding.mesh import Mesh, Sharding
+from tileir.typed.sharding.partition import partition
 
 WIDTH: Final = 512
 RECURRENT: Final = f"""function (H[B, N], X[T, B, N], U[N, N]) -> (L, O) {{
@@ -59,6 +67,29 @@ def test_ranks_meet_in_each_step(mesh: dict[str, int], state: Any) -> None:
         np.testing.assert_array_equal(actual, right)
     engine.counted.pop("the start of a program")
     assert sum(engine.counted.values()) == sum(each.size for each in exchanges)
+
+
+MIXED: Final = """function (S, X) -> (H, L) {
+    R = scan(S; X) function (A, B) -> (C, D) { T[] = +(A[i]); C = B * T - A; D = A + T; };
+    H = element(R, 0);
+    L = element(R, 1);
+}"""
+
+
+def test_all_results_of_loops_and_of_their_gradients() -> None:
+    """Gradients run backwards, and read the values before each step."""
+    random = np.random.default_rng(0)
+    given = {name: random.integers(-2, 3, shape).astype(np.float64) for name, shape in (("S", (5,)), ("X", (3, 5)))}
+    cuts = {"S": Sharding(("x",)), "X": Sharding((None, "x"))}
+    function = infer(parse(MIXED), types_of(given))
+    backward = gradient(function, ("S", "X"), ("H", "L"), even_ties=False)
+    for each in (function, backward):
+        inputs = {value.name: given.get(value.name, np.ones(value.shape)) for value in each.inputs}
+        program = partition(each, Mesh({"x": 2}), cuts, model=NEAR)
+        assert program.rounds
+        found = tileir.distribute(program, options=tileir.Options(quick=True)).results(inputs)
+        for name, right in interpret(each, inputs).items():
+            np.testing.assert_array_equal(found[name].numpy(), right, err_msg=name)
 
 
 def test_steps_run_on_devices() -> None:

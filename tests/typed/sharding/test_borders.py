@@ -71,6 +71,16 @@ def test_programs_of_stencils(case: Stencils) -> None:
         np.testing.assert_array_equal(array, interpret(case.function, case.inputs)[name], err_msg=case.text)
 
 
+def test_corners_of_parts_that_are_cut_along_two_axes() -> None:
+    text = "function (U[N, M]) -> (V) { V[i, j : N, M] = +(U[i + k - 1, j + l - 1]), k < 3, l < 3; }"
+    function = infer(parse(text), {"U": TensorType(DType.I32, (24, 28))})
+    cut = Sharding(("x", "y"))
+    program = partition(function, Mesh({"x": 2, "y": 2}), {"U": cut}, {"V": cut})
+    assert any(isinstance(step, Bordered) for step in bordered_steps(program, 0))
+    inputs = {"U": np.random.default_rng(0).integers(-9, 10, (24, 28)).astype(np.int32)}
+    np.testing.assert_array_equal(ran(program, inputs)["V"], interpret(function, inputs)["V"])
+
+
 @examples(25)
 @given(stencils(4), st.sampled_from((0.0, 2.0, 50.0)), st.integers(2, 4))
 def test_steps_for_one_exchange(case: Stencils, link: float, count: int) -> None:

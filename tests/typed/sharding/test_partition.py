@@ -14,10 +14,10 @@ from strategies.derivatives import problems, types_of
 from strategies.effort import examples
 from strategies.loops import arguments, functions
 from strategies.operation_steps.step import UnfitError
-from strategies.sharded import assert_partitioned, partitioned
+from strategies.sharded import NEAR, assert_partitioned, partitioned
 from strategies.tile import cases
 from strategies.tuple_reductions import assert_components, tuple_cases
-from tileir.core import ArgumentError, DType, TileError, attrs
+from tileir.core import ArgumentError, DType, TileError
 from tileir.tile.text.parser import parse
 from tileir.typed.derivatives.reverse import gradient
 from tileir.typed.inference.inference import infer
@@ -33,10 +33,6 @@ if TYPE_CHECKING:
     from strategies.contractions import Case
     from tileir.core import HardwareModel
     from tileir.typed.sharding.partitioned import Partitioned
-
-
-NEAR = attrs.evolve(ANY_MODEL, link_gbps=1e6, link_us=0.0)
-"""Ranks between which exchanges cost next to nothing."""
 
 
 def drawn(data: st.DataObject, shape: tuple[int, ...], dtype: DType) -> np.ndarray[Any, Any]:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
 from strategies.contractions import contractions
+from strategies.derivatives import types_of
 from strategies.effort import examples
-from strategies.sharded import partitioned
-from tileir.core import ParseError, from_json, to_json
+from strategies.sharded import assert_partitioned, partitioned
+from strategies.stencils import Stencils, stencils
+from strategies.tile import cases
+from tileir.core import ParseError, TileError, from_json, to_json
 from tileir.tile.text.parser import parse as parse_tile
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 from tileir.typed.sharding.partitioned import Partitioned
+from tileir.typed.sharding.splits import CollectiveKind
 from tileir.typed.sharding.text import parse, to_text
+from tileir.typed.sharding.verifier import verify
 
 
 @examples(40)
@@ -26,6 +32,42 @@ def test_text_and_json_are_read_back(case: Any, data: st.DataObject) -> None:
     assert parse(to_text(program)) == program
     assert from_json(to_json(program), Partitioned) == program
     assert str(program) == to_text(program)
+
+
+CHANGED = re.compile(r"(?<![\w.])\d+(?![\w.])|\b[xy]\b|" + "|".join(kind.value for kind in CollectiveKind))
+"""Words of a text that say where values are, and how they are moved."""
+
+
+def changed(text: str, data: st.DataObject) -> str:
+    """Return a text with another number, axis or collective somewhere, more often among the places of values."""
+    found = list(CHANGED.finditer(text))
+    head = [each for each in found if each.start() < text.index("function (")]
+    often = data.draw(st.integers(0, 2)) > 0
+    match = data.draw(st.sampled_from(head if head and often else found))
+    word = match[0]
+    if word.isdigit():
+        new = str(max(0, int(word) + data.draw(st.sampled_from((-2, -1, 1, 2)))))
+    else:
+        new = data.draw(st.sampled_from("xyz" if word in "xy" else [kind.value for kind in CollectiveKind]))
+    return text[: match.start()] + new + text[match.end() :]
+
+
+@pytest.mark.sampled(0)
+@examples(1500)
+@given(st.one_of(cases(largest_size=5), stencils(4)), st.data())
+def test_a_changed_text_is_refused_or_means_the_same(case: Any, data: st.DataObject) -> None:
+    """The verifier passes no program whose ranks lack something, or count it twice."""
+    if isinstance(case, Stencils):
+        program = case.program
+    else:
+        program = data.draw(partitioned(infer(case.function, types_of(case.inputs))))
+    try:
+        other = parse(changed(to_text(program), data))
+        verify(other)
+    except TileError:
+        return
+    if [value.shape for value in other.function.inputs] == [value.shape for value in program.function.inputs]:
+        assert_partitioned(other, other.function, case.inputs)
 
 
 TEXT = """\

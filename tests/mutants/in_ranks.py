@@ -1,0 +1,90 @@
+"""Faults to plant into partitioning: what ranks read, what they compute again near their borders, and their loops."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mutants.mutant import Mutant
+
+_BORDERS: Final = "typed/sharding/test_borders.py"
+_PARTS: Final = "typed/sharding/test_partition.py"
+
+IN_RANKS: Final = (
+    Mutant(
+        "last element that a rank reads left out",
+        "typed.sharding.needs",
+        "min(size, math.floor(high) + 1)",
+        "min(size, math.floor(high))",
+        tests=_PARTS,
+    ),
+    Mutant(
+        "coordinates counted from the start of a part",
+        "typed.sharding.local",
+        "self.operations.append(Constant(first, dtype, start))",
+        "self.operations.append(Constant(first, dtype, 0))",
+        tests=_PARTS,
+    ),
+    Mutant(
+        "element beside a halo taken for one that needs none",
+        "typed.sharding.borders",
+        "all(a[0] <= b[0] and b[1] <= a[1] for a, b in zip(outer, inner, strict=True))",
+        "all(a[0] <= b[0] and b[1] - 1 <= a[1] for a, b in zip(outer, inner, strict=True))",
+        tests=_BORDERS,
+    ),
+    Mutant(
+        "corners of borders left as they were",
+        "typed.sharding.borders",
+        "slab = (*inner[:axis], interval, *box[axis + 1 :])",
+        "slab = (*inner[:axis], interval, *inner[axis + 1 :])",
+        tests=_BORDERS,
+    ),
+    Mutant(
+        "result of a border that is a row beside it",
+        "typed.sharding.borders",
+        "enumerate(((low, first), (last, high)))",
+        "enumerate(((low, first), (last - 1, high - 1)))",
+        tests=_BORDERS,
+    ),
+    Mutant(
+        "deeper part made of the operands of the usual one",
+        "typed.sharding.deepening",
+        "needs = needs_of_part(operation, layout, (), layouts.shapes, mesh)",
+        "needs = needs_of_part(operation, own.layout, (), layouts.shapes, mesh)",
+        tests=_BORDERS,
+    ),
+    Mutant(
+        "values computed again that are laid out as asked",
+        "typed.sharding.deepening",
+        "operation.name not in layouts.fixed and spread.layout == spread.target",
+        "spread.layout == spread.target",
+        tests=_BORDERS,
+    ),
+    Mutant(
+        "work that is done again for nothing",
+        "typed.sharding.deepening",
+        "            seconds += more\n",
+        "",
+        tests=_BORDERS,
+    ),
+    Mutant(
+        "carries that a step leaves in another place than it takes them",
+        "typed.sharding.loops",
+        "if left == inside[:carries]:",
+        "if left:",
+        tests=_PARTS,
+    ),
+    Mutant(
+        "meetings of one step counted for all",
+        "typed.sharding.explanation",
+        "size=count * exchange.size",
+        "size=exchange.size",
+        tests="driver/distribution/test_rounds.py",
+    ),
+    Mutant(
+        "steps in which ranks meet made from the first one on, also in reverse",
+        "driver.distribution.looping",
+        "place = count - 1 - number if loop.reverse else number",
+        "place = number",
+        tests="driver/distribution/test_rounds.py",
+    ),
+)
