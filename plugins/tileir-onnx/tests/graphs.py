@@ -28,8 +28,8 @@ import tileir_onnx
 from drawing import BF16, FLOATS, Array, Drawing, computed, drawn, number_of
 from makers import MAKERS
 from rarer import RARER
-from tileir_onnx.graph import Port
-from tileir_onnx.importing import NeededError, imported
+from tileir_onnx.graph import NeededError, Port
+from tileir_onnx.importing import imported
 from tileir_onnx.model import Model
 
 ERRORS: Final = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 2e-5, np.dtype(np.float16): 4e-3, BF16: 3e-2}
