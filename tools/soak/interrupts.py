@@ -46,10 +46,10 @@ class _Interrupter:
     def __call__(self, frame: FrameType, event: str, _: object) -> Any:
         if not any(part in frame.f_code.co_filename for part in TRACED) or _leaves_condition(frame.f_code):
             return None
-        if event == "call" and frame.f_lasti > _first(frame.f_code):
-            return (
-                self  # a generator goes on, or is closed when nobody refers to it: then Python ignores what it raises
-            )
+        if event == "call" and frame.f_lasti != _first(frame.f_code):
+            # A generator goes on, or is closed when nobody refers to it, on Python 3.11 even if it was never entered:
+            # then Python ignores what it raises.
+            return self
         if event == "call" or (event == "line" and frame.f_lasti not in _uninterrupted(frame.f_code)):
             self.seen += 1
             if self.seen == self.left:

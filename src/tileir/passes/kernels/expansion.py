@@ -63,8 +63,9 @@ def called(launch: Launch) -> str:
 
 def called_block(block: Block) -> str:
     """Return what remarks call the launch that a block stands for."""
-    sources = (view.source for view in block.refinements if view.direction is not Direction.NONE)
-    return block.name or ",".join(dict.fromkeys(sources))
+    return block.name or ",".join(
+        dict.fromkeys(view.source for view in block.refinements if view.direction is not Direction.NONE)
+    )
 
 
 def left(program: Program, why: Refused) -> Program:
