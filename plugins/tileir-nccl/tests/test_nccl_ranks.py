@@ -146,6 +146,24 @@ def test_a_rank_that_ends_is_missed() -> None:
 
 
 @pytest.mark.usefixtures("fake")
+def test_a_rank_that_gives_up_raises_why_and_the_others_are_told() -> None:
+    from tileir_nccl.meeting import Hub, Meeting
+
+    hub = Hub("127.0.0.1", 0)
+    ends = [Meeting(rank, 2) for rank in range(2)]
+    for end in ends:
+        end.connect("127.0.0.1", hub.port)
+    ends[0].give_up("TIL816", "rank 1 is late")
+    with pytest.raises(LostError, match=r"TIL816.*rank 1 is late"):
+        ends[0].check(())
+    ends[0].fail("rank 1 is late")
+    with pytest.raises(LostError, match=r"TIL814.*rank 0 failed, and so the others stopped: rank 1 is late"):
+        ends[1].share("size", "2", (0, 1))
+    for end in ends:
+        end.leave()
+
+
+@pytest.mark.usefixtures("fake")
 def test_ways_to_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     from tileir_nccl import Cards, Start
     from tileir_nccl.engine import started

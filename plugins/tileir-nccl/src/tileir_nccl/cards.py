@@ -177,7 +177,7 @@ class Card:
                 meeting.check(meeting.others)
                 wait.look(meeting.others)
             except LostError as error:
-                meeting.give_up(told(error))
+                meeting.give_up(error.diagnostics[0].code, told(error))
                 self.stop(meeting.turn)
 
 

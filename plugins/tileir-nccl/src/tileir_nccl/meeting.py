@@ -123,7 +123,7 @@ class Meeting:
     count: int = 0
     turn: int = 0
     stop: Callable[[int], None] = lambda _: None
-    _failed: dict[int, tuple[int, str]] = attrs.field(factory=dict, init=False)
+    _failed: dict[int, tuple[int, str, str]] = attrs.field(factory=dict, init=False)
     _ended: dict[int, float] = attrs.field(factory=dict, init=False)
     _answers: dict[int, tuple[int, str]] = attrs.field(factory=dict, init=False)
     _shared: dict[str, dict[int, str]] = attrs.field(factory=lambda: defaultdict(dict), init=False)
@@ -188,14 +188,14 @@ class Meeting:
         """Look at notices of a turn, by default this one.
 
         Raises:
-            LostError: TIL814, a rank failed, or one of those that this one waits for has ended.
+            LostError: What this rank gave up by; TIL814, one failed, or one that this one waits for has ended.
 
         """
         turn = self.turn if turn is None else turn
         if turn in self._failed:
-            rank, error = self._failed[turn]
+            rank, code, error = self._failed[turn]
             if rank == self.rank:
-                raise LostError.of("TIL814", error)
+                raise LostError.of(code, error)
             raise LostError.of("TIL814", f"rank {rank} failed, and so the others stopped: {error}")
         now = time.monotonic()
         for rank in ranks:
@@ -204,14 +204,14 @@ class Meeting:
 
     def fail(self, error: str) -> None:
         """Tell the others that this rank failed, unless another was first; what follows is the next turn."""
-        if self.turn not in self._failed:
-            self._failed[self.turn] = self.rank, error
+        first, _, error = self._failed.setdefault(self.turn, (self.rank, "TIL814", error))
+        if first == self.rank:
             self._tell("failed", self.others, key=str(self.turn), text=error)
         self.turn += 1
 
-    def give_up(self, error: str) -> None:
-        """Let this rank stop waiting, with an error of its own."""
-        self._failed.setdefault(self.turn, (self.rank, error))
+    def give_up(self, code: str, error: str) -> None:
+        """Let this rank stop waiting, with an error of its own; the others are told when it fails by that."""
+        self._failed.setdefault(self.turn, (self.rank, code, error))
 
     def ask(self, ranks: Sequence[int]) -> None:
         """Ask ranks where they are."""
@@ -269,7 +269,7 @@ class Meeting:
                 case "shared":
                     self._shared[message["key"]][rank] = message["text"]
                 case "failed":
-                    self._failed.setdefault(int(message["key"]), (rank, message["text"]))
+                    self._failed.setdefault(int(message["key"]), (rank, "TIL814", message["text"]))
                 case "ended":
                     self._ended[rank] = time.monotonic()
                 case "answered":
