@@ -27,8 +27,8 @@ IN_RANKS: Final = (
     Mutant(
         "element beside a halo taken for one that needs none",
         "typed.sharding.borders",
-        "all(a[0] <= b[0] and b[1] <= a[1] for a, b in zip(outer, inner, strict=True))",
-        "all(a[0] <= b[0] and b[1] - 1 <= a[1] for a, b in zip(outer, inner, strict=True))",
+        "return not elements(inner) or holds(outer, inner)",
+        "return not elements(inner) or holds(outer, tuple((first, stop - 1) for first, stop in inner))",
         tests=_BORDERS,
     ),
     Mutant(

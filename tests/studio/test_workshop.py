@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from studio.conversation import MATMUL, SIZES
+from tileir_studio.serve import workshop as workshops
 from tileir_studio.serve.workshop import Limits, StaleError, Workshop
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="limits and signals are those of POSIX")
 
+CHECK = {"job": "check", "text": MATMUL}
 RUN = {"job": "run", "text": MATMUL, "values": SIZES}
 ENDLESS = {
     "job": "run",
@@ -71,6 +73,17 @@ def test_a_hang_is_stopped(tmp_path: Path) -> None:
         assert "--time-limit" in message
         workshop.limits = Limits()
         await works(workshop)
+
+    in_workshop(work, tmp_path)
+
+
+def test_a_process_that_loads_modules_has_more_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workshops, "QUICK_SECONDS", 0.0)
+
+    async def work(workshop: Workshop) -> None:
+        for _ in range(2):  # the second time in a process anew
+            assert [event.name for event in await asked(workshop, CHECK)] == ["checked"]
+            assert "took more than 0 s" in told(await asked(workshop, CHECK), "TIL911")
 
     in_workshop(work, tmp_path)
 

@@ -53,21 +53,29 @@ class _Worker:
     lock: asyncio.Lock = attrs.field(factory=asyncio.Lock, init=False)
     _process: asyncio.subprocess.Process | None = attrs.field(default=None, init=False)
     _number: int = attrs.field(default=0, init=False)
+    _is_warm: bool = attrs.field(default=False, init=False)
 
     async def answers(
-        self, request: Mapping[str, Any], replaced: asyncio.Event, seconds: float
+        self, request: Mapping[str, Any], replaced: asyncio.Event, seconds: float, first_seconds: float
     ) -> AsyncIterator[Event]:
         """Yield the events of a request; the last one tells of a limit or an end, if there was any.
+
+        Args:
+            request: It.
+            replaced: Is set once there is a newer one.
+            seconds: What it may take.
+            first_seconds: What it may take where the process has answered none yet, and loads modules for it.
 
         Raises:
             StaleError: A newer request came.
         """
-        finished = False
+        finished, allowed = False, seconds
         try:
             process = await self._started()
             assert process.stdin is not None
             assert process.stdout is not None
-            deadline = asyncio.get_running_loop().time() + seconds
+            allowed = seconds if self._is_warm else first_seconds
+            deadline = asyncio.get_running_loop().time() + allowed
             self._number += 1
             process.stdin.write(frames.encoded({**request, frames.NUMBER: self._number}))
             given_up = partial(process.stdin.write, frames.encoded({frames.GIVEN_UP: self._number}))
@@ -75,7 +83,7 @@ class _Worker:
                 left = deadline - asyncio.get_running_loop().time()
                 message, pictures = await _next(process.stdout, replaced, left, given_up)
                 if message["event"] == frames.DONE:
-                    finished = True
+                    finished = self._is_warm = True
                     return
                 if message["event"] == STALE and replaced.is_set():
                     finished = True
@@ -83,7 +91,7 @@ class _Worker:
                     raise StaleError
                 yield Event(message["event"], message["view"], pictures)
         except TimeoutError:
-            yield faults_event(fail("TIL911", f"this took more than {seconds:g} s and was stopped; {_SMALLER}"))
+            yield faults_event(fail("TIL911", f"this took more than {allowed:g} s and was stopped; {_SMALLER}"))
         except (asyncio.IncompleteReadError, ConnectionError):
             yield faults_event(fail("TIL911", await self._end()))
         finally:
@@ -101,6 +109,7 @@ class _Worker:
             )
             assert self._process.stdout is not None
             await frames.received(self._process.stdout)  # it is ready: no request pays for its start
+            self._is_warm = False
         return self._process
 
     async def _end(self) -> str:
@@ -224,7 +233,8 @@ class Workshop:
         async with worker.lock:
             if replaced.is_set():
                 raise StaleError
-            async with aclosing(worker.answers(request, replaced, seconds)) as events:  # type: ignore[type-var]
+            events_of = worker.answers(request, replaced, seconds, self.limits.seconds)
+            async with aclosing(events_of) as events:  # type: ignore[type-var]
                 async for event in events:
                     yield event
 
