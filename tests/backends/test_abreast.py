@@ -44,6 +44,7 @@ READ = "f32x8 a = A[i * 8 : 8];"
 WRITE = "O[i * 8 : 8] = h;"
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -30,6 +30,7 @@ def chain(*sizes: int) -> tuple[str, dict[str, np.ndarray[Any, Any]]]:
     return text, arrays
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sizes", [(64, 96, 128, 160, 192), (48, 80, 112), (64, 64, 64), (33, 65, 97, 129)])
 def test_products_of_other_sizes_share_functions_and_are_right(sizes: tuple[int, ...]) -> None:
     text, arrays = chain(*sizes)

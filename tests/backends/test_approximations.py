@@ -25,7 +25,7 @@ FUNCTIONS = (
 )  # fmt: skip
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_functions_stay_close(function: str, dtype: type[np.floating]) -> None:
@@ -47,7 +47,7 @@ NEAR_ZERO = (
 """Functions, some of which keep their digits near 0 because 1 + x was rounded."""
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("function", NEAR_ZERO)
 def test_functions_keep_their_digits_near_zero(function: Callable[[Tensor], Tensor], dtype: type[np.floating]) -> None:

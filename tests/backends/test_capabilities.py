@@ -15,6 +15,7 @@ def test_operations(dtype: DType) -> None:
     assert_operations(dtype, EXPANDED, CAPABILITIES)
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("source", DType, ids=str)
 def test_conversions(source: DType) -> None:
     assert_conversions(source, CAPABILITIES)

@@ -129,6 +129,7 @@ def test_casts_of_special_values(source: DType) -> None:
         assert_same(actual, expected, f"{source.value}x{lanes} to {target.value}")
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("op", [Op.ADD, Op.MUL, Op.MAX, Op.MIN])
 @pytest.mark.parametrize("dtype", [DType.F16, DType.BF16, DType.F32, DType.F64], ids=lambda dtype: dtype.value)
 def test_reductions_of_floats(op: Op, dtype: DType) -> None:

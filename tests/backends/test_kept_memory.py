@@ -44,6 +44,7 @@ def loads(kernel: KernelFunction) -> int:
     return sum("= load <8 x i32>, ptr" in line for line in text.splitlines())
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(
     ("body", "expected"),
     [

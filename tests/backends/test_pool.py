@@ -87,7 +87,7 @@ def expected(launches: int, groups: int = GROUPS) -> np.ndarray[tuple[int], np.d
     return launches * np.arange(1, groups + 1, dtype=np.int32)
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("scratch", [False, True])
 @pytest.mark.parametrize("groups", [2, 3, 257])
 def test_every_group_runs_once(executor: LLVMExecutor, groups: int, scratch: bool) -> None:

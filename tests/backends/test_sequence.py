@@ -87,7 +87,7 @@ def test_what_is_repeated_runs_one_time_after_the_other(executor: LLVMExecutor, 
 BELOW = parse_kernel(f"kernel below(out bool c[1], in f32 a[{SIZE}]) grid(1) {{ c[0] = a[0] < 20.0; }}")
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("pooled", [(), (0,), (1,), (2,), (0, 1, 2)])
 @pytest.mark.parametrize("given", [False, True])
 @pytest.mark.parametrize("start", [1.0, 19.0, 20.0])

@@ -94,6 +94,7 @@ def block_of(text: str, instruction: str) -> str:
     return block
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("body", "instruction", "block"),
     [

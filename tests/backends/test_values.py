@@ -51,6 +51,7 @@ def test_every_operation_and_conversion_of_every_half(dtype: DType) -> None:
     check(every_half(dtype))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [DType.F16, DType.F32, DType.F64], ids=str)
 def test_halves_need_no_instructions_nor_functions_of_the_process(dtype: DType) -> None:
     own = device()

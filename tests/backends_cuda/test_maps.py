@@ -79,6 +79,7 @@ def is_product(stmt: Stmt) -> TypeGuard[MatrixMultiply]:
     return isinstance(stmt, MatrixMultiply) and FRAGMENTS[stmt.fragment].a.dtype is DType.F32
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f8e4m3fn"])
 def test_what_is_exact_is_copied_as_it_is(dtype: str) -> None:
     text = "function (A[M, K], B[N, K]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[j, k]); }"

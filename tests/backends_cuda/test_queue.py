@@ -98,6 +98,7 @@ def test_many_launches_become_a_graph_when_addresses_come_again(driver: CardDriv
         np.testing.assert_array_equal(results[1].numpy(), tileir.evaluate(chain(8), [w.numpy(), b.numpy()]))
 
 
+@pytest.mark.sampled(0)
 def test_graphs_take_other_addresses(driver: CardDriver, context: tileir.Context) -> None:
     """Some are made, of which the one that was used the longest ago changes, where something changes for a launch."""
     w, layers = there(np.eye(4, dtype=np.float32) * 2, context), 5

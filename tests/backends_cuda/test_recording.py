@@ -179,6 +179,7 @@ def test_memory_of_recordings_goes_back(card: tuple[CardDriver, tileir.Context])
     assert len(driver.memory) < held
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("shape", "ways"), [((7, 64), {True}), ((8, 64), {True}), ((9, 5), {False, True}), ((4, 6, 64), {False, True})]
 )

@@ -42,6 +42,7 @@ def test_loops_of_any_length_are_graphs_of_some_steps(steps: int) -> None:
             np.testing.assert_array_equal(last.numpy(), h)
 
 
+@pytest.mark.sampled(0)
 def test_loops_of_loops_are_graphs() -> None:
     """A step of the outer loop is longer than a graph of steps."""
     text = """function (H0[N]) -> (H) {

@@ -65,6 +65,7 @@ def test_the_first_thread_of_each_team_stores() -> None:
     assert re.search(r"add\.s32\s+(%r\d+), %r\d+, -32;", found)  # the place among those with a role
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("old", "new", "boxes"),
     [

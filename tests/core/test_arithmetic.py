@@ -110,6 +110,7 @@ def test_integer_operations_agree_with_int(op: Op, dtype: DType, data: st.DataOb
     assert value(result) == (exact if op.info.compares else wrap(exact, dtype))
 
 
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("op", [Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.FMA])
 @pytest.mark.parametrize("dtype", COMPUTED)
 @examples(60)

@@ -109,6 +109,7 @@ def extreme(dtype: DType) -> Array:
     return np.array([0, 1, dtype.minimum, dtype.maximum, dtype.maximum - 1], dtype.numpy)
 
 
+@pytest.mark.sampled(129)
 @pytest.mark.parametrize("wide", DType)
 @pytest.mark.parametrize("narrow", DType)
 def test_a_type_holds_another_where_a_cast_keeps_all_values(wide: DType, narrow: DType) -> None:

@@ -231,7 +231,7 @@ HOSTILE: Final = (
 )
 
 
-@pytest.mark.sampled(44)
+@pytest.mark.sampled(22)
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_nothing_but_faults_comes_of_hostile_templates(text: str) -> None:
     """A limit of time stands around all tests; here the limits of templates are what ends them."""

@@ -60,6 +60,7 @@ def test_pipelines_that_cut_and_join_all_that_can_be(pipeline: str, case: Case, 
     assert (found := check_function(typed(case), means.PASSES[pipeline](facts), facts)) is None, str(found)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("target", SHIPPED)
 @given(case=contractions.contractions())
 @examples(6)

@@ -119,6 +119,7 @@ def test_interrupts_while_threads_compile_leave_the_compiler_usable() -> None:
     done(PRELUDE + INTERRUPTED)
 
 
+@pytest.mark.sampled(0)
 def test_python_ends_while_threads_compile() -> None:
     done(PRELUDE + "compiled(2)\n")
 

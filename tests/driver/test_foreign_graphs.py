@@ -178,7 +178,7 @@ def test_graphs_of_networkx(name: str) -> None:
     assert nx.is_directed_acyclic_graph(back)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SOURCES)
 def test_syntax_trees_of_python(name: str) -> None:
     body = SOURCES[name]

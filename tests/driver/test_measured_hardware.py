@@ -54,6 +54,7 @@ def test_what_is_run_is_a_kernel(dtype: DType, lanes: int) -> None:
     parse_kernel(_reading_text(lanes, 2, 96, 5))
 
 
+@pytest.mark.sampled(0)
 def test_the_command_prints_a_model(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["tileir", "targets", "--measure", "--device", "llvm"])
     assert cli.run() == 0

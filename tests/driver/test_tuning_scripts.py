@@ -76,6 +76,7 @@ def test_a_winner_is_kept_and_used(context: tileir.Context, monkeypatch: pytest.
     np.testing.assert_array_equal(after(a, b), before(a, b))
 
 
+@pytest.mark.sampled(0)
 def test_what_won_serves_other_sizes(context: tileir.Context, monkeypatch: pytest.MonkeyPatch) -> None:
     scripts_win(monkeypatch)
     found = tune(context)

@@ -34,6 +34,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
 }
 
 
+@pytest.mark.sampled(81)
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("wrong", [5, 2.5, "s", object(), BOOLS, np.float32(1), np.array("text"), [5], {1: A}, tileir])
 def test_other_kinds_are_told(call: str, wrong: object) -> None:

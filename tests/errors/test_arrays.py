@@ -80,7 +80,7 @@ def test_what_is_no_array_of_numbers_is_refused(run: Callable[..., Any], value: 
     assert codes(lambda: run(INCREMENT, value)) == ["TIL702"]
 
 
-@pytest.mark.sampled(28)
+@pytest.mark.sampled(18)
 @each_way
 @pytest.mark.parametrize(
     "value",

@@ -27,6 +27,7 @@ gaussian(sigma=1)
 """
 
 
+@pytest.mark.sampled(0)
 def test_pictures_with_and_without_channels() -> None:
     edges = tileir.craft(SOBEL)
     whole = edges(PHOTO)
@@ -192,7 +193,7 @@ def test_loops_are_explained() -> None:
         formula.explain(PHOTO, measure=True)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("device", ["llvm", "opencl"])
 @pytest.mark.parametrize(
     ("shape", "steps"),

@@ -21,7 +21,7 @@ function (Image[H, W, C]) -> (Result) {
 PHOTO = np.random.default_rng(3).random((17, 7, 4), dtype=np.float32)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize(
     ("text", "underlined", "notes"),
     [
@@ -85,6 +85,7 @@ def test_other_errors_stay() -> None:
         tileir.craft("invert")(PHOTO, out=np.empty((1, 1, 4), np.float32))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
 def test_colours_beside_all_numbers_of_channels(channels: int) -> None:
     picture = PHOTO[..., :channels]

@@ -119,6 +119,7 @@ def cubic(image: Picture, size: int, axis: int, mode: str) -> Picture:
     return total
 
 
+@pytest.mark.sampled(0)
 def test_resize() -> None:
     picture = photograph(4)
     for rows, columns in ((11, 44), (50, 17), (1, 1), (25, 31)):

@@ -110,6 +110,7 @@ COLOURS: dict[str, One] = {
 }
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("text", TONES)
 def test_tones(text: str) -> None:
     for channels in (1, 3, 4):
@@ -120,6 +121,7 @@ def test_tones(text: str) -> None:
         np.testing.assert_array_equal(result[..., 3:], picture[..., 3:])
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("text", COLOURS)
 def test_colours(text: str) -> None:
     picture = photograph(4)

@@ -15,7 +15,7 @@ CASES: Final = dict(list(all_cases().items())[::3])
 DIFFERENTIATED: Final = [name for name, case in CASES.items() if case.differentiated]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [name for name in CASES if name not in DIFFERENTIATED])
 def test_values_by_groups_of_threads(name: str) -> None:
     case = CASES[name]

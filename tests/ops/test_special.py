@@ -138,7 +138,7 @@ def test_degrees_of_elements_differ() -> None:
     np.testing.assert_allclose(run(ops.legendre_polynomial_p, x, n), wanted, rtol=1e-14)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("function", "points", "wanted"),
     [

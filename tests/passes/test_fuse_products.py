@@ -71,6 +71,7 @@ def test_what_computes_much_with_a_product_that_nobody_stores_joins_it() -> None
     assert len(compile_stages(function, types, with_facts(Target(pipeline="nvidia-hopper"))).sem.works) == 1
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("terms", [16, 32, 1024])
 @pytest.mark.parametrize("name", MEETING)
 def test_products_join_only_each_other_on_processors(name: str, terms: int) -> None:

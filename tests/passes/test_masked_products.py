@@ -169,6 +169,7 @@ def test_gradients_by_weights(
     check(found, shapes, spots, lowered=False)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("batch", "columns", "along"), [(16, 12, "n"), (8, 12, "x"), (2, 24, "x")])
 def test_steps_go_along_the_longest_index(batch: int, columns: int, along: str) -> None:
     shapes = dict.fromkeys("AB", (batch, 2, columns, 32))
@@ -230,7 +231,7 @@ def test_a_window_of_three_channels_has_few_steps() -> None:
     assert steps == Const(14, Type(DType.I32))
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize(
     ("batch", "picture", "step", "tile"),
     [

@@ -83,6 +83,7 @@ def check(found: Stages, given: dict[str, np.ndarray]) -> None:
     np.testing.assert_allclose(run_program(found.sem, given, ALL_CHECKS)["R"].astype(np.float64), expected, rtol=1e-2)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [DType.F16, DType.BF16, DType.F32])
 def test_tiles_are_copied_ahead_and_multiplied_by_instructions(dtype: DType) -> None:
     shapes = {"A": (32, 64), "B": (64, 32)}
@@ -98,6 +99,7 @@ def test_tiles_are_copied_ahead_and_multiplied_by_instructions(dtype: DType) -> 
     check(found, arrays(shapes, dtype))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("text", "shapes"),
     [
@@ -115,6 +117,7 @@ def test_other_contractions(text: str, shapes: dict[str, tuple[int, ...]]) -> No
     check(found, arrays(shapes, DType.F16))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("text", "shapes", "folds"),
     [
@@ -165,6 +168,7 @@ def test_windows_have_tiles_as_wide_as_instructions_that_read_rows_once() -> Non
     assert (math.prod(kernel(found).grid), kernel(found).group) == (7 * 4 * 4, (128,))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("width", "rows", "columns"), [(28, 64, 32), (14, 32, 32), (16, 64, 32)])
 def test_short_rows_share_a_tile(width: int, rows: int, columns: int) -> None:
     shapes = {"A": (7, width + 2, 16), "B": (2, 3, 16, 32)}
@@ -269,6 +273,7 @@ def test_half_of_a_sum_is_copied_ahead_and_a_third_where_rows_lie_in_two_lines(d
     assert sum(array.size for array in local) == count * (64 + 64) * 64
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rows", [8, 9, 15])
 def test_rows_that_fill_half_a_tile_are_enough(rows: int) -> None:
     shapes = {"A": (rows, 64), "B": (64, 48)}

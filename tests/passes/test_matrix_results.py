@@ -77,7 +77,7 @@ def check(found: Stages, shapes: Mapping[str, tuple[int, ...]], dtype: DType) ->
     np.testing.assert_array_equal(result, expected)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [DType.F16, DType.BF16])
 @pytest.mark.parametrize(
     ("text", "shapes"),
@@ -101,6 +101,7 @@ def test_columns_come_in_turns() -> None:
     check(found, shapes, DType.F16)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("text", "shapes", "dtype", "step"),
     [

@@ -127,6 +127,7 @@ def test_what_follows_the_product_is_done_by_those_that_multiply() -> None:
     np.testing.assert_array_equal(result, np.maximum(product + values["D"], 0))
 
 
+@pytest.mark.sampled(0)
 def test_windows_with_borders_are_copied_by_a_warp_of_their_own() -> None:
     """Sums with infinities that borders leave out are computed again, by those that multiply."""
     shapes = {"A": (17, 1, 8, 16), "B": (1, 3, 16, 64)}

@@ -76,6 +76,7 @@ def same(found: Stages, text: str, shapes: Mapping[str, tuple[int, ...]]) -> Non
     np.testing.assert_array_equal(result, expected(text, values))
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("groups", [1, 4])
 def test_groups_take_tiles_in_turns(groups: int) -> None:
     found = stages(PRODUCT, SHAPES, attrs.evolve(IN_TURNS, groups=groups))
@@ -96,6 +97,7 @@ def test_the_end_of_a_tile_copies_what_the_next_one_needs_first() -> None:
     assert re.search(r"point_1 = first \+ ahead / 3 \* 2;\s+if \(point_1 < 6\)", loop)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "shapes", [{"A": (72, 32), "B": (32, 64)}, {"A": (72, 200), "B": (200, 64)}, {"A": (72, 192), "B": (192, 56)}]
 )
@@ -154,6 +156,7 @@ def test_remarks_tell_how_many_groups_there_are() -> None:
     assert [dict(each.facts)["groups"] for each in heard.all() if each.fired and "groups" in dict(each.facts)] == [2]
 
 
+@pytest.mark.sampled(0)
 def test_the_schedule_means_the_same_on_devices_without_boxes() -> None:
     scheduled, values = stages(PRODUCT, SHAPES, IN_TURNS).scheduled, arrays(SHAPES)
     program = lower(scheduled, attrs.evolve(TARGET, bulk_copies=False))

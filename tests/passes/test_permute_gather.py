@@ -73,6 +73,7 @@ def picture_of(rows: int, columns: int, channels: int) -> Array:
     return np.random.default_rng(1).random((rows, columns, channels)).astype(np.float32)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
 @pytest.mark.parametrize("columns", [16, 21, 37])
 def test_pixels_between_others_take_one_vector_for_two_neighbours(channels: int, columns: int) -> None:
@@ -172,6 +173,7 @@ def rows_of(lines: str, channels: int = 3, scale: int = 2, text: str = ROWS) -> 
     return run(parse_pipeline(BEFORE), lower(function)), given
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("channels", [1, 3, 4])
 @pytest.mark.parametrize("lines", ["Upper", "Upper * 2 + 1", "Upper * reshape(V, M, 1, 1)", "Upper - gather(X, R + 1)"])
 def test_rows_are_computed_where_vectors_of_them_are_read(lines: str, channels: int) -> None:
@@ -180,6 +182,7 @@ def test_rows_are_computed_where_vectors_of_them_are_read(lines: str, channels: 
     assert len(after.main.blocks) == len(program.main.blocks) - 1
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("lines", "scale", "text"),
     [

@@ -173,6 +173,7 @@ def test_rows_are_not_tested_where_that_costs_more_than_kernels_of_their_own() -
         assert sum(any(i.binding is Binding.GRID for i in kernel.indices) for kernel in program.main.blocks) == kernels
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("shift", [1, 2, 3])
 @pytest.mark.parametrize("separate", [False, True])
 def test_unrolled_steps_have_tests_of_their_own(separate: bool, shift: int) -> None:
@@ -250,6 +251,7 @@ def test_triangles_keep_their_meaning(
     assert_same_meaning(program, after)
 
 
+@pytest.mark.sampled(0)
 def test_rows_of_panels_move_with_groups_of_rows() -> None:
     text = "function (A[M, K], B[K, N]) -> (O) { O[m, n : M, N] = +(A[m, k] * B[k, n]), m - k < 100; }"
     types = {"A": TensorType(DType.F32, (72, 72)), "B": TensorType(DType.F32, (72, 128))}

@@ -79,6 +79,7 @@ def test_permutations_keep_their_meaning(
         np.testing.assert_array_equal(value, expected[name])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_all_kernels_keep_their_meaning(name: str) -> None:
     program = stripe_program(name)

@@ -219,6 +219,7 @@ def bare(function: ast.FunctionDef) -> list[int]:
     return [line for line, value in values if value in silent]
 
 
+@pytest.mark.sampled(22)
 @pytest.mark.parametrize("path", modules(), ids=lambda path: path.stem)
 def test_no_schedule_refuses_without_a_reason(path: Path) -> None:
     assert [(function.name, line) for function in functions(path) for line in bare(function)] == []
@@ -231,6 +232,7 @@ def test_silent_returns_are_found() -> None:
     assert bare(function) == [2, 3]
 
 
+@pytest.mark.sampled(0)
 def test_each_scheduling_pass_says_why() -> None:
     """What maps over kernels is annotated with refusals, so that the test above looks at it."""
     asked = {"map_kernels", "expand_kernels", "map_blocks"}

@@ -60,6 +60,7 @@ def test_targets_that_include_one_another_without_end_are_refused(monkeypatch: p
         resolve_pipeline("plain", Target())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [name for name in names_of_targets() if name in ("cpu", "gpu", "fused", "plain")])
 def test_only_the_passes_of_a_pipeline_are_loaded(name: str) -> None:
     script = (

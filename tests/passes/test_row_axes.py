@@ -87,7 +87,7 @@ def compiled(name: str, shape: tuple[int, ...], axes: Axes, dtype: DType, target
     return compile_stages(builder.build(R={**ALONG, **ALONG_ONE}[name](x, axes)), types, target)
 
 
-@pytest.mark.sampled(60)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("shape", "axes"),
     [

@@ -158,6 +158,7 @@ block [k:3, x:10]:30 ( // conv
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sizes", [(3, 4), (3, 5), (1, 4), (2, 10), (1, 1), (3, 10)])
 @pytest.mark.parametrize("overrun", [False, True])
 def test_tiles_with_halos(sizes: tuple[int, int], overrun: bool) -> None:

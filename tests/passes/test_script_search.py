@@ -39,7 +39,7 @@ def sketch_of(drawn: Drawn) -> Sketch:
     return sketch
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize(
     "fast",
     [

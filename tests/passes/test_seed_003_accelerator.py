@@ -136,6 +136,7 @@ def test_layers_of_the_slides_come_in_by_tiles(golden: Callable[[str], None]) ->
     assert swap.constraints
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sizes", [SMALL, (12, 10, 3, 5), (8, 9, 2, 4)], ids=str)
 @pytest.mark.parametrize("memory", [(4096, 8), (16, 2), (8, 1), (5, 1)], ids=str)
 def test_the_target_preserves_meaning(sizes: tuple[int, int, int, int], memory: tuple[int, int]) -> None:
@@ -150,6 +151,7 @@ def test_data_that_do_not_fit_are_named() -> None:
         run(target_passes((("SRAM_SIZE_KIB", 2), ("NUM_SRAM", 2))), program((16, 16, 32, 64)))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("memory", [(4096, 8), (8, 2)], ids=str)
 @pytest.mark.parametrize("dtype", [DType.I8, DType.I32], ids=str)
 def test_processors_run_it_too(memory: tuple[int, int], dtype: DType) -> None:

@@ -105,7 +105,7 @@ def same(program: Program, step: Strips = ALWAYS) -> Program:
     return after
 
 
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("shape", [(21, 66), (20, 24, 3)])
 @pytest.mark.parametrize(
@@ -165,6 +165,7 @@ def test_higher_strips_do_less_again() -> None:
     assert run((never,), program) is program
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("shape", [(21, 66), (20, 24, 3)])
 def test_kernels_that_write_several_tensors_are_cut_as_well(mode: str, shape: tuple[int, ...]) -> None:
@@ -211,6 +212,7 @@ def test_what_is_not_finite_stays_in_its_windows() -> None:
     assert_same_meaning(program, cut, {"X": picture})
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("threads", "height", "width", "strips"),
     [

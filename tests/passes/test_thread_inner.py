@@ -60,6 +60,7 @@ def test_sums_stay_while_the_operands_come_in_step_by_step(golden: Callable[[str
     np.testing.assert_array_equal(found["C"], values["A"] @ values["B"])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_threads_do_not_race(name: str) -> None:
     program, values = stripe_program(name), inputs(name)

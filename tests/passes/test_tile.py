@@ -220,6 +220,7 @@ def test_tiles_keep_the_meaning(program: Program, sizes: list[int]) -> None:
     assert_same_meaning(program, with_tiles(after, sizes))
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("order", ["tile first", "accumulate first"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_tiled_kernels_can_be_lowered(name: str, order: str) -> None:

@@ -100,6 +100,7 @@ OUTER = "function (A[Y, X], B[N]) -> (R) { R[n, y, x : N, Y, X / 2] = =(A[y, 2*x
 FACTORS = Transpose(temporaries=False, factors=True, least_reuse=2)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("text", "shapes", "copies"),
     [
@@ -158,6 +159,7 @@ LEFT_TURNED = "function (A[K, M], B[K, N]) -> (R) { R[i, j : M, N] = +(A[k, i] *
 FAR = Transpose(temporaries=False, far_bytes=32 * 1024, least_reuse=4)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("text", "shapes", "copies"),
     [
@@ -293,6 +295,7 @@ def test_layouts_keep_the_meaning(before: Program, first: bool, reuse: int) -> N
     assert_same_meaning(before, after)
 
 
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_other_layouts_can_be_lowered(name: str) -> None:
     before, values = stripe_program(name), inputs(name)

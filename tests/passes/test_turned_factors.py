@@ -107,6 +107,7 @@ def products_of(found: Stages) -> list[MatrixMultiply]:
     return [stmt for stmt in body_of(found) if isinstance(stmt, MatrixMultiply)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_words_are_loaded_on_one_side(layout: str) -> None:
     shapes = shapes_of(layout, 72, 40, 72)
@@ -123,7 +124,7 @@ def test_words_are_loaded_on_one_side(layout: str) -> None:
         check(layout, found, shapes, WORDS)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", [WORDS, *BYTES, DType.F16])
 def test_other_factors_are_copied_to_another_order(layout: str, dtype: DType) -> None:
@@ -165,6 +166,7 @@ def test_products_of_any_size(
     check(layout, found, shapes, dtype)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("step", "target"),
     [(STEP, TARGET), (WARPS, attrs.evolve(TARGET, fragments=ADA, bulk_copies=False))],

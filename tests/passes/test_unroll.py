@@ -136,6 +136,7 @@ def test_any_index_may_be_asked_for(program: Program, name: str) -> None:
     assert_same_meaning(program, run((Accumulate(), Unroll(indices=(name,))), program))
 
 
+@pytest.mark.sampled(13)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_unrolled_kernels_can_be_lowered(name: str) -> None:
     program, values = stripe_program(name), inputs(name)

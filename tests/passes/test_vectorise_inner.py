@@ -57,6 +57,7 @@ def test_an_outer_product_in_registers(golden: Callable[[str], None]) -> None:
     np.testing.assert_array_equal(found["C"], arrays["A"] @ arrays["B"])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_pieces_of_kernels_with_lanes_can_be_lowered(name: str) -> None:
     program, values = stripe_program(name), inputs(name)

@@ -172,6 +172,7 @@ def test_lanes_that_a_script_masks_merge_where_they_run() -> None:
     np.testing.assert_array_equal(found["R"], added(arrays))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
 @pytest.mark.parametrize(
     ("updates", "rest", "size"),

@@ -104,7 +104,7 @@ def padded(mode: str, margin: int, columns: int, *, dear: bool) -> Program:
     return run((*fused, SplitBorder(points=0, share=0, rows=1), Canonicalise()), program)
 
 
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("margin", [4, 6, 8])
 @pytest.mark.parametrize("columns", [32, 45])

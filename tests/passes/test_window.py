@@ -72,6 +72,7 @@ def test_what_is_left_of_windows_are_short_edges(body: str) -> None:
     assert all(prod(kernel.ranges.values()) <= 8 * 90 for kernel in left)
 
 
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_other_kernels_keep_their_meaning(name: str) -> None:
     program = stripe_program(name)

@@ -57,6 +57,7 @@ def test_a_chain_without_copies_stays() -> None:
     assert run((WriteThrough(),), program) is program
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("sizes", ["12", "6, 2", "1, 12", "2, 6", "2, 6, 1", "2, 2, 3"])
 @pytest.mark.parametrize("copy", ["O[i, j : 2, 6] = *(T[i, j]);", "O[i, j + 1 : 2, 8] = =(T[i, j]);"])
 def test_a_temporary_that_is_read_with_other_axes(sizes: str, copy: str) -> None:

@@ -82,7 +82,7 @@ class Asked:
         return self.value.__dlpack_device__()
 
 
-@pytest.mark.sampled(60)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("library", "dtype"), PAIRS, ids=NAMES)
@@ -131,6 +131,7 @@ def test_read_only_memory_is_told_by_versions_only(library: str, dtype: DType) -
     assert not np.shares_memory(again, frozen)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("library", "dtype"), PAIRS, ids=NAMES)
 def test_results_are_written_to_arrays_of_others(library: str, device: str, dtype: DType) -> None:

@@ -110,6 +110,7 @@ def test_a_clash_names_both_distributions(distribution: Path) -> None:
     assert code_of(error) == "TIL803"
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     ("value", "reason"),
     [

@@ -146,6 +146,7 @@ BORDERS = """script{steps=(
 )}"""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("shape", "kernels"), [((9, 20), 3), ((3, 3), 3), ((30, 4), 3), ((2, 9), 1)])
 def test_what_lies_inside_tests_nothing(shape: tuple[int, int], kernels: int) -> None:
     text = "function (A[M, N]) -> (C) { C[i, j : M, N] = +(A[i + k - 1, j + l - 1]), k < 3, l < 3; }"

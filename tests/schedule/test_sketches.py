@@ -191,6 +191,7 @@ def test_a_script_serves_other_names_sizes_and_widths(
     assert_same_meaning(before, run([fitted], before))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("size", [5, 16, 33, 100])
 def test_a_script_fires_at_all_sizes(size: int) -> None:
     tree = tree_for(PRODUCT, A=(20, 30), B=(30, 40))

@@ -63,6 +63,7 @@ def arrays(rows: int, terms: int, columns: int) -> dict[str, np.ndarray[Any, Any
     return {"A": left.astype(np.uint8), "B": right.astype(np.int8)}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("shape", [(3, 8, 32), (2, 16, 16), (3, 8, 37), (5, 12, 17), (2, 8, 31)])
 def test_lanes_add_dot_products(shape: tuple[int, int, int]) -> None:
     sem, remark = product(f"{LOOPS},{PACKED},{DOTS}", shape)

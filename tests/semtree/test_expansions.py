@@ -192,6 +192,7 @@ def special_values(dtype: DType) -> Array:
     return narrow(np.array([*SPECIAL, *limits, *(-limit for limit in limits)], np.float64), dtype)
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("dtype", [DType.F32, DType.F64])
 @pytest.mark.parametrize("op", FUNCTIONS)
 def test_special_values_are_those_of_the_definition(op: Op, dtype: DType) -> None:

@@ -152,6 +152,7 @@ def test_conversions(source: DType, target: DType) -> None:
     assert raw(np.array(single, expected.dtype)) == raw(expected)
 
 
+@pytest.mark.sampled(133)
 @pytest.mark.parametrize("source", DType)
 @pytest.mark.parametrize("target", DType)
 def test_reinterpretations(source: DType, target: DType) -> None:

@@ -107,6 +107,7 @@ def test_the_page_asks_for_completions(client: TestClient) -> None:
         assert codes(events(client, "complete", text="gaussian(", place=place)) == ["TIL913"]
 
 
+@pytest.mark.sampled(0)
 def test_the_diagram_shows_what_fits_at_each_place(client: TestClient) -> None:
     text = "a = gaussian\nrepeat 2 {\n  b = box\n}\nadd of $2, a\n"
     ((name, view),) = events(client, "formula.offers", text=text)

@@ -294,6 +294,7 @@ def test_source_code_says_how_it_is_called(client: TestClient, pictures: dict[st
     assert codes(events(client, "formula.export", text=text, inputs=pictures, form="cobol")) == ["TIL913"]
 
 
+@pytest.mark.sampled(0)
 def test_one_pixel_tells_what_it_reads(client: TestClient, pictures: dict[str, str]) -> None:
     text = "inputs image, other\nbox(size=5) of image\n"
     given = {"image": pictures["image"], "other": pictures["image"]}

@@ -120,6 +120,7 @@ def test_who_leaves_before_a_large_result_has_come_does_not_wait_for_it(tmp_path
     asyncio.run(work())
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("region", [[1, 2, 3], ["1", 2, 3, 4], {}, [True, 1, 1, 1]])
 def test_other_regions_are_refused(client: TestClient, pictures: dict[str, str], region: Any) -> None:
     assert codes(events(client, "formula.preview", text=TEXT, inputs=pictures, region=region)) == ["TIL913"]

@@ -148,6 +148,7 @@ def test_a_page_begins_with_its_program(client: TestClient) -> None:
     assert client.get("/api/start").json() == {"name": "a.tile", "text": MATMUL, "values": {}, "files": {}, **designed}
 
 
+@pytest.mark.sampled(0)
 def test_devices_and_targets_are_listed(client: TestClient) -> None:
     ((_, view),) = events(client, "devices")
     assert "llvm.0" in [device["id"] for device in view["devices"]]

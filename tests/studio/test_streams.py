@@ -46,6 +46,7 @@ def test_what_is_sent_in_part_is_no_error_of_the_server(tmp_path: Path, path: st
     asyncio.run(everything())
 
 
+@pytest.mark.sampled(0)
 def test_who_goes_away_while_a_program_runs_stops_it(tmp_path: Path) -> None:
     async def everything() -> None:
         workshop = Workshop(tmp_path)

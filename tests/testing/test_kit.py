@@ -59,6 +59,7 @@ def test_our_own_back_ends_pass(name: str, areas: tuple[str, ...]) -> None:
         assert re.search(rf"^{area} +\d+ +0 ", done.stdout, re.MULTILINE), area
 
 
+@pytest.mark.sampled(0)
 def test_the_kit_runs_as_ordinary_tests(tmp_path: Path) -> None:
     arguments = ("-m", "pytest", "-p", "tileir_pytest", "-q", "--pyargs", "tileir_testing", "-k", "matmul_5x5x5")
     done = run(*arguments, "--backend", REFERENCE, folder=tmp_path)
@@ -148,6 +149,7 @@ def test_several_processes_share_the_comparison() -> None:
     assert "8 programs agree" in done.stdout
 
 
+@pytest.mark.sampled(0)
 def test_a_difference_in_one_part_is_a_difference() -> None:
     assert kit("--compare", REFERENCE, "broken_backends:MAX", "--programs", "200", "--jobs", "2").returncode == 1
 

@@ -25,6 +25,7 @@ def crashed(case: int, told: str) -> str:
     return f"{case} crashed: {told}"
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_what_kills_its_process_ends_nothing_else(jobs: int) -> None:
     found = list(processes.outcomes(range(9), run, crashed, jobs=jobs, most=4))

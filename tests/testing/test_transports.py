@@ -67,6 +67,7 @@ def changed(usual: Any, sent: Any, received: Any) -> None:
         array[-1:] = 1
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("method", "wrong", "told"),
     [
@@ -83,6 +84,7 @@ def test_what_is_wrong_is_found(method: str, wrong: Callable[..., Any], told: st
         check_transport(Spoilt(method, wrong), 3)
 
 
+@pytest.mark.sampled(0)
 def test_engines_whose_ranks_go_on_after_a_failure_are_found() -> None:
     class Deaf:
         name = "deaf"
@@ -97,6 +99,7 @@ def test_engines_whose_ranks_go_on_after_a_failure_are_found() -> None:
         check_transport(Deaf(), 2)
 
 
+@pytest.mark.sampled(0)
 def test_the_command_checks_a_transport() -> None:
     command = [sys.executable, "-m", "tileir.testing", "--extension", "transport", "inprocess", "--ranks", "3"]
     found = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -178,6 +178,7 @@ def test_unary_operators(p: Parts, function: Callable[[Tensor], Tensor], form: s
     assert p.value(function(p.x)) == form.format("X")
 
 
+@pytest.mark.sampled(80)
 @pytest.mark.parametrize(("function", "form"), BINARY)
 @pytest.mark.parametrize(("scalar", "spelt"), SCALARS)
 def test_operators_both_ways_round_with_numbers(p: Parts, function: Any, form: str, scalar: Any, spelt: str) -> None:

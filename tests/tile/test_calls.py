@@ -300,6 +300,7 @@ function (A[N], B[M]) -> (C) { C = outer(A, B); }
     assert "\nnote: called at t.tile:3:36: outer(A, B)" in str(caught.value)
 
 
+@pytest.mark.sampled(0)
 def test_long_chains_of_calls_are_followed_without_recursion() -> None:
     count = 3000
     text = "function f0(X) -> (Y) { Y = X + 1; }" + "".join(

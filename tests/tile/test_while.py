@@ -177,6 +177,7 @@ def test_greatest_common_divisors(a: int, b: int) -> None:
     agrees(parse(GCD), {"A": np.int64(a), "B": np.int64(b)}, [math.gcd(a, b)])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("start", [1, 2, 7, 27, 97])
 def test_collatz(start: int) -> None:
     function = loop(
@@ -308,6 +309,7 @@ def test_constant_arrays_are_passed_to_the_loop() -> None:
     agrees(parse(text), {"X": np.zeros(2)}, [x])
 
 
+@pytest.mark.sampled(0)
 def test_loops_inside_of_loops() -> None:
     """Of each element of a sequence the number of halvings; and a scan in a step."""
     text = (

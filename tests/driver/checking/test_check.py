@@ -196,6 +196,7 @@ def test_wrong_kernels_of_loops_and_branches_are_named(works: tuple[Work, ...], 
     assert (finding.kernel, finding.difference is None) == (kernel, False)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["counted", "branch", "one sided", "nested"])
 def test_right_passes_are_found_right_on_loops_and_branches(name: str) -> None:
     assert check_program(ALL[name], pipeline_for(Target(pipeline="cpu")), Target()) is None

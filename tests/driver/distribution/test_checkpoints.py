@@ -36,6 +36,7 @@ def saved(folder: Path, mesh: dict[str, int], cut: tuple[Any, ...]) -> dict[str,
     return whole
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("mesh", "cut"), CUTS)
 def test_checkpoints_are_read_on_any_mesh(tmp_path: Path, mesh: dict[str, int], cut: tuple[Any, ...]) -> None:
     folder = tmp_path / "new" / "folder"

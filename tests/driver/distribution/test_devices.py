@@ -22,6 +22,7 @@ def context() -> tileir.Context:
     return tileir.Context(devices=TWO, options=tileir.Options(quick=True))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("text", "sharding", "target"), PROGRAMS)
 def test_results_are_those_of_one_device(text: str, sharding: Any, target: Any, context: tileir.Context) -> None:
     array = np.arange(35, dtype=np.float32).reshape(7, 5) - 9

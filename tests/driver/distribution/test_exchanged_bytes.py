@@ -82,6 +82,7 @@ KINDS: dict[str, tuple[str, Any, Any]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_kinds_of_collectives(kind: str) -> None:
     text, shardings, outputs = KINDS[kind]

@@ -95,7 +95,7 @@ def misses(name: str, capacity: int) -> int:
     return missed
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("capacity", [1 << bits for bits in range(9, 17)])
 @pytest.mark.parametrize("name", LOOPS)
 def test_layer_conditions_are_close_to_what_a_cache_does(name: str, capacity: int) -> None:

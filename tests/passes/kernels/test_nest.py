@@ -111,7 +111,7 @@ def _rebuilt(block: Block) -> Block:
     return emit(Node(found.indices, found.allocations, children), block)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_was_taken_apart_means_the_same_when_put_together(name: str) -> None:
     program = run((Accumulate(),), stripe_program(name))

@@ -56,7 +56,7 @@ SCHEDULES: dict[str, tuple[Pass, ...]] = {
 }
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_schedules_keep_the_meaning(name: str, schedule: str) -> None:

@@ -91,6 +91,7 @@ def planes(program: Program) -> list[tuple[int, ...]]:
     return below(program.main)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("window", "sizes"),
     [
