@@ -21,8 +21,8 @@ WATCH: Final = "addEventListener('securitypolicyviolation', event => console.err
 
 @contextmanager
 def served(file: Path, *options: str) -> Iterator[str]:
-    """Run the studio on a file, and give its address."""
-    command = [sys.executable, "-m", "tileir", "studio", "--no-browser", *options, str(file)]
+    """Run the studio on a file, and give its address; nothing is stopped for the load of the machine alone."""
+    command = [sys.executable, "-m", "tileir", "studio", "--no-browser", "--time-limit", "600", *options, str(file)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
