@@ -5,6 +5,7 @@ Equal scalars of a body made once: loads, constants and computations that an ear
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
@@ -41,14 +42,15 @@ def reduction_nest(kernel: stripe.Block) -> Nest | Refused:
 NO_REDUCTION: Final = refused("TR113")
 
 
-def merged(nest: Nest) -> Nest:
+def merged(nest: Nest, flat: Collection[str] = ()) -> Nest:
     """Return the nest with neighbouring indices joined, outer ones and those of each reduction.
 
-    Uses of memory are then flat: their one axis is the distance from the start of the tensor, which is dense.
+    Uses of memory are then flat: their one axis is the distance from the start of the tensor, which is dense. Axes of
+    allocations stay as they are, but for those that are ``flat`` already.
     """
     if any(indirect_names(segment) for segment in nest.segments):
         return nest
-    local = {allocation.name for allocation in nest.allocations}
+    local = {allocation.name for allocation in nest.allocations if allocation.name not in flat}
     fixed = _fixed_indices(nest, local)
     pairs = _pairs(nest.indices, nest.uses, fixed)
     segments = []
@@ -59,6 +61,28 @@ def merged(nest: Nest) -> Nest:
         return nest
     rebuilt = tuple(_merged_segment(segment, [*pairs, *inner], local) for segment, inner in segments)
     return with_one_range_each(attrs.evolve(nest, indices=_joined(nest.indices, pairs), segments=rebuilt))
+
+
+def with_joined_rows(nest: Nest) -> Nest:
+    """Return the nest with indices joined inside of allocations as well, which have one axis then."""
+    wide = {r.name: r.shape for r in nest.allocations if sum(size > 1 for size in r.shape.sizes) > 1}
+    if not wide or any(math.prod(use.sizes) > 1 for use in nest.uses if use.root in wide):
+        return nest
+    refinements = tuple(
+        stripe.allocation(r.name, r.shape.dtype, (r.shape.elements,), r.location) if r.name in wide else r
+        for r in nest.kernel.refinements
+    )
+    segments = tuple(
+        attrs.evolve(each, uses=tuple(_flat(use, _same) if use.root in wide else use for use in each.uses))
+        for each in nest.segments
+    )
+    flat = attrs.evolve(nest, kernel=attrs.evolve(nest.kernel, refinements=refinements), segments=segments)
+    after = merged(flat, wide)
+    return nest if after is flat else after
+
+
+def _same(address: Affine) -> Affine:
+    return address
 
 
 def joined(indices: Sequence[stripe.Index], uses: Sequence[Use]) -> tuple[tuple[stripe.Index, ...], tuple[Use, ...]]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import ClassVar
 
 from tileir.core import NameScope, attrs, rewritten
 from tileir.passes.analysis.accesses import is_element
-from tileir.passes.base import map_kernels
+from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels.schedule import REGISTER
 from tileir.stripe.ir import (
     Block,
@@ -32,29 +33,47 @@ class Shadow:
 
     What a kernel writes is then never an input of it, so that blocks of it can be scheduled apart from each other. The
     kernel must write the result through one view, by stores in its body and in blocks without blocks.
+
+    Attributes:
+        reqs: Tags that a kernel must carry, or ``main``.
+        most_bytes: Other than 0, so many bytes are what the threads of a group hold: results with more, and with what
+            the kernel allocates already, are read back from where they are stored.
+
     """
 
     name: ClassVar[str] = "shadow"
     reqs: tuple[str, ...] = ()
+    most_bytes: int = attrs.field(default=0, validator=at_least(0))
 
     def __call__(self, program: Program) -> Program:
         """Return the program with such allocations in the kernels that carry all tags of ``reqs``."""
-        return map_kernels(program, _shadowed, self.reqs)
+        return map_kernels(program, partial(_shadowed, self.most_bytes), self.reqs)
 
 
-def _shadowed(kernel: Block) -> Block:
+def _shadowed(most_bytes: int, kernel: Block) -> Block:
     views = Counter(r.source for r in kernel.refinements)
     names = NameScope.of(r.name for r in kernel.refinements)
     kept: dict[str, Refinement] = {}
     readers, users = _touching(kernel)
+    owned = (r for r in kernel.refinements if r.direction is Direction.NONE)
+    held = sum(_bytes(r) for r in owned if len(users.get(r.name, ())) > 1)
     for view in kernel.refinements:
         plain = view.direction is Direction.OUT and not view.merges
         if plain and views[view.source] == 1 and view.name in readers and _is_stored_plainly(users[view.name], view):
+            own = _bytes(view)
+            if most_bytes and own and held + own > most_bytes:
+                continue
             kept[view.name] = _allocation(view, names.fresh(f"{view.name}_kept"))
+            held += own
     if not kept:
         return kernel
     statements = tuple(new for old in kernel.statements for new in _statement(old, kept))
     return attrs.evolve(kernel, refinements=(*kernel.refinements, *kept.values()), statements=statements)
+
+
+def _bytes(view: Refinement) -> int:
+    """Return what a view shows, in bytes; nothing for an element, which is in a register."""
+    return 0 if is_element(view) else view.shape.elements * view.shape.dtype.itemsize
 
 
 def _touching(kernel: Block) -> tuple[frozenset[str], Mapping[str, Sequence[Statement]]]:

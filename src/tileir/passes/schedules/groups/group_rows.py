@@ -10,10 +10,12 @@ from tileir.core.nodes import attrs
 from tileir.passes.base import KernelPass, at_least
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_parallel, against_varying_places, unscheduled_reduction
+from tileir.passes.kernels.merge import with_joined_rows
 from tileir.passes.schedules.groups.group_reduction import power_of_two_from
 from tileir.passes.schedules.groups.row_plan import ELEMENT, Kept, Plan, Row, row_of
 from tileir.passes.schedules.groups.rows import build
-from tileir.schedule import Done, Nest, Refused, Segment, accepted, emit, product, refused, refusing, rule_out
+from tileir.poly.affine import Affine
+from tileir.schedule import Done, Nest, Refused, Segment, Use, accepted, emit, product, refused, refusing, rule_out
 from tileir.stripe import ir as stripe
 
 _SECTOR: Final = 32
@@ -30,6 +32,10 @@ _RESERVED: Final = 1024
 
 _EACH: Final = 8
 """So many times ``vectors`` elements a thread takes of rows that lie side by side, one by one."""
+
+
+_MEET_ONCE: Final = 16
+"""So many threads wait for each other once where they merge, in front of what goes on; more do so before, too."""
 
 
 @attrs.frozen
@@ -77,9 +83,10 @@ class GroupRows(KernelPass):
 
     @refusing
     def _kernel(self, kernel: stripe.Block) -> Done | Refused:
-        nest = accepted(unscheduled_reduction(kernel))
+        nest = with_joined_rows(accepted(unscheduled_reduction(kernel)))
         rule_out(_against_rows(nest) or _across_threads(nest) or against_parallel(nest))
         plan = self._shared(nest, accepted(self._plan(nest)))
+        rule_out(_without_barrier(nest, meeting=plan.threads > _MEET_ONCE))
         facts = (("threads", plan.threads), ("rows", plan.beside), ("lanes", plan.lanes), ("kept", len(plan.rows)))
         return Done((emit(build(nest, plan), kernel),), facts)
 
@@ -247,15 +254,58 @@ def _across_threads(nest: Nest) -> Refused | None:
     written = Counter(root for s in nest.segments for root in {u.root for u in s.uses if u.direction.writes})
     again = {use.root for use in sch.read_uses(nest)} | {root for root, segments in written.items() if segments > 1}
     back = {use.root for use in sch.written_uses(nest)} & again
-    rows: dict[str, set[Row | None]] = {}
+    rows: dict[str, set[_Walk | None]] = {}
     for segment in nest.segments:
-        alone, chosen = len(segment.loops) == 1 and not segment.constraints, sch.indirect_names(segment)
+        chosen = sch.indirect_names(segment)
         for use in segment.uses:
             if use.root in back:
-                known = alone and use.name not in chosen
-                rows.setdefault(use.root, set()).add(row_of(use, segment.loops[0]) if known else None)
+                known = segment.loops and use.name not in chosen
+                rows.setdefault(use.root, set()).add(_Walk.of(use, segment) if known else None)
     found = next((root for root, seen in rows.items() if None in seen or len(seen) > 1), None)
     return None if found is None else refused("TR411", memory=found)
+
+
+def _without_barrier(nest: Nest, *, meeting: bool) -> Refused | None:
+    """Return memory of the caller that a segment touches after another has written it, and no barrier in between.
+
+    Threads wait for each other where they merge what they found alone, if they are ``meeting`` there.
+    """
+    local = {r.name for r in nest.allocations}
+    written: set[str] = set()
+    for segment in nest.segments:
+        found = next((use.root for use in segment.uses if use.root in written), None)
+        if found is not None:
+            return refused("TR411", memory=found)
+        written |= {u.root for u in segment.uses if segment.loops and u.direction.writes and u.root not in local}
+        if meeting and any(use.merges for use in segment.uses if segment.loops):
+            written.clear()
+    return None
+
+
+@attrs.frozen
+class _Walk:
+    """A way along a row: what several segments touch in one way is touched by one thread, element by element.
+
+    Attributes:
+        row: What the loop that threads share goes over; other indices are called by their numbers.
+        ranges: Of the loops that each thread runs as a whole.
+        constraints: Which points there are.
+
+    """
+
+    row: Row
+    ranges: tuple[int, ...]
+    constraints: tuple[Affine, ...]
+
+    @classmethod
+    def of(cls, use: Use, segment: Segment) -> _Walk:
+        """Return how a segment with loops goes along what it uses."""
+        loop = _loop(segment)
+        others = [i for i in segment.loops if i is not loop]
+        numbers = {i.name: Affine.index(f"%{number}") for number, i in enumerate(others)}
+        shared = {**numbers, loop.name: Affine.index(ELEMENT)}
+        constraints = tuple(each.substitute(shared) for each in segment.constraints)
+        return cls(row_of(use.substitute(numbers), loop), tuple(i.range for i in others), constraints)
 
 
 def _loop(segment: Segment) -> stripe.Index:
