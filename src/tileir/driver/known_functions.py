@@ -21,7 +21,7 @@ from tileir.core.array_value import settled
 from tileir.core.json.codec import content_hash, from_json, to_json
 from tileir.driver.programs import Program
 from tileir.runtime import default_context
-from tileir.runtime.caches.disk_cache import digest_of
+from tileir.runtime.caches.disk_cache import DiskCache, digest_of
 from tileir.runtime.caches.file_digests import path_of, recall_digests
 from tileir.runtime.caches.source_digest import source_digest
 from tileir.tile.checks.integers import sizing_inputs
@@ -94,7 +94,7 @@ def recalled(files: Files, maker: str, asked: str, make: Callable[[], Function])
 
     """
     disk, key = default_context().disk_cache, _key(files, maker, asked)
-    parts = None if disk is None or key is None or not disk.holds(SOURCE, key) else disk.get(SOURCE, key)
+    parts = _entry(disk, key)
     if disk is None or key is None or parts is None:
         return None
     try:
@@ -131,8 +131,7 @@ def kept(files: Files, maker: str, asked: str, function: Function) -> KnownFunct
 
 def recalled_note(files: Files, maker: str, asked: str) -> str | None:
     """Return what :func:`keep_note` kept for the same files, maker and question; None where that is nothing."""
-    disk, key = default_context().disk_cache, _key(files, maker, asked)
-    parts = None if disk is None or key is None or not disk.holds(SOURCE, key) else disk.get(SOURCE, key)
+    parts = _entry(default_context().disk_cache, _key(files, maker, asked))
     return parts["note"].decode() if parts is not None and "note" in parts else None
 
 
@@ -141,6 +140,10 @@ def keep_note(files: Files, maker: str, asked: str, note: str) -> None:
     disk, key = default_context().disk_cache, _key(files, maker, asked)
     if disk is not None and key is not None and _unchanged(files):
         disk.put(SOURCE, key, {"note": note.encode()}, {"file": next(iter(files))})
+
+
+def _entry(disk: DiskCache | None, key: str | None) -> Mapping[str, bytes] | None:
+    return None if disk is None or key is None or not disk.holds(SOURCE, key) else disk.get(SOURCE, key)
 
 
 def _key(files: Files, maker: str, asked: str) -> str | None:

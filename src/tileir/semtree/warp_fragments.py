@@ -21,7 +21,7 @@ ROWS: Final = 16
 """Rows of the left operand, and columns of the right one, that are loaded at a time."""
 
 ROW_BYTES: Final = 16
-"""What ldmatrix takes from one address."""
+"""Bytes that ldmatrix takes from one address."""
 
 _EIGHT: Final = 8
 

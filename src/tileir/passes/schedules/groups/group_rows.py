@@ -35,7 +35,7 @@ _EACH: Final = 8
 
 
 _MEET_ONCE: Final = 16
-"""So many threads wait for each other once where they merge, in front of what goes on; more do so before, too."""
+"""Largest group whose threads meet only behind a merge of what each found; larger ones meet before it, too."""
 
 
 @attrs.frozen
