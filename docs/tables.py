@@ -13,13 +13,13 @@ from fuzz.wide.table import ROWS
 from tileir import ops
 from tileir.core.codes import CODES, WARNINGS
 from tileir.core.dtype import DType
-from tileir.driver.cli.new import contents_of
 from tileir.ops.plaidml import ALIASES
 from tileir.passes.pipelines.catalog import PASSES
 from tileir.schedule.reasons import REASONS
 from tileir.semtree.transform.expansions import ULP
 from tileir.tile.ir import UnaryOperator
 from tileir.tile.text.grammar import OPERATORS
+from tileir_cli.new import contents_of
 from tileir_formula.definitions.catalogue import FOLDER, read_file
 from tileir_formula.definitions.functions import WORDS
 from tileir_formula.definitions.parameters import ChoiceParameter, NumberParameter, WeightsParameter

@@ -28,12 +28,12 @@ def test_wrong_usage_has_an_exit_code_of_its_own() -> None:
 
 def test_without_the_extra_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "click", None)
-    monkeypatch.delitem(sys.modules, "tileir.driver.cli.main", raising=False)
+    monkeypatch.delitem(sys.modules, "tileir_cli.main", raising=False)
     with pytest.raises(SystemExit, match=r"needs click: pip install 'tileir\[cli\]'"):
         command.main()
 
 
 def test_a_missing_module_of_another_kind_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tileir.driver.cli.main", None)
+    monkeypatch.setitem(sys.modules, "tileir_cli.main", None)
     with pytest.raises(ModuleNotFoundError):
         command.main()

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
+
+from tileir.core.beside import provided
+from tileir.core.errors import BackendError
 
 
 def main() -> None:
-    """Run the command line; the extra ``cli`` brings what it needs."""
+    """Run the command line of the package ``tileir_cli``; the extra ``cli`` brings what it needs."""
     try:
-        from tileir.driver.cli.main import run
+        run = importlib.import_module(f"{provided('cli').__name__}.main").run  # type: ignore[attr-defined]  # a package
+    except BackendError as error:
+        sys.exit(str(error))
     except ModuleNotFoundError as missing:
         if missing.name not in ("click", "rich"):
             raise

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         check_listing as check_listing,
         check_operation as check_operation,
         check_pass as check_pass,
+        check_passes as check_passes,
         check_schedule as check_schedule,
         check_target as check_target,
         check_transport as check_transport,

@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tileir.core import fail, to_json
-from tileir.driver.cli.values import destinations, save, type_of
-from tileir.driver.pictures.files import depth_of
 from tileir.driver.texts import write_whole
 from tileir.tile.text.printer import to_text as tile_text
+from tileir_cli.pictures.files import depth_of
+from tileir_cli.values import destinations, save, type_of
 from tileir_formula.definitions.catalogue import default_catalogue, read_file
 from tileir_formula.editing import step_edits
 from tileir_formula.lower.conditions import count_of

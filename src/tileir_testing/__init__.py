@@ -5,6 +5,7 @@
 not installed.
 """
 
+from tileir_testing.checking.check import check_passes
 from tileir_testing.extensions import (
     check_command,
     check_installed,
@@ -26,6 +27,7 @@ __all__ = [
     "check_listing",
     "check_operation",
     "check_pass",
+    "check_passes",
     "check_schedule",
     "check_target",
     "check_transport",

@@ -15,7 +15,6 @@ from tileir import FunctionBuilder, compile as compile_for_device, evaluate
 from tileir.core import Target, TileError, nearest
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.targets.target_file import load, target_called
-from tileir.driver.checking.check import check_passes
 from tileir.driver.distribution.engines import engine_called
 from tileir.driver.frontends import wrong_frontend
 from tileir.driver.languages import wrong_language
@@ -27,6 +26,7 @@ from tileir.passes.pipelines import pipeline
 from tileir.passes.pipelines.installed import schedule_of, wrong_pass, wrong_schedule
 from tileir.passes.pipelines.resolution import passes_called
 from tileir.tile.ir import Function
+from tileir_testing.checking.check import check_passes
 from tileir_testing.gradients import check_gradients
 from tileir_testing.transports import check_transport
 
@@ -146,7 +146,7 @@ def check_command(command: object) -> None:
     """Check a command: it has a help page."""
     from click.testing import CliRunner
 
-    from tileir.driver.cli.extensions import wrong_command
+    from tileir_cli.extensions import wrong_command
 
     fault = wrong_command(command)
     assert fault is None, f"the command {fault}"

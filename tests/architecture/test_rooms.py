@@ -19,27 +19,29 @@ SUITES: Final = ("/tileir_onnx/suite.py", "/tileir_torch/opinfo.py")
 """Commands of plug-ins that run the test cases of others, in processes as the kit has them."""
 
 ROOMS: Final = {
+    "tileir_cli": (
+        *("tileir.core", "tileir.tile", "tileir.ops.shared.installed", "tileir.typed", "tileir.stripe.text.printer"),
+        *("tileir.passes.base", "tileir.passes.offers", "tileir.passes.pipelines", "tileir.runtime", "tileir.driver"),
+        "tileir.testing",
+    ),
     "tileir_formula": (
         *("tileir.core", "tileir.poly.affine", "tileir.tile", "tileir.ops", "tileir.runtime"),
         *("tileir.typed.footprint", "tileir.typed.inference.inference", "tileir.typed.ir"),
-        *("tileir.driver.calls.arguments", "tileir.driver.cli.values", "tileir.driver.explain"),
-        *("tileir.driver.pictures", "tileir.driver.programs", "tileir.driver.texts"),
+        *("tileir.driver.calls.arguments", "tileir.driver.explain", "tileir.driver.programs", "tileir.driver.texts"),
         "tileir.passes.rewrites.immediates",
     ),
     "tileir_testing": (
-        *("tileir.core", "tileir.poly.affine", "tileir.tile", "tileir.typed", "tileir.stripe.ir", "tileir.semtree"),
+        *("tileir.core", "tileir.poly.affine", "tileir.tile", "tileir.typed", "tileir.stripe", "tileir.semtree"),
         *("tileir.ops.shared.installed", "tileir.passes.base", "tileir.passes.pipelines", "tileir.runtime"),
-        *("tileir.driver.calls.arguments", "tileir.driver.checking", "tileir.driver.cli.extensions"),
-        *("tileir.driver.differentiation", "tileir.driver.distribution.engines", "tileir.driver.frontends"),
-        "tileir.driver.languages",
+        *("tileir.driver.calls.arguments", "tileir.driver.compiler", "tileir.driver.differentiation"),
+        *("tileir.driver.distribution.engines", "tileir.driver.frontends", "tileir.driver.languages"),
         *("tileir.driver.listings", "tileir.driver.programs", "tileir.driver.targets"),
     ),
     "tileir_studio": (
         *("tileir.core", "tileir.runtime", "tileir.tile", "tileir.typed", "tileir.stripe.ir", "tileir.stripe.text"),
         *("tileir.stripe.works", "tileir.semtree.ir", "tileir.passes.base", "tileir.passes.cost"),
-        *("tileir.driver.calls.arguments", "tileir.driver.cli.values", "tileir.driver.compiler"),
-        *("tileir.driver.distribution.partitioning", "tileir.driver.executable"),
-        *("tileir.driver.explain", "tileir.driver.pictures", "tileir.driver.targets"),
+        *("tileir.driver.calls.arguments", "tileir.driver.compiler", "tileir.driver.distribution.partitioning"),
+        *("tileir.driver.executable", "tileir.driver.explain", "tileir.driver.targets"),
         "tileir.driver.tuning.measurement",
     ),
 }

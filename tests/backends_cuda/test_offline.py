@@ -13,10 +13,10 @@ from click.testing import CliRunner
 
 import tileir
 from tileir.core.errors import ArgumentError, BackendError, TileError
-from tileir.driver.cli.main import commands
 from tileir.runtime.caches.disk_cache import DiskCache
 from tileir.runtime.context import Context
 from tileir.semtree.text.printer import to_text
+from tileir_cli.main import commands
 from tileir_cuda import BACKEND
 from tileir_cuda.devices import described, known
 from tileir_cuda.library import CudaLibrary

@@ -14,13 +14,13 @@ from strategies.tile import Case, cases
 from tileir.core.numbers.arithmetic import dtype_of
 from tileir.core.targets.target import Target
 from tileir.core.targets.target_names import names_of_targets
-from tileir.driver.checking.check import check_function, check_program
 from tileir.driver.targets import TargetChoice, choice_of
 from tileir.passes.pipelines.pipeline import to_text
 from tileir.passes.pipelines.resolution import pipeline_for
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 from tileir.typed.simplify.preparation import prepared
+from tileir_testing.checking.check import check_function, check_program
 
 if TYPE_CHECKING:
     from tileir.passes.base import Pass

@@ -8,9 +8,9 @@ import pytest
 
 from tileir.core.dtype import DType
 from tileir.core.targets.target import Target
-from tileir.driver.checking.check import check_passes
 from tileir.tile.text.parser import parse
 from tileir.typed.ir import TensorType
+from tileir_testing.checking.check import check_passes
 
 SPARSE: Final = [
     (a, b, n, m) for a in (1, 2, 3, 4, 5) for b in (1, 2, 3) for n, m in ((2, 3), (3, 2), (4, 4)) if a * b < 13

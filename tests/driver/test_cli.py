@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tileir.driver.cli import main as cli
+from tileir_cli import main as cli
 
 MATMUL = "function (A[M, K], B[K, N]) -> (C) {\n    C[i, j : M, N] = +(A[i, k] * B[k, j]);\n}\n"
 TWO = "function (A, S) -> (P, Q) { P = A + S; Q = A * S; }"

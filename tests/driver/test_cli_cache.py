@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tileir.driver.cli import main as cli
-from tileir.driver.cli.cache import age_text, size_text
 from tileir.runtime.caches.disk_cache import DiskCache, digest_of
+from tileir_cli import main as cli
+from tileir_cli.cache import age_text, size_text
 
 Command = Callable[..., tuple[int, str, str]]
 

@@ -8,10 +8,10 @@ import pytest
 from rich.console import Console
 
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.driver.cli.devices import as_json, as_table
 from tileir.runtime.context import Context
 from tileir.runtime.discovery import Registry
 from tileir.runtime.interface import Backend, DeviceInfo
+from tileir_cli.devices import as_json, as_table
 
 NOTHING: Any = None
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tileir.driver.cli import main as cli
+from tileir_cli import main as cli
 
 MATMUL = "function (A[M, K], B[K, N]) -> (C) {\n    C[i, j : M, N] = +(A[i, k] * B[k, j]);\n}\n"
 TYPES = ("A=f32[64,64]", "B=f32[64,64]")

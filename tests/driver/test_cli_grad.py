@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tileir
-from tileir.driver.cli import main as cli
+from tileir_cli import main as cli
 
 POOL = "function (X[N], W[N], I) -> (O, P) {\n    O[i : N] = >(X[i + j]), j < 2;\n    P = O * W + I;\n}\n"
 ANY_SHAPE = """\

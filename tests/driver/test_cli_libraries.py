@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import tileir
-from tileir.driver.cli import main as cli
 from tileir.runtime.discovery import Registry
 from tileir.runtime.interface import Backend
+from tileir_cli import main as cli
 
 
 def failing(*_: object) -> Any:
@@ -33,7 +33,7 @@ def test_what_to_install_is_told(
     told: str,
 ) -> None:
     context = tileir.Context(registry=Registry.of(*backends))
-    monkeypatch.setattr("tileir.driver.cli.libraries.default_context", lambda: context)
+    monkeypatch.setattr("tileir_cli.libraries.default_context", lambda: context)
     (tmp_path / "f.tile").write_text("function (A: f32[3]) -> (B) { B = A; }", encoding="utf-8")
     monkeypatch.setattr(sys, "argv", ["tileir", "emit", str(tmp_path / "f.tile"), "--header"])
     assert cli.run() == cli.DEVICE_FAULT

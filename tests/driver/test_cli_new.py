@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tileir.driver.cli import main as cli
-from tileir.driver.cli.new import TEMPLATES, contents_of
+from tileir_cli import main as cli
+from tileir_cli.new import TEMPLATES, contents_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tileir
-from tileir.driver.cli import main as cli
+from tileir_cli import main as cli
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tileir.driver.cli import main as cli
+from tileir_cli import main as cli
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ import pytest
 
 from tileir.core.targets.target_file import target_called
 from tileir.core.targets.target_names import names_of_targets
-from tileir.driver.cli import main as cli
+from tileir_cli import main as cli
 
 PRODUCT = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
 FILE = """{

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tileir.driver.cli import main as cli
 from tileir.driver.tuning import contest
 from tileir.passes.pipelines import candidates, drawn_scripts
+from tileir_cli import main as cli
 
 MATMUL = "function (A[M, K], B[K, N]) -> (C) {\n    C[i, j : M, N] = +(A[i, k] * B[k, j]);\n}\n"
 TYPES = ("A=f32[40,40]", "B=f32[40,48]")

@@ -10,10 +10,10 @@ from PIL import Image
 
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
-from tileir.driver.cli.values import depth_of_pictures, destinations, load, save
 from tileir.driver.texts import write_whole
 from tileir.runtime.array_files import REGISTERED
 from tileir.tile.text.parser import parse
+from tileir_cli.values import depth_of_pictures, destinations, load, save
 
 TWO = parse("function (A, S) -> (P, Q) { P = A + S; Q = A * S; }")
 

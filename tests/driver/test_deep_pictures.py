@@ -14,7 +14,7 @@ import tifffile
 from PIL import Image, ImageOps
 from skimage.util import img_as_float32
 
-from tileir.driver.pictures.files import depth_of, read_picture, write_picture
+from tileir_cli.pictures.files import depth_of, read_picture, write_picture
 
 Array = np.ndarray[Any, np.dtype[Any]]
 CHANNELS = {1: 0, 2: 4, 3: 2, 4: 6}

@@ -16,10 +16,10 @@ import tileir
 from strategies.wheels import install
 from tileir import ops
 from tileir.core.extensions import EXTENSIONS, Extensions, Kind
-from tileir.driver.cli import main as cli
 from tileir.passes.pipelines.catalog import load_pipeline, parse_pipeline
 from tileir.passes.pipelines.pipeline import to_text
 from tileir.runtime.caches.source_digest import digest_of_extensions
+from tileir_cli import main as cli
 from tileir_testing.extensions import check_installed
 
 if TYPE_CHECKING:

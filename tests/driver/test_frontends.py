@@ -13,7 +13,7 @@ import tileir
 from strategies.wheels import install
 from tileir.core import BackendError
 from tileir.core.extensions import EXTENSIONS, Kind
-from tileir.driver.cli import main as cli
+from tileir_cli import main as cli
 from tileir_testing.extensions import check_installed
 
 MODULE = """

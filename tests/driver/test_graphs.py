@@ -18,10 +18,10 @@ from strategies.tile import Case, cases
 from tileir.core.drawing.files import FORMATS, plain
 from tileir.core.drawing.svg import MOST_NODES, to_svg
 from tileir.core.errors import TileError
-from tileir.driver.cli import main as cli
 from tileir.semtree.text.parser import parse_program
 from tileir.stripe import ir as stripe
 from tileir.typed.ir import Function
+from tileir_cli import main as cli
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,8 @@ import tileir
 from strategies.wheels import install
 from tileir.core import beside
 from tileir.core.extensions import EXTENSIONS, Kind
-from tileir.driver.cli import main as cli
 from tileir.driver.forms import STAGES
+from tileir_cli import main as cli
 from tileir_testing.extensions import check_installed, check_language
 
 if TYPE_CHECKING:

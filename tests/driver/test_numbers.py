@@ -11,10 +11,10 @@ import pytest
 import tileir
 from tileir import DType, TensorType, ops
 from tileir.core.dtype import promote
-from tileir.driver.cli import values as cli_values
 from tileir.runtime.caches.disk_cache import DiskCache
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
+from tileir_cli import values as cli_values
 
 Array = np.ndarray[Any, Any]
 

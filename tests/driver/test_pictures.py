@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from tileir.core.errors import TileError
-from tileir.driver.pictures.files import is_picture, read_picture, write_picture
+from tileir_cli.pictures.files import is_picture, read_picture, write_picture
 
 GREY = np.arange(6, dtype=np.uint8).reshape(2, 3) * 50
 COLOUR = np.arange(18, dtype=np.uint8).reshape(2, 3, 3) * 14

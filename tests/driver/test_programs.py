@@ -15,12 +15,12 @@ import tileir
 from strategies.effort import examples
 from strategies.tile import Case, cases
 from tileir.core.errors import ArgumentError, ParseError, TileError, VerifyError
-from tileir.driver.cli import main as cli
 from tileir.driver.programs import Program, function_of, output_names
 from tileir.semtree.text.printer import to_text as semtree_text
 from tileir.stripe.text.printer import to_text as stripe_text
 from tileir.typed.ir import Constant
 from tileir.typed.text.printer import to_text as typed_text
+from tileir_cli import main as cli
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,8 @@ import pytest
 from PIL import Image, ImageOps
 
 from tileir.core.dtype import DType
-from tileir.driver.cli import main as cli
 from tileir.runtime.array_files import declared, loaded
+from tileir_cli import main as cli
 
 EDGES = """\
 // Edges

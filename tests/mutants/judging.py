@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.driver.checking.check import STAGES, Check
 from tileir.passes.base import run
 from tileir.semtree.lower.lowering import lower as lower_to_semtree
 from tileir.stripe.lower.lowering import lower as lower_to_stripe
+from tileir_testing.checking.check import STAGES, Check
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tileir.core.targets.target import Target
-    from tileir.driver.checking.check import Finding
     from tileir.passes.base import Pass
     from tileir.semtree import ir as sem
     from tileir.stripe.ir import Program
     from tileir.typed.ir import Function
+    from tileir_testing.checking.check import Finding
 
 
 @attrs.frozen(eq=False)

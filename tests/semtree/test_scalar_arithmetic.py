@@ -12,7 +12,6 @@ from tileir.core.dtype import DType
 from tileir.core.numbers.arithmetic import apply, cast
 from tileir.core.numbers.number_system import NumberSystem
 from tileir.core.ops import Op
-from tileir.driver.checking.numbers import EXACT
 from tileir.semtree.expressions import REDUCTIONS
 from tileir.semtree.interpret.scalar_arithmetic import (
     constant,
@@ -23,6 +22,7 @@ from tileir.semtree.interpret.scalar_arithmetic import (
     wrap,
 )
 from tileir.semtree.ir import Type
+from tileir_testing.checking.numbers import EXACT
 
 if TYPE_CHECKING:
     from tileir.semtree.interpret.scalar_arithmetic import Value

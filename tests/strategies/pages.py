@@ -12,7 +12,7 @@ from unittest import mock
 import attrs
 from click.testing import CliRunner
 
-from tileir.driver.cli.main import run
+from tileir_cli.main import run
 
 if TYPE_CHECKING:
     from pathlib import Path

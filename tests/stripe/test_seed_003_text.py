@@ -29,11 +29,11 @@ from strategies.stripe import blocks, programs
 from strategies.stripe_works import programs_of_works
 from tileir.core.dtype import DType
 from tileir.core.errors import VerifyError
-from tileir.driver.cli import main as cli
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.ir import Block, Device, Program
 from tileir.stripe.text.parser import parse, parse_block
 from tileir.stripe.text.printer import SEED, to_text
+from tileir_cli import main as cli
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from PIL import Image
 
 import tileir
 from studio.conversation import codes, events, frames, pixels, shown, studio
-from tileir.driver.pictures.files import as_levels
+from tileir_cli.pictures.files import as_levels
 from tileir_studio.serve.command import start_of
 from tileir_studio.serve.uploads import KEPT, keep, read, store
 

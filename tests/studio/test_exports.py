@@ -15,9 +15,9 @@ import tileir
 from studio.strangers import by_opencl
 from studio.taken import COLOUR, DEEP, FLOATS, FORMULAS, GREY, PICTURES, assignment, check_equal, check_near, results_of
 from tileir.core.errors import TileError
-from tileir.driver.pictures.files import as_levels
 from tileir.runtime.context import Context, default_context
 from tileir.runtime.discovery import Registry
+from tileir_cli.pictures.files import as_levels
 from tileir_opencl.device.platforms import POCL, scan
 from tileir_opencl.listing import whole
 from tileir_studio.design.bench import Assignment, Bench

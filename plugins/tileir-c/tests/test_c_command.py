@@ -109,7 +109,7 @@ def test_constants_are_no_comments(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def emitted(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
     context = tileir.Context(registry=Registry.of(BACKEND))
-    monkeypatch.setattr("tileir.driver.cli.libraries.default_context", lambda: context)
+    monkeypatch.setattr("tileir_cli.libraries.default_context", lambda: context)
     monkeypatch.setattr(sys, "argv", ["tileir", "emit", *map(str, words)])
     with pytest.raises(SystemExit) as caught:
         next(iter(entry_points(group="console_scripts", name="tileir"))).load()()

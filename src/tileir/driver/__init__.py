@@ -1,1 +1,1 @@
-"""The compiler on one page, and the command line."""
+"""The compiler on one page, and what calls it."""

@@ -12,9 +12,9 @@ from uuid import uuid4
 import numpy as np
 
 from tileir.core import attrs, fail
-from tileir.driver.cli.values import dtype_and_file, load, read_array, save
-from tileir.driver.pictures.files import depth_of, is_picture
 from tileir.runtime.array_files import as_saved
+from tileir_cli.pictures.files import depth_of, is_picture
+from tileir_cli.values import dtype_and_file, load, read_array, save
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from tileir.core import TileError, attrs, fail
-from tileir.driver.pictures.files import as_levels
+from tileir_cli.pictures.files import as_levels
 from tileir_formula.running.crafting import CraftedFormula, craft
 from tileir_studio.serve.uploads import read
 from tileir_studio.views.subject import text_of, texts_of, word_or_none

@@ -16,8 +16,8 @@ from typing import Any, Final
 import orjson
 
 from tileir.core import TileError, attrs, fail
-from tileir.driver.pictures.files import as_levels
 from tileir.typed.footprint import footprint
+from tileir_cli.pictures.files import as_levels
 from tileir_formula.definitions.catalogue import default_catalogue
 from tileir_formula.definitions.functions import Function
 from tileir_formula.definitions.offers import offered, offers

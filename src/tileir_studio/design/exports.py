@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import tileir
-from tileir.driver.pictures.files import as_levels, read_picture, write_picture
+from tileir_cli.pictures.files import as_levels, read_picture, write_picture
 
 FORMULA = """\\
 {text}"""

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from tileir.core import TileError, attrs
-from tileir.driver.pictures.files import as_levels
+from tileir_cli.pictures.files import as_levels
 from tileir_formula.ir import Formula, Number, Repeat, Source, Step
 from tileir_formula.references import places_of
 from tileir_formula.running.crafting import craft

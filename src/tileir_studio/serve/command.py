@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from tileir.core import attrs, fail
-from tileir.driver.pictures.files import is_picture
+from tileir_cli.pictures.files import is_picture
 from tileir_studio.design.sample import FORMULA, sample_picture
 
 if TYPE_CHECKING:

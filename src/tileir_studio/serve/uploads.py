@@ -105,7 +105,7 @@ def _array(content: bytes) -> Array:
 def _picture(content: bytes) -> Array:
     from PIL import Image, UnidentifiedImageError  # the worker needs it for pictures only
 
-    from tileir.driver.pictures.files import FORMATS, endings, picture_of, silenced
+    from tileir_cli.pictures.files import FORMATS, endings, picture_of, silenced
 
     def again() -> Image.Image:
         return Image.open(io.BytesIO(content), formats=FORMATS)

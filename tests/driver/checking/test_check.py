@@ -13,12 +13,12 @@ from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError
 from tileir.core.ops import Op
 from tileir.core.targets.target import Target
-from tileir.driver.checking.check import check_passes, check_program
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import map_kernels, with_kernels
 from tileir.passes.pipelines.resolution import pipeline_for
 from tileir.stripe.ir import Block, Branch, Carry, Direction, Intrinsic, Loop, Program, Work
 from tileir.typed.ir import TensorType
+from tileir_testing.checking.check import check_passes, check_program
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -155,7 +155,7 @@ def test_a_program_that_the_verifier_refuses_is_told() -> None:
 
 
 def test_a_stage_behind_the_passes_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tileir.driver.checking import check
+    from tileir_testing.checking import check
 
     monkeypatch.setattr(check, "simplify", lambda kernel: attrs.evolve(kernel, body=kernel.body[:-1]))
     finding = check_passes(SUM, SIZES, (Accumulate(),), target=Target())

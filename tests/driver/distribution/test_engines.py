@@ -12,8 +12,8 @@ import tileir
 from strategies.wheels import install
 from tileir.core import ArgumentError, BackendError
 from tileir.core.extensions import EXTENSIONS
-from tileir.driver.cli import main as cli
 from tileir.runtime.transports import THREADS
+from tileir_cli import main as cli
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,9 +12,6 @@ import click
 
 from tileir.core import BackendError, Diagnostic, DType, Target, TileError, fail
 from tileir.core.protocols import mistakes
-from tileir.driver.cli import values as cli_values
-from tileir.driver.cli.reporting import report
-from tileir.driver.cli.targets import chosen, target_options
 from tileir.driver.executable import compile_for
 from tileir.driver.explain.stages import need_types
 from tileir.driver.programs import Program, output_names, size_of
@@ -23,6 +20,9 @@ from tileir.passes.base import Pass
 from tileir.runtime.context import default_context
 from tileir.tile.checks.unused import in_order
 from tileir.tile.ir import Function, Input, IntLiteral
+from tileir_cli import values as cli_values
+from tileir_cli.reporting import report
+from tileir_cli.targets import chosen, target_options
 
 _file = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 _values = click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
@@ -163,7 +163,7 @@ def _checked(
     choice: Target | TargetChoice | None,
     device: str | None,
 ) -> int:
-    from tileir.driver.checking.check import check_passes  # only who checks loads the interpreters
+    from tileir.testing import check_passes  # only who checks loads the interpreters
 
     types = cli_values.types(program, values)
     need_types(program, types)

@@ -95,7 +95,7 @@ def contents_of(kind: str, name: str) -> dict[str, str]:
 
 
 def _filled(template: str, words: Mapping[str, str]) -> str:
-    text = (files("tileir.driver") / "templates" / f"{template}.txt").read_text(encoding="utf-8")
+    text = (files("tileir_cli") / "templates" / f"{template}.txt").read_text(encoding="utf-8")
     for word, value in words.items():
         text = text.replace(f"@{word}@", value)
     return text

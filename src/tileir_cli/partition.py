@@ -8,9 +8,6 @@ from pathlib import Path
 import click
 
 from tileir.core import HardwareModel, fail
-from tileir.driver.cli import values as cli_values
-from tileir.driver.cli.targets import target_options
-from tileir.driver.cli.values import bind_option, read_bound
 from tileir.driver.distribution.partitioning import WHOLE, model_of, partition
 from tileir.driver.explain.stages import need_types
 from tileir.driver.explain.text import seconds_text, size_text
@@ -20,6 +17,9 @@ from tileir.typed.sharding.borders import beside_work
 from tileir.typed.sharding.explanation import cut_text, is_copy
 from tileir.typed.sharding.mesh import Mesh
 from tileir.typed.sharding.partitioned import Partitioned
+from tileir_cli import values as cli_values
+from tileir_cli.targets import target_options
+from tileir_cli.values import bind_option, read_bound
 
 
 @click.command("partition")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from tileir.driver.cli import values as cli_values
-from tileir.driver.cli.values import bind_option, read_bound
 from tileir.driver.differentiation import Ties, gradient
 from tileir.driver.programs import function_of
 from tileir.tile.text.printer import to_text
+from tileir_cli import values as cli_values
+from tileir_cli.values import bind_option, read_bound
 
 
 @click.command("grad")

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from tileir.driver.bundles import save
-from tileir.driver.cli.values import bind_option, read_bound
+from tileir_cli.values import bind_option, read_bound
 
 
 @click.command("save")

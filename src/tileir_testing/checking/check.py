@@ -17,7 +17,6 @@ import numpy as np
 
 from tileir.core import Target, TileError, attrs
 from tileir.driver.calls.arguments import tensor_types
-from tileir.driver.checking.numbers import EXACT, differing, shown
 from tileir.driver.compiler import passes_of
 from tileir.driver.programs import Source, described, function_of, refuse_semtree, types_of
 from tileir.driver.targets import Named, choice_of, scheduling_target
@@ -38,6 +37,7 @@ from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret as interpret_typed
 from tileir.typed.ir import Function as TypedFunction, TensorType
 from tileir.typed.simplify.preparation import prepared
+from tileir_testing.checking.numbers import EXACT, differing, shown
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

@@ -10,7 +10,7 @@ from tileir.core import Aggregation, DType, Op
 from tileir.core.numbers import arithmetic
 from tileir.core.numbers.arithmetic import Number
 from tileir.core.numbers.number_system import NumberSystem
-from tileir.driver.checking import fields
+from tileir_testing.checking import fields
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

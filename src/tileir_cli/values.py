@@ -18,13 +18,13 @@ from tileir.core import Diagnostic, DType, Target, TileError, attrs, fail, neare
 from tileir.driver.binding import bind
 from tileir.driver.calls.arguments import declared_types, type_of_text
 from tileir.driver.jit import evaluate, jit
-from tileir.driver.pictures.files import depth_of, endings, is_picture, read_picture, unwritable, write_picture
 from tileir.driver.programs import Program, input_names, output_names, types_of
 from tileir.driver.targets import TargetChoice
 from tileir.driver.texts import parse_any, write_whole
 from tileir.runtime.array_files import as_saved, declared, is_nameless, loaded, possible_dtypes
 from tileir.tile.ir import Function
 from tileir.typed.ir import TensorType
+from tileir_cli.pictures.files import depth_of, endings, is_picture, read_picture, unwritable, write_picture
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Value = Array | bool | int | float

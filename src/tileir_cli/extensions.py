@@ -19,13 +19,13 @@ from tileir.core.distributions import distribution_of, name_of
 from tileir.core.errors import BackendError, TileError
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.targets.target_file import target_called
-from tileir.driver.cli.reporting import report
 from tileir.driver.distribution.engines import engine_called
 from tileir.driver.frontends import frontend_called
 from tileir.driver.languages import language_called
 from tileir.driver.listings import wrong_listing
 from tileir.ops.shared.installed import wrong_operation
 from tileir.passes.pipelines.installed import passes_installed
+from tileir_cli.reporting import report
 
 
 class Commands(click.Group):

@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from tileir.core.errors import fail
-from tileir.driver.cli import values as cli_values
-from tileir.driver.cli.targets import chosen, target_options
-from tileir.driver.cli.values import bind_option, read_bound
 from tileir.driver.explain.stages import PROGRAMS, stage_of, stage_program
+from tileir_cli import values as cli_values
+from tileir_cli.targets import chosen, target_options
+from tileir_cli.values import bind_option, read_bound
 
 
 @click.command()

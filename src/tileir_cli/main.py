@@ -19,26 +19,26 @@ from rich.text import Text
 
 from tileir.core import BackendError, TileError, fail, to_json
 from tileir.core.version import VERSION
-from tileir.driver.cli import devices as cli_devices, values as cli_values
-from tileir.driver.cli.cache import cache
-from tileir.driver.cli.check import bisect, check, warn_option, warnings_about
-from tileir.driver.cli.explain import explain_
-from tileir.driver.cli.extensions import Commands, extensions
-from tileir.driver.cli.grad import grad
-from tileir.driver.cli.graph import graph
-from tileir.driver.cli.libraries import write_library
-from tileir.driver.cli.new import new
-from tileir.driver.cli.partition import partition_
-from tileir.driver.cli.reporting import report
-from tileir.driver.cli.save import save_
-from tileir.driver.cli.targets import NVPTX, chosen, target_options, targets
-from tileir.driver.cli.tune import tune_
-from tileir.driver.cli.values import bind_option, read_bound
 from tileir.driver.explain.stages import CODE, STAGES, listing, stage_of, stage_program, stage_text, texts_after
 from tileir.driver.programs import refuse_schedules
 from tileir.driver.texts import write_whole
 from tileir.runtime.context import default_context
 from tileir.stripe.text.printer import STYLES
+from tileir_cli import devices as cli_devices, values as cli_values
+from tileir_cli.cache import cache
+from tileir_cli.check import bisect, check, warn_option, warnings_about
+from tileir_cli.explain import explain_
+from tileir_cli.extensions import Commands, extensions
+from tileir_cli.grad import grad
+from tileir_cli.graph import graph
+from tileir_cli.libraries import write_library
+from tileir_cli.new import new
+from tileir_cli.partition import partition_
+from tileir_cli.reporting import report
+from tileir_cli.save import save_
+from tileir_cli.targets import NVPTX, chosen, target_options, targets
+from tileir_cli.tune import tune_
+from tileir_cli.values import bind_option, read_bound
 
 FAULT: Final = 1
 DEVICE_FAULT: Final = 3

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from tileir.core.errors import fail
-from tileir.driver.pictures import deep
+from tileir_cli.pictures import deep
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
