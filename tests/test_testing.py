@@ -35,6 +35,7 @@ def test_nothing_is_loaded_before_it_is_used() -> None:
     assert done.stdout == "False True\n"
 
 
+@pytest.mark.sampled(0)
 def test_the_command() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tileir.testing", "--help"], capture_output=True, text=True, check=False

@@ -50,7 +50,7 @@ def test_the_supported_versions_of_python_are_those_that_are_tested() -> None:
     minors = sorted(int(found[1]) for found in named if found)
     settings = (ROOT / "tox.ini").read_text(encoding="utf-8")
     (tested,) = re.findall(r"^env_list = .*py{([\d,]+)}", settings, re.MULTILINE)
-    (nightly,) = re.findall(r"^`tox -e nightly,py(\d+)`", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.M)
+    (nightly,) = re.findall(r"^`tox -e nightly,py(\d+),", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.M)
     (everything,) = re.findall(r"^description = all tests.*\nbase_python = python3\.(\d+),", settings, re.MULTILINE)
     assert sorted([f"3{everything}", *tested.split(","), nightly]) == [f"3{minor}" for minor in minors]
     assert project(ROOT)["requires-python"] == f">=3.{minors[0]}"
@@ -65,7 +65,7 @@ def test_hooks_before_a_commit_run_what_tox_runs() -> None:
     for tool in (
         "ruff check",
         "ruff format --check",
-        "mypy src tools examples docs plugins",
+        "mypy --exclude ^plugins/.*/tests/ src tools examples docs plugins",
         "stubtest --ignore-missing-stub llvmlite",
     ):
         assert any(tool in line for line in lines), tool

@@ -54,7 +54,7 @@ def assembled(text: str, architecture: str, folder: Path) -> str:
     return done.stderr
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_programs_of_the_kit(case: Conformance, tmp_path: Path) -> None:
     architecture = list(ARCHITECTURES)[CASES.index(case) % len(ARCHITECTURES)]
@@ -63,7 +63,7 @@ def test_programs_of_the_kit(case: Conformance, tmp_path: Path) -> None:
         assembled(text, architecture, tmp_path)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "f64", "i8"])
 def test_products_spill_nothing(dtype: str, architecture: str, tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ WORDS = "f32", tileir.Options(fast_math=True)
 BYTES = "f8e4m3fn", tileir.Options()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("dtype", "options"), [WORDS, BYTES, ("f8e5m2", tileir.Options(fast_math=True))])
 @pytest.mark.parametrize(
     "terms", [("A[M, K], B[K, N]", "A[i, k] * B[k, j]"), ("A[M, K], B[N, K]", "A[i, k] * B[j, k]")]
@@ -157,7 +157,7 @@ def test_products_of_words_and_bytes_of_four_warps_spill_nothing(
     assert "serialized" not in said
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize(("dtype", "options"), [WORDS, BYTES])
 def test_products_of_words_and_bytes_are_assembled_everywhere(
@@ -174,7 +174,7 @@ def test_products_of_words_and_bytes_are_assembled_everywhere(
         assert max(spilled) <= (128 if architecture == "sm_100a" else 0)  # its instructions of bytes are made of others
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_convolutions_with_borders_keep_their_sums_in_registers(architecture: str, tmp_path: Path) -> None:
     text = """function (A[N, Y, X, C], B[P, Q, C, F]) -> (R) {
@@ -190,7 +190,7 @@ def test_convolutions_with_borders_keep_their_sums_in_registers(architecture: st
     assert int(spilled) <= (16 if architecture in ("sm_86", "sm_89") else 0)  # these are short of three registers
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_attention_spills_no_sums(width: int, architecture: str, tmp_path: Path) -> None:

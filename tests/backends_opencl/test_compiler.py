@@ -110,6 +110,7 @@ def test_parts_that_are_no_library(parts: dict[str, bytes]) -> None:
     assert [d.code for d in caught.value.diagnostics] == ["TIL806"]
 
 
+@pytest.mark.sampled(0)
 def test_what_the_driver_says_about_wrong_code_reaches_whoever_needs_it(executor: OpenCLExecutor) -> None:
     library = by_hand(BROKEN)
     for use in (lambda: executor.prepare(library, 0), library.wait, library.save):

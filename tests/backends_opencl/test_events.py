@@ -88,6 +88,7 @@ def test_what_is_submitted_after_a_failure_fails_alike(commands: Commands) -> No
     assert first.value is second.value
 
 
+@pytest.mark.sampled(0)
 def test_a_long_chain_that_fails_needs_no_recursion(commands: Commands) -> None:
     native, event = by_user(commands)
     for _ in range(1200):

@@ -316,7 +316,7 @@ def workers(file: Path) -> list[int]:
     return [int(pid) for pid, parent, command in rows if parent in servers and "tileir_studio.serve.worker" in command]
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_keeps_anybody_out(browser: Browser, address: str, page_folder: Path, scheme: str) -> None:
     axe = page_folder / "node_modules/axe-core/axe.min.js"

@@ -78,6 +78,7 @@ def test_the_cache_on_disk_has_loops(tmp_path: Path) -> None:
             np.testing.assert_allclose(ys, expected(arrays), rtol=1e-5)
 
 
+@pytest.mark.sampled(0)
 def test_loops_are_explained() -> None:
     arrays = recurrent(64)
     costs = tileir.explain(RECURRENT, arrays)

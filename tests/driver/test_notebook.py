@@ -116,6 +116,7 @@ def test_of_many_kernels_the_first_are_shown() -> None:
     assert f"the first {MOST_KERNELS} kernels" in reader.text
 
 
+@pytest.mark.sampled(0)
 def test_a_formula_shows_its_text_and_its_explanation_the_lives_of_buffers() -> None:
     formula = tileir.craft("// <b>not bold</b>\ngaussian(sigma=1)\nmedian\n", device="llvm.0")
     text = text_of(formula)

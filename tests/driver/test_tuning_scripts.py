@@ -51,6 +51,7 @@ def tune(context: tileir.Context, text: str = MATMUL, **options: Any) -> tileir.
     return tileir.tune(text, SHAPES, context=context, time_limit=300.0, scripts=True, **{"top": 10, **options})
 
 
+@pytest.mark.sampled(0)
 def test_trials_are_scripts_and_compute_the_same(context: tileir.Context) -> None:
     found = tune(context)
     assert len(found.trials) == 11
@@ -62,6 +63,7 @@ def test_trials_are_scripts_and_compute_the_same(context: tileir.Context) -> Non
     assert all("register_tile" not in trial.passes for trial in others)  # nothing but the steps schedules the kernel
 
 
+@pytest.mark.sampled(0)
 def test_a_winner_is_kept_and_used(context: tileir.Context, monkeypatch: pytest.MonkeyPatch) -> None:
     scripts_win(monkeypatch)
     product = tileir.jit(MATMUL, context=context)
@@ -124,6 +126,7 @@ def test_killed_searches_go_on(context: tileir.Context, monkeypatch: pytest.Monk
     assert TUNING not in {entry.kind for entry in context.disk_cache.entries()}
 
 
+@pytest.mark.sampled(0)
 def test_kernels_without_a_script_are_left_to_the_target(context: tileir.Context) -> None:
     found = tune(context, TWO)
     assert not [trial.fault for trial in found.trials if trial.fault]

@@ -281,6 +281,7 @@ def test_what_is_offered_is_bounded() -> None:
     assert offered[-1] == f"x{3 * MOST_SOURCES - 1}"
 
 
+@pytest.mark.sampled(0)
 def test_what_is_offered_can_be_written() -> None:
     for path, control in known().items():
         if isinstance(control, ChoiceControl):

@@ -53,6 +53,7 @@ def test_pixels_of_all_dtypes() -> None:
     assert mixed((PHOTO * 255).astype(np.uint8), PHOTO).dtype == np.uint8
 
 
+@pytest.mark.sampled(0)
 def test_live_values_change_without_compiling() -> None:
     first = tileir.craft("gaussian(sigma=1) // soft")
     before = first(PHOTO)
@@ -165,6 +166,7 @@ def test_files_name_themselves(tmp_path: Path) -> None:
         tileir.craft(path)
 
 
+@pytest.mark.sampled(0)
 def test_a_formula_is_explained() -> None:
     explanation = tileir.craft(SOBEL).explain(PHOTO, measure=True)
     assert [step.path for step in explanation.steps] == [f"steps[{number}]" for number in range(4)]

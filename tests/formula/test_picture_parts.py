@@ -78,6 +78,7 @@ def test_places_that_count_are_noticed_among_what_lies_around(name: str, around:
         np.testing.assert_allclose(formula.region((top, 33, 9, 8), PHOTO), whole[top : top + 9, 33:41], rtol=1e-5)
 
 
+@pytest.mark.sampled(0)
 def test_large_pictures_go_in_strips(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "inputs a, b\ngaussian(sigma=1)\nblend of $1, b\nresults $1, $2"
     mask = np.random.default_rng(7).random((120, 90, 1), np.float32)

@@ -106,6 +106,7 @@ def test_what_is_near_a_word_is_named() -> None:
         parse("blur where outptu within 3 of pixel")
 
 
+@pytest.mark.sampled(0)
 def test_broken_texts_are_told_or_read() -> None:
     chosen = Random(5)
     readable = 0

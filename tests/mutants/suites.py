@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _TESTS = Path(__file__).parents[1]
 
-PUSH: Final = ("--hypothesis-profile=eighth",)
+PUSH: Final = ("--hypothesis-profile=push",)
 NIGHTLY: Final = ("--hypothesis-profile=fast", "--every-row")
 """What `tox.ini` gives pytest in the environments `all` and `nightly`."""
 

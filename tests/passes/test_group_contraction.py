@@ -164,7 +164,7 @@ def test_tiles_fill_the_last_wave(size: tuple[int, int, int], grid: tuple[int, i
     assert (found.grid, found.group) == (grid, (threads,))
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize(
     ("size", "groups", "grid"), [((96, 6, 128), 2, (2,)), ((130, 6, 132), 4, (2, 2)), ((130, 6, 132), 2, (3, 2))]
 )

@@ -151,7 +151,7 @@ def test_data_that_do_not_fit_are_named() -> None:
         run(target_passes((("SRAM_SIZE_KIB", 2), ("NUM_SRAM", 2))), program((16, 16, 32, 64)))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("memory", [(4096, 8), (8, 2)], ids=str)
 @pytest.mark.parametrize("dtype", [DType.I8, DType.I32], ids=str)
 def test_processors_run_it_too(memory: tuple[int, int], dtype: DType) -> None:

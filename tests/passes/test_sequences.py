@@ -49,6 +49,7 @@ REFUSALS: Final = ("TIL505", "TIL543", "TIL548")
 """What passes may refuse: units, sizes and memories that do not fit the blocks that were selected."""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("family", FAMILIES)
 @given(data=st.data(), passes=pipelines())
 @examples(80)
@@ -63,6 +64,7 @@ def test_no_pipeline_makes_an_illegal_program(family: str, data: st.DataObject, 
     assert_same_meaning(program, after)
 
 
+@pytest.mark.sampled(73)
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: to_text((step,)))
 @given(program=programs(6))
 @examples(15)

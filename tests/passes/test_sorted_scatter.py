@@ -156,6 +156,7 @@ def test_kernels_for_cards_add_as_numpy_does(
     np.testing.assert_array_equal(sums(program, arrays).astype(np.float64), added(wide))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("places", ["one", "ascending", "permuted"])
 def test_rows_with_all_updates_and_with_one(places: str) -> None:
     random = np.random.default_rng(4)
@@ -187,6 +188,7 @@ def test_updates_along_an_axis_are_sorted_row_by_row() -> None:
     np.testing.assert_array_equal(sums(program, arrays), wanted)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("shape", "axis", "places"),
     [

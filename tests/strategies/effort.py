@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 Row = TypeVar("Row")
 
-BRIEF, EIGHTH, FAST, MUTATION, QUARTER, THOROUGH = "brief", "eighth", "fast", "mutation", "quarter", "thorough"
+BRIEF, FAST, MUTATION, PUSH, THOROUGH = "brief", "fast", "mutation", "push", "thorough"
 
 _USUAL = 100
 
@@ -19,17 +19,13 @@ _USUAL = 100
 def register_profiles() -> None:
     """Make the profiles known and load the fast one, which draws the same examples in each run.
 
-    ``--hypothesis-profile=thorough`` draws twenty times as many, and others each time; ``quarter`` and ``eighth``
-    draw so much of them; ``brief`` a tenth, for further versions of Python; ``mutation`` a fifth, and a failure is not
-    made smaller.
+    ``--hypothesis-profile=thorough`` draws twenty times as many, and others each time; ``push`` draws a sixteenth;
+    ``brief`` a tenth, for further versions of Python; ``mutation`` a fifth, and a failure is not made smaller.
     """
     # How long an example takes says more about the machine's load than about the code.
     quiet = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
     settings.register_profile(FAST, max_examples=_USUAL, deadline=None, derandomize=True, suppress_health_check=quiet)
-    settings.register_profile(
-        BRIEF, max_examples=_USUAL // 10, deadline=None, derandomize=True, suppress_health_check=quiet
-    )
-    for name, share in ((QUARTER, 4), (EIGHTH, 8)):
+    for name, share in ((BRIEF, 10), (PUSH, 16)):
         settings.register_profile(
             name, max_examples=_USUAL // share, deadline=None, derandomize=True, suppress_health_check=quiet
         )

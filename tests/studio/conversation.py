@@ -31,8 +31,9 @@ SIZES: Final = {"A": "f32[20, 30]", "B": "f32[30, 40]"}
 
 @contextmanager
 def studio(folder: Path, **limits: Any) -> Iterator[TestClient]:
-    """Run a studio; the client knows its token and calls it by its right name."""
-    app = app_of(Start("a.tile", MATMUL), Workshop(folder, Limits(**limits)), port=PORT, token=TOKEN)
+    """Run a studio that waits for a loaded machine; the client knows its token and calls it by its right name."""
+    workshop = Workshop(folder, Limits(**{"seconds": 600, **limits}))
+    app = app_of(Start("a.tile", MATMUL), workshop, port=PORT, token=TOKEN)
     headers = {"x-tileir-token": TOKEN}
     with TestClient(app, base_url=f"http://127.0.0.1:{PORT}", headers=headers) as client:
         yield client

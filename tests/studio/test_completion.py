@@ -96,6 +96,7 @@ def test_tile_goes_on_with_its_names_and_functions() -> None:
     assert tile_completions("// a", 4).options == ()
 
 
+@pytest.mark.sampled(0)
 def test_the_page_asks_for_completions(client: TestClient) -> None:
     ((name, view),) = events(client, "complete", text="gaussian(", place=9)
     assert name == "completed"

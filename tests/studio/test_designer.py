@@ -174,6 +174,7 @@ def test_a_preview_is_what_the_formula_makes(client: TestClient, pictures: dict[
     np.testing.assert_array_equal(original[..., :3], LEVELS)
 
 
+@pytest.mark.sampled(0)
 def test_a_dragged_control_gives_the_text_and_the_picture_of_its_value(
     client: TestClient, pictures: dict[str, str]
 ) -> None:
@@ -195,6 +196,7 @@ def test_one_of_several_results_is_shown(client: TestClient, pictures: dict[str,
     np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(file))), expected)
 
 
+@pytest.mark.sampled(0)
 def test_a_picture_in_grey_is_shown_and_wrong_pictures_are_told(client: TestClient, pictures: dict[str, str]) -> None:
     grey = client.post("/api/uploads", content=png(LEVELS[..., 0])).json()["name"]
     seen = pixels(*shown(client, text="gaussian", inputs={"image": grey}))
@@ -207,6 +209,7 @@ def test_a_picture_in_grey_is_shown_and_wrong_pictures_are_told(client: TestClie
     assert codes(events(client, "formula.preview", text="gaussian", inputs=pictures, device="abacus.0")) == ["TIL801"]
 
 
+@pytest.mark.sampled(0)
 def test_each_step_has_a_small_picture_kernels_and_times(client: TestClient, pictures: dict[str, str]) -> None:
     (_, small, parts), (name, view, _) = frames(client, "formula.steps", text=FORMULA, inputs=pictures)
     assert list(small["sizes"]) == ["steps[0]", "steps[1]", "steps[2]"]
@@ -217,6 +220,7 @@ def test_each_step_has_a_small_picture_kernels_and_times(client: TestClient, pic
     assert {buffer["role"] for buffer in view["dispatch"]["buffers"]} >= {"input", "output"}
 
 
+@pytest.mark.sampled(0)
 def test_loops_are_explained_without_times(client: TestClient, pictures: dict[str, str]) -> None:
     text = "repeat 40 {\n  gaussian(sigma=0.5)\n}\n"
     found = frames(client, "formula.steps", text=text, inputs=pictures)
@@ -282,6 +286,7 @@ def test_the_script_makes_the_same_bytes_in_another_process(
     np.testing.assert_array_equal(expected, as_levels(tileir.craft(text)(*given_levels)))
 
 
+@pytest.mark.sampled(0)
 def test_source_code_says_how_it_is_called(client: TestClient, pictures: dict[str, str]) -> None:
     text = FORMULA + "// */ ends no comment\n"
     view, source = frame(client, "formula.export", text=text, inputs=pictures, form="opencl")

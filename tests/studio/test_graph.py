@@ -101,6 +101,7 @@ def test_what_is_no_mesh_of_the_program_is_a_fault(mesh: str, message: str, tmp_
     assert message in caught.value.diagnostics[0].message
 
 
+@pytest.mark.sampled(0)
 def test_wide_and_long_programs_are_cut_off(tmp_path: Path) -> None:
     steps = "".join(f"V{number} = sin(V{number - 1}) + V0; " for number in range(1, MOST_NODES))
     view = drawn(f"function (X[N]) -> (Y) {{ V0 = cos(X); {steps} Y = V{MOST_NODES - 1} * X; }}", tmp_path, X="f32[4]")

@@ -45,7 +45,7 @@ def picture(event: Event) -> np.ndarray[Any, Any]:
     return np.frombuffer(event.pictures["preview"], np.uint8).reshape(*event.view["size"], 4)[..., :3].astype(int)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("text", ["gaussian(sigma=2)", "median(size=5)", "sobel\nmedian\nbox(size=7)", "flip"])
 def test_the_quick_picture_is_the_optimised_one_but_for_a_level(session: Session, text: str) -> None:
     first, last = previews(session, text)
@@ -129,6 +129,7 @@ def test_what_would_run_too_long_waits_for_the_optimised_program(
     assert names(previews(session, "gaussian(sigma=2)")) == ["preview"]
 
 
+@pytest.mark.sampled(0)
 def test_moves_that_follow_closely_come_to_the_optimised_program(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:

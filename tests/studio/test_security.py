@@ -187,6 +187,7 @@ def test_hostile_files_are_refused(client: TestClient, content: bytes) -> None:
     assert [fault["code"] for fault in answer.json()["faults"]] == ["TIL912"]
 
 
+@pytest.mark.sampled(0)
 def test_photographs_are_turned_and_further_formats_are_read(folder: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6

@@ -76,7 +76,7 @@ def test_options_stay_away_from_other_tests(tmp_path: Path) -> None:
     assert "unrecognized arguments: --backend" in done.stderr
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize(
     ("name", "reason"),
     [

@@ -36,6 +36,7 @@ def test_what_kills_its_process_ends_nothing_else(jobs: int) -> None:
         assert found == wanted
 
 
+@pytest.mark.sampled(0)
 def test_a_case_without_an_end_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     def turn(case: int) -> str:
         while case:

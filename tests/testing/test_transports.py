@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_threads_pass(size: int) -> None:
     check_transport(THREADS, size)

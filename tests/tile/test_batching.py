@@ -556,6 +556,7 @@ def test_what_cannot_be_computed_for_several_examples() -> None:
     assert "written as a number" in fault("function (X[N]) -> (Y) { T = tuple(X, X); Y = element(T, N - N); }", [0])
 
 
+@pytest.mark.sampled(0)
 def test_many_statements_take_time_in_proportion() -> None:
     lines = " ".join(f"Y{n + 1} = Y{n} + X;" for n in range(5000))
     made = batched(

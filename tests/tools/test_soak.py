@@ -89,13 +89,14 @@ def locked():
 """Functions that hold a lock, and leave it in different ways."""
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("device", ["llvm", "opencl"])
 def test_interrupts_at_chosen_moments_leave_nothing(device: str, operation: str, tmp_path: Path) -> None:
     assert faults_of_chosen_moments(device, operation, 4, 1, tmp_path / "cache") == []
 
 
+@pytest.mark.sampled(0)
 @posix
 def test_signals_at_random_moments_leave_nothing() -> None:
     assert faults_of_signals("llvm", 1, 8, 3) == []

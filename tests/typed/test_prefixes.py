@@ -231,6 +231,7 @@ def test_any_polytope_means_the_same(case: tuple[Function, dict[str, Array]]) ->
     assert_same(function, after, arrays)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "name",
     [

@@ -54,6 +54,7 @@ def test_gradients_with_and_without_checkpoints_are_equal_to_the_bit(layers: int
         assert np.array_equal(results(function)["D"], expected)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("layers", "every"), [(7, 1), (7, 2), (7, 3), (7, 7), (9, 3), (12, 5), (40, 6), (2000, 50)])
 def test_what_comes_before_the_last_checkpoint_is_computed_twice_but_for_checkpoints(layers: int, every: int) -> None:
     function = prepared(typed(chain(layers, every), X0=(3,), W=(3,)))

@@ -124,6 +124,7 @@ def constants(op: Op, dtype: DType, numbers: tuple[float, ...]) -> Function:
     return Function((), ("R",), (*operands, Elementwise("R", op, tuple(c.name for c in operands), result, ())))
 
 
+@pytest.mark.sampled(310)
 @pytest.mark.parametrize("op", [op for op in COMPUTING if op is not Op.IDENT])
 @pytest.mark.parametrize("dtype", DType)
 def test_constants_fold_to_what_running_gives(op: Op, dtype: DType) -> None:

@@ -53,7 +53,7 @@ def called(given: Assignment, folder: Path) -> list[Array]:
 KINDS: Final = {"conditioned": "grey", "merged": "floats"}
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize(
     ("name", "kind"),
     [*((name, KINDS.get(name, "colour")) for name in FORMULAS), ("several", "grey"), ("edges", "deep")],

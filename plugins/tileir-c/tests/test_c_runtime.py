@@ -64,6 +64,7 @@ TILE_KERNEL void tile_kernel_0_double_(
     assert expected in library.source
 
 
+@pytest.mark.sampled(0)
 def test_the_source_does_not_depend_on_the_hash_seed() -> None:
     script = (
         "import tileir; from tileir_c.aot.lowering import lower; from tileir_c.aot.program import ahead;"

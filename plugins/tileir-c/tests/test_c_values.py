@@ -41,5 +41,6 @@ def test_integers_are_rounded_once() -> None:
     check([case for dtype in INTEGERS for case in integers_at_ties(dtype)])
 
 
+@pytest.mark.sampled(0)
 def test_operations_on_constants() -> None:
     check([constants_only(dtype) for dtype in INTEGERS])

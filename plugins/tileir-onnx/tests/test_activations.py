@@ -43,7 +43,7 @@ FORMULAS: list[tuple[str, int, dict[str, Any], Callable[[Array], Array]]] = [
 ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize(("op", "opset", "attributes", "formula"), FORMULAS, ids=lambda each: str(each)[:12])
 def test_activations(

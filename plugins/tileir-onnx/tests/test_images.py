@@ -16,7 +16,7 @@ SIZES = np.array([1, 2, 9, 3])
 EMPTY = np.array([], np.float32)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "coordinates", ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric"]
 )
@@ -72,7 +72,7 @@ def test_old_versions() -> None:
     check("Resize", [x, scales], version=10, constants=(1,), wanted=[wanted])
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
 @pytest.mark.parametrize("align", [0, 1])
@@ -109,6 +109,7 @@ def cubic_with_borders(x: Array, grid: Array, align: int) -> Array:
     return result
 
 
+@pytest.mark.sampled(0)
 def test_grids_of_volumes() -> None:
     x, grid = floats(1, 2, 3, 4, 5), np.random.default_rng(0).uniform(-1.2, 1.2, (1, 2, 3, 2, 3)).astype(np.float32)
     check("GridSample", [x, grid], {"mode": "linear"}, tolerance=1e-4)

@@ -15,6 +15,7 @@ import tileir_onnx
 QUICK = ("squeezenet",)
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize(
     "name", [pytest.param(each, marks=() if each in QUICK else pytest.mark.slow) for each in light.NAMES]
 )

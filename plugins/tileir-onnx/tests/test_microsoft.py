@@ -123,6 +123,7 @@ def test_quantised_products() -> None:
     check(run("DynamicQuantizeMatMul", X, y, scale, zero, C[:4]), f32(wanted + C[:4]), atol=1e-4)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
 @pytest.mark.parametrize("columns", [(), (4,)])
 @pytest.mark.parametrize("trans", [0, 1])
@@ -163,6 +164,7 @@ def test_choice_of_quantised_numbers() -> None:
     check(run("QLinearWhere", mask, *parts), quantised(wanted, 0.75, 128))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint16, np.int16])
 @pytest.mark.parametrize("axis", [None, 0])
 def test_quantisation_in_the_domain_of_onnxruntime(dtype: type[np.integer[Any]], axis: int | None) -> None:
@@ -206,7 +208,7 @@ def packed_of(x: Array, bits: int) -> Array:
     return np.asarray((groups.astype(np.int64) << shifts).sum(-1), np.uint8)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("last", [0, 1])
 @pytest.mark.parametrize("activation", [0, 1])
 def test_group_norm(last: int, activation: int) -> None:

@@ -68,7 +68,7 @@ MASKS: dict[str, tuple[Array | None, Array]] = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", MASKS)
 @pytest.mark.parametrize("causal", [0, 1])
 def test_masks(kind: str, causal: int) -> None:
@@ -96,6 +96,7 @@ def test_another_number_for_hidden_keys() -> None:
     check(found, flat(wanted), atol=1e-5)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("causal", [0, 1])
 def test_a_past(causal: int) -> None:
     x, weights, past = normal(2, 4, 16), normal(16, 48) / 4, normal(2, 2, 2, 3, 8)
@@ -137,7 +138,7 @@ def turned(x: Array, cosine: Array, sine: Array, places: Array, interleaved: int
     return y
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("interleaved", [0, 1])
 @pytest.mark.parametrize("size", [8, 4])
 def test_rotary_embedding(interleaved: int, size: int) -> None:
@@ -171,7 +172,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", CASES)
 def test_group_query_attention(name: str) -> None:
     _grouped(**CASES[name])

@@ -61,7 +61,7 @@ def check(found: Sequence[Array], wanted: Sequence[Array], lengths: Array | None
         np.testing.assert_allclose(own / scale, other / scale, rtol=0, atol=1e-5)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", [name for name in SMALL if name != DECODED])
 def test_networks(name: str, tmp_path: Path) -> None:
     network, file = SMALL[name](2), tmp_path / "m.onnx"

@@ -133,7 +133,7 @@ def test_root_mean_squares(axis: int, dtype: Any, weights: Any) -> None:
     np.testing.assert_allclose(result, y, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("sizes", [(4,), (3, 4), (2, 3, 2)])
 def test_instances_and_groups(sizes: tuple[int, ...]) -> None:
     x, scale, bias = floats(2, 6, *sizes), floats(6), floats(6, seed=1)

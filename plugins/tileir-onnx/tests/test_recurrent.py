@@ -139,7 +139,7 @@ def layer(
           opened=False)  # fmt: skip
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("op", GATES)
 def test_directions(op: str, direction: str) -> None:
@@ -149,7 +149,7 @@ def test_directions(op: str, direction: str) -> None:
     layer(op, direction, ("b", "h", "c"), lengths=[1, 5, 0], layout=1)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 def test_variants_of_cells(direction: str) -> None:
     layer("LSTM", direction, ("b", "h", "c", "p"))
@@ -157,6 +157,7 @@ def test_variants_of_cells(direction: str) -> None:
     layer("GRU", direction, ("b", "h"), linear_before_reset=1)
 
 
+@pytest.mark.sampled(0)
 def test_activations_with_numbers() -> None:
     names = ["LeakyRelu", "Relu", "HardSigmoid", "Affine", "Softsign", "ScaledTanh"]
     layer("LSTM", "bidirectional", ("b",), names, [(0.1,), (), (0.3, 0.4), (0.5, 0.1), (), (0.7, 0.8)])

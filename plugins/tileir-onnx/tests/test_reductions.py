@@ -131,7 +131,7 @@ def softmax(x: Array, axes: tuple[int, ...]) -> Array:
     return np.asarray(powers / powers.sum(axes, keepdims=True))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_softmax_of_an_axis_and_of_all_behind_it(dtype: np.dtype[Any]) -> None:
     x = RNG.normal(0, 2, (2, 3, 4)).astype(dtype)
@@ -152,7 +152,7 @@ def test_softmax_of_an_axis_and_of_all_behind_it(dtype: np.dtype[Any]) -> None:
             check(run("Hardmax", x, opset=opset, **attributes), first.astype(dtype))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("dtype", [*FLOATS[:2], np.dtype(np.int32), np.dtype(np.int64)], ids=str)
 def test_running_sums_and_products(dtype: np.dtype[Any]) -> None:
     x = RNG.integers(1, 4, (3, 4)).astype(dtype)

@@ -17,7 +17,7 @@ def parts(x: Array) -> Array:
     return np.stack([x.real, x.imag], -1).astype(np.float32)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("length", [None, 4, 8, 9])
 @pytest.mark.parametrize(("axis", "version"), [(1, 17), (1, 20), (2, 20), (-2, 20)])
 def test_transforms(axis: int, version: int, length: int | None) -> None:

@@ -222,7 +222,7 @@ def test_convolutions_whose_taps_move() -> None:
           tolerance=1e-4)  # fmt: skip
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("mode", ["avg", "max"])
 @pytest.mark.parametrize("coordinates", ["half_pixel", "output_half_pixel"])
 def test_regions(mode: str, coordinates: str) -> None:
@@ -237,6 +237,7 @@ def test_regions(mode: str, coordinates: str) -> None:
         np.testing.assert_array_equal(run(new, arrays)[0], run(old, arrays)[0])
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("coordinates", ["half_pixel", "output_half_pixel"])
 def test_regions_with_as_many_samples_as_pixels(coordinates: str) -> None:
     x = floats(2, 3, 8, 9)
@@ -247,6 +248,7 @@ def test_regions_with_as_many_samples_as_pixels(coordinates: str) -> None:
     check("RoiAlign", arrays, {**attributes, "spatial_scale": 2.5, "sampling_ratio": 0}, tolerance=1e-4)
 
 
+@pytest.mark.sampled(0)
 def test_greatest_pixels_of_regions() -> None:
     x = floats(2, 3, 8, 9)
     rois = np.array([[1, 0, 0, 5, 6], [0, 2, 1, 2, 1], [1, 4, 4, 30, 5], [0, 20, 20, 30, 30]], np.float32)

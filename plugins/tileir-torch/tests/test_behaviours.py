@@ -620,7 +620,7 @@ def custom_operations_are_called() -> None:
     alike(torch.autograd.grad(found.sum(), x)[0], x.detach().cos() * 2)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", BEHAVIOURS)
 def test_behaviours(name: str) -> None:
     torch._dynamo.reset()

@@ -82,6 +82,7 @@ def test_only_what_is_needed_has_a_gradient() -> None:
     torch.testing.assert_close(bias.grad, wanted)
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")  # PyTorch's own
 def test_what_pytorch_checks() -> None:
     opcheck(GELU_BIAS, (tensor(4, 5, grad=True), tensor(5, grad=True)))

@@ -254,6 +254,7 @@ def test_sizes_that_change_wherever_they_are_used(function: Any, make: Any) -> N
             torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_training_under_autocast(dtype: torch.dtype) -> None:
     model = Small()

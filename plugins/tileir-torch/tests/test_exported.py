@@ -73,6 +73,7 @@ def test_arrays_of_numpy_give_such(network: Network) -> None:
     np.testing.assert_allclose(found, network(x)["logits"].detach().numpy(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.sampled(0)
 def test_dynamic_sizes(network: Network) -> None:
     batch = torch.export.Dim("batch", min=2, max=64)
     compiled = tileir_torch.compile(network, (torch.randn(2, 5, 16),), dynamic_shapes=({0: batch},))
@@ -178,6 +179,7 @@ def test_devices_of_kernels_that_there_are_not(network: Network, tmp_path: Path)
         compiled.save(tmp_path / "network.tileir", devices=["abacus.0"])
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.filterwarnings("ignore:The tensor attributes")  # of PyTorch itself
 def test_recurrent_networks_are_kept_whole() -> None:
     torch.manual_seed(0)

@@ -155,6 +155,7 @@ def test_results_belong_to_the_caller() -> None:
         alike(found, (x + at) * 2)
 
 
+@pytest.mark.sampled(0)
 def test_two_threads_compile_at_once() -> None:
     errors: list[BaseException] = []
 
@@ -197,6 +198,7 @@ def test_workers_of_a_loader_are_forked() -> None:
     alike(made(torch.ones(3)), torch.full((3,), 3.0))
 
 
+@pytest.mark.sampled(0)
 def test_memory_stays_flat_over_calls() -> None:
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64))
     made, x = compiled(model), tensor(32, 64)

@@ -51,6 +51,7 @@ def test_crashes_and_hangs_have_a_case_and_the_rest_goes_on(tmp_path: Path) -> N
     assert made.counts["texts"]["findings"] == made.counts["json"]["findings"] == 1
 
 
+@pytest.mark.sampled(0)
 def test_the_command_runs_areas_and_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--area", "texts", "--area", "tile", "--seed", "3", "--programs", "6", "--jobs", "2"]
     assert main([*arguments, "--corpus", str(tmp_path)]) == 0

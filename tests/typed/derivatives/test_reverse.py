@@ -126,6 +126,7 @@ def test_gradients_of_the_same_values_share_their_work() -> None:
     assert count(apart) == count(together) < 8 * layers
 
 
+@pytest.mark.sampled(0)
 def test_ten_thousand_statements_are_no_problem() -> None:
     count = 10_000
     body = "".join(f"Y{k + 1} = Y{k} * X + Y{k}; " for k in range(count))
@@ -160,6 +161,7 @@ def test_ties_are_all_or_even() -> None:
     assert errors(text.format("some"), X=zero) == [("TIL323", "[[ties(some)]]")]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("body", ["tanh(X)", "1 / X", "sqrt(X)", "X * X + sin(exp(X))", "cos(X * X) * tanh(X)"])
 def test_gradients_of_gradients_share_what_they_repeat(body: str) -> None:
     """Each level of reverse mode doubles the work at most, or little more; unshared it would be three times as much."""
