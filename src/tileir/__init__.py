@@ -11,7 +11,7 @@ import typing
 from tileir.core.version import VERSION as _VERSION
 
 if typing.TYPE_CHECKING:
-    from tileir import distributed as distributed, ops as ops
+    from tileir import distributed as distributed, frontends as frontends, ops as ops
     from tileir.core.dtype import DType
     from tileir.core.errors import (
         ArgumentError,
@@ -185,8 +185,8 @@ _LATER: typing.Final = types.MappingProxyType(
 )
 """The module of each name. It is loaded when the name is first used: no program uses all of them."""
 
-_MODULES: typing.Final = ("distributed", "ops")
-"""Modules that are loaded when they are first used: arrays whose parts ranks have, and the operation library."""
+_MODULES: typing.Final = ("distributed", "frontends", "ops")
+"""Modules that are loaded when they are first used: arrays whose parts ranks have, front ends, operations."""
 
 _BESIDE: typing.Final = ("CraftedFormula", "craft")
 """Names that packages built on the compiler provide by entry points."""

@@ -20,7 +20,7 @@ from rich.text import Text
 from tileir.core import BackendError, TileError, fail, to_json
 from tileir.core.version import VERSION
 from tileir.driver.explain.stages import CODE, STAGES, listing, stage_of, stage_program, stage_text, texts_after
-from tileir.driver.programs import refuse_schedules
+from tileir.driver.programs import made, refuse_schedules
 from tileir.driver.texts import write_whole
 from tileir.runtime.context import default_context
 from tileir.stripe.text.printer import STYLES
@@ -38,7 +38,7 @@ from tileir_cli.reporting import report
 from tileir_cli.save import save_
 from tileir_cli.targets import NVPTX, chosen, target_options, targets
 from tileir_cli.tune import tune_
-from tileir_cli.values import bind_option, read_bound
+from tileir_cli.values import bind_option, read_origin
 
 FAULT: Final = 1
 DEVICE_FAULT: Final = 3
@@ -133,7 +133,7 @@ def print_(
     The target nvptx:sm_90a, or another architecture of NVIDIA's, stands for cards of it, of which none need be there;
     without a stage, their code is printed.
     """
-    program = read_bound(file, bindings)
+    program = read_origin(file, bindings)
     types = cli_values.types(program, values)
     if style != STYLES[0] and (stage or stage_of(program)) != "stripe" and after is None:
         raise fail("TIL902", f"--style {style} is of texts of Stripe: add --stage stripe")
@@ -182,11 +182,11 @@ def emit(
 
     With --header, write a library in C for any processor, by default beside FILE; it needs neither Python nor tileir.
     """
-    program = read_bound(file, bindings)
+    program = read_origin(file, bindings)
     if header:
         if form or passes or target or settings or device:
             raise fail("TIL902", "a C library is for any processor: leave out --form, --passes, --target and --device")
-        for path in write_library(program, cli_values.types(program, values), output or file.parent, file.stem):
+        for path in write_library(made(program), cli_values.types(program, values), output or file.parent, file.stem):
             click.echo(path)
         return
     choice, device = chosen(target, settings, device)
@@ -230,12 +230,12 @@ def run_(
 
     With --warn, print its warnings first, as `tileir check` does.
     """
-    program = read_bound(file, bindings)
+    program = read_origin(file, bindings)
     arrays = cli_values.arrays(program, values)
     destinations = cli_values.destinations(program, outputs)
     choice, device = chosen(target, settings, device)
     refuse_schedules(program, choice)
-    found = warnings_about(program, values, levels, choice, device) if set(levels) - {"none"} else ()
+    found = warnings_about(made(program), values, levels, choice, device) if set(levels) - {"none"} else ()
     report(found)
     if found and "error" in levels:
         return 1

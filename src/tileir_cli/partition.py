@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from tileir.core import HardwareModel, fail
-from tileir.driver.distribution.partitioning import WHOLE, model_of, partition
+from tileir.driver.distribution.partitioning import WHOLE, partition
 from tileir.driver.explain.stages import need_types
 from tileir.driver.explain.text import seconds_text, size_text
-from tileir.driver.targets import choice_of, settings_of
+from tileir.driver.targets import choice_of, model_of, settings_of
 from tileir.typed.ir import Collective
 from tileir.typed.sharding.borders import beside_work
 from tileir.typed.sharding.explanation import cut_text, is_copy

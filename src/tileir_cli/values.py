@@ -18,7 +18,7 @@ from tileir.core import Diagnostic, DType, Target, TileError, attrs, fail, neare
 from tileir.driver.binding import bind
 from tileir.driver.calls.arguments import declared_types, type_of_text
 from tileir.driver.jit import evaluate, jit
-from tileir.driver.programs import Program, input_names, output_names, types_of
+from tileir.driver.programs import Compilable, Program, framed, input_names, made, origin_of, output_names, types_of
 from tileir.driver.targets import TargetChoice
 from tileir.driver.texts import parse_any, write_whole
 from tileir.runtime.array_files import as_saved, declared, is_nameless, loaded, possible_dtypes
@@ -36,10 +36,14 @@ def read_program(file: Path) -> Program:
     Raises:
         TileError: TIL901, the file cannot be read; or what it has is wrong.
     """
-    return parse_any(file) if str(file) != "-" else parse_any(sys.stdin.buffer.read(), "<stdin>")
+    return made(_read(file))
 
 
-def _pairs(program: Program, values: Sequence[str], typed: Container[str] = ()) -> dict[str, str]:
+def _read(file: Path) -> Compilable:
+    return origin_of(file) if str(file) != "-" else parse_any(sys.stdin.buffer.read(), "<stdin>")
+
+
+def _pairs(program: Compilable, values: Sequence[str], typed: Container[str] = ()) -> dict[str, str]:
     """Split NAME=VALUE arguments; report unknown, repeated and malformed ones together, and those that are missing.
 
     Those that are ``typed`` may be.
@@ -64,11 +68,12 @@ def _pairs(program: Program, values: Sequence[str], typed: Container[str] = ()) 
     return found
 
 
-def types(program: Program, values: Sequence[str]) -> dict[str, TensorType]:
+def types(origin: Compilable, values: Sequence[str]) -> dict[str, TensorType]:
     """Return the type of each input; none at all where no value is given, and not all have types: it can be printed so.
 
     Programs of later stages have types, and inputs of Tile functions that declare dtypes and numbers for all sizes.
     """
+    program = framed(origin)
     typed = declared_types(program) if isinstance(program, Function) else input_names(program)
     if not values and len(typed) < len(input_names(program)):
         return {}
@@ -113,7 +118,7 @@ def type_of(array: Array) -> TensorType:
     return TensorType(dtype, tuple(array.shape))
 
 
-def arrays(program: Program, values: Sequence[str]) -> dict[str, Value]:
+def arrays(program: Compilable, values: Sequence[str]) -> dict[str, Value]:
     """Return the array or number for each input."""
     return {name: load(name, text) for name, text in _pairs(program, values).items()}
 
@@ -185,7 +190,7 @@ def number_of(text: str) -> bool | int | float | None:
     return None
 
 
-def destinations(program: Program, outputs: Sequence[str]) -> dict[str, Path]:
+def destinations(program: Compilable, outputs: Sequence[str]) -> dict[str, Path]:
     """Return where each named result goes; those without a name go to results in declared order.
 
     Raises:
@@ -227,7 +232,7 @@ def save(path: Path, array: Array, depth: int = 8) -> None:
 
 
 def callable_for(
-    program: Program,
+    program: Compilable,
     arrays: Mapping[str, Value],
     *,
     interpret: bool,
@@ -261,13 +266,18 @@ bind_option = click.option(
 
 
 def read_bound(file: Path, bindings: Sequence[str]) -> Program:
-    """Return the program of a file with the inputs bound that the command line names.
+    """Return the program of a file with the inputs bound that the command line names; as :func:`read_origin`."""
+    return made(read_origin(file, bindings))
+
+
+def read_origin(file: Path, bindings: Sequence[str]) -> Compilable:
+    """Return the program of a file, or a known function, with the inputs bound that the command line names.
 
     Raises:
         TileError: TIL901, a file cannot be read; TIL902, a binding is not of the form NAME=VALUE; as
             :func:`tileir.bind`.
     """
-    program = read_program(file)
+    program = _read(file)
     values: dict[str, object] = {}
     for binding in bindings:
         name, equals, text = binding.partition("=")

@@ -16,11 +16,11 @@ LAYERS: Final = (
     *("core", "poly", "tile", "ops", "numpy", "typed", "stripe", "schedule", "passes", "semtree"),
     *("runtime", "driver"),
 )
-TOP: Final = ("tileir", "tileir.__main__", "tileir.distributed", "tileir.testing")
+TOP: Final = ("tileir", "tileir.__main__", "tileir.distributed", "tileir.frontends", "tileir.testing")
 OPEN_TO_BACKENDS: Final = {"core", "semtree", "runtime"}
 OPEN_TO_FRONTENDS: Final = {
     *("tileir.ops", "tileir.tile.builder", "tileir.tile.builder_functions", "tileir.tile.ir"),
-    *("tileir.tile.checks.integers", "tileir.driver.known_functions"),
+    "tileir.tile.checks.integers",
 }
 STAGES: Final = [path for path in python_files(PACKAGE) if module_of(path) not in TOP]
 PLUGINS: Final = python_files(ROOT / "plugins")

@@ -23,9 +23,9 @@ def test_nothing_else_is_public() -> None:
     assert public <= set(NAMES)  # some are loaded when they are used
 
 
-@pytest.mark.parametrize("module", [tileir, tileir.distributed, tileir.ops])
+@pytest.mark.parametrize("module", [tileir, tileir.distributed, tileir.frontends, tileir.ops])
 def test_names_are_listed_and_nothing_else(module: types.ModuleType) -> None:
-    lazy = {"distributed", "ops"} if module is tileir else set()
+    lazy = {"distributed", "frontends", "ops"} if module is tileir else set()
     assert {name for name in dir(module) if name.isidentifier() and name[0] != "_"} == {*module.__all__, *lazy}
     assert all(hasattr(module, name) for name in dir(module))
 

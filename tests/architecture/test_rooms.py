@@ -40,8 +40,8 @@ ROOMS: Final = {
     "tileir_studio": (
         *("tileir.core", "tileir.runtime", "tileir.tile", "tileir.typed", "tileir.stripe.ir", "tileir.stripe.text"),
         *("tileir.stripe.works", "tileir.semtree.ir", "tileir.passes.base", "tileir.passes.cost"),
-        *("tileir.driver.calls.arguments", "tileir.driver.compiler", "tileir.driver.distribution.partitioning"),
-        *("tileir.driver.executable", "tileir.driver.explain", "tileir.driver.targets"),
+        *("tileir.driver.calls.arguments", "tileir.driver.compiler", "tileir.driver.executable"),
+        *("tileir.driver.explain", "tileir.driver.targets"),
         "tileir.driver.tuning.measurement",
     ),
 }

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import tileir
-from tileir.core.array_value import settled
-from tileir.driver.known_functions import SOURCE, Files, KnownFunction, keep_note, kept, recalled, recalled_note
+from tileir.driver.known_functions import SOURCE
+from tileir.frontends import Files, KnownFunction, keep_note, kept, recalled, recalled_note, settled
 from tileir.runtime.caches.disk_cache import DiskCache
 
 LAYER = "function (X[N, 600], W[600, K], V[K], U) -> (Y) { S[i, j : N, K] = +(X[i, k] * W[k, j]); Y = S + V * U; }"

@@ -57,7 +57,7 @@ class Request:
 
     """
 
-    origin: programs.Program | KnownFunction
+    origin: programs.Compilable
     types: Mapping[str, typed.TensorType]
     target: Target
     passes: tuple[Pass, ...] | str | None
@@ -67,7 +67,7 @@ class Request:
     @property
     def program(self) -> programs.Program:
         """The program itself; a known function is made for it."""
-        return self.origin.function if isinstance(self.origin, KnownFunction) else self.origin
+        return programs.made(self.origin)
 
     @property
     def constants(self) -> tuple[ArrayValue, ...]:

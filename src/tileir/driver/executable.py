@@ -23,9 +23,17 @@ from tileir.driver.calls.arguments import (
 from tileir.driver.calls.pending import PendingCall, R_co
 from tileir.driver.calls.usual_calls import UsualCalls
 from tileir.driver.compilation import Compilation, ready, results_in
-from tileir.driver.known_functions import KnownFunction, framed
 from tileir.driver.listings import forms_of, listing_of
-from tileir.driver.programs import Program, Source, described, input_names, output_names, refuse_schedules, types_of
+from tileir.driver.programs import (
+    Compilable,
+    Program,
+    Source,
+    described_origin,
+    input_names,
+    output_names,
+    refuse_schedules,
+    types_of,
+)
 from tileir.driver.requests import Origin, requested
 from tileir.driver.targets import Named, TargetChoice, choice_of
 from tileir.runtime import Backend, Context, DeviceInfo, Event, Library, Options, default_context, owner_of
@@ -152,7 +160,7 @@ class Executable(Generic[R_co]):
     @cached_property
     def inputs(self) -> tuple[str, ...]:
         """Names of the inputs, in declared order."""
-        return input_names(framed(self._compilation.request.origin))
+        return input_names(self._compilation.request.origin)
 
     @cached_property
     def _in_order(self) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
@@ -161,7 +169,7 @@ class Executable(Generic[R_co]):
     @property
     def outputs(self) -> tuple[str, ...]:
         """Names of the results, in declared order."""
-        return output_names(framed(self._compilation.request.origin))
+        return output_names(self._compilation.request.origin)
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> R_co:
         """Run on arrays, in declared order or by tensor name.
@@ -403,7 +411,7 @@ def compile(  # noqa: A001  it is the public verb, always used as tileir.compile
         BackendError: There is no such device, or it refused a kernel.
     """
     check_options(options)
-    program, arguments = described(source, arguments)
+    program, arguments = described_origin(source, arguments)
     refuse_schedules(program, target, passes)
     types, owner = types_of(program, arguments), owner_of(context)
     chosen, choice = device_meant(device, arguments, owner), choice_of(target)
@@ -411,7 +419,7 @@ def compile(  # noqa: A001  it is the public verb, always used as tileir.compile
 
 
 def compile_for(
-    program: Program | KnownFunction,
+    program: Compilable,
     types: Mapping[str, typed.TensorType],
     context: Context,
     device: str | DeviceInfo | None,
@@ -434,10 +442,10 @@ def compile_for(
         resources = context.resources(chosen, attrs.evolve(wanted, quick=False))  # threads that run, and their memory
 
         def prepare(compilation: Compilation, library: Library) -> Plan:
-            passed, named = compilation.arguments, framed(program)
-            inputs = input_names(named) if passed is None else tuple(value.name for value in passed.inputs)
+            passed = compilation.arguments
+            inputs = input_names(program) if passed is None else tuple(value.name for value in passed.inputs)
             kept_by = None if on_disk is None else results_in(on_disk, compilation, compiler, chosen)
-            return Plan.of(compilation.sem, library, resources, inputs, output_names(named), kept_by)
+            return Plan.of(compilation.sem, library, resources, inputs, output_names(program), kept_by)
 
         compiler = context.compiler(chosen, wanted)
         compilation, library, plan = ready(request, compiler, chosen, disk, prepare)

@@ -22,6 +22,7 @@ from tileir.core import (
 from tileir.driver import texts
 from tileir.driver.calls.arguments import check_kind
 from tileir.driver.frontends import frontend_of
+from tileir.driver.programs import made
 from tileir.semtree.ir import KernelFunction, Program as SemProgram
 from tileir.stripe.ir import Block, Program as StripeProgram
 from tileir.tile.ir import Function as TileFunction
@@ -246,7 +247,7 @@ def parse(
     if isinstance(text, Path):
         frontend = frontend_of(text) if stage in ("tile", "any") else None
         if frontend is not None:
-            return frontend.load(text)
+            return made(frontend.load(text))
         text, named = texts.file_and_entry(text)
         entry, place, name = entry or named, place or text.parent, name or str(text)
     name = name or "<text>"

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 from tileir.core import BackendError
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.protocols import members
+from tileir.driver.known_functions import KnownFunction
 from tileir.tile.ir import Function
 
 _WHEELS: Final[Mapping[str, str]] = MappingProxyType({"onnx": "tileir-onnx"})
@@ -21,14 +22,14 @@ _WHEELS: Final[Mapping[str, str]] = MappingProxyType({"onnx": "tileir-onnx"})
 
 
 class Frontend(Protocol):
-    """Makes Tile functions of files; an entry point of ``tileir.frontends`` names it."""
+    """Makes Tile functions of files; an entry point of the group ``tileir.frontends`` names it."""
 
     @property
     def name(self) -> str:
         """The ending of its files without the dot, which is the name of the entry point."""
 
-    def load(self, path: Path) -> Function:
-        """Return the function of a file, whose constants are a part of it.
+    def load(self, path: Path) -> Function | KnownFunction:
+        """Return the function of a file, whose constants are a part of it, or what :func:`recalled` knows of it.
 
         Raises:
             TileError: The file cannot be read, or asks for what there is not; one diagnostic for each fault.

@@ -26,13 +26,17 @@ from tileir.driver.calls.arguments import (
 )
 from tileir.driver.calls.pending import PendingCall, R_co
 from tileir.driver.executable import Executable, compile_for
-from tileir.driver.known_functions import KnownFunction, framed
+from tileir.driver.known_functions import KnownFunction
 from tileir.driver.programs import (
+    Compilable,
     Program,
     Source,
     WrittenProgram,
+    framed,
     input_names,
     is_python,
+    made,
+    origin_of,
     output_names,
     program_of,
     refuse_schedules,
@@ -91,7 +95,7 @@ class Jit(Generic[R_co]):
     context keeps the most recently used ones. It can be pickled.
     """
 
-    _origin: Program | KnownFunction
+    _origin: Compilable
     device: str | DeviceInfo | None
     options: Options | None
     target: Target | TargetChoice | None
@@ -106,7 +110,7 @@ class Jit(Generic[R_co]):
     @property
     def function(self) -> Program:
         """The program."""
-        return self._origin.function if isinstance(self._origin, KnownFunction) else self._origin
+        return made(self._origin)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what it is made of; where it is unpickled, the default context owns what it compiles."""
@@ -193,7 +197,7 @@ class Jit(Generic[R_co]):
         context = self._context
         if self._key(arrays) in context.programs:
             return True
-        types = types_of(framed(self._origin), arrays)
+        types = types_of(self._origin, arrays)
         return is_stored(self._origin, types, context, self.device, self.options, self.target, self._carried)
 
     def would_call(self, executable: Executable) -> bool:
@@ -253,7 +257,7 @@ class Jit(Generic[R_co]):
         device = self._device_for(values)
 
         def make() -> Executable:
-            types = types_of(framed(self._origin), values)
+            types = types_of(self._origin, values)
             return compile_for(self._origin, types, context, device, self._options, None, self.target, self._carried)
 
         executable: Executable = context.programs.get(self._key(values), make)
@@ -302,7 +306,7 @@ def jit(
 ) -> Callable[[Callable[P, R_co]], PythonFunction[P, R_co]]: ...
 @at_the_call
 def jit(
-    source: Source | KnownFunction | None = None,
+    source: Source | None = None,
     device: str | DeviceInfo | None = None,
     *,
     static: str | Sequence[str] = (),
@@ -335,10 +339,9 @@ def jit(
         from tileir.driver.tracing.functions import jitted  # few programs are Python's
 
         return jitted(source, static, device, owner_of(context), options, choice_of(target))
-    origin = source if isinstance(source, KnownFunction) else program_of(source)
-    refuse_schedules(framed(origin), target)
-    names = input_names(framed(origin))
-    return Jit(origin, device, options, choice_of(target), owner_of(context), names)
+    origin = origin_of(source)
+    refuse_schedules(origin, target)
+    return Jit(origin, device, options, choice_of(target), owner_of(context), input_names(origin))
 
 
 @at_the_call

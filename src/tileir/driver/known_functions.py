@@ -19,7 +19,6 @@ import numpy as np
 from tileir.core import ArrayValue, DType, TileError, attrs, collection_paused
 from tileir.core.array_value import settled
 from tileir.core.json.codec import content_hash, from_json, to_json
-from tileir.driver.programs import Program
 from tileir.runtime import default_context
 from tileir.runtime.caches.disk_cache import DiskCache, digest_of
 from tileir.runtime.caches.file_digests import path_of, recall_digests
@@ -70,11 +69,6 @@ class KnownFunction:
     def __hash__(self) -> int:
         """Return the same for equal functions."""
         return hash(self.identity)
-
-
-def framed(origin: Program | KnownFunction) -> Program:
-    """Return a program with the inputs and outputs of one."""
-    return origin.frame if isinstance(origin, KnownFunction) else origin
 
 
 def large_arrays(function: Function) -> tuple[ArrayValue, ...]:

@@ -9,6 +9,8 @@ from typing import Any, Final, TypeAlias, TypeGuard, assert_never
 
 from tileir.core import ArgumentError, Diagnostic, DType
 from tileir.driver.calls.arguments import bind as bound, is_number, split, tensor_type, tensor_types
+from tileir.driver.frontends import frontend_of
+from tileir.driver.known_functions import KnownFunction
 from tileir.semtree.ir import BufferRole, Program as SemProgram
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.tile.ir import Function as TileFunction
@@ -21,7 +23,10 @@ Program: TypeAlias = TileFunction | TypedFunction | StripeProgram | SemProgram
 WrittenProgram: TypeAlias = Program | str | bytes | Path
 """A program, its text or JSON, or the file that has one of these."""
 
-Source: TypeAlias = WrittenProgram | Callable[..., Any]
+Compilable: TypeAlias = Program | KnownFunction
+"""A program, or what the cache on disk knows of a function; see :mod:`tileir.driver.known_functions`."""
+
+Source: TypeAlias = WrittenProgram | KnownFunction | Callable[..., Any]
 """A program in one of these forms, or a function of Python to be traced."""
 
 _STAGES: Final[Mapping[type[Program], tuple[str, str]]] = MappingProxyType(
@@ -41,7 +46,13 @@ def is_python(source: object) -> TypeGuard[Callable[..., Any]]:
 
 
 def described(source: object, arguments: Any) -> tuple[Program, Any]:
-    """Return the program that ``source`` is, and the description of its inputs.
+    """Return the program that ``source`` is, and the description of its inputs; as :func:`described_origin`."""
+    origin, arguments = described_origin(source, arguments)
+    return made(origin), arguments
+
+
+def described_origin(source: object, arguments: Any) -> tuple[Compilable, Any]:
+    """Return the program that ``source`` is, or a known function, and the description of its inputs.
 
     That of a function of Python, which is traced for it, has the structure of its arguments, and becomes one of inputs.
 
@@ -53,7 +64,25 @@ def described(source: object, arguments: Any) -> tuple[Program, Any]:
         from tileir.driver.tracing.functions import program_for  # few programs are Python's
 
         return program_for(source, arguments)
-    return program_of(source), arguments
+    return origin_of(source), arguments
+
+
+def origin_of(source: object) -> Compilable:
+    """Return what :func:`program_of` does, but a known function itself, as front ends may make it of a file."""
+    frontend = frontend_of(source) if isinstance(source, Path) else None
+    if frontend is not None and isinstance(source, Path):
+        return frontend.load(source)
+    return source if isinstance(source, KnownFunction) else program_of(source)
+
+
+def made(origin: Compilable) -> Program:
+    """Return the program itself; a known function is made."""
+    return origin.function if isinstance(origin, KnownFunction) else origin
+
+
+def framed(origin: Compilable) -> Program:
+    """Return a program with the inputs and outputs of one."""
+    return origin.frame if isinstance(origin, KnownFunction) else origin
 
 
 def program_of(source: object) -> Program:
@@ -68,8 +97,8 @@ def program_of(source: object) -> Program:
         TileError: TIL601 or TIL602, the JSON is wrong; TIL901, the file cannot be read.
         ArgumentError: TIL707, it is none of these.
     """
-    if isinstance(source, TileFunction):
-        return source
+    if isinstance(source, TileFunction | KnownFunction):
+        return made(source)
     if isinstance(source, TypedFunction | StripeProgram | SemProgram):
         from tileir.driver.texts import verify  # what came from Tile needs no check
 
@@ -122,7 +151,7 @@ def refuse_semtree(program: Program) -> None:
         raise ArgumentError.of("TIL712", message)
 
 
-def refuse_schedules(program: Program, target: object, passes: object = None) -> None:
+def refuse_schedules(program: Compilable, target: object, passes: object = None) -> None:
     """Refuse a target or passes for a program of the semtree, which is compiled as it stands.
 
     Raises:
@@ -146,13 +175,14 @@ def stage_name(program: Program) -> str:
     return _STAGES[type(program)][1]
 
 
-def stage_of(program: Program) -> str:
+def stage_of(program: Compilable) -> str:
     """Return the short name for the stage of a program."""
-    return _STAGES[type(program)][0]
+    return _STAGES[type(framed(program))][0]
 
 
-def input_names(program: Program) -> tuple[str, ...]:
+def input_names(origin: Compilable) -> tuple[str, ...]:
     """Return the names of what a program is called with, in order; numbers of a typed function after its arrays."""
+    program = framed(origin)
     match program:
         case TileFunction():
             return tuple(tensor.name for tensor in program.inputs)
@@ -166,8 +196,9 @@ def input_names(program: Program) -> tuple[str, ...]:
             assert_never(program)
 
 
-def output_names(program: Program) -> tuple[str, ...]:
+def output_names(origin: Compilable) -> tuple[str, ...]:
     """Return the names of the results of a program, in order."""
+    program = framed(origin)
     match program:
         case TileFunction():
             return tuple(output.name for output in program.outputs)
@@ -192,7 +223,7 @@ def size_of(program: Program) -> tuple[int, str]:
             assert_never(program)
 
 
-def types_of(program: Program, description: object) -> dict[str, TensorType]:
+def types_of(origin: Compilable, description: object) -> dict[str, TensorType]:
     """Return the type of each input of a program.
 
     Tile functions take their types from the description; programs of later stages have types, which it may leave out
@@ -201,6 +232,7 @@ def types_of(program: Program, description: object) -> dict[str, TensorType]:
     Raises:
         ArgumentError: As :func:`tileir.driver.calls.arguments.tensor_types`; TIL713, the program has another type.
     """
+    program = framed(origin)
     if isinstance(program, TileFunction):
         return tensor_types(program, description)
     own = _own_types(program)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 from tileir.core import Target, attrs
 from tileir.driver.compilation import PROGRAM, Request
 from tileir.driver.given_passes import given_passes
-from tileir.driver.known_functions import KnownFunction
-from tileir.driver.programs import Program
+from tileir.driver.programs import Compilable
 from tileir.driver.targets import TargetChoice, scheduling_target
 from tileir.driver.tuning.winners import tuned
 from tileir.runtime import Context, DeviceInfo, Options
@@ -33,7 +32,7 @@ class Origin:
 
 
 def is_stored(
-    program: Program | KnownFunction,
+    program: Compilable,
     types: Mapping[str, typed.TensorType],
     context: Context,
     device: str | DeviceInfo | None,
@@ -51,7 +50,7 @@ def is_stored(
 
 
 def requested(
-    program: Program | KnownFunction,
+    program: Compilable,
     types: Mapping[str, typed.TensorType],
     context: Context,
     chosen: DeviceInfo,

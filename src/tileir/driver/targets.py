@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from tileir.core import ArgumentError, Target, attrs, fail, nearest
+from tileir.core import ArgumentError, HardwareModel, Target, attrs, fail, nearest
 
 if TYPE_CHECKING:
     from tileir.core.targets.target_file import Scalar, TargetFile
@@ -128,6 +128,20 @@ def scheduling_target(choice: Target | TargetChoice | None, device: Target, thre
     if threads is None or target.group_threads > 1:
         return target
     return attrs.evolve(target, threads=min(threads, target.threads))
+
+
+def model_of(target: Named | None) -> HardwareModel:
+    """Return the hardware model by which is chosen for a target, or one of any device."""
+    choice = choice_of(target)
+    if choice is None:
+        from tileir.typed.sharding.spreading import ANY_MODEL  # only who partitions pays for it
+
+        return ANY_MODEL
+    from tileir.core.targets.target_file import hardware_of  # only who names a target pays for it
+    from tileir.runtime.context import default_context
+
+    own = choice if isinstance(choice, Target) else default_context().device(None).target
+    return hardware_of(scheduling_target(choice, own, None))
 
 
 def _split(text: str) -> tuple[str, dict[str, Scalar]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 from tileir.core import ArgumentError, ParseError, attrs, fail
 from tileir.core.json.codec import format_of, from_json
 from tileir.driver.frontends import frontend_of
-from tileir.driver.programs import Program
+from tileir.driver.programs import Program, made
 from tileir.semtree.ir import Program as SemProgram
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.tile.ir import Function as TileFunction
@@ -59,7 +59,7 @@ def parse_any(source: str | bytes | Path, name: str = "<text>") -> Program:
     if isinstance(source, Path):
         frontend = frontend_of(source)
         if frontend is not None:
-            return frontend.load(source)
+            return made(frontend.load(source))
         source, entry = file_and_entry(source)
         name, folder, source = str(source), source.parent, read(source)
     if isinstance(source, bytes) and is_bundle(source):

@@ -24,10 +24,10 @@ from tileir import Explanation, default_context, explain, to_text
 from tileir.core import BackendError, Combination, Target, attrs, fail, nearest, to_json
 from tileir.core.drawing.layering import drawing_of
 from tileir.core.targets.target_file import all_names_of_targets, hardware_of
-from tileir.driver.distribution.partitioning import model_of
 from tileir.driver.executable import compile_for
 from tileir.driver.explain.explanation import explain_program
 from tileir.driver.explain.text import runs_text, seconds_text, size_text
+from tileir.driver.targets import model_of
 from tileir.passes.cost.figures import KernelCost
 from tileir.passes.cost.machine import machine_of
 from tileir.stripe.ir import Program

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 from attrs import frozen
 
 import tileir
-from tileir import Function
+from tileir import Function, frontends
 from tileir_onnx.model import Model, load
 from tileir_onnx.options import (
     ExecutionMode,
@@ -57,8 +57,8 @@ class _Models:
 
     name: ClassVar[str] = "onnx"
 
-    def load(self, path: Path) -> Function:
-        return load(path).function
+    def load(self, path: Path) -> Function | frontends.KnownFunction:
+        return load(path).known()
 
 
 __version__: Final = tileir.__version__

@@ -15,10 +15,8 @@ import numpy as np
 from attrs import define, field, frozen
 
 import tileir
-from tileir import ArgumentError, Diagnostic, Function, Options, TileError
+from tileir import ArgumentError, Diagnostic, Function, Options, TileError, frontends
 from tileir.core import collection_paused
-from tileir.core.array_value import settled
-from tileir.driver.known_functions import Files, keep_note, kept, recalled, recalled_note
 from tileir_onnx.feeds import checked, described, key_of, pairs
 from tileir_onnx.graph import Array, Given, Graph, NeededError, Port
 from tileir_onnx.narrow import NARROW, held
@@ -70,7 +68,7 @@ class Model:
     compiler: Callable[[Any], Callable[..., Any]] = field(default=tileir.jit, repr=False)
     device: str | None = None
     sizes: Mapping[str, int] = field(factory=dict)
-    _files: Files = field(factory=dict, repr=False)
+    _files: frontends.Files = field(factory=dict, repr=False)
     _prepared: OrderedDict[Hashable, _Prepared] = field(factory=OrderedDict, init=False, repr=False)
     _plain: OrderedDict[tuple[Any, ...], _Prepared] = field(factory=OrderedDict, init=False, repr=False)
     _by_value: set[str] = field(factory=set, init=False, repr=False)
@@ -147,6 +145,15 @@ class Model:
         from tileir_onnx.importing import imported  # it loads onnx, which calls of known models need not
 
         return _function_of(imported(self.graph, inputs))
+
+    def known(self) -> Function | frontends.KnownFunction:
+        """Return what the cache on disk knows of :attr:`function`, where that is something; errors are the same.
+
+        Callers of what is known need none of its statements, for which nodes would be read.
+        """
+        asked = repr(tuple(sorted(self.sizes.items())))
+        known = frontends.recalled(self._files, __package__, asked, lambda: self.function)
+        return frontends.kept(self._files, __package__, asked, self.function) if known is None else known
 
     def __call__(self, *arrays: Any, **named: Any) -> Any:
         """Return the results for arrays.
@@ -255,7 +262,7 @@ class Model:
         make = cache(partial(self._import, told, outputs))
         files = self._files if all(isinstance(each, Port) for each in told.values()) and self._is_jitted() else {}
         asked = repr((tuple(told.values()), outputs))
-        known = recalled(files, __package__, asked, lambda: _function_of(make())) if files else None
+        known = frontends.recalled(files, __package__, asked, lambda: _function_of(make())) if files else None
         if known is not None:
             return _Prepared(tuple(told), self.compiler(known), make, is_plain=True)
         from tileir.tile.builder import Tensor  # as above
@@ -265,7 +272,7 @@ class Model:
         if made.function is None:
             return _Prepared(made.inputs, None, make, is_plain)
         is_known = files and is_plain and made.inputs == tuple(told)
-        function = kept(files, __package__, asked, made.function) if is_known else made.function
+        function = frontends.kept(files, __package__, asked, made.function) if is_known else made.function
         return _Prepared(made.inputs, self.compiler(function), make, is_plain)
 
     def _import(self, told: Mapping[str, Given], outputs: tuple[str, ...] | None) -> Imported:
@@ -339,7 +346,7 @@ def load(
 
 _OUTLINE: Final = "outline"
 
-_Contents: TypeAlias = tuple[Outline, Files, Callable[[], Graph]]
+_Contents: TypeAlias = tuple[Outline, frontends.Files, Callable[[], Graph]]
 
 
 def _read(source: Path | bytes) -> _Contents:
@@ -350,7 +357,7 @@ def _read(source: Path | bytes) -> _Contents:
     graph = reader.graph()
     outline = Outline.of(graph, reader.model)
     main = dict(list(reader.files.items())[:1])
-    keep_note(main, __package__, _OUTLINE, json.dumps([outline.to_json(), list(reader.files.items())]))
+    frontends.keep_note(main, __package__, _OUTLINE, json.dumps([outline.to_json(), list(reader.files.items())]))
     return outline, reader.files, lambda: graph
 
 
@@ -360,12 +367,12 @@ def _known(path: Path) -> _Contents | None:
     The file is mapped as it is now, for who wants the nodes later.
     """
     try:
-        note = recalled_note({str(path.resolve()): settled(path)}, __package__, _OUTLINE)
+        note = frontends.recalled_note({str(path.resolve()): frontends.settled(path)}, __package__, _OUTLINE)
         if note is None:
             return None
         told, rows = json.loads(note)
         files = {str(name): tuple(status) for name, status in rows}
-        if any(settled(name) != status for name, status in files.items()):
+        if any(frontends.settled(name) != status for name, status in files.items()):
             return None
         outline, opened = Outline.from_json(told), np.memmap(path, np.uint8, "r")
     except (OSError, ValueError, TypeError):  # to read it all tells what is wrong

@@ -22,8 +22,7 @@ from onnx import (
     numpy_helper,
 )
 
-from tileir import TileError
-from tileir.core.array_value import settled
+from tileir import TileError, frontends
 from tileir_onnx.functions import attributes_of, called, check_calls, key_of
 from tileir_onnx.graph import DTYPES, Array, Graph, Node, Port, domain_of
 from tileir_onnx.narrow import NARROW
@@ -307,7 +306,7 @@ class Reader:
         """
         if path not in self._mapped:
             name = str(path.resolve())
-            self.files[name] = settled(path)
+            self.files[name] = frontends.settled(path)
             if self._known is not None and self._known.get(name) != self.files[name]:
                 raise self.fault(f"keeps weights in {path.name}, which has changed since it was loaded", "TIL901")
             try:

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from tileir.core import ArgumentError, HardwareModel, Target, at_the_call, fail, nearest
+from tileir.core import ArgumentError, at_the_call, fail, nearest
 from tileir.driver.calls.stepper import check_updates
 from tileir.driver.programs import Program, Source, described, stage_name, types_of
-from tileir.driver.targets import Named, choice_of, scheduling_target
-from tileir.runtime.context import default_context
+from tileir.driver.targets import Named, model_of
 from tileir.tile.ir import Function as TileFunction
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import Function as TypedFunction
@@ -18,7 +17,6 @@ from tileir.typed.repetition import repeated as several_steps
 from tileir.typed.sharding.mesh import Mesh, Sharding
 from tileir.typed.sharding.partition import partition as typed_partition
 from tileir.typed.sharding.partitioned import Partitioned
-from tileir.typed.sharding.spreading import ANY_MODEL
 from tileir.typed.simplify.simplifier import simplify
 
 Shardings: TypeAlias = "Mapping[str, Sharding | tuple[str | tuple[str, ...] | None, ...]]"
@@ -114,17 +112,6 @@ def repeated(source: Source, updates: Mapping[str, str], count: int, *, argument
             message = f"result {result!r} is {new}, but input {name!r}, which it updates, is {inputs[name]}"
             raise ArgumentError.of("TIL709", message)
     return several_steps(function, updates, count)
-
-
-def model_of(target: Named | None) -> HardwareModel:
-    """Return the hardware model by which is chosen for a target, or one of any device."""
-    choice = choice_of(target)
-    if choice is None:
-        return ANY_MODEL
-    from tileir.core.targets.target_file import hardware_of  # only who names a target pays for it
-
-    own = choice if isinstance(choice, Target) else default_context().device(None).target
-    return hardware_of(scheduling_target(choice, own, None))
 
 
 def _shardings(given: object) -> dict[str, Sharding]:

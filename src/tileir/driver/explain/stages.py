@@ -10,7 +10,7 @@ from tileir.core import Target, fail, nearest
 from tileir.driver.compiler import compile_stages, passes_of, stripe_of, typed_of
 from tileir.driver.executable import compile_for
 from tileir.driver.forms import to_text
-from tileir.driver.programs import Program, function_of, input_names, stage_of as stage_of
+from tileir.driver.programs import Compilable, Program, function_of, input_names, made, stage_of as stage_of
 from tileir.driver.targets import TargetChoice, scheduling_target
 from tileir.passes.base import names_of, run
 from tileir.runtime import Library, default_context
@@ -29,7 +29,7 @@ ALL: Final = "all"
 
 
 def stage_text(
-    program: Program,
+    program: Compilable,
     types: Mapping[str, TensorType],
     stage: str,
     *,
@@ -54,7 +54,7 @@ def stage_text(
 
 
 def stage_program(
-    program: Program,
+    origin: Compilable,
     types: Mapping[str, TensorType],
     stage: str,
     *,
@@ -67,6 +67,7 @@ def stage_program(
     Raises:
         TileError: As :func:`stage_text`.
     """
+    program = made(origin)
     if stage == stage_of(program):
         return program
     if stage == "tile":
@@ -84,7 +85,7 @@ def stage_program(
 
 
 def texts_after(
-    program: Program,
+    origin: Compilable,
     types: Mapping[str, TensorType],
     after: str,
     *,
@@ -100,7 +101,7 @@ def texts_after(
     Raises:
         TileError: TIL902 where types of inputs are missing, or where no such pass runs.
     """
-    need_types(program, types)
+    need_types(origin, types)
     target = scheduling_target(choice, default_context().device(device).target, None)
     steps = passes_of(passes, target)
     names = list(dict.fromkeys(name for step in steps for name in names_of(step)))
@@ -114,12 +115,12 @@ def texts_after(
         if after in (ALL, *names_of(steps[number - 1])):
             parts.append(f"// {number}: {name}\n{stripe_text(after_it, style)}")
 
-    run(steps, stripe_of(program, types, target), dump=dump)
+    run(steps, stripe_of(made(origin), types, target), dump=dump)
     return "\n".join(parts)
 
 
 def listing(
-    program: Program,
+    program: Compilable,
     types: Mapping[str, TensorType],
     form: str | None,
     *,
@@ -145,7 +146,7 @@ def listing(
     return context.registry.backend(chosen.backend).listing(library, form)
 
 
-def need_types(program: Program, types: Mapping[str, TensorType]) -> None:
+def need_types(program: Compilable, types: Mapping[str, TensorType]) -> None:
     """Raise TIL902 where inputs have no types, and say how to give them."""
     missing = [name for name in input_names(program) if name not in types]
     if missing:
