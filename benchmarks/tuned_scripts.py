@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tileir.driver.executable import Executable
-    from tileir.driver.tuning.search import Tuned
+    from tileir_performance.tuning.search import Tuned
 
 _PRODUCT: Final = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
 

@@ -20,7 +20,7 @@ import suite
 import tileir
 
 if TYPE_CHECKING:
-    from tileir.driver.tuning.search import Tuned
+    from tileir_performance.tuning.search import Tuned
 
 BAR: Final = 1.2
 """How much slower the model's own choice may be than the tuned one, in the median."""

@@ -33,14 +33,12 @@ if typing.TYPE_CHECKING:
     from tileir.driver.distribution.distributed import Distributed, distribute
     from tileir.driver.distribution.partitioning import partition
     from tileir.driver.executable import Executable, compile  # noqa: A004  the public verb
-    from tileir.driver.explain.explanation import Explanation, explain
     from tileir.driver.forms import parse, to_text, verify
     from tileir.driver.jit import Jit, evaluate, jit
     from tileir.driver.tracing.control import cond, scan, while_loop
     from tileir.driver.tracing.functions import PythonFunction, function
     from tileir.driver.tracing.mapping import vmap
     from tileir.driver.tracing.transforms import value_and_grad
-    from tileir.driver.tuning.search import Tuned, tune
     from tileir.driver.warnings import warnings_of
     from tileir.runtime.caches.disk_cache import DiskCache
     from tileir.runtime.context import Context, default_context, trim
@@ -54,6 +52,8 @@ if typing.TYPE_CHECKING:
     from tileir.typed.sharding.mesh import Mesh, Sharding
     from tileir.typed.sharding.partitioned import Partitioned
     from tileir_formula.running.crafting import CraftedFormula, craft
+    from tileir_performance.explain.explanation import Explanation, explain
+    from tileir_performance.tuning.search import Tuned, tune
 
 __version__: typing.Final = _VERSION
 
@@ -159,14 +159,12 @@ _LATER: typing.Final = types.MappingProxyType(
             "driver.distribution.distributed": ("Distributed", "distribute"),
             "driver.distribution.partitioning": ("partition",),
             "driver.executable": ("Executable", "compile"),
-            "driver.explain.explanation": ("Explanation", "explain"),
             "driver.forms": ("parse", "to_text", "verify"),
             "driver.jit": ("Jit", "evaluate", "jit"),
             "driver.tracing.control": ("cond", "scan", "while_loop"),
             "driver.tracing.functions": ("PythonFunction", "function"),
             "driver.tracing.mapping": ("vmap",),
             "driver.tracing.transforms": ("value_and_grad",),
-            "driver.tuning.search": ("Tuned", "tune"),
             "driver.warnings": ("warnings_of",),
             "runtime.caches.disk_cache": ("DiskCache",),
             "runtime.context": ("Context", "default_context", "trim"),
@@ -188,7 +186,7 @@ _LATER: typing.Final = types.MappingProxyType(
 _MODULES: typing.Final = ("distributed", "frontends", "ops")
 """Modules that are loaded when they are first used: arrays whose parts ranks have, front ends, operations."""
 
-_BESIDE: typing.Final = ("CraftedFormula", "craft")
+_BESIDE: typing.Final = ("CraftedFormula", "Explanation", "Tuned", "craft", "explain", "tune")
 """Names that packages built on the compiler provide by entry points."""
 
 if not typing.TYPE_CHECKING:  # or every unknown name would have a type

@@ -14,11 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from tileir.core.errors import fail
+from tileir.core.text.quantities import size_text
 from tileir.runtime.caches.disk_cache import SWITCH_VARIABLE, DiskCache, Entry, default_disk_cache
 from tileir.runtime.caches.private_directory import UntrustedError
 
 SHOWN_DIGITS: Final = 12
-_SIZES: Final = ("KiB", "MiB", "GiB", "TiB")
 _AGES: Final = ((86400, "days"), (3600, "h"), (60, "min"), (1, "s"))
 
 _kind = click.option("--kind", metavar="KIND", help="Only entries of this kind, such as `winner` for what was tuned.")
@@ -90,16 +90,6 @@ def clear(kind: str | None) -> None:
             found.remove(entry.kind, entry.key)
         count, total = len(entries), sum(entry.size for entry in entries)
     click.echo(f"{found.directory}: removed {_counted(count)}, {size_text(total)}")
-
-
-def size_text(count: int) -> str:
-    """Return a number of bytes in the largest unit of which there is one."""
-    value, unit = float(count), "B"
-    for larger in _SIZES:
-        if value < 1024:
-            break
-        value, unit = value / 1024, larger
-    return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.3g} {unit}"
 
 
 def age_text(seconds: float) -> str:

@@ -13,7 +13,6 @@ import click
 from tileir.core import BackendError, Diagnostic, DType, Target, TileError, fail
 from tileir.core.protocols import mistakes
 from tileir.driver.executable import compile_for
-from tileir.driver.explain.stages import need_types
 from tileir.driver.programs import Program, output_names, size_of
 from tileir.driver.targets import TargetChoice
 from tileir.passes.base import Pass
@@ -22,6 +21,7 @@ from tileir.tile.checks.unused import in_order
 from tileir.tile.ir import Function, Input, IntLiteral
 from tileir_cli import values as cli_values
 from tileir_cli.reporting import report
+from tileir_cli.stages import need_types
 from tileir_cli.targets import chosen, target_options
 
 _file = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))

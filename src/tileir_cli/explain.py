@@ -7,13 +7,13 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from tileir.driver.explain.explanation import explain
-from tileir.driver.explain.stages import need_types
-from tileir.driver.explain.text import WIDTH, as_tables, remark_lines
-from tileir.driver.explain.tiles import tables_json, tile_tables
 from tileir_cli import values as cli_values
+from tileir_cli.stages import need_types
 from tileir_cli.targets import chosen, target_options
 from tileir_cli.values import bind_option, read_bound
+from tileir_performance.explain.explanation import explain
+from tileir_performance.explain.text import WIDTH, as_tables, remark_lines
+from tileir_performance.explain.tiles import tables_json, tile_tables
 
 
 @click.command("explain")

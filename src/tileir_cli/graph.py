@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from tileir.core.errors import fail
-from tileir.driver.explain.stages import PROGRAMS, stage_of, stage_program
 from tileir_cli import values as cli_values
+from tileir_cli.stages import PROGRAMS, stage_of, stage_program
 from tileir_cli.targets import chosen, target_options
 from tileir_cli.values import bind_option, read_bound
 

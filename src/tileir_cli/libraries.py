@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from tileir.core import BackendError, fail
-from tileir.driver.explain.stages import need_types
 from tileir.driver.programs import Program, function_of
 from tileir.driver.texts import write_whole
 from tileir.runtime.context import default_context
 from tileir.runtime.interface import Backend
 from tileir.typed.ir import TensorType
+from tileir_cli.stages import need_types
 
 _WRITER: Final = "c"
 """The back end that writes libraries; its distribution is ``tileir-c``."""

@@ -19,7 +19,6 @@ from rich.text import Text
 
 from tileir.core import BackendError, TileError, fail, to_json
 from tileir.core.version import VERSION
-from tileir.driver.explain.stages import CODE, STAGES, listing, stage_of, stage_program, stage_text, texts_after
 from tileir.driver.programs import made, refuse_schedules
 from tileir.driver.texts import write_whole
 from tileir.runtime.context import default_context
@@ -36,6 +35,7 @@ from tileir_cli.new import new
 from tileir_cli.partition import partition_
 from tileir_cli.reporting import report
 from tileir_cli.save import save_
+from tileir_cli.stages import CODE, STAGES, listing, stage_of, stage_program, stage_text, texts_after
 from tileir_cli.targets import NVPTX, chosen, target_options, targets
 from tileir_cli.tune import tune_
 from tileir_cli.values import bind_option, read_origin

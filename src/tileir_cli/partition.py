@@ -8,9 +8,8 @@ from pathlib import Path
 import click
 
 from tileir.core import HardwareModel, fail
+from tileir.core.text.quantities import seconds_text, size_text
 from tileir.driver.distribution.partitioning import WHOLE, partition
-from tileir.driver.explain.stages import need_types
-from tileir.driver.explain.text import seconds_text, size_text
 from tileir.driver.targets import choice_of, model_of, settings_of
 from tileir.typed.ir import Collective
 from tileir.typed.sharding.borders import beside_work
@@ -18,6 +17,7 @@ from tileir.typed.sharding.explanation import cut_text, is_copy
 from tileir.typed.sharding.mesh import Mesh
 from tileir.typed.sharding.partitioned import Partitioned
 from tileir_cli import values as cli_values
+from tileir_cli.stages import need_types
 from tileir_cli.targets import target_options
 from tileir_cli.values import bind_option, read_bound
 

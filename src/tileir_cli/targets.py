@@ -16,11 +16,11 @@ from tileir.core.targets.hardware_json import to_json as hardware_text, to_value
 from tileir.core.targets.target_file import Parameter, TargetFile, hardware_of, target_called
 from tileir.core.targets.target_names import names_of_targets
 from tileir.driver.targets import TargetChoice, choice_of, scheduling_target, settings_of, target_file
-from tileir.driver.tuning.measured_hardware import measured_hardware
 from tileir.passes.pipelines.pipeline import to_value as passes_value
 from tileir.passes.pipelines.resolution import pipeline_for
 from tileir.runtime.context import default_context
 from tileir_cli.reporting import report
+from tileir_performance.tuning.measured_hardware import measured_hardware
 
 NVPTX: Final = "nvptx:"
 """What names of targets begin with that stand for an architecture of NVIDIA's cards, whether one is there or not."""

@@ -13,16 +13,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from tileir.driver.explain.stages import need_types
-from tileir.driver.explain.text import seconds_text
-from tileir.driver.tuning import search as tuning
-from tileir.driver.tuning.search import Tuned
-from tileir.driver.tuning.winners import Trial
+from tileir.core.text.quantities import seconds_text
+from tileir.driver.winners import Trial
 from tileir.passes.pipelines.catalog import load_pipeline
 from tileir.passes.pipelines.pipeline import to_text as pipeline_text
 from tileir_cli import values as cli_values
+from tileir_cli.stages import need_types
 from tileir_cli.targets import chosen, target_options
 from tileir_cli.values import bind_option, read_bound
+from tileir_performance.tuning import search as tuning
+from tileir_performance.tuning.search import Tuned
 
 SHOWN_FAULTS = 5
 SHOWN_SCRIPTS = 5

@@ -19,16 +19,21 @@ SUITES: Final = ("/tileir_onnx/suite.py", "/tileir_torch/opinfo.py")
 """Commands of plug-ins that run the test cases of others, in processes as the kit has them."""
 
 ROOMS: Final = {
+    "tileir_performance": (
+        *("tileir.core", "tileir.typed.ir", "tileir.stripe", "tileir.schedule", "tileir.semtree", "tileir.runtime"),
+        *("tileir.passes.base", "tileir.passes.cost", "tileir.passes.pipelines", "tileir.passes.schedules.scripted"),
+        *("tileir.passes.tiling", "tileir.driver"),
+    ),
     "tileir_cli": (
-        *("tileir.core", "tileir.tile", "tileir.ops.shared.installed", "tileir.typed", "tileir.stripe.text.printer"),
+        *("tileir.core", "tileir.tile", "tileir.ops.shared.installed", "tileir.typed", "tileir.stripe"),
         *("tileir.passes.base", "tileir.passes.offers", "tileir.passes.pipelines", "tileir.runtime", "tileir.driver"),
         "tileir.testing",
     ),
     "tileir_formula": (
         *("tileir.core", "tileir.poly.affine", "tileir.tile", "tileir.ops", "tileir.runtime"),
         *("tileir.typed.footprint", "tileir.typed.inference.inference", "tileir.typed.ir"),
-        *("tileir.driver.calls.arguments", "tileir.driver.explain", "tileir.driver.programs", "tileir.driver.texts"),
-        "tileir.passes.rewrites.immediates",
+        *("tileir.driver.calls.arguments", "tileir.driver.dispatch", "tileir.driver.notebook"),
+        *("tileir.driver.programs", "tileir.driver.texts", "tileir.passes.rewrites.immediates"),
     ),
     "tileir_testing": (
         *("tileir.core", "tileir.poly.affine", "tileir.tile", "tileir.typed", "tileir.stripe", "tileir.semtree"),
@@ -41,8 +46,7 @@ ROOMS: Final = {
         *("tileir.core", "tileir.runtime", "tileir.tile", "tileir.typed", "tileir.stripe.ir", "tileir.stripe.text"),
         *("tileir.stripe.works", "tileir.semtree.ir", "tileir.passes.base", "tileir.passes.cost"),
         *("tileir.driver.calls.arguments", "tileir.driver.compiler", "tileir.driver.executable"),
-        *("tileir.driver.explain", "tileir.driver.targets"),
-        "tileir.driver.tuning.measurement",
+        "tileir.driver.targets",
     ),
 }
 """Modules of the compiler, with all below them, that a package may import beside the public names of ``tileir``.

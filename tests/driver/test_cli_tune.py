@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tileir.driver.tuning import contest
-from tileir.passes.pipelines import candidates, drawn_scripts
 from tileir_cli import main as cli
+from tileir_performance.tuning import candidates, contest, drawn_scripts
 
 MATMUL = "function (A[M, K], B[K, N]) -> (C) {\n    C[i, j : M, N] = +(A[i, k] * B[k, j]);\n}\n"
 TYPES = ("A=f32[40,40]", "B=f32[40,48]")

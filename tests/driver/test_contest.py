@@ -10,9 +10,9 @@ from tileir.core.errors import BackendError
 from tileir.driver.compilation import Request
 from tileir.driver.compiler import passes_of
 from tileir.driver.programs import function_of
-from tileir.driver.tuning import contest
-from tileir.driver.tuning.contest import Contest
 from tileir.passes.pipelines.catalog import parse_pipeline
+from tileir_performance.tuning import contest
+from tileir_performance.tuning.contest import Contest
 
 SCALE = "function (X[N]) -> (Y, Z) { Y = X * 2.0; Z = X + 1.0; }"
 SLOW = parse_pipeline("accumulate,thread")

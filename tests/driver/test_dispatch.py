@@ -8,7 +8,7 @@ import tileir
 from strategies.plans import plan_of
 from strategies.stripe_works import BRANCH
 from tileir.core.targets.target import Target
-from tileir.driver.explain.dispatch import dispatch_of
+from tileir.driver.dispatch import dispatch_of
 from tileir.semtree.lower.lowering import lower
 from tileir.semtree.text.parser import parse_program
 from tileir_testing.conformance.test_works import LOOP

@@ -9,11 +9,11 @@ import tileir
 from strategies.stripe_works import ALL
 from tileir.core.errors import TileError
 from tileir.core.targets.target_names import names_of_targets
-from tileir.driver.explain.explanation import explain_program
 from tileir.driver.targets import choice_of, scheduling_target
 from tileir.passes.base import run
 from tileir.passes.pipelines.resolution import pipeline_for
 from tileir.stripe.works import launches
+from tileir_performance.explain.explanation import explain_program
 
 MATMUL = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
 CONVOLUTION = """

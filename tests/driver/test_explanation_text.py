@@ -6,8 +6,8 @@ import pytest
 
 from strategies.stripe_works import BRANCH, COUNTED, WHILE
 from tileir.core.targets.target import Target
-from tileir.driver.explain.explanation import explain_program
-from tileir.driver.explain.text import count_text, runs_text, seconds_text, size_text
+from tileir.core.text.quantities import count_text, runs_text, seconds_text, size_text
+from tileir_performance.explain.explanation import explain_program
 
 
 @pytest.mark.parametrize(

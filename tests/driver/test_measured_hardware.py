@@ -11,10 +11,10 @@ from tileir.core.errors import BackendError
 from tileir.core.targets.hardware_json import from_json
 from tileir.core.targets.hardware_verifier import verify
 from tileir.core.targets.target_file import hardware_of
-from tileir.driver.tuning import measured_hardware
-from tileir.driver.tuning.measured_hardware import _chain_text, _reading_text
 from tileir.semtree.text.parser import parse_kernel
 from tileir_cli import main as cli
+from tileir_performance.tuning import measured_hardware
+from tileir_performance.tuning.measured_hardware import _chain_text, _reading_text
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ import pytest
 
 import tileir
 from tileir.core.dtype import DType
-from tileir.driver.tuning.measurement import random_array, random_inputs
+from tileir_performance.tuning.measurement import random_array, random_inputs
 
 
 @pytest.mark.parametrize("dtype", list(DType))

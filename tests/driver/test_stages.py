@@ -9,7 +9,6 @@ import tileir_llvm
 from strategies.opencl_device import device as opencl_device
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError, TileError
-from tileir.driver.explain.stages import ALL, STAGES, listing, stage_text, texts_after
 from tileir.driver.targets import choice_of
 from tileir.passes.pipelines import pipeline
 from tileir.passes.pipelines.catalog import parse_pipeline
@@ -17,6 +16,7 @@ from tileir.runtime.context import Context
 from tileir.stripe.text.parser import parse as parse_stripe
 from tileir.tile.text.parser import parse
 from tileir.typed.ir import TensorType
+from tileir_cli.stages import ALL, STAGES, listing, stage_text, texts_after
 
 FUNCTION = parse("function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }")
 TYPES = {"A": TensorType(DType.F32, (4, 3)), "B": TensorType(DType.F32, (3, 2))}
@@ -80,7 +80,7 @@ def test_code_is_listed_in_the_form_of_the_device() -> None:
 def test_a_back_end_without_generated_code_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tileir_llvm.BACKEND", attrs.evolve(tileir_llvm.BACKEND, forms=()))
     context = Context()
-    monkeypatch.setattr("tileir.driver.explain.stages.default_context", lambda: context)
+    monkeypatch.setattr("tileir_cli.stages.default_context", lambda: context)
     with pytest.raises(BackendError, match="'llvm' shows no generated code"):
         listing(FUNCTION, TYPES, None, passes=None, device="llvm")
 

@@ -11,10 +11,10 @@ import pytest
 
 import tileir
 from tileir.core.errors import TileError
-from tileir.driver.explain.tiles import tables_json, tile_tables
 from tileir.passes.pipelines.resolution import resolve_pipeline
 from tileir.passes.tiling.autotile import Autotile
 from tileir_cli import main as cli
+from tileir_performance.explain.tiles import tables_json, tile_tables
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,11 +9,10 @@ import pytest
 
 import tileir
 from tileir.core.errors import fail
-from tileir.driver.tuning import contest, search as tuning
-from tileir.driver.tuning.contest import Contest
-from tileir.driver.tuning.search import Progress
-from tileir.driver.tuning.winners import TUNING, WINNER
-from tileir.passes.pipelines import candidates
+from tileir.driver.winners import TUNING, WINNER
+from tileir_performance.tuning import candidates, contest, search as tuning
+from tileir_performance.tuning.contest import Contest
+from tileir_performance.tuning.search import Progress
 
 MATMUL = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
 SHAPES = {"A": (48, 40), "B": (40, 64)}

@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 
 import tileir
-from tileir.driver.tuning import contest
-from tileir.driver.tuning.contest import Contest
-from tileir.driver.tuning.search import Progress
-from tileir.driver.tuning.winners import TUNING
-from tileir.passes.pipelines import drawn_scripts
+from tileir.driver.winners import TUNING
 from tileir.passes.pipelines.catalog import load_pipeline
 from tileir.passes.pipelines.pipeline import to_json
 from tileir.passes.schedules.scripted import Scripted, with_scripts
+from tileir_performance.tuning import contest, drawn_scripts
+from tileir_performance.tuning.contest import Contest
+from tileir_performance.tuning.search import Progress
 
 MATMUL = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
 SHAPES = {"A": (24, 40), "B": (40, 48)}
@@ -47,7 +46,7 @@ def scripts_win(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Contest, "_time", time)
 
 
-def tune(context: tileir.Context, text: str = MATMUL, **options: Any) -> tileir.driver.tuning.search.Tuned:
+def tune(context: tileir.Context, text: str = MATMUL, **options: Any) -> tileir.Tuned:
     return tileir.tune(text, SHAPES, context=context, time_limit=300.0, scripts=True, **{"top": 10, **options})
 
 

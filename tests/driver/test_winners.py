@@ -9,7 +9,7 @@ import tileir
 from tileir.driver.compilation import Request
 from tileir.driver.compiler import passes_of
 from tileir.driver.programs import function_of
-from tileir.driver.tuning.winners import (
+from tileir.driver.winners import (
     TUNING,
     WINNER,
     Trial,

@@ -12,7 +12,7 @@ import tileir
 from strategies.formulas import FUNCTIONS
 from tileir import evaluate
 from tileir.core.errors import TileError
-from tileir.driver.explain.dispatch import BufferLife, Dispatch
+from tileir.driver.dispatch import BufferLife, Dispatch
 from tileir_formula.definitions.bodies import keeps_size
 from tileir_formula.definitions.catalogue import own_functions
 from tileir_formula.definitions.function_file import read_functions

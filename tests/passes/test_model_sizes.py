@@ -11,7 +11,6 @@ from strategies.passes import assert_same_meaning, vector_sums
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.core.targets.target import Target
-from tileir.driver.explain.tiles import tile_tables
 from tileir.passes.base import run
 from tileir.passes.pipelines import pipeline
 from tileir.passes.pipelines.resolution import resolve_pipeline
@@ -24,6 +23,7 @@ from tileir.stripe.lower.lowering import lower
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.tensor_type import TensorType
+from tileir_performance.explain.tiles import tile_tables
 
 SLIDE = '[{ "autotile": { "reqs": ["contraction"], "only_po2": false, "memory": "SRAM" } }]'
 CONVOLUTION = "function (I[X, C], K[P, C, D]) -> (O) { O[x, d : X, D] = +(I[x + p - 1, c] * K[p, c, d]); }"

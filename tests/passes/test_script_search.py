@@ -12,13 +12,13 @@ from tileir.core.targets.target import Target
 from tileir.core.targets.target_file import hardware_of
 from tileir.passes.cost.machine import machine_of
 from tileir.passes.pipelines.catalog import parse_pipeline
-from tileir.passes.pipelines.drawn_scripts import Drawn, ScriptSearch
-from tileir.schedule.search.drawing import Room
-from tileir.schedule.search.sketches import Sketch
 from tileir.stripe.lower.lowering import lower
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
+from tileir_performance.tuning.drawing import Room
+from tileir_performance.tuning.drawn_scripts import Drawn, ScriptSearch
+from tileir_performance.tuning.sketches import Sketch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,6 @@ import tileir
 from tileir.core.dtype import DType
 from tileir.core.errors import ParseError
 from tileir.core.targets.target import Target
-from tileir.driver.explain.text import remark_lines
 from tileir.passes.base import run
 from tileir.passes.pipelines import pipeline
 from tileir.passes.pipelines.catalog import PASSES, load_pipeline, parse_pipeline
@@ -26,6 +25,7 @@ from tileir.stripe.lower.lowering import lower
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
+from tileir_performance.explain.text import remark_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,8 +24,6 @@ from tileir.passes.schedules.scripted import SCHEDULES, Scripted
 from tileir.schedule.emission import kernels_of
 from tileir.schedule.remarks import Refused
 from tileir.schedule.script import Pattern, Script
-from tileir.schedule.search.drawing import Room
-from tileir.schedule.search.sketches import Sketch, Sketched, sketched
 from tileir.schedule.steps.loops import Split
 from tileir.schedule.tree import Tree, tree_of
 from tileir.stripe.ir import Block, Program
@@ -33,6 +31,8 @@ from tileir.stripe.lower.lowering import lower
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
+from tileir_performance.tuning.drawing import Room
+from tileir_performance.tuning.sketches import Sketch, Sketched, sketched
 
 PRODUCT = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
 SOFTMAX = """function (A[M, K]) -> (C) {

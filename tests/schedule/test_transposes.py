@@ -18,8 +18,6 @@ from tileir.passes.pipelines.catalog import parse_pipeline
 from tileir.passes.schedules.scripted import Scripted
 from tileir.schedule.remarks import Refused
 from tileir.schedule.script import Script
-from tileir.schedule.search.drawing import Room
-from tileir.schedule.search.sketches import Sketched, sketched
 from tileir.schedule.steps.loops import Bind, Reorder, Split
 from tileir.schedule.steps.transposes import Transpose
 from tileir.schedule.tree import Tail, Tree, tree_of
@@ -29,6 +27,8 @@ from tileir.stripe.lower.lowering import lower
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
+from tileir_performance.tuning.drawing import Room
+from tileir_performance.tuning.sketches import Sketched, sketched
 
 TEXT = "function (A[M, N]) -> (B) { B[j, i : N, M] = =(A[i, j]); }"
 

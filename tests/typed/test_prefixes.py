@@ -14,7 +14,6 @@ from strategies.prefix_programs import function_of, numbers, polytopes, strided
 from tileir.core.dtype import DType
 from tileir.core.targets.target import Target
 from tileir.driver.compiler import compile_stages
-from tileir.driver.explain.explanation import explain
 from tileir.passes.analysis.running import running
 from tileir.stripe.lower.lowering import lower
 from tileir.tile.text.parser import parse
@@ -26,6 +25,7 @@ from tileir.typed.simplify.distribution import distributed, never_negative
 from tileir.typed.simplify.prefixes import with_ends
 from tileir.typed.simplify.preparation import prepared
 from tileir.typed.verifier import verify
+from tileir_performance.explain.explanation import explain
 from tileir_testing.gradients import check_gradients
 
 if TYPE_CHECKING:

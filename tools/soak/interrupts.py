@@ -23,9 +23,9 @@ from soak.children import environment
 from soak.programs import Program, programs
 from tileir.driver.calls.stepper import stepper
 from tileir.driver.jit import jit
-from tileir.driver.tuning.search import tune
 from tileir.runtime.caches.disk_cache import DiskCache
 from tileir.runtime.context import Context
+from tileir_performance.tuning.search import tune
 
 TRACED: Final = (f"{os.sep}tileir", f"{os.sep}threading.py", f"{os.sep}contextlib.py")
 """Parts of the names of files whose lines are moments."""

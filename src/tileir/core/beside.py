@@ -21,6 +21,7 @@ GROUP: Final = "tileir.names"
 PACKAGES: Final[Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(("CraftedFormula", "craft", "formula"), "tileir_formula"),
+        **dict.fromkeys(("Explanation", "Tuned", "explain", "tune"), "tileir_performance"),
         "cli": "tileir_cli",
         "studio": "tileir_studio",
         "testing": "tileir_testing",

@@ -50,7 +50,7 @@ from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:
     from tileir.driver.calls.operands import Operands
-    from tileir.driver.explain.dispatch import Dispatch
+    from tileir.driver.dispatch import Dispatch
     from tileir.passes.base import Pass
     from tileir.runtime.devices.array import DeviceArray
     from tileir.schedule.remarks import Remark
@@ -306,7 +306,7 @@ class Executable(Generic[R_co]):
 
     def _repr_html_(self) -> str:
         """Return what notebooks show."""
-        from tileir.driver.explain.notebook import executable_html
+        from tileir.driver.notebook import executable_html
 
         request = self._compilation.request
         return executable_html(self, request.types, request.program)
@@ -355,7 +355,7 @@ class Executable(Generic[R_co]):
     @property
     def dispatch(self) -> Dispatch:
         """Its launches in order, and its buffers with their lives and places."""
-        from tileir.driver.explain.dispatch import dispatch_of
+        from tileir.driver.dispatch import dispatch_of
 
         return dispatch_of(self.scheduled, self._plan)
 

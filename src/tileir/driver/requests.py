@@ -10,7 +10,7 @@ from tileir.driver.compilation import PROGRAM, Request
 from tileir.driver.given_passes import given_passes
 from tileir.driver.programs import Compilable
 from tileir.driver.targets import TargetChoice, scheduling_target
-from tileir.driver.tuning.winners import tuned
+from tileir.driver.winners import tuned
 from tileir.runtime import Context, DeviceInfo, Options
 from tileir.runtime.caches.carried_entries import CarriedEntries
 from tileir.runtime.caches.file_digests import recall_digests

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tileir import explain
 from tileir.core.nodes import attrs
-from tileir.driver.explain.text import runs_text, seconds_text, size_text
+from tileir.core.text.quantities import runs_text, seconds_text, size_text
 from tileir.driver.programs import function_of
 from tileir.passes.rewrites.immediates import REMARK
 from tileir.typed.ir import Function, Scan
@@ -18,7 +18,7 @@ from tileir_formula.ir import Step
 from tileir_formula.text.printer import step_text
 
 if TYPE_CHECKING:
-    from tileir.driver.explain.dispatch import Dispatch, Dispatched
+    from tileir.driver.dispatch import Dispatch, Dispatched
     from tileir_formula.lower.lowering import Crafted
     from tileir_formula.running.crafting import CraftedFormula
     from tileir_formula.running.function import FormulaFunction

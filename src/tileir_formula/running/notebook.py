@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tileir.core.text.markup import folded, highlighted, paragraph, preformatted, table
-from tileir.driver.explain.notebook import MOST_KERNELS, cut
-from tileir.driver.explain.text import seconds_text, size_text
+from tileir.core.text.quantities import seconds_text, size_text
+from tileir.driver.notebook import MOST_KERNELS, cut
 
 if TYPE_CHECKING:
-    from tileir.driver.explain.dispatch import BufferLife
+    from tileir.driver.dispatch import BufferLife
     from tileir_formula.running.crafting import CraftedFormula
     from tileir_formula.running.explanation import FormulaExplanation
 

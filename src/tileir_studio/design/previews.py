@@ -17,10 +17,10 @@ import numpy as np
 
 from tileir import Executable, default_context
 from tileir.core import CancelledError, TileError, attrs, cancelled_if, fail
-from tileir.driver.explain.explanation import explain_program
 from tileir_cli.pictures.files import as_levels
 from tileir_formula.running.crafting import CraftedFormula
 from tileir_formula.running.picture_parts import Rectangle
+from tileir_performance.explain.explanation import explain_program
 from tileir_studio.design.bench import Array, Assignment
 from tileir_studio.serve.session import STALE, Event, Session
 

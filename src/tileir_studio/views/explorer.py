@@ -24,9 +24,8 @@ from tileir import Explanation, default_context, explain, to_text
 from tileir.core import BackendError, Combination, Target, attrs, fail, nearest, to_json
 from tileir.core.drawing.layering import drawing_of
 from tileir.core.targets.target_file import all_names_of_targets, hardware_of
+from tileir.core.text.quantities import runs_text, seconds_text, size_text
 from tileir.driver.executable import compile_for
-from tileir.driver.explain.explanation import explain_program
-from tileir.driver.explain.text import runs_text, seconds_text, size_text
 from tileir.driver.targets import model_of
 from tileir.passes.cost.figures import KernelCost
 from tileir.passes.cost.machine import machine_of
@@ -35,6 +34,7 @@ from tileir.stripe.works import launches
 from tileir.typed.ir import Cast, Constant, Contraction, Elementwise, Function, Operation, TensorType, Value, operands
 from tileir.typed.sharding.borders import beside_work
 from tileir.typed.sharding.explanation import cut_text
+from tileir_performance.explain.explanation import explain_program
 from tileir_studio.design.checking import checked
 from tileir_studio.design.exports import writers
 from tileir_studio.serve.session import Event, Job, Session

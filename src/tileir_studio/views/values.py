@@ -9,9 +9,9 @@ import numpy as np
 
 from tileir.core import DType, TileError, fail
 from tileir.driver.calls.arguments import tensor_types, type_of_text
-from tileir.driver.tuning.measurement import random_array
 from tileir_cli.pictures.files import as_levels
 from tileir_cli.values import number_of
+from tileir_performance.tuning.measurement import random_array
 from tileir_studio.serve.uploads import read
 from tileir_studio.views.views import ResultView
 

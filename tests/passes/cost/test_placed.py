@@ -8,7 +8,6 @@ from tileir.core.dtype import DType
 from tileir.core.targets.target import Target
 from tileir.core.targets.target_file import hardware_of
 from tileir.driver.compiler import passes_of
-from tileir.driver.explain.explanation import explain
 from tileir.driver.targets import choice_of
 from tileir.passes.base import run
 from tileir.passes.cost.figures import ProgramCost
@@ -20,6 +19,7 @@ from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 from tileir.typed.simplify.preparation import prepared
+from tileir_performance.explain.explanation import explain
 
 CONVOLUTION = """function (I[X, Y, CI], K[A, B, CI, CO]) -> (O) {
     O[x, y, co : X, Y, CO] = +(I[x + i - 1, y + j - 1, ci] * K[i, j, ci, co]);

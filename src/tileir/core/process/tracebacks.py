@@ -16,7 +16,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C", bound="type[object]")
 
-_PACKAGES: Final = ("tileir", "tileir_cli", "tileir_formula", "tileir_studio", "tileir_testing")
+_PACKAGES: Final = ("tileir", "tileir_cli", "tileir_formula", "tileir_performance", "tileir_studio", "tileir_testing")
 _ROOTS: Final = tuple(str(Path(__file__).parents[3] / package) + os.sep for package in _PACKAGES)
 _LIBRARY: Final = str(Path(os.__file__).parent) + os.sep
 """As they were imported, maybe by a link: code has these paths."""

@@ -1,7 +1,7 @@
 """Finding the fastest pipeline for a program on a device: what a search is asked, and what it answers.
 
-:mod:`tileir.driver.tuning.tuner` is the search over options, :mod:`tileir.driver.tuning.scripts` that over scripts.
-What wins is kept in the cache on disk, where compilations of the same program for the same device find it.
+`tuner.py` has the search over options of passes, `scripts.py` that over scripts. What wins is kept in the cache on
+disk, where compilations of the same program for the same device find it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tileir.driver.compiler import passes_of
 from tileir.driver.given_passes import refuse_functions
 from tileir.driver.programs import Source, described, refuse_semtree, types_of
 from tileir.driver.targets import Named, choice_of, scheduling_target
-from tileir.driver.tuning.winners import Trial
+from tileir.driver.winners import Trial
 from tileir.passes.base import Pass
 from tileir.runtime import Context, DeviceInfo, owner_of
 
@@ -140,8 +140,8 @@ def tune(
     start = passes_of(passes, scheduling or chosen.target)
     refuse_functions(start)
     request = Request(program, dict(types), chosen.target, start, scheduling)
-    from tileir.driver.tuning.scripts import ScriptTuner  # importing tileir must stay cheap
-    from tileir.driver.tuning.tuner import Tuner
+    from tileir_performance.tuning.scripts import ScriptTuner  # importing tileir must stay cheap
+    from tileir_performance.tuning.tuner import Tuner
 
     kind = partial(ScriptTuner, seed=seed) if scripts else Tuner
     deadline = time.monotonic() + time_limit

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 from tileir.core import Target, attrs, fail
+from tileir.core.text.quantities import count_text, seconds_text, size_text
 from tileir.driver.compiler import stripe_of
-from tileir.driver.explain.explanation import asked, explain_program
-from tileir.driver.explain.text import count_text, seconds_text, size_text
 from tileir.driver.programs import Source, described, refuse_semtree
 from tileir.driver.targets import Named
 from tileir.passes.base import Pass, applied, label_of, map_blocks, run, unnamed
@@ -18,6 +17,7 @@ from tileir.passes.tiling.search import TileChoice, best_tiles
 from tileir.passes.tiling.tile import tiled
 from tileir.runtime import Context, DeviceInfo, owner_of
 from tileir.stripe.ir import Block, Program, Tags
+from tileir_performance.explain.explanation import asked, explain_program
 
 
 @attrs.frozen

@@ -1,6 +1,6 @@
 """The search for the fastest pipeline of a program on a device: the model ranks, the device decides.
 
-The search (:class:`tileir.passes.pipelines.candidates.Search`) makes candidates by changing options of the device's
+The search (:class:`tileir_performance.tuning.candidates.Search`) makes candidates by changing options of the device's
 pipeline. The best by the model are compiled and timed in turn, each result is compared with that of the usual pipeline,
 and the best few are timed again in rounds, one after the other, so that a busy machine slows all of them alike.
 """
@@ -18,9 +18,7 @@ from tileir.core.targets.target_file import hardware_of
 from tileir.driver.compilation import Request
 from tileir.driver.compiler import stripe_of
 from tileir.driver.programs import output_names
-from tileir.driver.tuning.contest import Contest, Entrant
-from tileir.driver.tuning.search import Progress, Tuned
-from tileir.driver.tuning.winners import (
+from tileir.driver.winners import (
     TUNING,
     WINNER,
     Trial,
@@ -31,9 +29,11 @@ from tileir.driver.tuning.winners import (
 )
 from tileir.passes.base import Pass
 from tileir.passes.cost.machine import machine_of
-from tileir.passes.pipelines.candidates import Candidate, Search, chosen
 from tileir.passes.pipelines.pipeline import to_json as pipeline_json
 from tileir.runtime import Context, DeviceInfo
+from tileir_performance.tuning.candidates import Candidate, Search, chosen
+from tileir_performance.tuning.contest import Contest, Entrant
+from tileir_performance.tuning.search import Progress, Tuned
 
 FINALISTS: Final = 4
 """How many are timed again, beside the usual pipeline."""

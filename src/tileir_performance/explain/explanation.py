@@ -10,7 +10,7 @@ from tileir.driver.compilation import Request
 from tileir.driver.compiler import stripe_of
 from tileir.driver.programs import Source, described, types_of
 from tileir.driver.targets import Named, choice_of, scheduling_target
-from tileir.driver.tuning.winners import tuned
+from tileir.driver.winners import tuned
 from tileir.passes.base import Pass, names_of, run
 from tileir.runtime import Context, DeviceInfo, owner_of
 from tileir.schedule.remarks import Remark, Remarks, listening
@@ -56,25 +56,25 @@ class Explanation:
         return tuple(text for text, holds in (*told, ("the dearer side of each branch", branched)) if holds)
 
     def __repr__(self) -> str:
-        from tileir.driver.explain.text import seconds_text
+        from tileir.core.text.quantities import seconds_text
 
         return f"<Explanation of {counted(len(self.kernels), 'kernel')} on {self.target}: {seconds_text(self.seconds)}>"
 
     def __str__(self) -> str:
         """Return tables: the blocks of each kernel, its memories, and the sum of all."""
-        from tileir.driver.explain.text import as_text
+        from tileir_performance.explain.text import as_text
 
         return as_text(self)
 
     def _repr_html_(self) -> str:
         """Return what notebooks show."""
-        from tileir.driver.explain.notebook import explanation_html
+        from tileir_performance.explain.notebook import explanation_html
 
         return explanation_html(self)
 
     def to_json(self, *, remarks: bool = False) -> str:
         """Return everything as JSON: bytes, operations and seconds as numbers; remarks too where they are asked for."""
-        from tileir.driver.explain.text import as_json
+        from tileir_performance.explain.text import as_json
 
         return as_json(self, remarks=remarks)
 
@@ -122,7 +122,7 @@ def explain(
     if not straight:
         message = "a program with a loop, such as a scan, or a branch is measured as a whole only: time the compiled"
         raise fail("TIL902", f"{message} function instead")
-    from tileir.driver.tuning.measurement import kernel_seconds
+    from tileir_performance.tuning.measurement import kernel_seconds
 
     return attrs.evolve(found, measured=kernel_seconds(request, owner, chosen))
 

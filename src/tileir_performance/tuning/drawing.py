@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from tileir.core.nodes import attrs
 from tileir.schedule.script import Pattern, Script
-from tileir.schedule.search.sketches import LANES, Sketch, Sketched, inner_of, outputs_of
 from tileir.schedule.tree import Loop, Tail, Tree, leaves, own_memory
+from tileir_performance.tuning.sketches import LANES, Sketch, Sketched, inner_of, outputs_of
 
 if TYPE_CHECKING:
     from random import Random

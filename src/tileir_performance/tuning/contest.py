@@ -10,8 +10,8 @@ import numpy as np
 
 from tileir.core import BackendError, DType, attrs
 from tileir.driver.executable import Executable, compile_for
-from tileir.driver.tuning.measurement import kernel_seconds, random_inputs
 from tileir.runtime.offers import is_asynchronous
+from tileir_performance.tuning.measurement import kernel_seconds, random_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,11 +9,11 @@ import attrs
 
 from tileir.core.targets.target_file import hardware_of
 from tileir.driver.compiler import stripe_of
-from tileir.driver.tuning.contest import Contest
-from tileir.driver.tuning.tuner import Tuner
-from tileir.driver.tuning.winners import Trial
+from tileir.driver.winners import Trial
 from tileir.passes.cost.machine import machine_of
-from tileir.passes.pipelines.drawn_scripts import Drawn, ScriptSearch
+from tileir_performance.tuning.contest import Contest
+from tileir_performance.tuning.drawn_scripts import Drawn, ScriptSearch
+from tileir_performance.tuning.tuner import Tuner
 
 FIRST_SHARE: Final = 0.2
 """The part of the time that drawing may take before anything is timed."""

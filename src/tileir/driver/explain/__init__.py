@@ -1,1 +1,0 @@
-"""Explanations: costs, dispatch, and the text of every stage."""

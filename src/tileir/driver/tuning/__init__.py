@@ -1,1 +1,0 @@
-"""The search for the fastest pipeline, and its memory."""

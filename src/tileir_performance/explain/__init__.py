@@ -1,0 +1,1 @@
+"""Explanations: costs of kernels and of tiles, as text, JSON and HTML."""

@@ -1,0 +1,1 @@
+"""The search for the fastest pipeline or script: candidates, sketches, contests and measurements."""
