@@ -15,11 +15,13 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "tileir", *arguments], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.sampled(0)
 def test_the_module_is_the_command() -> None:
     done = run("--version")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"tileir {tileir.__version__}\n", "")
 
 
+@pytest.mark.sampled(0)
 def test_wrong_usage_has_an_exit_code_of_its_own() -> None:
     done = run("fly")
     assert done.returncode == 2

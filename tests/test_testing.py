@@ -26,6 +26,7 @@ def test_a_name_that_nobody_has() -> None:
         testing.check_pas  # type: ignore[attr-defined]  # noqa: B018
 
 
+@pytest.mark.sampled(0)
 def test_nothing_is_loaded_before_it_is_used() -> None:
     script = (
         "import sys, tileir.testing; before = 'tileir_testing' in sys.modules\n"

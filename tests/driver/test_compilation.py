@@ -174,6 +174,7 @@ def test_what_is_compiled_quickly_has_passes_of_its_own_and_is_not_stored(
     assert executable.listing("asm") != _compile(None, passes="quick").listing("asm"), "LLVM did less"
 
 
+@pytest.mark.sampled(0)
 def test_what_decides_kernels_or_code_is_part_of_the_key(disk: DiskCache, log: pytest.LogCaptureFixture) -> None:
     _compile(disk)
     _events(log)

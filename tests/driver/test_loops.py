@@ -90,6 +90,7 @@ def test_loops_are_explained() -> None:
         tileir.explain(RECURRENT, arrays, measure=True)
 
 
+@pytest.mark.sampled(0)
 def test_the_size_of_a_program_does_not_depend_on_the_number_of_steps() -> None:
     few, many = (tileir.compile(RECURRENT, recurrent(steps)) for steps in (10, 1000))
     assert len(few.sem.kernels) == len(many.sem.kernels)

@@ -183,6 +183,7 @@ def test_a_formula_is_explained() -> None:
     assert decoded["dispatch"]["buffers"][0]["dtype"] == "f32"
 
 
+@pytest.mark.sampled(0)
 def test_loops_are_explained() -> None:
     formula = tileir.craft("repeat 40 {\n gaussian(sigma=1)\n}\nblend of $1, image")
     explanation = formula.explain(PHOTO)

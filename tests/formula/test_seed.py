@@ -185,6 +185,7 @@ def test_passes_are_numbered_by_their_place() -> None:
     np.testing.assert_allclose(numbered, PHOTO * np.float32(2.5), rtol=1e-6)
 
 
+@pytest.mark.sampled(0)
 def test_every_later_pass_may_read_every_earlier_one() -> None:
     """Chapter 3: the output of any pass could be an input of later ones."""
     lines = ["convolve(weights=[2])", "convolve(weights=[3]) of image", "convolve(weights=[5]) of image"]

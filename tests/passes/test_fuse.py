@@ -315,6 +315,7 @@ def test_kernels_whose_constraints_differ_stay_apart() -> None:
     assert after is program
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("count", [1000, 2000])
 def test_long_chains_take_time_in_proportion(count: int) -> None:
     operations = tuple(unary(f"a{n + 1}", f"a{n}") for n in range(count))

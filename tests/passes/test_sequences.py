@@ -64,7 +64,7 @@ def test_no_pipeline_makes_an_illegal_program(family: str, data: st.DataObject, 
     assert_same_meaning(program, after)
 
 
-@pytest.mark.sampled(73)
+@pytest.mark.sampled(37)
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: to_text((step,)))
 @given(program=programs(6))
 @examples(15)
@@ -145,6 +145,7 @@ FOUND: Final[tuple[tuple[str, dict[str, tuple[int, ...]], str], ...]] = (
 """Programs, and pipelines that once made illegal programs of them."""
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("text", "shapes", "passes"), FOUND, ids=[passes for _, _, passes in FOUND])
 def test_what_random_pipelines_found(text: str, shapes: dict[str, tuple[int, ...]], passes: str) -> None:
     program = Written(text, shapes).program()

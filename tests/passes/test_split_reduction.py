@@ -55,6 +55,7 @@ def test_other_kernels_stay_whole(name: str, options: SplitReduction) -> None:
     assert run((options,), program) is program
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_counted_parts_keep_the_meaning(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tileir.passes.algorithms.split_reduction._LEAST", 2)

@@ -175,7 +175,7 @@ def _expected(case: Case, count: int, arrays: dict[str, Array], *, reverse: bool
     return [*carries, *([np.stack([put_out[step] for step in range(count)])] if case.outputs else [])]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("count", [1, 2, 5])
 @pytest.mark.parametrize("name", CASES)
@@ -194,7 +194,7 @@ def _steps(works: Iterable[Work]) -> Iterable[Loop]:
     return (work for work in works if isinstance(work, Loop))
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("dtype", [DType.F32, DType.F64, DType.F16])
 @pytest.mark.parametrize("name", CASES)
 def test_a_step_is_a_kernel_or_two_of_many_threads(name: str, dtype: DType) -> None:

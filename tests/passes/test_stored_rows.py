@@ -76,6 +76,7 @@ def compiled(name: str, shape: tuple[int, ...], axes: Sequence[int], dtype: DTyp
     return compile_stages(function, dict.fromkeys("GX", TensorType(dtype, shape)), target)
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(
     ("shape", "axes"),
     [
@@ -101,7 +102,7 @@ def test_rows_of_any_length_keep_a_card_busy(
         assert not large or math.prod(kernel.grid) * math.prod(kernel.group) >= 16384, kernel.name
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("shape", "axes"),
     [

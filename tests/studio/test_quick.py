@@ -74,6 +74,7 @@ def test_another_picture_takes_its_place(session: Session, monkeypatch: pytest.M
     np.testing.assert_array_equal(picture(last), 255 - LEVELS.astype(int))
 
 
+@pytest.mark.sampled(0)
 def test_a_newer_value_ends_the_compilation_of_the_optimised_program(session: Session) -> None:
     request = {"job": "formula.preview", "text": "gaussian(sigma=3)", "inputs": {"image": UPLOAD}}
     events = answer(session, request)

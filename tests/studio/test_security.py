@@ -157,6 +157,7 @@ def archive() -> bytes:
     return file.getvalue()
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(
     "content",
     [

@@ -114,6 +114,7 @@ def test_wrong_inputs_are_told(client: TestClient, values: object, code: str) ->
     assert set(codes(events(client, "compile", text=MATMUL, values=values))) == {code}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("request_", "code"),
     [
@@ -143,6 +144,7 @@ def test_what_is_no_request_is_refused(client: TestClient, body: bytes) -> None:
         assert answer.json()["faults"][0]["code"] == "TIL913"
 
 
+@pytest.mark.sampled(0)
 def test_a_page_begins_with_its_program(client: TestClient) -> None:
     designed = {"formula": "", "picture": "", "inputs": {}, "view": "explorer"}
     assert client.get("/api/start").json() == {"name": "a.tile", "text": MATMUL, "values": {}, "files": {}, **designed}

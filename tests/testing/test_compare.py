@@ -35,6 +35,7 @@ def test_those_who_agree() -> None:
     assert said[2].startswith("llvm.0: floats at most")
 
 
+@pytest.mark.sampled(0)
 def test_the_first_disagreement_is_shown_with_a_small_program() -> None:
     agree, said = compare(REFERENCE, "broken_backends:MAX", programs=400)
     assert not agree

@@ -112,6 +112,7 @@ def test_rank_is_that_of_accesses_where_sizes_are_unknown(p: Parts) -> None:
         (p.any + 1).rank  # noqa: B018
 
 
+@pytest.mark.sampled(0)
 def test_long_chains_need_no_stack(p: Parts) -> None:
     value: Any = p.x
     for _ in range(20_000):

@@ -58,6 +58,7 @@ def test_nothing_outside_matters(case: Case, seed: int) -> None:
     np.testing.assert_array_equal(np.asarray(before[name])[element], np.asarray(after[name])[element])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("text", "place", "expected"),
     [

@@ -38,6 +38,7 @@ def result(expression: str, **arguments: str) -> TensorType:
     return TensorType(last.dtype, last.shape)
 
 
+@pytest.mark.sampled(103)
 @pytest.mark.parametrize("left", DType)
 @pytest.mark.parametrize("right", DType)
 def test_promotion(left: DType, right: DType) -> None:

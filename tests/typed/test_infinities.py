@@ -47,6 +47,7 @@ EDGES = {
 }
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("doubles", [True, False])
 @pytest.mark.parametrize("name", EDGES)
 @examples(60)

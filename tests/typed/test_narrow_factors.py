@@ -77,6 +77,7 @@ def test_as_tile_it_means_the_same(text: str) -> None:
     np.testing.assert_array_equal(tileir.evaluate(raised, arrays), interpret(made, arrays)["O"])
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("text", [BOTH, ONE, OTHER])
 def test_kernels_are_those_of_products_that_are_rounded(text: str, target: str) -> None:

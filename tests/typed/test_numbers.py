@@ -60,6 +60,7 @@ def outcome_of_passing(expression: str, dtype: DType, n: float, k: int) -> tuple
     return value.dtype, repr(array.item())  # type: ignore[attr-defined]
 
 
+@pytest.mark.sampled(51)
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 @pytest.mark.parametrize("dtype", [DType.F16, DType.F64, DType.I8, DType.I64])
 def test_passing_is_writing(expression: str, dtype: DType) -> None:

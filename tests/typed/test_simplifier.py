@@ -124,7 +124,7 @@ def constants(op: Op, dtype: DType, numbers: tuple[float, ...]) -> Function:
     return Function((), ("R",), (*operands, Elementwise("R", op, tuple(c.name for c in operands), result, ())))
 
 
-@pytest.mark.sampled(310)
+@pytest.mark.sampled(155)
 @pytest.mark.parametrize("op", [op for op in COMPUTING if op is not Op.IDENT])
 @pytest.mark.parametrize("dtype", DType)
 def test_constants_fold_to_what_running_gives(op: Op, dtype: DType) -> None:
@@ -214,6 +214,7 @@ def outcomes(text: str) -> list[str]:
     return [f"    {after}    ({' '.join(dtypes)})\n" for after, dtypes in found.items()]
 
 
+@pytest.mark.sampled(0)
 def test_rules_fit_where_they_did(golden: Callable[[str], None]) -> None:
     casts = [f"as_{outer}(as_{inner}(A))" for inner in ("f16", "f32", "i16") for outer in ("i8", "u32", "i64", "f64")]
     texts = dict.fromkeys((*(text for _, text, _ in LAWS), *MORE, *(text for text, _ in LOOK_ALIKES), *casts))

@@ -65,6 +65,7 @@ def test_functions_of_one_argument(name: str) -> None:
     check_gradients(f"function (X) -> (Y) {{ Y = {name}(X); }}", UNARY[name], order=2)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("text", ["A + B", "A - B", "A * B", "A / B", "max(A, B)", "min(A, B)", "mod(A, B)"])
 def test_functions_of_two_arguments(text: str) -> None:
     check_gradients(f"function (A, B) -> (Y) {{ Y = {text}; }}", (COLUMN, ANYWHERE), order=2)

@@ -49,6 +49,7 @@ def lstm(steps: int) -> dict[str, NDArray[Any]]:
     return {name: RNG.standard_normal(shape) for name, shape in shapes.items()}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("direction", "of"), [("", "Ys"), ("reverse", "HT"), ("reverse", ("Ys", "CT"))])
 def test_recurrent_cells(direction: str, of: str | tuple[str, ...]) -> None:
     check_gradients(LSTM.replace("DIRECTION", direction), lstm(2), of=of, elements=2)

@@ -69,6 +69,7 @@ def test_second_derivatives_with_zeros_are_exact(values: list[int]) -> None:
     np.testing.assert_array_equal(tileir.evaluate(text, {"A": np.array(values, np.float64)}), expected)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "text",
     [

@@ -127,6 +127,7 @@ PRODUCTS = {
 }
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("form", PRODUCTS)
 @pytest.mark.parametrize("zeros", [(), (3,), (3, 30)])
 def test_running_products_are_exact_where_factors_are_zero(form: str, zeros: tuple[int, ...]) -> None:

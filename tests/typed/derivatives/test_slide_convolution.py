@@ -65,6 +65,7 @@ def test_gradient_is_that_of_the_slide() -> None:
     np.testing.assert_allclose(ours, tileir.evaluate(SLIDE, [values["DO"], values["K"]]), rtol=1e-12)
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize(
     "shapes",
     [
