@@ -116,7 +116,7 @@ def test_what_has_no_such_borders(window: Window) -> None:
     assert not has_borders(EDGES(program))
 
 
-@pytest.mark.sampled(0)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
 @pytest.mark.parametrize("width", [13, 90])
 def test_weights_that_are_not_finite_meet_no_zeros(value: float, width: int) -> None:

@@ -79,7 +79,7 @@ def compiled(name: str, shape: tuple[int, ...], axes: Any, dtype: DType, target:
     return compile_stages(function, {"X": TensorType(dtype, shape)}, target)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("dtype", [DType.F32, DType.F16, DType.BF16])
 @pytest.mark.parametrize("shape", [(1, 1 << 17), (1, 1 << 18), (2, 300_000), (8, 1 << 18), (3, 1 << 20), (7, 250_007)])
 @pytest.mark.parametrize("name", ALONG)
@@ -118,7 +118,6 @@ def flat(text: str, shape: tuple[int, int]) -> Program:
     return lower(infer(parse(f"function (X[M, N], W[N], Z[K]) -> (O{', P' * ('P' in text)}) {{ {text} }}"), inputs))
 
 
-@pytest.mark.sampled(7)
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 @given(
     rows=st.integers(1, 8),
