@@ -1,1 +1,1 @@
-"""Explanations of what kernels cost, and the search for faster pipelines and schedules, which measures them."""
+"""Costs of kernels predicted and explained, and the search for faster pipelines and schedules, which measures them."""

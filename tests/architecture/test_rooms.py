@@ -20,9 +20,9 @@ SUITES: Final = ("/tileir_onnx/suite.py", "/tileir_torch/opinfo.py")
 
 ROOMS: Final = {
     "tileir_performance": (
-        *("tileir.core", "tileir.typed.ir", "tileir.stripe", "tileir.schedule", "tileir.semtree", "tileir.runtime"),
-        *("tileir.passes.base", "tileir.passes.cost", "tileir.passes.pipelines", "tileir.passes.schedules.scripted"),
-        *("tileir.passes.tiling", "tileir.driver"),
+        *("tileir.core", "tileir.poly.affine", "tileir.typed.ir", "tileir.stripe", "tileir.schedule", "tileir.semtree"),
+        *("tileir.passes.base", "tileir.passes.analysis.dependences", "tileir.passes.cost", "tileir.passes.pipelines"),
+        *("tileir.passes.schedules.scripted", "tileir.passes.tiling", "tileir.runtime", "tileir.driver"),
     ),
     "tileir_cli": (
         *("tileir.core", "tileir.tile", "tileir.ops.shared.installed", "tileir.typed", "tileir.stripe"),

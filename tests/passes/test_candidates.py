@@ -11,7 +11,6 @@ from tileir.core.targets.target import Target
 from tileir.core.targets.target_file import hardware_of
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.cost.machine import machine_of
-from tileir.passes.cost.prediction import predict
 from tileir.passes.pipelines.catalog import PASSES, pipeline_for
 from tileir.passes.schedules.registers.register_tile import RegisterTile
 from tileir.stripe.ir import Program
@@ -19,6 +18,7 @@ from tileir.stripe.lower.lowering import lower
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
+from tileir_performance.cost.prediction import predict
 from tileir_performance.tuning.candidates import SPACES, Candidate, Search, chosen, variants
 
 CPU = Target("cpu", vector_bytes=64, vector_registers=32, threads=2, pipeline="cpu")

@@ -174,7 +174,7 @@ def explain_program(program: Program, target: Target) -> Explanation:
     """Return what a Stripe program costs on a device, whatever passes it has been through."""
     from tileir.core.targets.target_file import hardware_of  # importing tileir must stay cheap
     from tileir.passes.cost.machine import machine_of
-    from tileir.passes.cost.placed import predict_on
+    from tileir_performance.cost.placed import predict_on
 
     model = hardware_of(target)
     cost = predict_on(program, machine_of(model, target), model)

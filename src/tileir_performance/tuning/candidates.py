@@ -14,8 +14,8 @@ from typing import Final, TypeAlias
 from tileir.core import TileError, attrs, grouped
 from tileir.passes.base import Pass, applied
 from tileir.passes.cost.machine import Machine
-from tileir.passes.cost.prediction import predict
 from tileir.stripe.ir import Block, Program
+from tileir_performance.cost.prediction import predict
 
 Values: TypeAlias = tuple[bool | int, ...]
 Space: TypeAlias = tuple[Mapping[str, Values], ...]

@@ -9,10 +9,10 @@ import pytest
 from strategies.passes import program_of
 from tileir.core.targets.target import Target
 from tileir.core.targets.target_file import hardware_of
-from tileir.passes.cost.core import cycles_of
 from tileir.passes.cost.figures import Cycles
 from tileir.passes.cost.machine import LATENCY, Machine, machine_of
-from tileir.passes.cost.scopes import Scope, scope_of
+from tileir_performance.cost.core import cycles_of
+from tileir_performance.cost.scopes import Scope, scope_of
 
 CPU = Target("cpu", vector_bytes=64, vector_registers=32, threads=2, cache_bytes=(32 << 10, 1 << 20), pipeline="cpu")
 GPU = Target("gpu", 16, 0, 132, (50 << 20,), local_bytes=48 << 10, group_threads=1024, group_width=32)

@@ -12,13 +12,13 @@ from tileir.driver.targets import choice_of
 from tileir.passes.base import run
 from tileir.passes.cost.figures import ProgramCost
 from tileir.passes.cost.machine import machine_of
-from tileir.passes.cost.placed import predict_on
-from tileir.passes.cost.prediction import predict
 from tileir.stripe.lower.lowering import lower
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 from tileir.typed.simplify.preparation import prepared
+from tileir_performance.cost.placed import predict_on
+from tileir_performance.cost.prediction import predict
 from tileir_performance.explain.explanation import explain
 
 CONVOLUTION = """function (I[X, Y, CI], K[A, B, CI, CO]) -> (O) {

@@ -7,8 +7,8 @@ from itertools import product
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tileir.passes.cost import points
-from tileir.passes.cost.points import Constraint, Count, count_points
+from tileir_performance.cost import points
+from tileir_performance.cost.points import Constraint, Count, count_points
 
 
 def by_hand(ranges: dict[int, int], constraints: list[Constraint]) -> int:

@@ -18,12 +18,12 @@ from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
 from tileir.passes.cost.machine import machine_of
 from tileir.passes.cost.operations import Kind
-from tileir.passes.cost.prediction import predict
 from tileir.passes.pipelines.catalog import pipeline_for
 from tileir.stripe.interpret import interpreter
 from tileir.stripe.interpret.lanes import Lanes
 from tileir.stripe.interpret.memory import Elements
 from tileir.stripe.ir import Convert, Intrinsic, Load, Store
+from tileir_performance.cost.prediction import predict
 
 if TYPE_CHECKING:
     from tileir.passes.cost.figures import KernelCost

@@ -6,7 +6,7 @@ from itertools import product
 
 from hypothesis import given, settings, strategies as st
 
-from tileir.passes.cost.regions import distinct, lines_of, region_of
+from tileir_performance.cost.regions import distinct, lines_of, region_of
 
 STEPS = st.lists(st.tuples(st.integers(-12, 12), st.integers(1, 5)), max_size=4)
 

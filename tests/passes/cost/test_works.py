@@ -12,10 +12,10 @@ from tileir.core.targets.target import Target
 from tileir.core.targets.target_file import hardware_of
 from tileir.passes.cost.figures import KernelCost
 from tileir.passes.cost.machine import machine_of
-from tileir.passes.cost.placed import predict_on
-from tileir.passes.cost.prediction import predict
 from tileir.stripe.ir import Branch, Launch, Loop, Program, While, Work
 from tileir.stripe.works import launches
+from tileir_performance.cost.placed import predict_on
+from tileir_performance.cost.prediction import predict
 
 TARGET = Target("cpu", vector_bytes=64, vector_registers=32, threads=2, pipeline="cpu")
 MODEL = hardware_of(TARGET)

@@ -1,1 +1,1 @@
-"""Cost of programs on a machine: counted from the blocks as they stand, before or after any pass."""
+"""Cost as all models of it speak of it: machines, figures, and kinds and weights of operations."""

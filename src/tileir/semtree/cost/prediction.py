@@ -1,9 +1,9 @@
 """Predicted cost of a program of the semtree on a machine, kernel by kernel.
 
-The model is that of :mod:`tileir.passes.cost.prediction`: counts of all loops, and for each kernel the slowest of its
-resources. Counts come from the text of the kernels. What loops touch is bounded by the iterations that move an access
-and by the size of its array, and what moves between memories by the rule that a loop whose data fits in a cache brings
-it there once; whole lines that strides or threads apart bring along are not counted.
+The model is that of :mod:`tileir_performance.cost.prediction`: counts of all loops, and for each kernel the slowest of
+its resources. Counts come from the text of the kernels. What loops touch is bounded by the iterations that move an
+access and by the size of its array, and what moves between memories by the rule that a loop whose data fits in a cache
+brings it there once; whole lines that strides or threads apart bring along are not counted.
 """
 
 from __future__ import annotations

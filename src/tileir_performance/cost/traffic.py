@@ -18,9 +18,9 @@ from typing import Final
 from tileir.core import LOCAL, REGISTER, attrs
 from tileir.passes.cost.figures import Moved
 from tileir.passes.cost.machine import Storage
-from tileir.passes.cost.regions import Region, distinct, lines_of, region_of
-from tileir.passes.cost.scopes import Access, Loop, Scope
 from tileir.stripe.blocks import Binding
+from tileir_performance.cost.regions import Region, distinct, lines_of, region_of
+from tileir_performance.cost.scopes import Access, Loop, Scope
 
 APART: Final = frozenset({REGISTER, LOCAL})
 """Locations that no cache serves."""

@@ -19,9 +19,9 @@ from tileir.core import LOCAL, REGISTER, DType, Op, accumulator
 from tileir.core.numbers.integers import network_comparisons
 from tileir.passes.cost.figures import ITERATION_CYCLES, Cycles
 from tileir.passes.cost.machine import Machine
-from tileir.passes.cost.operations import fused_products, scalar_dtypes
-from tileir.passes.cost.scopes import Access, Scope
 from tileir.stripe import ir as stripe
+from tileir_performance.cost.operations import fused_products, scalar_dtypes
+from tileir_performance.cost.scopes import Access, Scope
 
 BANK_BYTES: Final = 128
 """What the threads that run in lock-step get from local memory at a time."""

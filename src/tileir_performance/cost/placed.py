@@ -18,12 +18,12 @@ from tileir.core.targets.hardware import ExecutionUnit, HardwareModel, TransferU
 from tileir.passes.analysis.dependences import ComputeDeps
 from tileir.passes.cost.figures import KernelCost, ProgramCost
 from tileir.passes.cost.machine import Machine
-from tileir.passes.cost.operations import operations_of
-from tileir.passes.cost.points import Constraint, count_points
-from tileir.passes.cost.prediction import predict
-from tileir.passes.cost.scopes import Access, Scope, scope_of
 from tileir.stripe import ir as stripe
 from tileir.stripe.ir import Launch
+from tileir_performance.cost.operations import operations_of
+from tileir_performance.cost.points import Constraint, count_points
+from tileir_performance.cost.prediction import predict
+from tileir_performance.cost.scopes import Access, Scope, scope_of
 
 NOWHERE: Final = ""
 """The unit of blocks for which nobody said where they run: they take no unit's time."""

@@ -9,16 +9,17 @@ from collections.abc import Iterator, Mapping
 from math import prod
 
 from tileir.core import REGISTER, DType, attrs
-from tileir.passes.cost.core import cycles_of, issues_of
 from tileir.passes.cost.figures import BlockCost, Cycles, KernelCost, Operations, ProgramCost, bounded, works_cost
 from tileir.passes.cost.machine import Machine
-from tileir.passes.cost.operations import Kind, operations_of
-from tileir.passes.cost.points import Constraint, Count, count_points
-from tileir.passes.cost.scopes import Scope, scope_of
-from tileir.passes.cost.traffic import Traffic
+from tileir.passes.cost.operations import Kind
 from tileir.stripe import ir as stripe
 from tileir.stripe.lower.kernel_table import launched
 from tileir.stripe.works import uses_of
+from tileir_performance.cost.core import cycles_of, issues_of
+from tileir_performance.cost.operations import operations_of
+from tileir_performance.cost.points import Constraint, Count, count_points
+from tileir_performance.cost.scopes import Scope, scope_of
+from tileir_performance.cost.traffic import Traffic
 
 
 def predict(program: stripe.Program, machine: Machine) -> ProgramCost:

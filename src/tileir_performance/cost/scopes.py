@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tileir.core import Aggregation, DType, attrs
-from tileir.passes.cost.points import Constraint, Terms
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
+from tileir_performance.cost.points import Constraint, Terms
 
 
 @attrs.frozen
