@@ -15,9 +15,9 @@ import argparse
 import importlib
 import json
 import os
-import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -29,6 +29,7 @@ import numpy as np
 import tileir
 from tileir import ops
 from tileir.core import Aggregation
+from tileir.runtime.transports import Merge
 from tileir.tile.builder_functions import gradient
 
 Cuts = Mapping[str, tuple[str | None, ...]]
@@ -65,6 +66,8 @@ function (X[T, W], U[W, I], D[I, W]) -> (Y) {
 }
 """
 RATE = 1e-3
+OPTIONS = tileir.Options(fast_math=True)
+"""Those of all programs: recorded are calls on arrays that were made with the same ones."""
 
 
 @attrs.frozen
@@ -209,7 +212,9 @@ def jobs(scale: int) -> list[Job]:
     ]
 
 
-def distributed(job: Job, mesh: dict[str, int], engine: Any) -> tuple[Callable[[], Any], Callable[[], dict[str, Any]]]:
+def distributed(
+    job: Job, mesh: dict[str, int], engine: Any, target: tileir.Target | None = None
+) -> tuple[Callable[[], Any], Callable[[], dict[str, Any]]]:
     """Return a call of a program on ranks, on arrays that are there, and its results so far, by name."""
     source = job.program if isinstance(job.program, str) else job.program()
     program = tileir.partition(
@@ -218,9 +223,9 @@ def distributed(job: Job, mesh: dict[str, int], engine: Any) -> tuple[Callable[[
         job.cuts,
         outputs=job.outputs,
         arguments={name: (job.dtype, shape) for name, shape in job.shapes.items()},
+        target=target,
     )
-    options = tileir.Options(fast_math=True)
-    run = tileir.distribute(program, engine, options=options)
+    run = tileir.distribute(program, engine, options=OPTIONS)
     given = {name: drawn(shape, job, name, mesh, engine) for name, shape in job.shapes.items()}
     if job.updates:
         state = {name: given[name] for name in job.updates}
@@ -243,7 +248,7 @@ def drawn(shape: tuple[int, ...], job: Job, name: str, mesh: dict[str, int], eng
     cut = {"A": job.cuts[name]}
     program = tileir.partition(scaled, mesh, outputs=cut, arguments=seeds)
     given = {value.name: seed for value, seed in zip(program.function.inputs, seeds, strict=True)}
-    return tileir.distribute(program, engine).results(given)["A"]
+    return tileir.distribute(program, engine, options=OPTIONS).results(given)["A"]
 
 
 def seconds(torch: Any, call: Callable[[], Any], budget: float) -> float:
@@ -267,8 +272,9 @@ def seconds(torch: Any, call: Callable[[], Any], budget: float) -> float:
 def measured(torch: Any, job: Job, engines: tuple[Any, Any], ranks: int, options: argparse.Namespace) -> dict[str, Any]:
     """Return the seconds of a program on all cards and on one, and those of PyTorch."""
     begin = time.perf_counter()
-    shared, results = distributed(job, {"x": ranks}, engines[0])
-    alone, expected = distributed(job, {"x": 1}, engines[1])
+    target = tileir.default_context().device(f"cuda.{torch.cuda.current_device()}").target
+    shared, results = distributed(job, {"x": ranks}, engines[0], target)
+    alone, expected = distributed(job, {"x": 1}, engines[1], target)
     ways = {"all": shared, "one": alone}
     if job.peer is not None:
         ways["torch"] = job.peer(torch, job.shapes, ranks)
@@ -307,7 +313,7 @@ def bandwidth(torch: Any, engine: Any, ranks: int, options: argparse.Namespace) 
             parts = [tileir.to_device(np.ones(size // 4, np.float32), end.device) for _ in range(2)]
             group, theirs = range(ranks), torch.ones(size // 4, device="cuda")
             calls = {
-                "all": lambda: end.merged([parts[0]], parts[1], Aggregation.SUM, group),
+                "all": lambda: end.merged([Merge([parts[0]], parts[1], Aggregation.SUM)], group),
                 "torch": lambda: torch.distributed.all_reduce(theirs),
             }
             found: dict[str, float] = {}
@@ -328,10 +334,15 @@ def worker(options: argparse.Namespace) -> None:
     torch = importlib.import_module("torch")
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     torch.cuda.set_device(rank)
-    torch.distributed.init_process_group("nccl", device_id=torch.device("cuda", rank))
+    store = torch.distributed.FileStore(os.environ["STORE"], ranks)
+    card = torch.device("cuda", rank)
+    torch.distributed.init_process_group("nccl", store=store, rank=rank, world_size=ranks, device_id=card)
     torch.manual_seed(0)
     nccl = importlib.import_module("tileir_nccl")
-    engine, own = nccl.Cards(timeout=120), nccl.Cards(start=nccl.Start(0, 1, 0), devices=(f"cuda.{rank}",))
+    if rank == 0:  # a free port, which is in use from now on
+        store.set("port", str(importlib.import_module("tileir_nccl.meeting").hub_at("127.0.0.1", 0)))
+    start = nccl.Start(rank, ranks, rank, port=int(store.get("port")))
+    engine, own = nccl.Cards(start=start, timeout=120), nccl.Cards(start=nccl.Start(0, 1, 0), devices=(f"cuda.{rank}",))
     rows: list[dict[str, Any]] = []
 
     def told(row: dict[str, Any]) -> None:
@@ -385,17 +396,14 @@ def main() -> None:
     if "RANK" in os.environ:
         worker(options)
         return
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = str(server.getsockname()[1])
-    told = {"WORLD_SIZE": str(options.ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, *sys.argv], env={**os.environ, **told, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-        )
-        for rank in range(options.ranks)
-    ]
-    if sum(abs(rank.wait()) for rank in ranks):
-        raise SystemExit("a rank failed")
+    with tempfile.TemporaryDirectory() as folder:
+        told = {**os.environ, "WORLD_SIZE": str(options.ranks), "STORE": str(Path(folder, "store"))}
+        ranks = [
+            subprocess.Popen([sys.executable, *sys.argv], env={**told, "RANK": str(rank)})
+            for rank in range(options.ranks)
+        ]
+        if sum(abs(rank.wait()) for rank in ranks):
+            raise SystemExit("a rank failed")
 
 
 if __name__ == "__main__":

@@ -159,6 +159,53 @@ def test_work_that_waits_or_keeps_memory_is_refused(card: tuple[CardDriver, tile
     np.testing.assert_array_equal(add(given).numpy(), U + 1)
 
 
+def test_work_is_recorded_behind_what_used_its_memory(card: tuple[CardDriver, tileir.Context]) -> None:
+    """Messages stay in order, and go on beside kernels on other memory."""
+    driver, context = card
+    given = tileir.to_device(U, context=context)
+    executor: Any = given.home.executor
+    add = tileir.jit("function (A) -> (B) { B = A + 1; }", context=context)
+
+    def message(read: DeviceArray, written: DeviceArray) -> None:
+        with executor.recorded_beside([read.memory()], [written.memory()]):
+            to, source = (executor.address(each.memory()) for each in (written, read))
+            driver.cuMemcpyDtoDAsync(to, source, read.nbytes, executor.dlpack_stream)
+
+    def work() -> list[Any]:
+        first, second = add(given), add(given)
+        message(first, second)
+        third = add(other := add(given))
+        message(first, third)
+        return [(add(second), other)[0].memory()]
+
+    recorder = executor.recorder()
+    found = [recorder.run([given.memory()], work) for _ in range(3)][-1]
+    assert found is not None
+    assert [[], [], [1, 2], [], [4], [3, 5], [3]] in driver.before.values()
+    (buffer,), event = found
+    event.wait()
+    content = np.empty_like(U)
+    executor.copy(buffer, content).wait()
+    np.testing.assert_array_equal(content, U + 2)
+
+
+def test_memory_that_comes_back_meanwhile_is_not_recorded(card: tuple[CardDriver, tileir.Context]) -> None:
+    given = tileir.to_device(U, context=card[1])
+    executor: Any = given.home.executor
+    add = tileir.jit("function (A) -> (B) { B = A + 1; }", context=card[1])
+    others = [add(given) for _ in range(8)]
+
+    def work() -> list[Any]:
+        if others:
+            others.pop()  # as the collector of Python may do at any time
+        return [add(given).memory()]
+
+    recorder = executor.recorder()
+    assert recorder.run([given.memory()], work) is None
+    for _ in range(4):
+        assert recorder.run([given.memory()], work) is not None
+
+
 def test_memory_of_recordings_goes_back(card: tuple[CardDriver, tileir.Context]) -> None:
     driver, context = card
     run = distributed(ALIKE, context, (U,))

@@ -88,6 +88,7 @@ class CardDriver:
         captured: Streams whose work is captured to a graph.
         capture_mode: Of this thread.
         recorded: Work of streams that are captured, which is not done.
+        follows: What each piece of that follows, and what the next one will.
 
     """
 
@@ -98,6 +99,7 @@ class CardDriver:
     captured: set[int] = attrs.field(factory=set)
     capture_mode: object = "CU_STREAM_CAPTURE_MODE_GLOBAL"
     recorded: dict[int, list[Callable[[], None]]] = attrs.field(factory=dict)
+    follows: dict[int, tuple[list[list[int]], list[int]]] = attrs.field(factory=dict)
     streams: dict[int, Work] = attrs.field(factory=lambda: {1: Work()})
     events: dict[int, Mark | None] = attrs.field(factory=dict)
     memory: dict[int, Any] = attrs.field(factory=dict)
@@ -162,20 +164,35 @@ class CardDriver:
     def cuStreamBeginCapture(self, stream: int, mode: object) -> tuple[Result]:
         assert mode == "CU_STREAM_CAPTURE_MODE_RELAXED"
         self.captured.add(stream)
-        self.recorded[stream] = []
+        self.recorded[stream], self.follows[stream] = [], ([], [])
         return (self._answer("cuStreamBeginCapture"),)
 
     def cuStreamEndCapture(self, stream: int) -> tuple[Result, int]:
         number = next(self._numbers)
         self.captured.remove(stream)
         self.graphs[number] = self.recorded.pop(stream)
-        self.before[number] = [[node] * bool(node) for node in range(len(self.graphs[number]))]
+        self.before[number], _ = self.follows.pop(stream)
         return self._answer("cuStreamEndCapture"), number
+
+    def cuStreamUpdateCaptureDependencies(
+        self, stream: int, nodes: list[int], data: None, number: int, flags: int
+    ) -> tuple[Result]:
+        assert (len(nodes), flags) == (number, 1)
+        assert data is None
+        self.follows[stream][1][:] = nodes
+        return (self._answer("cuStreamUpdateCaptureDependencies"),)
+
+    def cuStreamGetCaptureInfo(self, stream: int) -> tuple[Result, str, int, int, list[int], int]:
+        nodes = list(self.follows[stream][1])
+        return self._answer("cuStreamGetCaptureInfo"), "CU_STREAM_CAPTURE_STATUS_ACTIVE", 1, 1, nodes, len(nodes)
 
     def put(self, stream: int, piece: Callable[[], None]) -> None:
         """Put work into a stream, or what is recorded of it."""
         if stream in self.recorded:
             self.recorded[stream].append(piece)
+            before, now = self.follows[stream]
+            before.append(list(now))
+            now[:] = [len(before)]
         else:
             self.streams[stream].add(piece)
 

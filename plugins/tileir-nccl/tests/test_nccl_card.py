@@ -17,7 +17,7 @@ import pytest
 
 import tileir
 from tileir.core import Aggregation
-from tileir.runtime.transports import Transport
+from tileir.runtime.transports import Merge, Transport
 from tileir_testing.transports import check_transport
 
 
@@ -53,13 +53,13 @@ def test_collectives_are_captured_in_a_graph() -> None:
     def work(end: Transport) -> Any:
         given = tileir.to_device(np.arange(5, dtype=np.float32), end.device)
         found = tileir.to_device(np.zeros(5, np.float32), end.device)
-        assert end.merged([given], found, Aggregation.SUM, [0])
+        assert end.merged([Merge([given], found, Aggregation.SUM)], [0])
         found.fill(np.zeros(5, np.float32))
         executor: Any = given.home.executor
         stream = driver.CUstream(executor.dlpack_stream)
         mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
         called(driver.cuStreamBeginCapture(stream, mode))
-        end.merged([given], found, Aggregation.SUM, [0])
+        end.merged([Merge([given], found, Aggregation.SUM)], [0])
         graph = called(driver.cuGraphInstantiate(called(driver.cuStreamEndCapture(stream)), 0))
         called(driver.cuGraphLaunch(graph, stream))
         called(driver.cuStreamSynchronize(stream))

@@ -23,6 +23,7 @@ from tileir.runtime.interface import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from tileir.runtime.arrays import Format
     from tileir.runtime.devices.home import Home
@@ -281,6 +282,17 @@ class RecordingExecutor(QueueingExecutor, Protocol):
 
     def recorder(self) -> Recorder:
         """Return what records a piece of work."""
+
+    def recorded_beside(self, read: Sequence[Any], written: Sequence[Any]) -> AbstractContextManager[None]:
+        """Let what others put into its queue within go on beside work on other memory, if it is recorded.
+
+        It stays in order with other such work.
+
+        Args:
+            read: The buffers that it reads, and does not write.
+            written: Those that it writes.
+
+        """
 
 
 @runtime_checkable

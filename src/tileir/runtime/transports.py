@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,21 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Message: TypeAlias = tuple[int, Any]
 """A rank, and the contiguous array that is sent to it, or filled by it: of the host, or of the transport's device."""
 T = TypeVar("T")
+
+
+class Merge(NamedTuple):
+    """A merge of arrays of devices.
+
+    Attributes:
+        parts: What a rank has for each of the group, or one array for all.
+        result: What is filled.
+        how: How to merge.
+
+    """
+
+    parts: Sequence[DeviceArray]
+    result: DeviceArray
+    how: Aggregation
 
 
 _FACTS: Final = 4
@@ -42,8 +57,8 @@ class Transport(abc.ABC):
     it has something faster for. Arrays are contiguous, in the memory of the host, and have one dtype and size on all
     ranks that a message or a merge joins. Where the transport names a device, programs run there, and messages may be
     arrays of that device, which are read and filled in its stream. Dtypes are those of :class:`tileir.DType`, narrow
-    floats as ``ml_dtypes`` has them. Merges are of dtypes that are accumulated in: bool, integers, f32 and f64. A group
-    is a sequence of ranks that this one is among, the same on all of its ranks.
+    floats as ``ml_dtypes`` has them. Merges are of dtypes that are accumulated in: bool, integers, f32 and f64; between
+    two ranks of f16 and bf16, too. A group is a sequence of ranks that this one is among, the same on all of its ranks.
 
     Attributes:
         rank: The number of this rank.
@@ -137,19 +152,11 @@ class Transport(abc.ABC):
         self.all_gather(merged, parts, group)
         return result
 
-    def merged(
-        self,
-        parts: Sequence[DeviceArray],  # noqa: ARG002  engines look at them
-        result: DeviceArray,  # noqa: ARG002
-        how: Aggregation,  # noqa: ARG002
-        group: Sequence[int],  # noqa: ARG002
-    ) -> bool:
-        """Fill an array of the device by the merge of what all ranks of a group have for this one.
+    def merged(self, merges: Sequence[Merge], group: Sequence[int]) -> bool:  # noqa: ARG002  engines look at them
+        """Fill arrays of the device by merges of what all ranks of a group have for this one.
 
         Args:
-            parts: An array for each of them, or one for all.
-            result: What is filled.
-            how: How to merge.
+            merges: What is merged; all at once where that is faster.
             group: The ranks.
 
         Returns:

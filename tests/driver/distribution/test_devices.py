@@ -9,8 +9,10 @@ import pytest
 
 import tileir
 from tileir.core import ArgumentError
+from tileir.driver.distribution.on_device import merged_together
 from tileir.runtime.devices.array import DeviceArray
 from tileir.runtime.transports import THREADS, Transport
+from tileir.typed.sharding.local import local_steps
 from tileir_testing.transports import PROGRAMS
 
 TWO = ("llvm.0", "opencl.0" if any(each.id == "opencl.0" for each in tileir.Context().devices()) else "llvm.0")
@@ -38,6 +40,19 @@ def test_states_of_tuples_are_merged(context: tileir.Context) -> None:
     program = tileir.partition(text, {"x": 2}, {"A": ("x", None)}, arguments=[array])
     assert [each.kind.value for each in program.collectives] == ["all_reduce"]
     np.testing.assert_array_equal(tileir.distribute(program, context=context)(array), array.argmax(0))
+
+
+def test_merges_alike_are_made_at_once() -> None:
+    text = """function (A[M, N]) -> (B, C, D, E) {
+        B[j : N] = +(A[i, j]); C[j : N] = +(A[i, j] * A[i, j]); D[j : N] = >(A[i, j]); E[j : N] = +(A[i, N - 1 - j]);
+    }"""
+    whole = dict.fromkeys("BCDE", (None,))
+    array = np.arange(8 * 256, dtype=np.float32).reshape(8, 256)
+    program = tileir.partition(text, {"x": 2}, {"A": ("x", None)}, outputs=whole, arguments=[array])
+    steps = local_steps(program, 0)
+    for microseconds, groups in ((4, ["BC", "D", "E"]), (1, ["B", "C", "D", "E"])):
+        found = merged_together(steps, microseconds, 1.0)
+        assert ["".join(each.name for each in group) for group in found.values()] == groups
 
 
 def test_parts_stay_on_the_device_of_their_rank(context: tileir.Context) -> None:

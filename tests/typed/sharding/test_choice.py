@@ -15,6 +15,7 @@ from strategies.effort import examples
 from strategies.sharded import MESHES, assert_partitioned
 from strategies.tile import cases
 from tileir.core import ArgumentError, DType, ExecutionUnit, HardwareModel
+from tileir.driver.distribution.partitioning import model_of
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
@@ -154,3 +155,19 @@ def test_inputs_that_nothing_reads_are_cut() -> None:
     text = "function (A[N], B[N]) -> (C) { C = A * 2; }"
     function = infer(parse(text), {name: TensorType(DType.F32, (8,)) for name in "AB"})
     assert np.all([not partition(function, TWO, {}).layout(name)[0].is_whole for name in "AB"])
+
+
+def test_sums_of_gradients_wait_for_no_later_ones() -> None:
+    """However many updates stand at the end, each is weighed with its own sum: here an exchange more costs more."""
+    names = range(9)
+    shapes = {"X": ("B", "K"), "W": ("K", "K")}
+    given = ", ".join(f"{kind}{n}[{', '.join(axes)}]" for n in names for kind, axes in shapes.items())
+    sums = " ".join(f"D{n}[i, j : K, K] = +(X0[b, i] * X{n}[b, j]);" for n in names)
+    updates = " ".join(f"N{n} = W{n} - 0.001 * D{n};" for n in names)
+    text = f"function ({given}) -> ({', '.join(f'N{n}' for n in names)}) {{ {sums} {updates} }}"
+    types = {f"{kind}{n}": TensorType(DType.BF16, (1024, 1024)) for n in names for kind in shapes}
+    function = simplify(infer(parse(text), types))
+    cuts = {f"{kind}{n}": Sharding(("x", None) if kind == "X" else (None, None)) for n in names for kind in shapes}
+    outputs = {f"N{n}": Sharding((None, None)) for n in names}
+    program = partition(function, TWO, cuts, outputs, model_of("nvidia-hopper"))
+    assert [each.kind.value for each in program.collectives] == ["all_reduce"] * len(names)

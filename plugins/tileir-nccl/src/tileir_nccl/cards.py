@@ -17,7 +17,7 @@ from nccl.core import Communicator, UniqueId, get_unique_id
 from tileir.core import BackendError
 from tileir.runtime import Event
 from tileir.runtime.devices.array import DeviceArray
-from tileir.runtime.offers import QueueingExecutor
+from tileir.runtime.offers import QueueingExecutor, RecordingExecutor
 from tileir.runtime.transports import LostError, told
 from tileir_nccl.meeting import Lateness, Meeting
 
@@ -69,8 +69,12 @@ class Card:
         return nccl.Comm(self._communicators[ranks].ptr), ranks
 
     @contextlib.contextmanager
-    def enqueued(self, arrays: Sequence[DeviceArray]) -> Iterator[int]:
+    def enqueued(self, read: Sequence[DeviceArray], written: Sequence[DeviceArray]) -> Iterator[int]:
         """Put work into the stream of arrays, behind all that they wait for, as calls within.
+
+        Args:
+            read: The arrays that it reads.
+            written: Those that it writes.
 
         Raises:
             BackendError: TIL808, NCCL refuses; TIL814, another rank failed.
@@ -78,6 +82,7 @@ class Card:
         """
         meeting = self.meeting
         meeting.check(())
+        arrays = [*read, *written]
         executor: Any = arrays[0].home.executor
         others: dict[int, Any] = {id(each.home.executor): each.home.executor for each in arrays}
         for other in others.values():
@@ -96,7 +101,11 @@ class Card:
                 self._executors.add(executor)
             self.busy = True
             try:
-                yield stream
+                with contextlib.ExitStack() as stack:
+                    if isinstance(executor, RecordingExecutor):
+                        buffers = [[array.memory() for array in each] for each in (read, written)]
+                        stack.enter_context(executor.recorded_beside(*buffers))
+                    yield stream
             except nccl.NCCLError as error:
                 meeting.check(())
                 message = f"{meeting.place}: NCCL failed: {error}; NCCL_DEBUG=INFO tells more"

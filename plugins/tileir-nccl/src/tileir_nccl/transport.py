@@ -12,7 +12,7 @@ from nccl.bindings import nccl
 from tileir import to_device
 from tileir.core import Aggregation
 from tileir.runtime.devices.array import DeviceArray
-from tileir.runtime.transports import Message, Transport, told
+from tileir.runtime.transports import Merge, Message, Transport, told
 from tileir_nccl.cards import Card, address
 
 _BYTES: Final = nccl.DataType.Uint8
@@ -84,7 +84,7 @@ class NCCLTransport(Transport):
         self._enter()
         communicator, _ = self.card.communicator(range(self.size))
         rooms = [room for _, _, room in incoming]
-        with self.card.enqueued([*(array for _, array in outgoing), *rooms]) as stream:
+        with self.card.enqueued([array for _, array in outgoing], rooms) as stream:
             nccl.group_start()
             for rank, array in outgoing:
                 nccl.send(address(array), array.nbytes, int(_BYTES), rank, communicator, stream)
@@ -96,25 +96,29 @@ class NCCLTransport(Transport):
                 array.reshape(-1).view(np.uint8)[...] = room.numpy()
         self.card.meeting.check(())
 
-    def merged(self, parts: Sequence[DeviceArray], result: DeviceArray, how: Aggregation, group: Sequence[int]) -> bool:
-        """Merge integers, and sums and products of floats unless they are to be ordered."""
-        kind = native(how, result.dtype, ordered=self.ordered and len(group) > 2)
-        if kind is None:
+    def merged(self, merges: Sequence[Merge], group: Sequence[int]) -> bool:
+        """Merge integers, and sums and products of floats unless they are to be ordered, in one call of the card."""
+        ordered = self.ordered and len(group) > 2
+        kinds = [native(each.how, each.result.dtype, ordered=ordered) for each in merges]
+        if None in kinds:
             return False
-        full = [(rank, part) for rank, part in zip(group, parts, strict=len(parts) > 1) if part.nbytes]
+        full = [(kind, each) for kind, each in zip(kinds, merges, strict=True) if any(p.nbytes for p in each.parts)]
         if not full:
             return True
         self._enter()
         communicator, ranks = self.card.communicator(group)
-        with self.card.enqueued([*(part for _, part in full), result]) as stream:
-            into = address(result)
-            if len(parts) == 1:
-                nccl.all_reduce(address(parts[0]), into, result.size, *kind, communicator, stream)
-                return True
+        read = [part for _, each in full for part in each.parts if part.nbytes]
+        with self.card.enqueued(read, [each.result for _, each in full]) as stream:
             nccl.group_start()
-            for rank, part in full:
-                root = ranks.index(rank)
-                nccl.reduce(address(part), into, part.size, *kind, root, communicator, stream)
+            for kind, (parts, result, _) in full:
+                assert kind is not None
+                if len(parts) == 1:
+                    nccl.all_reduce(address(parts[0]), address(result), result.size, *kind, communicator, stream)
+                    continue
+                for rank, part in zip(group, parts, strict=True):
+                    if part.nbytes:
+                        root = ranks.index(rank)
+                        nccl.reduce(address(part), address(result), part.size, *kind, root, communicator, stream)
             nccl.group_end()
         return True
 

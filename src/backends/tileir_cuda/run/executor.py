@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from tileir_cuda.architectures import ALIGNMENT
 from tileir_cuda.devices import DLPACK_KIND, architecture_of
 from tileir_cuda.emit.emitter import emit
 from tileir_cuda.emit.ptx import made
+from tileir_cuda.run.capturing import OTHERS
 from tileir_cuda.run.driver import checked, enter, inherited, use_driver
 from tileir_cuda.run.kernels import BoundCudaKernel, CudaKernel
 from tileir_cuda.run.memory import AdoptedCudaBuffer, CudaBuffer, Pool, copy, enqueue, page_locked
@@ -28,6 +30,7 @@ from tileir_cuda.run.stream import CudaEvent, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from tileir.semtree.ir import KernelFunction
     from tileir_cuda.library import CudaLibrary
@@ -274,6 +277,16 @@ class CudaExecutor(Renewable):
     def recorder(self) -> Recorder:
         """Return what records a piece of work, to hand it over again in one call."""
         return Recorder(self)
+
+    def recorded_beside(
+        self, read: Sequence[CudaBuffer], written: Sequence[CudaBuffer]
+    ) -> AbstractContextManager[None]:
+        """Let what others put into the stream, while it is recorded, follow what used this memory before."""
+        capture = self.stream.capture
+        if capture is None:
+            return nullcontext()
+        used = [each.used(writes=False) for each in read] + [each.used(writes=True) for each in written]
+        return capture.following([*used, OTHERS])
 
     def allocator(self, nbytes: int) -> Callable[[], CudaBuffer]:
         """Return what allocates so many bytes again and again; the errors are those of :meth:`allocate`."""

@@ -16,7 +16,9 @@ from cuda.bindings import driver
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.runtime.arrays import address_of
 from tileir_cuda.architectures import ALIGNMENT
+from tileir_cuda.run.capturing import EVERYTHING
 from tileir_cuda.run.driver import SUCCESS, checked, enter, inherited, uncaptured
+from tileir_cuda.run.following import Use
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -59,6 +61,10 @@ class CudaBuffer:
     stream: Stream = attrs.field(repr=False)
     _owner: object = attrs.field(default=None, repr=False)
     shared: bool = attrs.field(default=False, repr=False)
+
+    def used(self, *, writes: bool) -> Use:
+        """Return a use of all of it."""
+        return Use(-1, self.address, self.address + self.nbytes, writes)
 
     def host(self) -> Bytes | None:
         """Return None: the host does not see the memory."""
@@ -131,11 +137,13 @@ class Loan:
 
     Attributes:
         pieces: What was lent, and what was allocated meanwhile: sizes by addresses.
+        kept: Addresses of what is spare beside these, by sizes, and of what others give back meanwhile.
         missing: Addresses of those that had not come back in the end.
 
     """
 
     pieces: dict[int, int]
+    kept: dict[int, list[int]]
     missing: set[int] = attrs.field(factory=set)
 
 
@@ -208,7 +216,7 @@ class Pool:
                 addresses.clear()
             for address, size in pieces.items():
                 self.spare_of(size).append(address)
-            self._loan = loan = Loan(dict(pieces))
+            self._loan = loan = Loan(dict(pieces), kept)
         try:
             yield loan
         finally:
@@ -216,9 +224,8 @@ class Pool:
                 self._loan = None
                 loan.missing = set(loan.pieces)
                 for size, addresses in self._spare.items():
-                    back = [address for address in addresses if address not in loan.pieces]
                     loan.missing.difference_update(addresses)
-                    addresses[:] = [*kept.get(size, ()), *back]
+                    addresses[:] = kept.get(size, ())
 
     @property
     def spare_bytes(self) -> int:
@@ -236,7 +243,9 @@ class Pool:
                     return
             elif self._loan is not None or self._has_room(size):
                 self._at_most += size
-                self._spare[size].append(address)
+                loan = self._loan
+                spare = self._spare if loan is None or address in loan.pieces else loan.kept
+                spare.setdefault(size, []).append(address)
                 return
         if inherited():
             return
@@ -367,7 +376,9 @@ def copy(stream: Stream, read: Any, write: Any, count: int, after: Sequence[Even
         if count:
             enqueue(stream, read, write, count)
 
-    return stream.submit(work, (read, write), after, "a copy")
+    buffers = [place for place in (read, write) if isinstance(place, CudaBuffer)]
+    uses = [place.used(writes=place is write) for place in buffers] if len(buffers) > 1 else (EVERYTHING,)
+    return stream.submit(work, (read, write), after, "a copy", uses)
 
 
 def enqueue(stream: Stream, read: Any, write: Any, count: int) -> None:

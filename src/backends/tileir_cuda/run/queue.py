@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from tileir.core.nodes import attrs
 from tileir.semtree.ir import ParamAccess
 from tileir_cuda.run.array_calls import Program, array_call
+from tileir_cuda.run.capturing import Capture
 from tileir_cuda.run.driver import context_of, fail, status_of
 from tileir_cuda.run.entries import Entries
 from tileir_cuda.run.following import Use, following
@@ -42,6 +43,7 @@ class _Records:
         places: Which argument each parameter is; from -1 down, which one points to it.
         maps: What makes tensor maps, and which argument each of its kernel's parameters is.
         after: For each launch, those of the same run that it follows, by their numbers there.
+        uses: The memory of each launch.
 
     """
 
@@ -53,7 +55,7 @@ class _Records:
     places: list[int] = attrs.field(factory=list, init=False)
     maps: list[tuple[Maps, tuple[int, ...]]] = attrs.field(factory=list, init=False)
     after: list[tuple[int, ...]] = attrs.field(factory=list, init=False)
-    _uses: list[list[Use]] = attrs.field(factory=list, init=False)
+    uses: list[list[Use]] = attrs.field(factory=list, init=False)
     _numbers: dict[int, int] = attrs.field(factory=dict, init=False)
     _pointed: int = attrs.field(default=0, init=False)
 
@@ -65,8 +67,7 @@ class _Records:
             first, place = len(self.launches), len(self.places)
             for kernel, arguments in launched:
                 self._add(kernel, arguments)
-            self.after += following(self._uses)
-            self._uses.clear()
+            self.after += following(self.uses[first:])
             bodies.append(Run(first, len(self.launches) - first, place, 0, graph))
             graph += len(self.launches) > first
         for number, times in runs.order:
@@ -85,7 +86,7 @@ class _Records:
             self._pointed += len(pointed)
         self.launches.append(Launch(kernel.function, *kernel.shape, len(places) + len(pointed)))
         self.names.append(kernel.kernel.name)
-        self._uses.append([_use(*each) for each in zip(kernel.kernel.params, arguments, strict=True)])
+        self.uses.append([_use(*each) for each in zip(kernel.kernel.params, arguments, strict=True)])
         self.places += [*places, *(~number for number in pointed)]
 
     def _number(self, address: int) -> int:
@@ -102,10 +103,16 @@ class _Records:
 
 
 def _use(param: Param, argument: CudaBuffer | int) -> Use:
-    writes = param.access is not ParamAccess.READ
+    writes, nbytes = param.access is not ParamAccess.READ, param.size * param.dtype.itemsize
     if isinstance(argument, int):
-        return Use(argument, 0, 1, writes)
-    return Use(-1, argument.address, argument.address + param.size * param.dtype.itemsize, writes)
+        return Use(argument, 0, nbytes, writes)
+    return Use(-1, argument.address, argument.address + nbytes, writes)
+
+
+def _placed(use: Use, addresses: Sequence[int]) -> Use:
+    """Return a use whose array has come."""
+    start = 0 if use.array < 0 else addresses[use.array]
+    return Use(-1, start + use.begin, start + use.end, use.writes)
 
 
 @attrs.frozen(eq=False)
@@ -123,6 +130,7 @@ class CudaQueue:
     _entries: Entries | None
     _table: Table
     _launcher: Launcher
+    _uses: Sequence[Sequence[Use]]
     _held: object
 
     @classmethod
@@ -148,6 +156,7 @@ class CudaQueue:
             Entries.of(stream.card, records.runs, table, native, records.maps),
             table,
             native,
+            records.uses,
             runs,
         )
 
@@ -174,10 +183,27 @@ class CudaQueue:
                 entry = self._entries.at(key)
                 arguments, graphs = entry.arguments, entry.graphs or 0
             mark = 0 if stream is None else own.crossing()
-            told = self._launcher.hand_over(addressof(self._table), arguments, stream or 0, mark, graphs)
+            if own.capture is not None:
+                told = self._recorded(own.capture, arguments, addresses)
+            else:
+                told = self._launcher.hand_over(addressof(self._table), arguments, stream or 0, mark, graphs)
             if not told:
                 return own.tail or own.new_tail()
         return self._fail(told)
+
+    def _recorded(self, capture: Capture, arguments: int, addresses: Sequence[int]) -> int:
+        """Hand launches over one by one, each behind those whose memory it needs, and return what the code told."""
+        one, alone = Run(0, 1, 0, 1, 0), Table.from_buffer_copy(self._table)
+        alone.runs, alone.count = addressof(one), 1
+        for run in [each for each in self._table.held[0] for _ in range(each.times)]:
+            one.place = run.place
+            for one.first in range(run.first, run.first + run.count):
+                with capture.following([_placed(use, addresses) for use in self._uses[one.first]]):
+                    told = self._launcher.hand_over(addressof(alone), arguments, 0, 0, 0)
+                if told:
+                    return told
+                one.place += self._table.held[1][one.first].taken
+        return 0
 
     def bound(self, addresses: Sequence[int]) -> BoundQueue:
         """Return the launches on arrays at these addresses as one of those of :meth:`CudaExecutor.run_batch`."""

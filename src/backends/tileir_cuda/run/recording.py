@@ -2,7 +2,8 @@
 
 A recording has the addresses of all that it reads and writes. What it takes of the card's memory is its recorder's own,
 and results go back to that when nobody refers to them. Work on given memory is recorded as often as results of it live
-at a time; what comes to memory that was never seen, or too often to memory in use, is done by the caller.
+at a time; what comes to memory that was never seen, or too often to memory in use, is done by the caller. In the graph
+each piece of work follows those whose memory it needs, so that messages and kernels may go on beside each other.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cuda.bindings import driver
 
 from tileir.core import BackendError, attrs
+from tileir_cuda.run.capturing import Capture
 from tileir_cuda.run.driver import checked, enter, inherited
 from tileir_cuda.run.memory import PooledCudaBuffer
 
@@ -203,11 +205,11 @@ def _captured(stream: Stream, work: Callable[[], Sequence[CudaBuffer]]) -> tuple
         enter(stream.card)
         relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
         checked("recording", driver.cuStreamBeginCapture(stream.native, relaxed))
-        stream.recording = True
+        stream.capture = Capture(stream.native)
         try:
             made = work()
         finally:
-            stream.recording = False
+            stream.capture = None
             ended = driver.cuStreamEndCapture(stream.native)
     graph = checked("recording", ended)
     try:

@@ -17,7 +17,9 @@ from cuda.bindings import driver
 from tileir.core import BackendError, Diagnostic, Renewable
 from tileir.runtime import Event, Failure, failure_of
 from tileir.runtime.postponed import Postponed, Watchers, failed
+from tileir_cuda.run.capturing import EVERYTHING, Capture
 from tileir_cuda.run.driver import NOT_READY, PROCESS, SUCCESS, checked, enter, fault
+from tileir_cuda.run.following import Use
 from tileir_cuda.run.staging import Staging
 
 MILLISECOND: Final = 1e-3
@@ -138,7 +140,7 @@ class Stream(Renewable):
         lock: Held while work enters the stream, so that the event behind it is its own.
         staging: Through what arrays of the host go into it.
         tail: The event of all work so far whose end is not marked yet; None where nothing has come since.
-        recording: Whether work is recorded and not done, so that nobody can wait for it.
+        capture: What records work that is not done, so that nobody can wait for it; None where it is done.
 
     """
 
@@ -147,7 +149,7 @@ class Stream(Renewable):
     measures: bool
     lock: threading.RLock = attrs.field(factory=threading.RLock, init=False)
     tail: CudaEvent | None = attrs.field(default=None, init=False)
-    recording: bool = attrs.field(default=False, init=False)
+    capture: Capture | None = attrs.field(default=None, init=False)
     staging: Staging = attrs.field(factory=Staging, init=False, repr=False)
     _crossing: Any = attrs.field(default=None, init=False)
     _in_flight: deque[CudaEvent] = attrs.field(factory=deque, init=False)
@@ -168,7 +170,14 @@ class Stream(Renewable):
         PROCESS.streams[id(stream)] = stream
         return stream
 
-    def submit(self, work: Callable[[], object], held: object, after: Sequence[Event], what: str) -> Event:
+    def submit(
+        self,
+        work: Callable[[], object],
+        held: object,
+        after: Sequence[Event],
+        what: str,
+        uses: Sequence[Use] = (EVERYTHING,),
+    ) -> Event:
         """Put work into the stream, now or when all of ``after`` that are not of this stream have completed.
 
         Args:
@@ -176,6 +185,7 @@ class Stream(Renewable):
             held: What must stay alive until the work has completed.
             after: What it waits for; if one fails, it fails with the same error.
             what: What to call it in messages.
+            uses: The memory that it uses.
 
         Raises:
             BackendError: TIL708, TIL804 or TIL808, the driver refuses it.
@@ -190,15 +200,18 @@ class Stream(Renewable):
             elif (failure := failure_of(event)) is not None:
                 return failed(failure)
         if others:
-            return self._postponed.add(lambda: self.submit(work, held, after, what), others)
-        return self.begin(work, held, what)
+            return self._postponed.add(lambda: self.submit(work, held, after, what, uses), others)
+        return self.begin(work, held, what, uses)
 
-    def begin(self, work: Callable[[], object], held: object, what: str) -> CudaEvent:
+    def begin(
+        self, work: Callable[[], object], held: object, what: str, uses: Sequence[Use] = (EVERYTHING,)
+    ) -> CudaEvent:
         """Put work into the stream now; the errors are those of :meth:`submit`."""
         enter(self.card)
         with self.lock:
-            if self.recording:
-                work()
+            if self.capture is not None:
+                with self.capture.following(uses):
+                    work()
                 return self.tail or self.new_tail()
             begin = self._marked() if self.measures else None
             work()
@@ -219,7 +232,7 @@ class Stream(Renewable):
             return True
         enter(self.card)
         with self.lock:
-            if self.recording:
+            if self.capture is not None:
                 raise BackendError((Diagnostic("TIL808", "work that is recorded cannot be waited for"),))
             if self.tail is event:
                 try:

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tileir.core import Combination, DType, attrs
+from tileir.core import DType, attrs
 from tileir.core.combines import state_rule
-from tileir.core.contraction_types import contraction_types
 from tileir.core.numbers.arithmetic import cast
 from tileir.core.numbers.number_system import REAL
 from tileir.typed.boxes import Box, elements, shared, sizes_of
 from tileir.typed.ir import Collective
-from tileir.typed.sharding.exchanges import Piece, kind_of, pieces
+from tileir.typed.sharding.exchanges import Piece, dtype_merged, kind_of, pieces
 from tileir.typed.sharding.mesh import Mesh
 from tileir.typed.sharding.splits import CollectiveKind
 
@@ -114,7 +113,7 @@ def part_of(array: Array, have: Box, box: Box) -> Array:
 def _merged(collective: Collective, mesh: Mesh, transport: Transport, array: Array, have: Box) -> Array:
     how, group = collective.aggregation, mesh.group(transport.rank, collective.axes)
     assert how is not None
-    wide = cast(array, contraction_types(how, Combination.NONE, [collective.dtype]).accumulator)
+    wide = cast(array, dtype_merged(how, collective.dtype, len(group)))
     if collective.kind is CollectiveKind.ALL_REDUCE:
         return cast(transport.all_reduce(np.asarray(wide, order="C"), how, group), collective.dtype)
     boxes = [mesh.box(collective.target, mesh.coordinates(rank)) for rank in group]

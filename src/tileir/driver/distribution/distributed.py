@@ -27,6 +27,7 @@ from tileir.driver.distribution.on_device import (
     carried_out_there,
     has_borders,
     merged_state_there,
+    merged_together,
     resident,
 )
 from tileir.driver.distribution.repeating import Repetition
@@ -59,6 +60,7 @@ class _Plan:
         last: The values that it needs no more after each step, by its number.
         moved: Values that collectives made of the elements of others.
         borders: Values that are not made, since borders read what of them has come.
+        together: Merges that are made at once on a device, by the name of the first.
 
     """
 
@@ -66,6 +68,7 @@ class _Plan:
     last: Mapping[int, Sequence[str]]
     moved: frozenset[str]
     borders: frozenset[str]
+    together: Mapping[str, tuple[Collective, ...]]
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -271,7 +274,8 @@ class Distributed:
                     states[step.inputs] = self._merged_state(step, transport, home, values)
                 values[step.name] = states[step.inputs][step.result]
             elif isinstance(step, Collective):
-                values[step.name] = self._carried_out(step, transport, home, values)
+                if step.name not in values:
+                    values.update(self._carried_out(step, plan, transport, home, values))
             elif isinstance(step, Rounds):
                 run = partial(self._of_step(step.step)._computed_by_steps, transport, home)
                 values.update(looped(step, values, home, run))
@@ -305,16 +309,21 @@ class Distributed:
         with self._lock:
             if rank not in self._plans:
                 steps = bordered_steps(self.program, rank, late=home is not None)
+                together: Mapping[str, tuple[Collective, ...]] = {}
                 if home is not None:
                     boxes = boxes_of(self.program, rank)
                     widths = {each.name: each.dtype.itemsize for each in self.program.function.operations}
                     split = [each for each in steps if isinstance(each, Bordered)]
                     if not all(has_borders(home, each, boxes, widths) for each in split):
                         steps = local_steps(self.program, rank)
+                    from tileir.core.targets.target_file import hardware_of  # only who runs on devices pays for it
+
+                    model = hardware_of(home.device.target)
+                    together = merged_together(steps, model.link_us, model.link_gbps)
                 borders = frozenset(name for each in steps if isinstance(each, Bordered) for name in each.halos)
                 moved = {each.name for each in steps if isinstance(each, Collective) and not each.kind.merges}
                 last = _last_uses(steps, self.program.function.outputs)
-                self._plans[rank] = _Plan(steps, last, frozenset(moved - borders), borders)
+                self._plans[rank] = _Plan(steps, last, frozenset(moved - borders), borders, together)
             return self._plans[rank]
 
     def _repetition(self, transport: Transport, home: Home) -> Repetition | None:
@@ -373,15 +382,19 @@ class Distributed:
             return merged_state_there(step, self.program.mesh, transport, home, values)
         return merged_state(step, self.program.mesh, transport, [values[name] for name in step.inputs])
 
-    def _carried_out(self, step: Collective, transport: Transport, home: Home | None, values: Parts) -> Any:
+    def _carried_out(
+        self, step: Collective, plan: _Plan, transport: Transport, home: Home | None, values: Parts
+    ) -> dict[str, Any]:
+        """Return what a rank has behind a collective, and behind those that are made with it, by name."""
         mesh = self.program.mesh
         if home is None:
-            return carried_out(step, mesh, transport, [values[name] for name in step.inputs], self._rooms.take)
+            parts = [values[name] for name in step.inputs]
+            return {step.name: carried_out(step, mesh, transport, parts, self._rooms.take)}
 
         def run(function: Function, values: Parts) -> Parts:
             return self._computed(function, values, home)
 
-        return carried_out_there(step, mesh, transport, home, values, run)
+        return carried_out_there(plan.together.get(step.name, (step,)), mesh, transport, home, values, run)
 
     def _computed(self, function: Function, values: Parts, home: Home | None) -> dict[str, Any]:
         executable = self._executable(function, home)

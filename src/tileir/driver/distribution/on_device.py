@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -12,6 +13,7 @@ from tileir.driver.distribution.collectives import merged_state
 from tileir.runtime.devices.array import DeviceArray
 from tileir.runtime.interface import PartingExecutor
 from tileir.runtime.offers import QueueingExecutor
+from tileir.runtime.transports import Merge
 from tileir.typed.boxes import Box, elements
 from tileir.typed.ir import Collective, Function, Value
 from tileir.typed.sharding.mesh import Mesh
@@ -27,12 +29,12 @@ Run: TypeAlias = Callable[[Function, Arrays], Arrays]
 
 
 def carried_out_there(
-    collective: Collective, mesh: Mesh, transport: Transport, home: Home, values: Arrays, run: Run
-) -> DeviceArray:
-    """Return what a rank has behind a collective.
+    collectives: Sequence[Collective], mesh: Mesh, transport: Transport, home: Home, values: Arrays, run: Run
+) -> dict[str, DeviceArray]:
+    """Return what a rank has behind a collective, or behind several merges in one group, by name.
 
     Args:
-        collective: What it is; all ranks come to it.
+        collectives: What they are; all ranks come to them.
         mesh: The ranks.
         transport: Between them.
         home: The device of this rank.
@@ -40,13 +42,43 @@ def carried_out_there(
         run: Computes a function on the device.
 
     """
-    transport.place = f"{collective.kind.value} {collective.name!r}"
-    each = exchange_of(collective, mesh, transport.rank)
-    if collective.aggregation is not None:
-        merged = _merged_by_engine(collective, mesh, transport, home, values, run)
+    first, *_ = collectives
+    transport.place = f"{first.kind.value} {first.name!r}"
+    if first.aggregation is not None:
+        merged = _merged_by_engine(collectives, mesh, transport, home, values, run)
         if merged is not None:
             return merged
-    return _unpacked(each, {**values, **_exchanged(each, transport, home, values, run)}, home, run)
+    found = {}
+    for collective in collectives:
+        each = exchange_of(collective, mesh, transport.rank)
+        came = _exchanged(each, transport, home, values, run)
+        found[collective.name] = _unpacked(each, {**values, **came}, home, run)
+    return found
+
+
+def merged_together(steps: Sequence[object], link_us: float, link_gbps: float) -> dict[str, tuple[Collective, ...]]:
+    """Return the merges that are made at once, by the name of the first: those alike that follow each other.
+
+    No more are waited for once they take longer on their way than an exchange of little.
+
+    Args:
+        steps: What a rank runs, one after the other.
+        link_us: Microseconds that an exchange takes however little is sent.
+        link_gbps: 10^9 bytes in a second that a rank gets from others.
+
+    """
+    found: list[list[Collective]] = []
+    size, before = 0.0, None
+    for step in steps:
+        like = (step.aggregation, step.axes, step.dtype) if isinstance(step, Collective) else None
+        if isinstance(step, Collective) and step.aggregation is not None:
+            if like != before or size > link_us * link_gbps * 1e3:
+                found.append([])
+                size = 0.0
+            found[-1].append(step)
+            size += math.prod(step.shape) * step.dtype.itemsize
+        before = like
+    return {group[0].name: tuple(group) for group in found}
 
 
 def _exchanged(each: Exchange, transport: Transport, home: Home, values: Arrays, run: Run) -> dict[str, DeviceArray]:
@@ -58,21 +90,22 @@ def _exchanged(each: Exchange, transport: Transport, home: Home, values: Arrays,
 
 
 def _merged_by_engine(
-    collective: Collective, mesh: Mesh, transport: Transport, home: Home, values: Arrays, run: Run
-) -> DeviceArray | None:
-    """Return what a rank has behind a merge that the engine has; None where it has none."""
-    group = mesh.group(transport.rank, collective.axes)
-    can_be_narrow = len(group) == 2 and collective.dtype in {DType.F16, DType.BF16}
-    for narrow in (True, False) if can_be_narrow else (False,):
-        shares = shares_of(collective, mesh, transport.rank, narrow=narrow)
-        made = values if shares.packing is None else {**values, **run(shares.packing, values)}
-        ((_, merged),) = shares.received
-        into = _room(home, merged)
-        parts = [made[name] for name in dict.fromkeys(name for _, name in shares.sent)]
+    collectives: Sequence[Collective], mesh: Mesh, transport: Transport, home: Home, values: Arrays, run: Run
+) -> dict[str, DeviceArray] | None:
+    """Return what a rank has behind merges that the engine has, by name; None where it has none."""
+    merges, shares = [], [shares_of(each, mesh, transport.rank) for each in collectives]
+    for collective, each in zip(collectives, shares, strict=True):
+        made = values if each.packing is None else {**values, **run(each.packing, values)}
+        ((_, merged),) = each.received
+        parts = [made[name] for name in dict.fromkeys(name for _, name in each.sent)]
         assert collective.aggregation is not None
-        if transport.merged(parts, into, collective.aggregation, group):
-            return _unpacked(shares, {merged.name: into}, home, run)
-    return None
+        merges.append(Merge(parts, _room(home, merged), collective.aggregation))
+    if not transport.merged(merges, mesh.group(transport.rank, collectives[0].axes)):
+        return None
+    return {
+        each.result.name: _unpacked(each, {each.received[0][1].name: merge.result}, home, run)
+        for each, merge in zip(shares, merges, strict=True)
+    }
 
 
 @attrs.frozen

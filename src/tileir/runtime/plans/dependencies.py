@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from tileir.core.nodes import attrs
 from tileir.semtree.ir import ParamAccess, Program, Work
 from tileir.semtree.launches import accesses
 
@@ -22,14 +23,33 @@ def dependencies(program: Program) -> tuple[tuple[int, ...], ...]:
     return without_implied(_needed(program))
 
 
+@attrs.define(eq=False)
+class Direct:
+    """Launches that come one after the other, each with the earlier ones that it needs.
+
+    Attributes:
+        before: For each, all that it follows, directly or not, as a set of bits.
+
+    """
+
+    before: list[int] = attrs.field(factory=list, init=False)
+
+    def add(self, needed: Collection[int]) -> tuple[int, ...]:
+        """Return what the next launch needs, in rising order, without those that another of these follows."""
+        kept: list[int] = []
+        covered = 0
+        for number in sorted(needed, reverse=True):
+            if not covered >> number & 1:
+                kept.append(number)
+                covered |= self.before[number] | 1 << number
+        self.before.append(covered)
+        return tuple(reversed(kept))
+
+
 def without_implied(needed: Iterable[Collection[int]]) -> tuple[tuple[int, ...], ...]:
     """Return the earlier launches that each one needs, in rising order, without those that another of these follows."""
-    before: list[int] = []
-    result: list[tuple[int, ...]] = []
-    for each in needed:
-        result.append(_direct(each, before))
-        before.append(_ancestors(result[-1], before))
-    return tuple(result)
+    direct = Direct()
+    return tuple(direct.add(each) for each in needed)
 
 
 def _needed(program: Program) -> Iterator[set[int]]:
@@ -58,10 +78,10 @@ def chain(launches: int) -> tuple[tuple[int, ...], ...]:
 
 def ancestors(after: Sequence[Sequence[int]]) -> tuple[int, ...]:
     """Return, for each launch, all that it follows, directly or not, as a set of bits."""
-    before: list[int] = []
-    for direct in after:
-        before.append(_ancestors(direct, before))
-    return tuple(before)
+    direct = Direct()
+    for each in after:
+        direct.add(each)
+    return tuple(direct.before)
 
 
 def merged_accesses(program: Program, work: Work) -> Mapping[str, ParamAccess]:
@@ -71,21 +91,3 @@ def merged_accesses(program: Program, work: Work) -> Mapping[str, ParamAccess]:
         if merged.setdefault(name, access) is not access:
             merged[name] = ParamAccess.READ_WRITE
     return merged
-
-
-def _ancestors(direct: Sequence[int], before: Sequence[int]) -> int:
-    bits = 0
-    for number in direct:
-        bits |= before[number] | 1 << number
-    return bits
-
-
-def _direct(needed: Collection[int], before: Sequence[int]) -> tuple[int, ...]:
-    """Return the needed launches without those that another needed one follows."""
-    kept: list[int] = []
-    covered = 0
-    for number in sorted(needed, reverse=True):
-        if not covered >> number & 1:
-            kept.append(number)
-            covered |= before[number]
-    return tuple(reversed(kept))

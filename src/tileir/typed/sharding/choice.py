@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Final, TypeAlias
 
@@ -81,9 +81,36 @@ def choose(
     choice = _Choice(prices, wanted, loops, max(4, min(_ROWS, _STEPS // max(1, len(live)))))
     choice.defined = {each.name: each for each in (*function.inputs, *function.operations)}
     choice.uses.update(name for each in live for name in dict.fromkeys(reads(each)))
-    for operation in live:
+    for operation in _read_soon(live):
         choice.add(operation)
     return choice.decisions()
+
+
+def _read_soon(live: Sequence[Operation]) -> Iterator[Operation]:
+    """Yield operations in an order in which few values wait for their readers, as those of tables do."""
+    needs = {each.name: tuple(dict.fromkeys(reads(each))) for each in live}
+    readers: dict[str, list[Operation]] = {}
+    for each in live:
+        for name in needs[each.name]:
+            readers.setdefault(name, []).append(each)
+    uses = {name: len(each) for name, each in readers.items()}
+    ahead, unchosen = set(needs), set(needs)
+    for first in live:
+        pending = [first] if first.name in unchosen else []
+        while pending:
+            operation = pending.pop()
+            yield operation
+            unchosen.discard(operation.name)
+            ahead.discard(operation.name)
+            for name in needs[operation.name]:
+                uses[name] -= 1
+            for name in (*needs[operation.name], operation.name):
+                for reader in readers.get(name, ()):
+                    read = needs[reader.name]
+                    ends = sum(uses[each] == 1 for each in read)
+                    if reader.name in unchosen and ahead.isdisjoint(read) and ends >= (reader.name in readers):
+                        unchosen.discard(reader.name)
+                        pending.append(reader)
 
 
 @attrs.define(eq=False)

@@ -113,13 +113,20 @@ def aggregation_of(operation: Operation) -> Aggregation | None:
     return operation.aggregation if isinstance(operation, Contraction | Scatter | Collective) else None
 
 
-def width_merged(operation: Operation, dtype: DType, shape: Shape) -> int:
-    """Return the bytes in which an element travels that is merged, of an operation that reads elements of a dtype."""
+def dtype_merged(how: Aggregation, dtype: DType, ranks: int) -> DType:
+    """Return the dtype in which parts of so many ranks travel and are merged: as they are where it is rounded once."""
+    if ranks == 2 and dtype in {DType.F16, DType.BF16}:
+        return dtype
+    return contraction_types(how, Combination.NONE, [dtype]).accumulator
+
+
+def width_merged(operation: Operation, dtype: DType, shape: Shape, ranks: int) -> int:
+    """Return the bytes in which an element travels that ranks merge, of an operation that reads elements of a dtype."""
     if isinstance(operation, Reduce):
         return sum(each.itemsize for each in rule_of(operation, dtype, shape).state)
     how = aggregation_of(operation)
     assert how is not None
-    return contraction_types(how, Combination.NONE, [operation.dtype]).accumulator.itemsize
+    return dtype_merged(how, operation.dtype, ranks).itemsize
 
 
 def traffic(collective: Collective, mesh: Mesh, dtypes: Mapping[str, DType]) -> int:
@@ -127,7 +134,7 @@ def traffic(collective: Collective, mesh: Mesh, dtypes: Mapping[str, DType]) -> 
     if collective.combine is not None:
         width = sum(dtypes[name].itemsize for name in collective.inputs)
     elif collective.aggregation is not None:
-        width = width_merged(collective, collective.dtype, collective.shape)
+        width = width_merged(collective, collective.dtype, collective.shape, mesh.extent(collective.axes))
     else:
         return moved(collective.source, collective.target, mesh) * collective.dtype.itemsize
     return merged(collective.source, collective.target, collective.axes, mesh, collective) * width

@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from tileir.core import Aggregation, Combination, DType, NameScope, Op, attrs
-from tileir.core.contraction_types import contraction_types
 from tileir.poly.affine import Affine
 from tileir.typed.boxes import Box, elements, shared, sizes_of
 from tileir.typed.ir import Access, Cast, Collective, Contraction, Elementwise, Function, Operation, Value
-from tileir.typed.sharding.exchanges import Piece, pieces
+from tileir.typed.sharding.exchanges import Piece, dtype_merged, pieces
 from tileir.typed.sharding.mesh import Mesh
 
 
@@ -47,12 +46,9 @@ def exchange_of(collective: Collective, mesh: Mesh, rank: int) -> Exchange:
 
 
 @lru_cache(4096)
-def shares_of(collective: Collective, mesh: Mesh, rank: int, *, narrow: bool = False) -> Exchange:
-    """Return what a rank has for each of a group that merges by itself, and what comes of that from no rank but it.
-
-    Narrow floats are merged as they are, or in the dtype in which they are aggregated. Of two it is one number.
-    """
-    draft, wide = _accumulated(collective, mesh, rank, narrow=narrow)
+def shares_of(collective: Collective, mesh: Mesh, rank: int) -> Exchange:
+    """Return what a rank has for each of a group that merges by itself, and what comes of that from no rank but it."""
+    draft, wide = _accumulated(collective, mesh, rank)
     have, group = _have(collective, mesh, rank), mesh.group(rank, collective.axes)
     targets = [mesh.box(collective.target, mesh.coordinates(each)) for each in group]
     sent = tuple((each, draft.cropped(wide, have, box)) for each, box in zip(group, targets, strict=True))
@@ -146,14 +142,14 @@ def _merged(collective: Collective, mesh: Mesh, rank: int) -> Exchange:
     return Exchange(shares.packing, sent, received, unpacking, result)
 
 
-def _accumulated(collective: Collective, mesh: Mesh, rank: int, *, narrow: bool = False) -> tuple[_Draft, Value]:
-    """Return the rank's part of the operand in the dtype in which it is aggregated, and the draft that makes it."""
+def _accumulated(collective: Collective, mesh: Mesh, rank: int) -> tuple[_Draft, Value]:
+    """Return the rank's part of the operand in the dtype in which it is merged, and the draft that makes it."""
     assert collective.aggregation is not None
-    wide = contraction_types(collective.aggregation, Combination.NONE, [collective.dtype]).accumulator
+    wide = dtype_merged(collective.aggregation, collective.dtype, mesh.extent(collective.axes))
     operand = Value(collective.input, collective.dtype, sizes_of(_have(collective, mesh, rank)))
     draft = _Draft(NameScope.of((operand.name, collective.name)))
     draft.inputs = (operand,)
-    if narrow or wide is operand.dtype:
+    if wide is operand.dtype:
         return draft, operand
     return draft, draft.cast(operand, wide, draft.names.fresh(f"{operand.name}_wide"))
 

@@ -297,7 +297,7 @@ class Spreads:
             seconds = 0.0
             if shares:
                 (source,) = {self.dtypes[name] for name in reads(operation)[:1]}
-                width = width_merged(operation, source, self.shapes[reads(operation)[0]])
+                width = width_merged(operation, source, self.shapes[reads(operation)[0]], mesh.extent(axes))
                 seconds = self.prices.exchange(merged(layout, target, axes, mesh, operation) * width)
             final = target if self.final is None else self.final
             if final != target:
