@@ -131,6 +131,7 @@ def test_stages_import_stages_at_the_top() -> None:
         ("src/tileir/typed/ir.py", "tileir.typed.dataflow"),
         ("src/tileir/typed/node.py", "tileir.typed.text.printer"),
         ("src/tileir/typed/sharding/partitioned.py", "tileir.typed.sharding.explanation"),
+        ("src/tileir/typed/sharding/partitioned.py", "tileir.typed.sharding.meetings"),
         ("src/tileir/typed/sharding/partitioned.py", "tileir.typed.sharding.partition"),
         ("src/tileir/typed/sharding/partitioned.py", "tileir.typed.sharding.text"),
         ("src/tileir/typed/simplify/bands.py", "tileir.typed.interpreter"),

@@ -7,6 +7,7 @@ from typing import Final
 from mutants.mutant import Mutant
 
 _BORDERS: Final = "typed/sharding/test_borders.py"
+_MEETINGS: Final = "driver/distribution/test_meetings.py"
 _PARTS: Final = "typed/sharding/test_partition.py"
 
 IN_RANKS: Final = (
@@ -86,5 +87,40 @@ IN_RANKS: Final = (
         "place = count - 1 - number if loop.reverse else number",
         "place = number",
         tests="driver/distribution/test_rounds.py",
+    ),
+    Mutant(
+        "sorts of three ranks in two rounds",
+        "typed.sharding.meetings",
+        "for number in reversed(range(len(sizes))):",
+        "for number in reversed(range(len(sizes) - 1)):",
+        tests=_MEETINGS,
+    ),
+    Mutant(
+        "both neighbours keep what comes first",
+        "driver.distribution.meeting",
+        "low = sizes[pair.first] if is_second else 0",
+        "low = 0",
+        tests=_MEETINGS,
+    ),
+    Mutant(
+        "equal elements of a neighbour before those of a rank",
+        "driver.distribution.meeting",
+        "parts = [*came, *found] if is_second else [*found, *came]",
+        "parts = [*came, *found]",
+        tests=_MEETINGS,
+    ),
+    Mutant(
+        "rows that go round taken for those of the rank behind",
+        "driver.distribution.meeting",
+        "owner = (own - number) % len(group)",
+        "owner = (own + number) % len(group)",
+        tests=_MEETINGS,
+    ),
+    Mutant(
+        "updates of several rounds of which the last one counts",
+        "typed.sharding.in_rounds",
+        "made.append(Elementwise(MADE, op, (BEFORE, own), dtype, shape))",
+        "made.append(Elementwise(MADE, op, (own, own), dtype, shape))",
+        tests=_MEETINGS,
     ),
 )

@@ -27,18 +27,11 @@ if TYPE_CHECKING:
     from tileir_testing.programs.case import Array
 
 REPLICATED: Final[Mapping[str, tuple[str, ...]]] = {
-    "ctc_loss": ("alignment-",),
-    "gru": ("recurrent-gru",),
-    "linear_attention": ("sequences-linear_attention",),
     "lstm": ("recurrent-lstm",),
     "median": ("sorting-median_of_nan",),
     "nms": ("detection-nms",),
-    "non_max_suppression": ("detection-boxes",),
-    "permutation": ("random-permutation",),
     "quantile": ("sorting-quantile_nearest_of",),
     "reshape": ("shaping-reshape",),
-    "rnn": ("recurrent-rnn",),
-    "shuffle": ("random-shuffle",),
     "unique": ("counting-unique",),
 }
 """Operations some parts of which each rank computes alike, and the beginnings of the names of their cases."""

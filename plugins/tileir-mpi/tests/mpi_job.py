@@ -206,6 +206,19 @@ def resuming(folder: str, ranks: int, steps: float, delay: float) -> None:
     say(np.array_equal(step.state["U"].numpy(), anew.state["U"].numpy()))
 
 
+def sorting(size: int) -> None:
+    """Sort what ranks have of one axis, and take back where its elements came from."""
+    text = "function (X[N]) -> (S, P, U) { P = argsort(X, 0); S = gather(X, P); U = scatter(S, P, X); }"
+    array = np.random.default_rng(0).integers(-9, 9, 30_011).astype(np.float32)
+    array[::7] = np.nan
+    program = tileir.partition(text, {"x": size}, {"X": ("x",)}, arguments=[array])
+    found = tileir.distribute(program, "mpi", options=tileir.Options(quick=True))(array)
+    order = np.argsort(array, kind="stable")
+    for actual, right in zip(found, (array[order], order, array), strict=True):
+        assert np.array_equal(actual, right, equal_nan=True)
+    say(f"{len(program.meetings)} meetings, {len(program.remarks)} remarks")
+
+
 def run_examples() -> None:
     """Run all examples of several ranks on small data, in one process: most of the time would go to importing."""
     folder = Path(__file__).parents[3] / "examples"
@@ -289,6 +302,8 @@ def main() -> None:
             resuming(sys.argv[2], ranks, float(sys.argv[4]), float(sys.argv[5]) if rank == int(sys.argv[6]) else 0)
         case "examples":
             run_examples()
+        case "sorts":
+            sorting(size)
         case "strays":
             straying(rank, size)
         case "many":

@@ -133,6 +133,11 @@ def test_a_process_that_is_alone_has_ranks_that_are_threads() -> None:
     assert (found.stdout, found.returncode) == ("True\n", 0), found.stderr
 
 
+def test_ranks_sort_what_they_share() -> None:
+    found = started(2, JOB, "sorts")
+    assert (found.stdout.splitlines(), found.returncode) == (["3 meetings, 0 remarks"] * 2, 0), found.stderr
+
+
 def test_a_job_that_is_killed_goes_on_from_its_last_checkpoint(tmp_path: Path) -> None:
     """Kill a rank at a random moment; the job goes on with other ranks, and comes to the result of one that was not."""
     delay, rank = random.uniform(0, 0.3), random.randrange(2)

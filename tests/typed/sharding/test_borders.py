@@ -18,8 +18,10 @@ from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Collective, TensorType
 from tileir.typed.repetition import repeated
 from tileir.typed.sharding.borders import Bordered, bordered_steps
-from tileir.typed.sharding.interpreter import exchanged, gathered, scattered
+from tileir.typed.sharding.interpreter import exchanged, gathered, met, scattered
+from tileir.typed.sharding.local import Meeting
 from tileir.typed.sharding.mesh import Mesh, Sharding
+from tileir.typed.sharding.needs import reads
 from tileir.typed.sharding.partition import partition
 from tileir.typed.sharding.partitioned import Partitioned
 from tileir.typed.sharding.spreading import ANY_MODEL
@@ -37,13 +39,17 @@ def ran(program: Partitioned, inputs: dict[str, Any]) -> dict[str, Any]:
     steps = [list(bordered_steps(program, rank)) for rank in ranks]
     while any(steps):
         for rank in ranks:
-            while steps[rank] and not isinstance(step := steps[rank][0], Collective):
+            while steps[rank] and not isinstance(step := steps[rank][0], Collective | Meeting):
                 del steps[rank][0]
                 run = _bordered if isinstance(step, Bordered) else _whole
                 for name, array in run(program, step, values, rank).items():
                     values.setdefault(name, [None] * mesh.size)[rank] = array
         if any(steps):
             (collective,) = {each.pop(0) for each in steps}
+            if isinstance(collective, Meeting):
+                given = {name: tuple(values[name]) for name in reads(collective.operation)}
+                values[collective.operation.name] = list(met(program, collective.operation, given))
+                continue
             assert isinstance(collective, Collective)
             values[collective.name] = list(exchanged(collective, [tuple(values[n]) for n in collective.inputs], mesh))
     return {name: gathered(tuple(values[name]), program.layout(name), mesh) for name in program.function.outputs}

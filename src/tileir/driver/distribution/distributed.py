@@ -20,6 +20,7 @@ from tileir.driver.distribution.arrays import DistributedArray
 from tileir.driver.distribution.collectives import Moving, Rooms, carried_out, merged_state, part_of
 from tileir.driver.distribution.engines import engine_called, pickled, refusing
 from tileir.driver.distribution.looping import looped
+from tileir.driver.distribution.meeting import Rank
 from tileir.driver.distribution.on_device import (
     Arriving,
     at_home,
@@ -38,7 +39,8 @@ from tileir.runtime.devices.home import Home
 from tileir.runtime.transports import THREADS, Threads, agree
 from tileir.typed.ir import Collective, Function, TensorType, operands
 from tileir.typed.sharding.borders import Bordered, bordered_steps
-from tileir.typed.sharding.local import Rounds, Step, boxes_of, local_steps
+from tileir.typed.sharding.local import Meeting, Rounds, Step, boxes_of, local_steps
+from tileir.typed.sharding.needs import reads
 from tileir.typed.sharding.partitioned import Partitioned
 from tileir.typed.sharding.verifier import verify
 
@@ -279,6 +281,9 @@ class Distributed:
             elif isinstance(step, Rounds):
                 run = partial(self._of_step(step.step)._computed_by_steps, transport, home)
                 values.update(looped(step, values, home, run))
+            elif isinstance(step, Meeting):
+                rank = Rank(self.program, transport, home, partial(self._computed, home=home))
+                values[step.operation.name] = rank.met(step, values)
             else:
                 values.update(self._computed(step, values, home))
             for name in plan.last.get(number, ()):
@@ -444,6 +449,8 @@ def _touched(step: Step | Bordered) -> tuple[str, ...]:
         return step.name, *step.inputs
     if isinstance(step, Rounds):
         return *step.results, *operands(step.loop)
+    if isinstance(step, Meeting):
+        return step.operation.name, *reads(step.operation)
     function = step.inner if isinstance(step, Bordered) else step
     halos = step.halos if isinstance(step, Bordered) else ()
     return *function.outputs, *(value.name for value in function.inputs), *halos

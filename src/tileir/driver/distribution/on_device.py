@@ -84,7 +84,7 @@ def merged_together(steps: Sequence[object], link_us: float, link_gbps: float) -
 def _exchanged(each: Exchange, transport: Transport, home: Home, values: Arrays, run: Run) -> dict[str, DeviceArray]:
     """Make messages, exchange them, and return what has come, by name, in the order of the exchange."""
     made = values if each.packing is None else {**values, **run(each.packing, values)}
-    rooms = [(rank, _room(home, value)) for rank, value in each.received]
+    rooms = [(rank, room_for(home, value)) for rank, value in each.received]
     transport.exchange([(rank, made[name]) for rank, name in each.sent if made[name].nbytes], rooms)
     return {value.name: room for (_, value), (_, room) in zip(each.received, rooms, strict=True)}
 
@@ -99,7 +99,7 @@ def _merged_by_engine(
         ((_, merged),) = each.received
         parts = [made[name] for name in dict.fromkeys(name for _, name in each.sent)]
         assert collective.aggregation is not None
-        merges.append(Merge(parts, _room(home, merged), collective.aggregation))
+        merges.append(Merge(parts, room_for(home, merged), collective.aggregation))
     if not transport.merged(merges, mesh.group(transport.rank, collectives[0].axes)):
         return None
     return {
@@ -220,8 +220,9 @@ def _unpacked(each: Exchange, values: Arrays, home: Home, run: Run) -> DeviceArr
     if each.received and elements_of(each.result):
         ((_, only),) = each.received
         return values[only.name]
-    return _room(home, each.result)
+    return room_for(home, each.result)
 
 
-def _room(home: Home, value: Value) -> DeviceArray:
+def room_for(home: Home, value: Value) -> DeviceArray:
+    """Return an array of a device with any elements, in the dtype and shape of a value."""
     return DeviceArray.of(home.allocated(value.dtype, value.shape), home, value.dtype, value.shape)

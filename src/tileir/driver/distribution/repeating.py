@@ -10,7 +10,7 @@ from tileir.runtime.devices.array import DeviceArray
 from tileir.runtime.offers import RecordingExecutor
 from tileir.typed.boxes import sizes_of
 from tileir.typed.ir import Collective
-from tileir.typed.sharding.local import Rounds
+from tileir.typed.sharding.local import Meeting, Rounds
 
 if TYPE_CHECKING:
     from numpy import dtype
@@ -44,9 +44,10 @@ class Repetition:
         if not isinstance(executor, RecordingExecutor) or not executor.queues:
             return None
         if any(
-            isinstance(step, Rounds) or (isinstance(step, Collective) and step.combine is not None) for step in steps
+            isinstance(step, Rounds | Meeting) or (isinstance(step, Collective) and step.combine is not None)
+            for step in steps
         ):
-            return None  # states are merged on the host, and steps of loops begin there
+            return None  # states are merged on the host, and steps of loops and rounds begin there
         function, here = program.function, program.mesh.coordinates(rank)
         defined = {each.name: each for each in (*function.inputs, *function.operations)}
         boxes = {name: program.mesh.box(program.layout(name), here) for name in function.outputs}

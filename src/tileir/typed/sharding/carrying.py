@@ -34,13 +34,14 @@ from tileir.typed.ir import (
     Scatter,
     Shape,
 )
+from tileir.typed.sharding.meetings import Met, met_axes, met_way
 from tileir.typed.sharding.mesh import Mesh
 from tileir.typed.sharding.needs import ROWS, joined_axes
 from tileir.typed.sharding.partitioned import Share
 from tileir.typed.sharding.splits import Split, balanced
 
-Way: TypeAlias = "tuple[int, Split] | Share"
-"""A split of an axis of the result, or terms shared out."""
+Way: TypeAlias = "tuple[int, Split] | Share | Met"
+"""A split of an axis of the result, terms shared out, or a split of an axis while ranks meet."""
 
 
 def may_cut(operation: Operation, axis: int) -> bool:
@@ -67,13 +68,9 @@ def ways(operation: Operation, name: str, axis: int, split: Split, shapes: Mappi
         case Argsort(axis=sorted_axis):
             if axis != sorted_axis:
                 yield axis, split
-        case Gather(data=data, indices=indices):
-            if name == indices:
-                yield axis, split
-            if name == data and axis > 0:
-                yield axis + len(shapes[indices]) - 1, split
-            elif name == data and not operation.dtype.is_bool:  # parts of which are summed
-                yield Share(Affine.index(ROWS), split)
+            yield from _met(operation, axis, split, shapes)
+        case Gather():
+            yield from _gathered(operation, name, axis, split, shapes)
         case Scatter():
             yield from _scattered(operation, name, axis, split, shapes)
         case Reduce(axes=axes):
@@ -103,9 +100,28 @@ def free_ways(operation: Operation, axes: tuple[str, ...], mesh: Mesh, shapes: M
         if size > step:
             cuts = [min(size, high * step) for _, high in balanced(-(-size // step), parts)]
             yield axis, Split(axes, tuple(zip([0, *cuts], cuts, strict=False)))
+    for axis in met_axes(operation, shapes):
+        if operation.shape[axis] > 1:
+            yield met_way(operation, axis, axes, parts, shapes)
     if isinstance(operation, Reshape):
         for order in permutations(axes) if len(axes) > 1 else ():
             yield from _merged(shapes[operation.input], operation.shape, order, mesh)
+
+
+def _met(operation: Operation, axis: int, split: Split, shapes: Mapping[str, Shape]) -> Iterator[Met]:
+    if axis in met_axes(operation, shapes):
+        yield met_way(operation, axis, split.axes, len(split.intervals), shapes)
+
+
+def _gathered(operation: Gather, name: str, axis: int, split: Split, shapes: Mapping[str, Shape]) -> Iterator[Way]:
+    rank = len(shapes[operation.indices])
+    if name == operation.indices:
+        yield axis, split
+        yield from _met(operation, axis, split, shapes)
+    if name == operation.data and axis > 0:
+        yield axis + rank - 1, split
+    elif name == operation.data and not operation.dtype.is_bool:  # parts of which are summed
+        yield Share(Affine.index(ROWS), split)
 
 
 def _scattered(operation: Scatter, name: str, axis: int, split: Split, shapes: Mapping[str, Shape]) -> Iterator[Way]:
@@ -117,6 +133,8 @@ def _scattered(operation: Scatter, name: str, axis: int, split: Split, shapes: M
         yield axis - rank + 1, split
     elif name == operation.into:
         yield axis, split
+    if name in (operation.updates, operation.indices):
+        yield from _met(operation, axis, split, shapes)
 
 
 def _reshaped(source: Shape, shape: Shape, axis: int, split: Split) -> Iterator[Way]:

@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING, Final
 
 from tileir.core import attrs
 from tileir.typed.dataflow import loop_of
-from tileir.typed.ir import Collective, Function, Scan
+from tileir.typed.ir import Argsort, Collective, Function, Gather, Operation, Scan, Scatter
 from tileir.typed.sharding.exchanges import traffic
+from tileir.typed.sharding.meetings import KINDS, meets, met_needs, met_operand, met_traffic
 from tileir.typed.sharding.needs import reads
 from tileir.typed.sharding.partitioned import LOCAL, MERGED, PART, Partitioned, Placement
 from tileir.typed.sharding.splits import CollectiveKind, whole
-from tileir.typed.sharding.spreading import ANY_MODEL, CALLS, Prices, largest, needs_of_part, work_of
+from tileir.typed.sharding.spreading import ANY_MODEL, CALLS, Prices, largest, met_work, needs_of_part, work_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.core import HardwareModel
+    from tileir.core import DType, HardwareModel
 
 _CAUSES: Final[Mapping[CollectiveKind, str]] = {
     CollectiveKind.ALL_REDUCE: "ranks along {axes} have parts of {tensor}, of which each needs the whole aggregate",
@@ -26,6 +27,11 @@ _CAUSES: Final[Mapping[CollectiveKind, str]] = {
     CollectiveKind.HALO: "{statement} reads {tensor} beyond the part of a rank along {axes}",
     CollectiveKind.PERMUTE: "{statement} reads the part of {tensor} that another rank along {axes} has",
     CollectiveKind.ALL_TO_ALL: "{statement} needs {tensor} cut otherwise than it is along {axes}",
+}
+_MET: Final[Mapping[type[Operation], str]] = {
+    Argsort: "ranks along {axes} merge what they have sorted, in rounds: {count}",
+    Gather: "{statement} looks for rows that ranks along {axes} hand round, in rounds: {count}",
+    Scatter: "{statement} updates rows by what ranks along {axes} have, in rounds: {count}",
 }
 _ASKED: Final = "{statement} is asked for in another layout than that in which it is made"
 
@@ -68,6 +74,8 @@ def exchanges(program: Partitioned, model: HardwareModel | None = None) -> tuple
             if loop_of(each) not in met:
                 found += [_repeated(one, each) for one in exchanges(step, model)]
             met.add(loop_of(each))
+        if each.name in program.meetings:
+            found.append(_met(program, each, dtypes, prices))
         if not isinstance(each, Collective):
             continue
         size = 0 if each.combine is not None and each.inputs in merged else traffic(each, program.mesh, dtypes)
@@ -80,6 +88,20 @@ def exchanges(program: Partitioned, model: HardwareModel | None = None) -> tuple
         )
         found.append(Exchange(each, statement, tensor, cause, size, prices.exchange(size)))
     return tuple(found)
+
+
+def _met(program: Partitioned, operation: Operation, dtypes: Mapping[str, DType], prices: Prices) -> Exchange:
+    """Return what ranks exchange in all rounds of an operation in which they meet."""
+    axes, placements = program.meetings[operation.name], dict(program.placements)
+    layouts = {name: placements[name].layout for name in (*reads(operation), operation.name)}
+    sizes = met_traffic(operation, axes, layouts, program.mesh, dtypes)
+    cause = _MET[type(operation)].format(axes=" and ".join(axes), count=len(sizes), statement=operation.name)
+    operand, _ = met_operand(operation) or ("", 0)
+    kind = KINDS[type(operation)]
+    like = Collective(
+        operation.name, kind, (operand,), axes, layouts[operand], layouts[operand], operation.dtype, operation.shape
+    )
+    return Exchange(like, operation.name, operand, cause, sum(sizes), sum(map(prices.exchange, sizes)))
 
 
 def _repeated(exchange: Exchange, loop: Scan) -> Exchange:
@@ -123,7 +145,7 @@ def loop_seconds(scan: Scan, step: Partitioned | None, prices: Prices) -> float:
     """Return the price of all steps of a loop, with exchanges; of one step where nobody knows how many there are."""
     if step is None:
         return (1 if scan.count is None else scan.count) * _work(scan.body, {}, {}, prices)
-    exchanged = sum(prices.exchange(each.size) for each in exchanges(step)) if step.meets else 0.0
+    exchanged = sum(each.seconds for each in exchanges(step, prices.model)) if step.meets else 0.0
     return (1 if scan.count is None else scan.count) * (work_seconds(step, prices) + exchanged)
 
 
@@ -145,6 +167,11 @@ def _work(
     for each in function.operations:
         if reads(each) and not isinstance(each, Collective | Scan):
             own = placements.get(each.name) or Placement(whole(each.shape))
+            axes = meets(each, placements) if placements else ()
+            if axes:
+                needs = met_needs(each, own.layout, axes, shapes, prices.mesh)
+                total += met_work(each, own.layout, axes, needs, shapes, dtypes, prices)
+                continue
             needs = needs_of_part(each, own.layout, own.shares, shapes, prices.mesh)
             total += work_of(each, own.layout, own.shares, needs, shapes, dtypes, prices)
     return total

@@ -18,9 +18,10 @@ from tileir.core.numbers.arithmetic import merge
 from tileir.core.numbers.number_system import REAL
 from tileir.core.ops import Combination
 from tileir.typed.interpreter import interpret
-from tileir.typed.ir import Collective, Function, ScanPart, operands
-from tileir.typed.sharding.local import Rounds, Step, local_steps
+from tileir.typed.ir import Collective, Function, Operation, ScanPart, Value, operands
+from tileir.typed.sharding.local import Meeting, Rounds, Step, local_steps
 from tileir.typed.sharding.mesh import Mesh
+from tileir.typed.sharding.needs import reads
 from tileir.typed.sharding.partitioned import Partitioned
 from tileir.typed.sharding.splits import Layout
 
@@ -57,6 +58,8 @@ def interpret_parts(program: Partitioned, inputs: Mapping[str, Parts]) -> dict[s
             values[first.name] = exchanged(first, [values[name] for name in first.inputs], program.mesh)
         elif isinstance(first, Rounds):
             values.update(_looped(first, values))
+        elif isinstance(first, Meeting):
+            values[first.operation.name] = met(program, first.operation, values)
         else:
             values.update(_run(steps, values))
     return {name: values[name] for name in program.function.outputs}
@@ -86,6 +89,15 @@ def _looped(rounds: Rounds, values: Mapping[str, Parts]) -> dict[str, Parts]:
         stacked = (np.stack(parts) for parts in zip(*steps, strict=True))
         found[name] = state[result.number] if result.part is ScanPart.FINAL else tuple(stacked)
     return found
+
+
+def met(program: Partitioned, operation: Operation, values: Mapping[str, Parts]) -> Parts:
+    """Return what each rank has of an operation in which they meet, which is computed of whole operands."""
+    defined = {each.name: each for each in (*program.function.inputs, *program.function.operations)}
+    inputs = tuple(Value(name, defined[name].dtype, defined[name].shape) for name in dict.fromkeys(reads(operation)))
+    given = {value.name: gathered(values[value.name], program.layout(value.name), program.mesh) for value in inputs}
+    made = interpret(Function(inputs, (operation.name,), (operation,)), given)[operation.name]
+    return scattered(made, program.layout(operation.name), program.mesh)
 
 
 def _run(steps: tuple[Step, ...], values: Mapping[str, Parts]) -> dict[str, Parts]:

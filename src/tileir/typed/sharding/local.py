@@ -7,7 +7,7 @@ the parts start, and terms that other ranks take are excluded by constraints, so
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -64,7 +64,15 @@ class Rounds:
     results: Mapping[str, ScanResult]
 
 
-Step: TypeAlias = "Function | Collective | Rounds"
+@attrs.frozen
+class Meeting:
+    """An operation in which ranks meet along some axes of the mesh."""
+
+    operation: Operation
+    axes: tuple[str, ...]
+
+
+Step: TypeAlias = "Function | Collective | Rounds | Meeting"
 """A function of parts of arrays, by their names, or where ranks meet; they do so in one order on all ranks."""
 
 
@@ -96,13 +104,19 @@ class Run:
     outputs: tuple[str, ...]
 
 
-Chunk: TypeAlias = "list[Operation] | Collective | Rounds"
+Chunk: TypeAlias = "list[Operation] | Collective | Rounds | Meeting"
 """Operations that follow each other, or where ranks meet between such."""
 
 
-def met_with(chunk: Collective | Rounds) -> tuple[str, ...]:
+def met_with(chunk: Collective | Rounds | Meeting) -> tuple[str, ...]:
     """Return the values that ranks have to have where they meet."""
-    return chunk.inputs if isinstance(chunk, Collective) else operands(chunk.loop)
+    match chunk:
+        case Rounds(loop=loop):
+            return operands(loop)
+        case Meeting(operation=operation):
+            return reads(operation)
+        case _:
+            return chunk.inputs
 
 
 def chunks_of(program: Partitioned, *, late: bool) -> tuple[list[Chunk], dict[str, Constant]]:
@@ -114,10 +128,12 @@ def chunks_of(program: Partitioned, *, late: bool) -> tuple[list[Chunk], dict[st
     constants: dict[str, Constant] = {}
     operations = live(program.function)
     rounds = _rounds_of(program, operations)
-    for operation in _gathered(operations, rounds) if late else operations:
+    for operation in _gathered(operations, {*rounds, *program.meetings}) if late else operations:
         last = chunks[-1]
         if isinstance(operation, Collective):
             chunks += [operation, []]
+        elif operation.name in program.meetings:
+            chunks += [Meeting(operation, program.meetings[operation.name]), []]
         elif operation.name in rounds:
             if rounds[operation.name] not in chunks:
                 chunks += [rounds[operation.name], []]
@@ -141,10 +157,10 @@ def _rounds_of(program: Partitioned, operations: Sequence[Operation]) -> dict[st
 
 def runs_of(
     program: Partitioned, chunks: Sequence[Chunk], constants: Mapping[str, Constant]
-) -> tuple[Run | Collective | Rounds, ...]:
+) -> tuple[Run | Collective | Rounds | Meeting, ...]:
     """Return what ranks run, one after the other: constants stand where they are read."""
     later = set(program.function.outputs)
-    found: list[Run | Collective | Rounds] = []
+    found: list[Run | Collective | Rounds | Meeting] = []
     for chunk in reversed(chunks):
         if not isinstance(chunk, list):
             later.update(met_with(chunk))
@@ -165,18 +181,18 @@ def runs_of(
     return tuple(reversed(found))
 
 
-def _gathered(operations: Sequence[Operation], rounds: Mapping[str, Rounds]) -> list[Operation]:
-    """Return operations by how often ranks meet, one time behind the other, before them.
+def _gathered(operations: Sequence[Operation], met: Container[str]) -> list[Operation]:
+    """Return operations by how often ranks meet, one time behind the other, before them; in some they meet themselves.
 
     Each comes where it is needed first, so that what reads a collective is not taken apart from what it is read with.
     """
     depths: dict[str, int] = {}
     for operation in operations:
         depth = max((depths.get(name, 0) for name in reads(operation)), default=0)
-        depths[operation.name] = depth + (isinstance(operation, Collective) or operation.name in rounds)
+        depths[operation.name] = depth + (isinstance(operation, Collective) or operation.name in met)
     places, needed_at = {}, dict[str, int]()
     for number, operation in reversed(tuple(enumerate(operations))):
-        ends = isinstance(operation, Collective) or operation.name in rounds
+        ends = isinstance(operation, Collective) or operation.name in met
         depth = depths[operation.name] - ends
         place = depth if ends else needed_at.get(operation.name, depth)
         places[number] = place, ends

@@ -14,6 +14,7 @@ from typing import Final
 from tileir.core import ArgumentError, HardwareModel, NameScope, Op, attrs, nearest, schema
 from tileir.typed.dataflow import loop_of, without_dead
 from tileir.typed.ir import (
+    Argsort,
     ArrayConstant,
     Cast,
     Collective,
@@ -33,6 +34,7 @@ from tileir.typed.sharding.choice import Decision, Loops, choose
 from tileir.typed.sharding.deepening import Layouts, deepened
 from tileir.typed.sharding.exchanges import aggregation_of, covered, kind_of, target_of
 from tileir.typed.sharding.loops import layouts_by_step, needs_of, result_layout, step_of
+from tileir.typed.sharding.meetings import met_operand
 from tileir.typed.sharding.mesh import Mesh, Sharding
 from tileir.typed.sharding.needs import live
 from tileir.typed.sharding.partitioned import LOCAL, MERGED, PART, Partitioned, Placement, Remark
@@ -215,6 +217,8 @@ class _Partitioner:
         else:
             needs = spread.needs_by(operation)
             laid = {name: self._obtained(name, need, operation) for name, need in needs.items()}
+            if spread.meets:
+                laid = self._met(operation, spread, laid)
             operation = schema.with_used(operation, laid)
         name = operation.name
         if shares:
@@ -229,6 +233,16 @@ class _Partitioner:
             own = self._add(operation, Placement(layout))
         if layout != final:
             self._lay_out(name, own, final)
+
+    def _met(self, operation: Operation, spread: Spread, laid: dict[str, str]) -> dict[str, str]:
+        """Return operands laid out as ranks that meet take them; as they are where each rank has all that it reads."""
+        found = met_operand(operation)
+        assert found is not None
+        is_whole = self.placements[laid[found[0]]].layout[found[1]].is_whole
+        if is_whole and not isinstance(operation, Argsort):
+            return laid
+        needs = spread.needs_by(operation)
+        return {name: self._exactly(copy, needs[name], operation) for name, copy in laid.items()}
 
     def _of_loop(self, operation: Scan, spread: Spread) -> Scan:
         """Return a result of a loop that is passed what its step takes; all results are of one loop, as before."""

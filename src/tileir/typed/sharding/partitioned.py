@@ -108,7 +108,16 @@ class Partitioned(ShownProgram):
     @property
     def meets(self) -> bool:
         """True if ranks exchange anything, in steps of loops too."""
-        return bool(self.collectives) or bool(self.rounds)
+        return bool(self.collectives) or bool(self.rounds) or bool(self.meetings)
+
+    @cached_property
+    def meetings(self) -> Mapping[str, tuple[str, ...]]:
+        """The names of operations in which ranks meet, each with the axes of the mesh along which they do."""
+        from tileir.typed.sharding.meetings import meets  # it imports this
+
+        placements = dict(self.placements)
+        found = {each.name: meets(each, placements) for each in self.function.operations}
+        return {name: axes for name, axes in found.items() if axes}
 
     @cached_property
     def steps(self) -> Mapping[Scan, Partitioned | None]:

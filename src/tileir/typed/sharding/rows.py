@@ -47,18 +47,19 @@ class Rows:
         """Number of rows that the rank has."""
         return self.interval[1] - self.interval[0]
 
-    def gather(self, operation: Gather, indices: Value) -> None:
-        """Add a gather that has zeros in place of rows of other ranks.
+    def gather(self, operation: Gather, indices: Value, others: str | None = None) -> None:
+        """Add a gather that has something else in place of rows of other ranks.
 
         Args:
             operation: The gather from the rows of this rank.
             indices: The indices, counted from the first row of all.
+            others: The value that has the elements of other ranks, in the shape of the gather; by default zeros.
 
         """
         name, dtype, shape = operation.name, operation.dtype, operation.shape
-        nothing = self._constant(name, dtype, -0.0 if dtype.is_float else 0)  # even -0.0 stays what it is
+        nothing = others or self._constant(name, dtype, -0.0 if dtype.is_float else 0)  # even -0.0 stays what it is
         if not self.count:
-            self.add(_copied(name, nothing, (), dtype, shape))
+            self.add(_copied(name, nothing, () if others is None else shape, dtype, shape))
             return
         own, read = self._own(indices), self.names.fresh(f"{name}_rows")
         counted = self._elementwise(

@@ -64,6 +64,11 @@ def balanced(size: int, parts: int) -> tuple[Interval, ...]:
     return tuple(zip([0, *stops], stops, strict=False))
 
 
+def filled(size: int, parts: int, length: int) -> tuple[Interval, ...]:
+    """Return intervals of one length that cover an axis in order, the last of them shorter or empty."""
+    return tuple((min(size, number * length), min(size, (number + 1) * length)) for number in range(parts))
+
+
 class CollectiveKind(enum.Enum):
     """Pattern of the exchange between the ranks of a group, which decides how an engine carries it out."""
 

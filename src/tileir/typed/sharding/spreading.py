@@ -12,9 +12,10 @@ from typing import Final, TypeAlias
 
 from tileir.core import DType, ExecutionUnit, HardwareModel, MemoryUnit, attrs, schema
 from tileir.core.targets.hardware import Bus
-from tileir.typed.ir import Operation, Reduce, Reshape, Shape, operands
+from tileir.typed.ir import Argsort, Operation, Reduce, Reshape, Shape, operands
 from tileir.typed.sharding.carrying import Way, free_ways, may_cut, ways
 from tileir.typed.sharding.exchanges import covered, kind_of, merged, moved, split_of, width_merged
+from tileir.typed.sharding.meetings import Met, met_axes, met_needs, met_traffic
 from tileir.typed.sharding.mesh import Mesh
 from tileir.typed.sharding.needs import is_exact, needed, points, reads
 from tileir.typed.sharding.partitioned import Share
@@ -25,6 +26,9 @@ _MOST: Final = 96
 
 _REFUSED: Final = 1e6
 """Seconds that stand for an exchange that is refused: more than any program takes."""
+
+_ROOM: Final = 2
+"""Times that the memory of what ranks have beyond their parts is as dear as to bring it there."""
 
 CALLS: Final = 16
 """Calls for which inputs are taken to stay where they are, so that each of them pays a part for bringing them there."""
@@ -92,6 +96,7 @@ class Spread:
         target: How the result is laid out after parts are merged, or it is laid out as somebody asked for.
         needs: What ranks need of each operand, by its name.
         seconds: The price of all but laying operands out.
+        meets: Whether ranks meet in it, and take exactly what they need of the operands.
 
     """
 
@@ -100,6 +105,7 @@ class Spread:
     target: Layout
     needs: Mapping[str, Layout]
     seconds: float
+    meets: bool = False
 
     @property
     def axes(self) -> set[str]:
@@ -117,8 +123,13 @@ def _axes(layout: Layout, shares: Sequence[Share]) -> set[str]:
 
 def _laid(shape: Shape, chosen: Sequence[Way]) -> Layout:
     """Return the layout of a result that is spread in some ways."""
-    splits = dict(each for each in chosen if isinstance(each, tuple))
+    splits = dict(cut for each in chosen if (cut := _cut(each)) is not None)
     return tuple(splits.get(axis, split) for axis, split in enumerate(whole(shape)))
+
+
+def _cut(way: Way) -> tuple[int, Split] | None:
+    """Return the axis of the result that a way cuts, and how; None where it shares out terms."""
+    return (way.axis, way.split) if isinstance(way, Met) else way if isinstance(way, tuple) else None
 
 
 def needs_of_part(
@@ -157,8 +168,54 @@ def work_of(
     for split in (*layout, *(share.split for share in shares)):
         part *= max(high - low for low, high in split.intervals) / max(1, *(high for _, high in split.intervals))
     size = largest(layout) * operation.dtype.itemsize
+    if isinstance(operation, Argsort):
+        (need,) = needs.values()
+        width = dtypes[operation.input].itemsize + operation.dtype.itemsize
+        return sorting(largest(need), shapes[operation.input][operation.axis], width, prices)
     size += sum(largest(need) * dtypes[name].itemsize for name, need in needs.items())
     return prices.work(points(operation, shapes) * part, operation.dtype, size)
+
+
+def met_seconds(
+    operation: Operation,
+    layout: Layout,
+    axes: tuple[str, ...],
+    needs: Mapping[str, Layout],
+    shapes: Mapping[str, Shape],
+    dtypes: Mapping[str, DType],
+    prices: Prices,
+) -> float:
+    """Return the price of an operation in which ranks along some axes of a mesh meet: of work and of exchanges."""
+    dtypes = {**dtypes, operation.name: operation.dtype}
+    rounds = met_traffic(operation, axes, {**needs, operation.name: layout}, prices.mesh, dtypes)
+    work = met_work(operation, layout, axes, needs, shapes, dtypes, prices)
+    return work + sum(map(prices.exchange, rounds))
+
+
+def met_work(
+    operation: Operation,
+    layout: Layout,
+    axes: tuple[str, ...],
+    needs: Mapping[str, Layout],
+    shapes: Mapping[str, Shape],
+    dtypes: Mapping[str, DType],
+    prices: Prices,
+) -> float:
+    """Return the price of what a rank computes of an operation in which it meets others."""
+    parts = prices.mesh.extent(axes)
+    if not isinstance(operation, Argsort):
+        return parts * work_of(operation, layout, (), needs, shapes, dtypes, prices)
+    own, width = largest(needs[operation.input]), dtypes[operation.input].itemsize + operation.dtype.itemsize
+    rest = largest((*layout[: operation.axis], *layout[operation.axis + 1 :]))
+    pairs = sum(high - low for low, high in layout[operation.axis].intervals[:1]) * rest
+    merging = prices.work(2 * pairs, DType.I32, 4 * pairs * width)
+    return sorting(own, own // max(1, rest), width, prices) + parts * merging
+
+
+def sorting(count: int, length: int, width: int, prices: Prices) -> float:
+    """Return the price of sorting so many elements in rows of a length, with their places, by merging them."""
+    passes = math.ceil(math.log2(max(2, length)))
+    return prices.work(passes * count, DType.I32, 2 * passes * count * width)
 
 
 def nameless(operation: Operation) -> Operation:
@@ -253,9 +310,12 @@ class Spreads:
 
     def _goes_with(self, chosen: Sequence[Way], way: Way) -> bool:
         if isinstance(way, Share):  # of an index that no other axis of the mesh shares out
-            return all(isinstance(each, tuple) or each.polynomial != way.polynomial for each in chosen)
-        axis = way[0]
-        is_free = all(isinstance(each, Share) or each[0] != axis for each in chosen)
+            polynomials = [each.polynomial for each in chosen if isinstance(each, Share)]
+            return way.polynomial not in polynomials and not any(isinstance(each, Met) for each in chosen)
+        axis, _ = _cut(way) or (-1, None)
+        is_free = all((cut := _cut(each)) is None or cut[0] != axis for each in chosen)
+        if isinstance(way, Met):
+            return is_free and self.prices.reshard and all(isinstance(each, tuple) for each in chosen)
         return is_free and may_cut(self.operation, axis)
 
     def _is_exact(self, chosen: Sequence[Way]) -> bool:
@@ -271,13 +331,34 @@ class Spreads:
         if chosen not in self._made:
             layout = _laid(self.operation.shape, chosen)
             shares = [way for way in chosen if isinstance(way, Share)]
-            needs = self._needed(chosen, layout, shares)
-            work = work_of(self.operation, layout, shares, needs, self.shapes, self.dtypes, self.prices)
+            met = [way.split.axes for way in chosen if isinstance(way, Met)]
+            if met:
+                needs, work = self._met(layout, met[0])
+            else:
+                needs = self._needed(chosen, layout, shares)
+                work = work_of(self.operation, layout, shares, needs, self.shapes, self.dtypes, self.prices)
+                work += self._room(layout, needs)
             self._made[chosen] = tuple(
-                Spread(layout, tuple(shares), target, needs, work + seconds)
+                Spread(layout, tuple(shares), target, needs, work + seconds, bool(met))
                 for target, seconds in self._targets(layout, shares)
             )
         return self._made[chosen]
+
+    def _met(self, layout: Layout, axes: tuple[str, ...]) -> tuple[dict[str, Layout], float]:
+        """Return what ranks take that meet along some axes of the mesh, and the price of all rounds."""
+        needs = met_needs(self.operation, layout, axes, self.shapes, self.prices.mesh)
+        needs = {name: needs[name] for name in dict.fromkeys(reads(self.operation))}
+        return needs, met_seconds(self.operation, layout, axes, needs, self.shapes, self.dtypes, self.prices)
+
+    def _room(self, layout: Layout, needs: Mapping[str, Layout]) -> float:
+        """Return the price of the memory of what ranks have beyond their parts, where they could meet instead."""
+        if not met_axes(self.operation, self.shapes):
+            return 0.0
+        parts = self.prices.mesh.size
+        size = max(0.0, largest(layout) - math.prod(self.operation.shape) / parts) * self.operation.dtype.itemsize
+        for name, need in needs.items():
+            size += max(0.0, largest(need) - math.prod(self.shapes[name]) / parts) * self.dtypes[name].itemsize
+        return _ROOM * size / (self.prices.model.link_gbps * 1e9)
 
     def _targets(self, layout: Layout, shares: Sequence[Share]) -> Iterable[tuple[Layout, float]]:
         """Yield each layout that the result may get, and the price of that."""

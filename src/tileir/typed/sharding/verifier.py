@@ -14,6 +14,7 @@ from tileir.typed.ir import Collective, Contraction, Gather, Operation, Reduce, 
 from tileir.typed.sharding.carrying import may_cut, may_share
 from tileir.typed.sharding.exchanges import aggregation_of, covered, kind_of
 from tileir.typed.sharding.loops import needs_of, result_layout
+from tileir.typed.sharding.meetings import met_faults, met_needs
 from tileir.typed.sharding.mesh import Mesh
 from tileir.typed.sharding.needs import ROWS, is_exact, live, reads
 from tileir.typed.sharding.partition import loop_step
@@ -144,6 +145,9 @@ class _Checked:
             yield from self._loop(operation, placement)
             return
         shapes = {name: self.defined[name].shape for name in reads(operation)}
+        if (axes := self.program.meetings.get(operation.name)) is not None:
+            yield from self._met(operation, placement, axes, shapes)
+            return
         for axis, (split, every) in enumerate(zip(placement.layout, whole(operation.shape), strict=True)):
             if split != every and not may_cut(operation, axis):
                 yield f"is cut along axis {axis} as {split}, which its operation cannot be"
@@ -154,6 +158,16 @@ class _Checked:
             return
         faults = list(_shared(operation, placement, shapes))
         yield from faults or self._lacking(operation, placement, shapes)
+
+    def _met(
+        self, operation: Operation, placement: Placement, axes: tuple[str, ...], shapes: Mapping[str, Shape]
+    ) -> Iterator[str]:
+        faults = list(met_faults(operation, placement.layout, axes, shapes))
+        yield from faults
+        for name, need in met_needs(operation, placement.layout, axes, shapes, self.mesh).items() if not faults else ():
+            if self.placements[name].layout != need:
+                listed = (", ".join(map(str, layout)) for layout in (need, self.placements[name].layout))
+                yield "has ranks that meet, which take {!r} at [{}], and have [{}]".format(name, *listed)
 
     def _lacking(self, operation: Operation, placement: Placement, shapes: Mapping[str, Shape]) -> Iterator[str]:
         for name, need in zip(shapes, self._needs_of(operation, placement), strict=True):
