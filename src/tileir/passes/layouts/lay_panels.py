@@ -128,7 +128,7 @@ class LayPanels:
             runs = _can_run(other, nest)
             free = free and (not runs or nest.kernel.refinement(other.root).source in near)
             if source is not None and free and reuse >= self.least_reuse and _is_whole(weight, moving, source):
-                yield _Factor(nest, weight, source, index, moving, width)
+                yield _Factor(nest, weight, other, source, index, moving, width)
 
 
 def _can_run(use: Use, nest: Nest) -> bool:
@@ -208,6 +208,7 @@ class _Factor:
     Attributes:
         nest: The kernel.
         use: Its use of the factor.
+        other: Its use of the other factor.
         source: The view of ``main`` that it shows.
         index: The index that becomes two.
         moving: All indices that move the factor.
@@ -217,6 +218,7 @@ class _Factor:
 
     nest: Nest
     use: Use
+    other: Use
     source: Refinement
     index: Index
     moving: tuple[Index, ...]
@@ -224,9 +226,9 @@ class _Factor:
 
     @property
     def others(self) -> tuple[Index, ...]:
-        """The other indices that move the factor, in its order."""
+        """The other indices that move the factor, in the order of the other one, along which sums run."""
         moving = (i for i in self.moving if i is not self.index)
-        return tuple(sorted(moving, key=lambda i: -self.use.stride(i.name)))
+        return tuple(sorted(moving, key=lambda i: (-abs(self.other.stride(i.name)), -self.use.stride(i.name))))
 
     @property
     def key(self) -> _Key:

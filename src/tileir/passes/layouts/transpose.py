@@ -98,7 +98,7 @@ class Transpose:
 
     def _with_layouts(self, program: Program) -> Program:
         """Give each temporary the fastest axis that most points ask for."""
-        free = _free_temporaries(program)
+        free = free_temporaries(program)
         main = Level(program.main)
         votes: dict[str, Counter[int]] = {name: Counter() for name in free}
         for kernel in program.main.blocks:
@@ -112,9 +112,9 @@ class Transpose:
         for name, counter in votes.items():
             axis = max(counter, key=lambda a: (counter[a], a), default=None)
             shape = main.view(name).shape
-            if axis is not None and counter[axis] > counter[_fastest(shape)]:
-                chosen[name] = _with_fastest(shape, axis)
-        return _relaid(program, chosen) if chosen else program
+            if axis is not None and counter[axis] > counter[fastest(shape)]:
+                chosen[name] = with_fastest(shape, axis)
+        return relaid(program, chosen) if chosen else program
 
     def _with_copies(self, program: Program) -> Program:
         """Put a copy in front of each kernel that reads a tensor often, and against its grain."""
@@ -129,12 +129,12 @@ class Transpose:
         return copier.finished(tuple(statements))
 
 
-def _fastest(shape: TensorShape) -> int:
+def fastest(shape: TensorShape) -> int:
     """Return the axis whose neighbours are closest, the last of equals."""
     return min(range(len(shape.dims)), key=lambda axis: (abs(shape.dims[axis].stride), -axis))
 
 
-def _with_fastest(shape: TensorShape, fastest: int, row: int = 1) -> TensorShape:
+def with_fastest(shape: TensorShape, fastest: int, row: int = 1) -> TensorShape:
     """Return the shape without gaps in which ``fastest`` counts fastest, and the others as before.
 
     It has elements behind each row, so that rows begin at multiples of ``row``.
@@ -154,7 +154,7 @@ def _is_off_boxes(shape: TensorShape, axis: int) -> bool:
     return shape.sizes[axis] * shape.dtype.itemsize % _BOX > 0
 
 
-def _free_temporaries(program: Program) -> frozenset[str]:
+def free_temporaries(program: Program) -> frozenset[str]:
     """Return the views of ``main`` of temporaries whose strides may change: all views below have the same axes."""
     fixed = {*program.inputs, *program.outputs, *(buffer.name for buffer in program.buffers)}
     moved = _moved_axes(program.main)
@@ -192,7 +192,7 @@ def _same_axes_below(block: Block, view: Refinement) -> bool:
     )
 
 
-def _relaid(program: Program, shapes: dict[str, TensorShape]) -> Program:
+def relaid(program: Program, shapes: dict[str, TensorShape]) -> Program:
     """Return the program with other shapes for the views of ``main`` called as in ``shapes``, and all below."""
     main = program.main
     views = {r.name: attrs.evolve(r, shape=shapes[r.name]) for r in main.refinements if r.name in shapes}
@@ -246,21 +246,21 @@ class _Copier:
         axis = self._asked(walk, together, source)
         row, last = options.line_bytes // source.shape.dtype.itemsize, len(source.shape.dims) - 1
         boxed, largest = self._needs_boxes(walk, together), self._largest(together)
-        if axis is not None and axis != _fastest(source.shape):
+        if axis is not None and axis != fastest(source.shape):
             padded = boxed and _is_off_boxes(source.shape, axis)
             least = max(options.box_points if padded else options.least_points, options.least_reuse * elements)
             if self._pays(kernel, walk, source, least):
-                return _with_fastest(source.shape, axis, row if padded else 1)
+                return with_fastest(source.shape, axis, row if padded else 1)
         if boxed and have_rows(walk) and _is_off_boxes(source.shape, last):
             pays = self._pays(kernel, walk, source, max(options.box_points, options.box_reuse * largest))
-            return _with_fastest(source.shape, last, row) if pays else None
+            return with_fastest(source.shape, last, row) if pays else None
         least = max(options.line_points, options.line_reuse * largest)
         if not (options.factors and options.line_bytes) or not self._pays(kernel, walk, source, least):
             return None
         fragments = usable(options.fragments, rounded=True)
         parted = have_parted_rows(walk, together, self._dtypes(together), fragments, options.line_bytes)
         parted = parted and not (options.pairs and self._are_pairs(together))
-        return _with_fastest(source.shape, last, row) if parted else None
+        return with_fastest(source.shape, last, row) if parted else None
 
     def _needs_boxes(self, walk: Walk, together: Sequence[Walk]) -> bool:
         """Return whether a factor should be copied to rows of boxes where its own are none."""

@@ -15,6 +15,7 @@ FILES: Final[Mapping[str, str]] = MappingProxyType(
         "bound_places": "rewrites.bound_places",
         "cache": "placement.cache",
         "canonicalise": "rewrites.canonicalise",
+        "channels_last": "layouts.channels_last",
         "combine": "algorithms.combine",
         "compute_deps": "analysis.dependences",
         "constant_propagate": "rewrites.constant_propagate",

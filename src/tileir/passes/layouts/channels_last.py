@@ -1,0 +1,202 @@
+"""Lay temporaries between products with constants out so that the axis along which sums run is the fastest.
+
+A convolution of pictures whose channels come first reads a few pixels of one channel, then of the next, far away: a
+cache line and a page for each step of its sum, and what it stores, lanes along channels, has to be turned. Where a
+temporary has its channels beside each other, the steps of the sum follow each other in memory, and vectors of sums are
+stored as they are::
+
+    Y[k, p] = +(W[k, c] * X[c, p])   reads X in runs along c, and stores Y in runs along k
+
+A temporary is laid out so where all products that touch it ask for the same axis, and other kernels, as those of pools
+and sums are, walk along that axis of all they touch, or do little beside the products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import ClassVar, Final
+
+from tileir.core import attrs
+from tileir.passes.base import at_least
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.merge import nest_of
+from tileir.passes.layouts.transpose import fastest, free_temporaries, relaid, with_fastest
+from tileir.poly.affine import Affine
+from tileir.schedule import Nest, Refused, Segment, Use, product
+from tileir.schedule.products import dtype_of_product, factors_of_product
+from tileir.stripe.ir import Block, Program
+
+_LEAST_ADDS: Final = 256
+"""Fewest multiply-adds of products for each point of a kernel that walks against the axis that they ask for."""
+
+
+@attrs.frozen
+class ChannelsLast:
+    """Choose as fastest axis of temporaries the one along which products with constants sum, or lay their lanes.
+
+    Attributes:
+        vector_bytes: Width of a vector register: lanes of products run along multiples of so many bytes.
+    """
+
+    name: ClassVar[str] = "channels_last"
+    vector_bytes: int = attrs.field(default=32, validator=at_least(1))
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program with other strides of temporaries."""
+        free = free_temporaries(program)
+        if not free:
+            return program
+        constant = _constants(program)
+        kernels = [_Kernel.of(kernel, constant, self.vector_bytes) for kernel in program.main.blocks]
+        axes = _agreed(kernels, free)
+        shapes = {each.name: each.shape for each in program.memory}
+        axes = {name: axis for name, axis in axes.items() if fastest(shapes[name]) != axis}
+        while against := _touched_against(kernels, axes):
+            axes = {name: axis for name, axis in axes.items() if name not in against}
+        return relaid(program, {n: with_fastest(shapes[n], axis) for n, axis in axes.items()}) if axes else program
+
+
+def _constants(program: Program) -> frozenset[str]:
+    """Return the names of constants, and of temporaries that are computed of these alone."""
+    found = {each.name for each in program.memory if each.constant}
+    for kernel in program.main.blocks:
+        views = [r for r in kernel.refinements if r.source]
+        if all(r.source in found for r in views if r.direction.reads):
+            found.update(r.source for r in views if r.direction.writes)
+    return frozenset(found).difference(program.outputs)
+
+
+@attrs.frozen(repr=False)
+class _Kernel:
+    """Kernel of a program, as far as layouts go.
+
+    Attributes:
+        tensors: The views of ``main`` that it shows.
+        nest: The kernel as a nest; None where it is no such, and no layout may change.
+        asked: The axes that its products ask for, by tensor, None where they do for none; of other kernels empty.
+        adds: How many multiply-adds its products have; 0 of other kernels.
+
+    """
+
+    tensors: frozenset[str]
+    nest: Nest | None
+    asked: Mapping[str, int | None]
+    adds: int
+
+    @classmethod
+    def of(cls, kernel: Block, constant: Collection[str], vector_bytes: int) -> _Kernel:
+        """Return a kernel of ``main``; ``constant`` are the names of constants."""
+        tensors = frozenset(r.source for r in kernel.refinements if r.source)
+        nest = nest_of(kernel)
+        if isinstance(nest, Refused) or any(map(sch.indirect_names, nest.segments)):
+            return cls(tensors, None, {}, 0)
+        products = [s for s in nest.segments if s.loops and dtype_of_product(s.statements, s.uses) is not None]
+        if not products:
+            return cls(tensors, nest, {}, 0)
+        asked: dict[str, int | None] = {}
+        for tensor, axis in _asked(nest, products, constant, vector_bytes):
+            asked[tensor] = axis if asked.get(tensor, axis) == axis else None
+        outer = product(i.range for i in nest.indices)
+        return cls(tensors, nest, asked, outer * sum(product(i.range for i in s.loops) for s in products))
+
+    def is_against(self, axes: Mapping[str, int]) -> bool:
+        """Return whether a kernel without products would not walk along the same axis of all that it touches."""
+        assert self.nest is not None
+        uses = [(use, self.nest.kernel.refinement(use.root).source) for use in _outside(self.nest)]
+        indices = {i.name for i in self.nest.indices}
+        along = {_alone(use.access[axes[tensor]]) for use, tensor in uses if tensor in axes}
+        if len(along) != 1 or not indices.issuperset(along):
+            return True
+        (index,) = along
+        return any(use.stride(index) not in (0, 1) for use, tensor in uses if tensor not in axes)
+
+    @property
+    def points(self) -> int:
+        """Number of points of a kernel without products."""
+        nest = self.nest
+        if nest is None:
+            return 0
+        outer = product(i.range for i in nest.indices)
+        return outer * max(product(i.range for i in segment.loops) for segment in nest.segments)
+
+
+def _outside(nest: Nest) -> tuple[Use, ...]:
+    return (*sch.read_uses(nest), *sch.written_uses(nest))
+
+
+def _alone(place: Affine) -> str:
+    """Return the index that moves along an axis one by one; none where it is not one alone."""
+    return place.indices[0] if len(place.indices) == 1 and place.coefficient(place.indices[0]) == 1 else ""
+
+
+def _asked(
+    nest: Nest, products: list[Segment], constant: Collection[str], vector_bytes: int
+) -> Iterator[tuple[str, int | None]]:
+    """Yield the tensors that a kernel with products touches, and the axis that it asks for; None for none."""
+    lanes = {_lanes(nest, segment, constant, vector_bytes) for segment in products}
+    (index,) = lanes if len(lanes) == 1 else ("",)
+    others = {factor: loop for segment in products for factor, loop in _summed(nest, segment, constant)}
+    for use in _outside(nest):
+        name = others.get(use, index)
+        axes = [axis for axis, place in enumerate(use.access) if name and _alone(place) == name]
+        moving = sum(name in place.indices for place in use.access)
+        yield nest.kernel.refinement(use.root).source, axes[0] if index and len(axes) == moving == 1 else None
+
+
+def _weight(nest: Nest, segment: Segment, constant: Collection[str]) -> tuple[Use, Use] | None:
+    """Return the constant factor of a product, and the other one."""
+    factors = factors_of_product(segment.statements, segment.uses)
+    local = {allocation.name for allocation in nest.allocations}
+    if factors is None or any(use.root in local for use in factors):
+        return None
+    for weight, other in (factors, factors[::-1]):
+        if nest.kernel.refinement(weight.root).source in constant:
+            return weight, other
+    return None
+
+
+def _lanes(nest: Nest, segment: Segment, constant: Collection[str], vector_bytes: int) -> str:
+    """Return the index along which lanes of a product run that move a constant factor alone; none without such."""
+    found = _weight(nest, segment, constant)
+    if found is None:
+        return ""
+    weight, other = found
+    moved = [i for i in nest.indices if i.range > 1 and weight.stride(i.name)]
+    fits = len(moved) == 1 and moved[0].range * weight.dtype.itemsize % vector_bytes == 0
+    return moved[0].name if fits and not other.stride(moved[0].name) else ""
+
+
+def _summed(nest: Nest, segment: Segment, constant: Collection[str]) -> Iterator[tuple[Use, str]]:
+    """Yield the factor of a product beside a constant, and the loop that moves along an axis of it alone."""
+    found = _weight(nest, segment, constant)
+    if found is None:
+        return
+    weight, other = found
+    loops = [i.name for i in segment.loops if i.range > 1 and weight.stride(i.name)]
+    alone = [name for name in map(_alone, other.access) if name in loops]
+    yield other, alone[0] if len(alone) == 1 else ""
+
+
+def _agreed(kernels: list[_Kernel], free: Collection[str]) -> dict[str, int]:
+    """Return the axis of each temporary of ``free`` for which all products ask that touch it."""
+    axes: dict[str, int] = {}
+    gone = {name for kernel in kernels if kernel.nest is None for name in kernel.tensors}
+    for kernel in kernels:
+        for name, axis in kernel.asked.items():
+            if axis is None or axes.setdefault(name, axis) != axis:
+                gone.add(name)
+    return {name: axis for name, axis in axes.items() if name in free and name not in gone}
+
+
+def _touched_against(kernels: list[_Kernel], axes: Mapping[str, int]) -> frozenset[str]:
+    """Return the temporaries of which some kernel walks along other axes, and does so for long."""
+    adds: dict[str, int] = dict.fromkeys(axes, 0)
+    for kernel in kernels:
+        for name in kernel.tensors & axes.keys() if kernel.adds else ():
+            adds[name] += kernel.adds
+    found: set[str] = set()
+    for kernel in kernels:
+        touched = kernel.tensors & axes.keys() if not kernel.adds else frozenset()
+        if touched and kernel.is_against(axes):
+            found.update(name for name in touched if kernel.points * _LEAST_ADDS > adds[name])
+    return frozenset(found)

@@ -1,0 +1,116 @@
+"""Layouts of temporaries between products: which get another one, and results as in NumPy in f64."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, strategies as st
+
+from strategies.effort import examples
+from strategies.passes import arrays_for, assert_same_meaning
+from tileir import FunctionBuilder, ops
+from tileir.core.dtype import DType
+from tileir.passes.algorithms.accumulate import Accumulate
+from tileir.passes.base import run
+from tileir.passes.layouts.channels_last import ChannelsLast
+from tileir.passes.rewrites.dead_code import DeadCode
+from tileir.stripe.check.verifier import verify
+from tileir.stripe.lower.lowering import lower
+from tileir.typed.inference.inference import infer
+from tileir.typed.ir import TensorType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tileir.stripe.ir import Program
+
+    Array = np.ndarray[Any, np.dtype[np.float32]]
+
+STEP = ChannelsLast(vector_bytes=16)  # four lanes of f32
+
+
+def weights(*shape: int, seed: int = 0) -> Array:
+    """Return integers, which add up exactly in any order."""
+    return np.random.default_rng(seed).integers(-4, 5, shape).astype(np.float32)
+
+
+def network(image: tuple[int, ...], body: Callable[[FunctionBuilder, Any], Any]) -> Program:
+    """Return what the pass sees of a function of an image."""
+    f = FunctionBuilder()
+    y = body(f, f.input("X", *image))
+    program = lower(infer(f.build(Y=y), {"X": TensorType(DType.F32, image)}))
+    return run((DeadCode(), Accumulate()), program)
+
+
+def laid(program: Program) -> list[tuple[int, ...]]:
+    """Return the shapes of temporaries that get other strides, and check that the program means the same."""
+    after = run((STEP,), program)
+    verify(after)
+    assert_same_meaning(program, after, arrays_for(program))
+    old = {each.name: each.shape for each in program.memory}
+    return [each.shape.sizes for each in after.memory if each.shape.strides != old[each.name].strides]
+
+
+def conv(f: FunctionBuilder, x: Any, *shape: int, **options: Any) -> Any:
+    """Return a convolution by constants."""
+    return ops.conv(x, f.constant(weights(*shape)), **options)
+
+
+@given(
+    image=st.tuples(st.integers(1, 2), st.integers(1, 3), st.integers(3, 5), st.integers(3, 5)),
+    features=st.sampled_from((4, 6, 8)),
+    window=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    stride=st.integers(1, 2),
+    padding=st.integers(0, 1),
+    shortcut=st.booleans(),
+)
+@examples(8)
+def test_the_meaning_stays(
+    image: tuple[int, ...], features: int, window: tuple[int, int], stride: int, padding: int, shortcut: bool
+) -> None:
+    assume(padding < min(window))
+
+    def body(f: FunctionBuilder, x: Any) -> Any:
+        first = conv(f, x, features, image[1], 1, 1)
+        second = ops.maximum(conv(f, first, features, features, *window, stride=stride, padding=padding), 0.0)
+        third = conv(f, second, features, features, 1, 1)
+        return conv(f, third + second if shortcut else third, 8, features, 1, 1)
+
+    found = laid(network(image, body))
+    assert bool(found) == (features % 4 == 0)
+
+
+ROWS: dict[str, tuple[Callable[[FunctionBuilder, Any], Any], int]] = {
+    # Two products hand one temporary on; what comes from outside and goes there stays as it is.
+    "two products": (lambda f, x: conv(f, conv(f, x, 8, 3, 3, 3), 4, 8, 1, 1), 1),
+    "strides and edges": (lambda f, x: conv(f, conv(f, x, 8, 3, 3, 3, padding=1), 4, 8, 3, 3, stride=2, padding=1), 1),
+    "channels that fill no vectors": (lambda f, x: conv(f, conv(f, x, 6, 3, 3, 3), 6, 6, 1, 1), 0),
+    "one group for each channel": (
+        lambda f, x: conv(f, conv(f, conv(f, x, 8, 3, 1, 1), 8, 1, 3, 3, groups=8), 4, 8, 1, 1),
+        0,
+    ),
+    "no constant": (lambda f, x: ops.conv(ops.conv(x, x[:, :, :1, :1] * 2.0), conv(f, x, 1, 3, 1, 1)[:, :, :1, :1]), 0),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_temporaries_of_products_by_constants_get_channels_last(name: str) -> None:
+    body, count = ROWS[name]
+    assert len(laid(network((1, 3, 6, 6), body))) == count
+
+
+def test_a_kernel_that_walks_along_rows_for_long_keeps_them() -> None:
+    def body(f: FunctionBuilder, x: Any) -> Any:
+        first = conv(f, x, 8, 3, 1, 1)
+        return conv(f, first, 8, 8, 1, 1) + ops.sum(first, 1, keepdims=True)
+
+    assert laid(network((1, 3, 6, 6), body)) == []
+
+
+def test_products_of_matrices_have_sums_along_rows_anyway() -> None:
+    def body(f: FunctionBuilder, x: Any) -> Any:
+        return ops.matmul(ops.matmul(x, f.constant(weights(8, 12))), f.constant(weights(12, 4)))
+
+    assert laid(network((9, 8), body)) == []
