@@ -75,6 +75,14 @@ def test_a_range_of_one_value_is_known() -> None:
     assert Range.of(DType.BOOL) == Range(0, 1)
 
 
+def test_a_quotient_is_defined_where_the_divisor_cannot_be_zero() -> None:
+    for op in (Op.DIV, Op.MOD):
+        assert is_defined(op, DType.I32, (Range(0, 9), Range(1, 4)))
+        assert is_defined(op, DType.I32, (Range(0, 9), Range(-4, -1)))
+        for low, high in ((0, 4), (-4, 0), (-1, 1), (0, 0)):
+            assert not is_defined(op, DType.I32, (Range(0, 9), Range(low, high)))
+
+
 @examples(400)
 @given(op=st.sampled_from(OPS), drawn=st.tuples(facts(), facts()), dtype=st.sampled_from([DType.I8, DType.U8]))
 def test_what_is_defined_for_ranges_is_defined_for_every_value(
