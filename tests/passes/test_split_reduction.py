@@ -169,7 +169,7 @@ def test_deep_contractions_are_cut_for_accuracy(text: str, dtype: DType, depth: 
     assert made == ([parts] if parts else [])
 
 
-EAGER = {"LONG": 1, "_MEETINGS": 0, "_FASTER": 100, "_AGAIN": {}, "_COPIED": 0}
+EAGER = {"LONG": 1, "_RUN": 1, "_MEETINGS": 0, "_FASTER": 100, "_AGAIN": {}, "_COPIED": 0}
 """Constants by which products of any size are cut into parts."""
 
 

@@ -17,19 +17,20 @@ def product_parts(
 ) -> tuple[stripe.Index, int] | None:
     """Return the index of a product of matrices, and its parts, by which ``groups`` have a ``tile`` of outputs each.
 
-    None where tiles keep the device busy, memory is what is waited for, or parts would not be faster. ``written`` are
-    the indices of outputs, ``sizes`` the elements of tensors. There are ``least`` parts or about as many.
+    None where tiles keep the device busy, or memory, for which it waits, or parts would not be faster. ``written``
+    are the indices of outputs, ``sizes`` the elements of tensors. There are ``least`` parts or about as many.
     """
     if not is_product(kernel, written):
         return None
     points, outer = (product(i.range for i in kernel.indices if i.name in written or every) for every in (True, False))
     read = sum(sizes.get(view.source, points) for view in _inputs(kernel))
     tiles = -(-outer // tile)
-    if points < _MEETINGS * read or tiles >= groups:
+    if tiles >= groups or (points < _MEETINGS * read and _WAITING * tiles >= groups):
         return None
     cost = _Cost(kernel, written, tiles, groups, points // outer)
     lies = all(any(abs(address(view).coefficient(name)) == 1 for name in written) for view in _inputs(kernel))
     near = {name for view in _inputs(kernel) for name, step in address(view).terms if abs(step) == 1}
+    rows = {} if is_window(kernel) else _rows(kernel, written)
     row = _least_row(kernel, few=2 * tiles <= groups) or points
     ways = [
         (cost.of(index, parts), number, parts)
@@ -42,6 +43,7 @@ def product_parts(
             or parts == index.range
             or (points >= _COPIED and (index.name not in near or index.range // parts >= row))
         )
+        and (lies or index.name not in rows or rows[index.name] * index.range // parts >= _RUN)
     ]
     most = cost.of(kernel.indices[0], 1) * _FASTER
     for each, number, parts in sorted(ways):
@@ -50,6 +52,18 @@ def product_parts(
         if is_whole(kernel, written, kernel.indices[number], parts):
             return kernel.indices[number], parts
     return None
+
+
+def _rows(kernel: stripe.Block, written: Collection[str]) -> dict[str, int]:
+    """Return the indices of the sum along which an input lies without gaps, and the elements before their next step."""
+    found: dict[str, int] = {}
+    for view in _inputs(kernel):
+        steps = {step: name for name, step in address(view).terms}
+        step = 1
+        while (name := steps.get(step, "")) and name not in written:
+            found[name] = min(step, found.get(name, step))
+            step *= kernel.ranges[name]
+    return found
 
 
 def _least_row(kernel: stripe.Block, *, few: bool) -> int:
@@ -101,8 +115,14 @@ class _Cost:
 _MEETINGS: Final = 64
 """Products for each element that is read, from which on multiplying takes longer than reading."""
 
+_WAITING: Final = 3
+"""How many times its share of what memory hands out a group can read."""
+
 _COPIED: Final = 1 << 28
 """Products from which on factors that lie along the sum are copied to lie along outputs: parts are no shorter rows."""
+
+_RUN: Final = 64
+"""Neighbours along a sum, at least, that parts leave together where nobody copies factors to lie along outputs."""
 
 _ROW: Final = 256
 """Neighbours along a sum in f32, at least, of which parts are made where every other group would have no tile."""

@@ -302,13 +302,14 @@ def wastes(loop: stripe.Index, depth: int) -> bool:
 def deepest(loops: Iterable[stripe.Index], reads: Collection[Use], constrained: Collection[str]) -> stripe.Index:
     """Return the index of the sum that steps go along: the longest, as the rest of a step lies behind its end.
 
-    Twice as long counts what copies take neighbours along, and of long ones that without constraints is best.
+    Twice as long counts what copies take neighbours along, and of long ones that without constraints is best, then
+    what copies take neighbours along: of others they take elements one by one.
     """
 
-    def worth(index: stripe.Index) -> tuple[int, bool, int]:
+    def worth(index: stripe.Index) -> tuple[int, bool, bool, int]:
         free = index.name not in constrained
         wide = free and any(use.stride(index.name) == 1 for use in reads)
-        return min(index.range * (2 if wide else 1), _STEP), free, index.range
+        return min(index.range * (2 if wide else 1), _STEP), free, wide, index.range
 
     return max(loops, key=worth)
 
