@@ -238,17 +238,24 @@ def _streamed(nest: Nest, reads: tuple[Use, ...]) -> tuple[Use, ...]:
 
 def _slides(nest: Nest, use: Use, loops: Sequence[stripe.Index]) -> bool:
     """Return whether neighbouring outputs read neighbours, as the terms of one do, and there are more of them."""
-    terms = max((i.range for i in loops if use.stride(i.name)), default=0)
+    terms = max((i.range for i in loops if use.stride(i.name) == 1), default=0)
     near = (i for i in nest.indices if 0 < use.stride(i.name) < max(2, terms))
     return terms > 0 and any(i.range > terms for i in near)
 
 
 def is_product_of_panels(nest: Nest) -> bool:
-    """Return whether a nest reads two tensors, each of them again for many outputs: tiles of both should be reused."""
-    reads = sch.reads_of(nest, sch.the_reduction(nest))
+    """Return whether a nest reads two tensors, each of them again for many outputs: tiles of both should be reused.
+
+    They are not where each term meets an element that no other one does: those take longer to read.
+    """
+    segment = sch.the_reduction(nest)
+    reads = sch.reads_of(nest, segment)
+    moving = [i.name for i in (*nest.indices, *segment.loops) if i.range > 1]
+    if any(all(map(use.stride, moving)) for use in reads):
+        return False
     still = [use for use in reads if any(i.range >= _REUSE and not use.stride(i.name) for i in nest.indices)]
-    moving = {use for use in still if any(use.stride(i.name) for i in nest.indices)}
-    return len(moving) >= 2
+    panels = {use for use in still if any(use.stride(i.name) for i in nest.indices)}
+    return len(panels) >= 2
 
 
 _STAGED = 4
