@@ -34,6 +34,12 @@ _EACH: Final = 8
 """So many times ``vectors`` elements a thread takes of rows that lie side by side, one by one."""
 
 
+_WINDOW: Final = 64
+"""So few terms of a window are for one thread: neighbours share what they read."""
+
+_SHARED: Final = 16
+"""So many elements are enough for threads to share."""
+
 _MEET_ONCE: Final = 16
 """Largest group whose threads meet only behind a merge of what each found; larger ones meet before it, too."""
 
@@ -84,7 +90,7 @@ class GroupRows(KernelPass):
     @refusing
     def _kernel(self, kernel: stripe.Block) -> Done | Refused:
         nest = with_joined_rows(accepted(unscheduled_reduction(kernel)))
-        rule_out(_against_rows(nest) or _across_threads(nest) or against_parallel(nest))
+        rule_out(_against_rows(nest) or _across_threads(nest) or against_parallel(nest) or _of_windows(nest))
         plan = self._shared(nest, accepted(self._plan(nest)))
         rule_out(_without_barrier(nest, meeting=plan.threads > _MEET_ONCE))
         facts = (("threads", plan.threads), ("rows", plan.beside), ("lanes", plan.lanes), ("kept", len(plan.rows)))
@@ -265,6 +271,18 @@ def _across_threads(nest: Nest) -> Refused | None:
     return None if found is None else refused("TR411", memory=found)
 
 
+def _of_windows(nest: Nest) -> Refused | None:
+    """Return the loop of short rows that lie in each other, as windows do: a thread has all of one, beside the next."""
+    for segment in nest.segments:
+        terms = product(i.range for i in segment.loops)
+        for use in segment.uses if 1 < terms <= _WINDOW else ():
+            for loop in segment.loops:
+                step, reach = use.stride(loop.name), use.stride(loop.name) * loop.range
+                if step > 0 and any(0 < use.stride(i.name) < reach for i in nest.indices if i.range > loop.range):
+                    return refused("TR404", index=loop.name, range=loop.range)
+    return None
+
+
 def _without_barrier(nest: Nest, *, meeting: bool) -> Refused | None:
     """Return memory of the caller that a segment touches after another has written it, and no barrier in between.
 
@@ -309,9 +327,9 @@ class _Walk:
 
 
 def _loop(segment: Segment) -> stripe.Index:
-    """Return the index of a segment that threads share: the one along which most uses are contiguous."""
+    """Return the index of a segment that threads share: of long ones that along which most uses are contiguous."""
     near = {i.name: sum(u.stride(i.name) in (0, 1) for u in segment.uses) for i in segment.loops}
-    return max(segment.loops, key=lambda i: (near[i.name], i.range))
+    return max(segment.loops, key=lambda i: (min(i.range, _SHARED), near[i.name], i.range))
 
 
 def _computed_rows(nest: Nest, loops: Mapping[int, stripe.Index]) -> Iterator[Row]:
