@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
 from tileir.core import NameScope, attrs
+from tileir.passes.algorithms.product_parts import is_product
 from tileir.passes.algorithms.row_members import Member, Rows, is_flat, is_long, members_of
 from tileir.passes.algorithms.split_reduction import widest
 from tileir.passes.analysis.dependences import roots
@@ -64,7 +65,8 @@ class SplitRows:
         if not any(isinstance(kernel, stripe.Block) and self._parts(kernel) for kernel in program.main.statements):
             return left(program, refused("TR669"))
         whole = _with_own_axes(program)
-        members = members_of(whole, self._parts)
+        tails = _tails(whole)
+        members = {n: member for n, member in members_of(whole, self._parts).items() if n not in tails}
         met = _met(whole, members)
         cutting = _Cutting.of(whole, {n: member for n, member in members.items() if member.rows in met})
         for number, kernel in enumerate(whole.main.statements):
@@ -78,6 +80,22 @@ class SplitRows:
         if not is_long(kernel, self.row_bytes, self.rows):
             return 0
         return max(self.parts, min(self.most_parts, kernel.points * widest(kernel) // self.part_bytes))
+
+
+def _tails(program: stripe.Program) -> frozenset[int]:
+    """Return the numbers of kernels that go on with each element of a product: they become one kernel with that."""
+    products: set[str] = set()
+    found: set[int] = set()
+    for number, kernel in enumerate(program.main.statements):
+        if not isinstance(kernel, stripe.Block):
+            continue
+        outputs = [view for view in kernel.refinements if view.direction.writes]
+        written = {name for view in outputs for place in view.access for name in place.indices}
+        if any(view.merges for view in outputs):
+            products |= {view.source for view in outputs} if is_product(kernel, written) else set()
+        elif not products.isdisjoint(stripe.views_read(kernel)):
+            found.add(number)
+    return frozenset(found)
 
 
 def _outcome(member: Member | None, met: set[Rows]) -> tuple[Refused | None, tuple[Fact, ...]]:
