@@ -63,6 +63,15 @@ CASES: Final[dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]]] = {
     "adaptive_max_3d": (lambda x: F.adaptive_max_pool3d(x, (2, 1, 2)), (tensor(2, 5, 4, 3),)),
     "adaptive_average_3d": (lambda x: F.adaptive_avg_pool3d(x, (2, 3, 2)), (tensor(1, 2, 5, 4, 3),)),
     "average_3d": (lambda x: F.avg_pool3d(x, 2, 1, 1, count_include_pad=False), (tensor(1, 2, 3, 4, 3),)),
+    "overlapping_windows": (
+        lambda x: (
+            F.max_pool2d(x - x.detach() + (x * 2).detach().round(), 3, 2, 1),
+            F.max_pool2d(x, (3, 2), 1, (1, 0), (1, 2)),
+            F.max_pool2d(x[0], 3, 2, ceil_mode=True),
+        ),
+        (tensor(2, 3, 9, 7),),
+    ),
+    "overlapping_windows_3d": (lambda x: F.max_pool3d(x, 2, 1, 1), (tensor(1, 2, 3, 4, 5),)),
     "max_unpool": (lambda x: F.max_unpool2d(x, PLACES, 2), (POOLED,)),
     "patches": (lambda x: F.unfold(x, 3, dilation=2, padding=1, stride=2), (tensor(2, 3, 8, 7),)),
     "nearest_1d": (lambda x: F.interpolate(x, scale_factor=2.5), (tensor(2, 3, 5),)),

@@ -10,6 +10,7 @@ import numpy as np
 
 from tileir import DType, ops
 from tileir.tile.builder import Tensor
+from tileir.tile.builder_functions import where
 from tileir_torch.importing import Call
 from tileir_torch.rows.arguments import batched, per_axis, space_of, widened
 from tileir_torch.rows.table import row
@@ -57,15 +58,35 @@ def max_pool(call: Call, x: Tensor, *arguments: Any) -> Tensor:
 
 
 @row("max_pool2d_with_indices_backward.default", "max_pool3d_with_indices_backward.default")
-def max_pool_backward(call: Call, g: Tensor, x: Tensor, *arguments: Any) -> Tensor:
-    indices, space = arguments[-1], space_of(call)
-    lead = [int(size) for size in x.shape[: x.rank - space]]
-    count, places = prod(int(size) for size in x.shape[-space:]), prod(int(size) for size in g.shape[-space:])
-    flat = prod(lead)
-    rows = call.tensor((np.arange(flat, dtype=np.int64) * count)[:, None])
-    where = ops.reshape(ops.cast(indices, DType.I64), flat, places) + rows
-    zeros = call.full(0, (flat * count,), widened(g).dtype)
-    added = ops.scatter(zeros, ops.reshape(where, flat * places), ops.reshape(widened(g), flat * places))
+def max_pool_backward(
+    call: Call,
+    g: Tensor,
+    x: Tensor,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    indices: Tensor,
+) -> Tensor:
+    """Add to each element what arrives from those windows around it whose greatest it was."""
+    space = space_of(call)
+    kernel, before, apart = (per_axis(each, space) for each in (kernel_size, padding, dilation))
+    steps = per_axis(stride, space) if stride else kernel
+    sizes = [int(size) for size in x.shape[x.rank - space :]]
+    flat = prod(int(size) for size in x.shape[: x.rank - space])
+    build = call.importer.builder
+    numbers = call.tensor(np.arange(prod(sizes), dtype=np.int64).reshape(sizes))
+    line, *indexes = build.indices(
+        " ".join(["n", *(f"o{at}" for at in range(space)), *(f"i{at}" for at in range(space))])
+    )
+    window, inside = indexes[:space], indexes[space:]
+    rows = zip(steps, window, apart, inside, before, strict=True)
+    places = [step * o + gap * i - pad for step, o, gap, i, pad in rows]
+    arriving, where_from = (ops.reshape(each, flat, *g.shape[g.rank - space :]) for each in (widened(g), indices))
+    chosen = where(where_from[line, *window] == numbers[tuple(places)], arriving[line, *window])
+    added = build.tensor(f"added_{call.node.name}", flat, *sizes)
+    added[line, *places] += chosen.given(*(i < count for i, count in zip(inside, kernel, strict=True)))
     return ops.reshape(added, *x.shape)
 
 
@@ -143,7 +164,15 @@ def adaptive_max_pool(call: Call, x: Tensor, output_size: Sequence[int]) -> tupl
 
 @row("adaptive_max_pool2d_backward.default", "adaptive_max_pool3d_backward.default")
 def adaptive_max_pool_backward(call: Call, g: Tensor, x: Tensor, indices: Tensor) -> Tensor:
-    return max_pool_backward(call, g, x, indices)
+    space = space_of(call)
+    lead = [int(size) for size in x.shape[: x.rank - space]]
+    count, places = prod(int(size) for size in x.shape[-space:]), prod(int(size) for size in g.shape[-space:])
+    flat = prod(lead)
+    rows = call.tensor((np.arange(flat, dtype=np.int64) * count)[:, None])
+    positions = ops.reshape(ops.cast(indices, DType.I64), flat, places) + rows
+    zeros = call.full(0, (flat * count,), widened(g).dtype)
+    added = ops.scatter(zeros, ops.reshape(positions, flat * places), ops.reshape(widened(g), flat * places))
+    return ops.reshape(added, *x.shape)
 
 
 @row("max_unpool2d.default", "max_unpool3d.default")
@@ -152,7 +181,7 @@ def max_unpool(call: Call, x: Tensor, indices: Tensor, *_: Any) -> Tensor:
     flat, places = prod(int(size) for size in x.shape[: x.rank - space]), prod(int(s) for s in x.shape[-space:])
     count = prod(call.sizes[-space:])
     rows = call.tensor((np.arange(flat, dtype=np.int64) * count)[:, None])
-    where = ops.reshape(ops.cast(indices, DType.I64), flat, places) + rows
+    positions = ops.reshape(ops.cast(indices, DType.I64), flat, places) + rows
     zeros = call.full(0, (flat * count,), x.dtype)
-    found = ops.scatter(zeros, ops.reshape(where, flat * places), ops.reshape(x, flat * places), mode="set")
+    found = ops.scatter(zeros, ops.reshape(positions, flat * places), ops.reshape(x, flat * places), mode="set")
     return ops.reshape(found, *call.sizes)
