@@ -35,7 +35,7 @@ def onnxruntime(network: Network, file: Path, threads: int) -> Run:
 
 def openvino(network: Network, file: Path, threads: int) -> Run:
     """Return a request of a model that is compiled for one request at a time, in f32."""
-    import openvino as peer  # type: ignore[import-not-found,unused-ignore]
+    import openvino as peer  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
     settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"}
     compiled = peer.Core().compile_model(file, "CPU", settings)

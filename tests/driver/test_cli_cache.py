@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tileir.core.text.quantities import size_text
 from tileir.runtime.caches.disk_cache import DiskCache, digest_of
 from tileir_cli import main as cli
-from tileir_cli.cache import age_text, size_text
+from tileir_cli.cache import age_text
 
 Command = Callable[..., tuple[int, str, str]]
 

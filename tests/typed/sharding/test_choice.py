@@ -15,7 +15,7 @@ from strategies.effort import examples
 from strategies.sharded import MESHES, assert_partitioned
 from strategies.tile import cases
 from tileir.core import ArgumentError, DType, ExecutionUnit, HardwareModel
-from tileir.driver.distribution.partitioning import model_of
+from tileir.driver.targets import model_of
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
