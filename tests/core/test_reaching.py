@@ -5,8 +5,7 @@ from operator import itemgetter
 import networkx as nx
 from hypothesis import given, strategies as st
 
-from tileir.core.graphs.needed import needed
-from tileir.core.graphs.reaching import reached
+from tileir.core.graphs.reaching import needed, reached
 
 EDGES = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=20)
 

@@ -18,7 +18,6 @@ from tileir.passes.schedules.scripted import expanded_with_makers
 from tileir.schedule.emission import kernels_of
 from tileir.schedule.remarks import Refused
 from tileir.schedule.script import applied
-from tileir.schedule.sizes import Known, no_producer
 from tileir.schedule.steps.folding import Fold
 from tileir.schedule.steps.iterations import Distribute, Fuse, Persist, Skew
 from tileir.schedule.steps.loops import Bind, Cut, Jam, Join, Reorder, Specialise, Split
@@ -26,7 +25,7 @@ from tileir.schedule.steps.memory import Accumulate as AccumulateApart, Level, P
 from tileir.schedule.steps.producing import ComputeAt, Inline
 from tileir.schedule.steps.reductions import RFactor
 from tileir.schedule.steps.tensors import Interleave
-from tileir.schedule.tree import Loop, Tail, leaves, tree_of
+from tileir.schedule.tree import Known, Loop, Tail, leaves, no_producer, tree_of
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.lower.lowering import lower as lower_to_semtree
@@ -37,8 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tileir.schedule.script import Step
-    from tileir.schedule.sizes import Producers
-    from tileir.schedule.tree import Tree
+    from tileir.schedule.tree import Producers, Tree
     from tileir.stripe.ir import Block, Program
 
 

@@ -18,10 +18,9 @@ from tileir.passes.pipelines.catalog import parse_pipeline
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Use
 from tileir.schedule.remarks import Refused, Remarks, listening
-from tileir.schedule.sizes import Known
 from tileir.schedule.steps.iterations import Fuse
 from tileir.schedule.steps.loops import Split
-from tileir.schedule.tree import Leaf, Loop, Tail, Tree, tree_of
+from tileir.schedule.tree import Known, Leaf, Loop, Tail, Tree, tree_of
 from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
 from tileir.stripe.lower.lowering import lower

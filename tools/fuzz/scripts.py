@@ -21,8 +21,7 @@ from tileir.passes.pipelines.pipeline import to_json, to_text
 from tileir.passes.schedules.scripted import Makers, Scripted
 from tileir.schedule.remarks import Remark
 from tileir.schedule.script import applied, known_values
-from tileir.schedule.sizes import Known, Producers
-from tileir.schedule.tree import Item, Loop, Tree, tree_of
+from tileir.schedule.tree import Item, Known, Loop, Producers, Tree, tree_of
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import Checks
 from tileir.stripe.ir import Block, Program

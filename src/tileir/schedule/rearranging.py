@@ -12,8 +12,7 @@ from tileir.core.nodes import attrs
 from tileir.schedule.emission import kernels_of
 from tileir.schedule.nest import Nest
 from tileir.schedule.remarks import Done, Refused
-from tileir.schedule.sizes import Known
-from tileir.schedule.tree import Tree, tree_of_nest
+from tileir.schedule.tree import Known, Tree, tree_of_nest
 from tileir.stripe import ir as stripe
 
 

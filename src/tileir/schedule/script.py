@@ -17,7 +17,6 @@ from tileir.schedule.emission import bodies_of, kernels_of
 from tileir.schedule.groups import against_running_ahead, with_threads
 from tileir.schedule.rearranging import Rearrangement, rearranged
 from tileir.schedule.remarks import Fact, Refused, accepted, refused, refusing, rule_out
-from tileir.schedule.sizes import Known, Producers, Size, no_producer
 from tileir.schedule.steps.folding import Fold
 from tileir.schedule.steps.iterations import Distribute, Fuse, Persist, Skew
 from tileir.schedule.steps.legality import against_names, too_long
@@ -27,7 +26,7 @@ from tileir.schedule.steps.producing import ComputeAt, Inline, JoinKernel
 from tileir.schedule.steps.reductions import RFactor
 from tileir.schedule.steps.tensors import Interleave, Tensorise
 from tileir.schedule.steps.transposes import Transpose
-from tileir.schedule.tree import Item, Leaf, Loop, Tree, tree_of, walk, with_names
+from tileir.schedule.tree import Item, Known, Leaf, Loop, Producers, Size, Tree, no_producer, tree_of, walk, with_names
 from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
 
@@ -118,7 +117,7 @@ class Script:
 
         Args:
             kernel: It has been scheduled by nobody yet.
-            producer: Returns kernels that steps may compute there, as :class:`~tileir.schedule.sizes.Known` has them.
+            producer: Returns kernels that steps may compute there, as :class:`~tileir.schedule.tree.Known` has them.
         """
         tree = accepted(self.match.named(kernel))
         values = accepted(known_values(self.parameters, tree))

@@ -1,7 +1,7 @@
 """Finding the fastest pipeline for a program on a device: what a search is asked, and what it answers.
 
-`tuner.py` has the search over options of passes, `scripts.py` that over scripts. What wins is kept in the cache on
-disk, where compilations of the same program for the same device find it.
+`tuner.py` has the searches, over options of passes and over scripts. What wins is kept in the cache on disk, where
+compilations of the same program for the same device find it.
 """
 
 from __future__ import annotations
@@ -140,8 +140,7 @@ def tune(
     start = passes_of(passes, scheduling or chosen.target)
     refuse_functions(start)
     request = Request(program, dict(types), chosen.target, start, scheduling)
-    from tileir_performance.tuning.scripts import ScriptTuner  # importing tileir must stay cheap
-    from tileir_performance.tuning.tuner import Tuner
+    from tileir_performance.tuning.tuner import ScriptTuner, Tuner  # importing tileir must stay cheap
 
     kind = partial(ScriptTuner, seed=seed) if scripts else Tuner
     deadline = time.monotonic() + time_limit

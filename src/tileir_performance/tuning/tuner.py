@@ -3,6 +3,8 @@
 The search (:class:`tileir_performance.tuning.candidates.Search`) makes candidates by changing options of the device's
 pipeline. The best by the model are compiled and timed in turn, each result is compared with that of the usual pipeline,
 and the best few are timed again in rounds, one after the other, so that a busy machine slows all of them alike.
+
+The search for scripts goes on in rounds that learn from those before.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from tileir.passes.pipelines.pipeline import to_json as pipeline_json
 from tileir.runtime import Context, DeviceInfo
 from tileir_performance.tuning.candidates import Candidate, Search, chosen
 from tileir_performance.tuning.contest import Contest, Entrant
+from tileir_performance.tuning.drawn_scripts import Drawn, ScriptSearch
 from tileir_performance.tuning.search import Progress, Tuned
 
 FINALISTS: Final = 4
@@ -154,3 +157,47 @@ class Tuner:
         names = ", ".join(output_names(self.request.program))
         note = f"{names}: {seconds * 1e3:.4g} ms instead of {usual * 1e3:.4g} ms"
         return store_winner(disk, self.key, winner.passes, f"{self.device.backend}: {self.device.name}", note)
+
+
+FIRST_SHARE: Final = 0.2
+"""The part of the time that drawing may take before anything is timed."""
+
+
+@attrs.define(eq=False, repr=False)
+class ScriptTuner(Tuner):
+    """One search over steps and factors.
+
+    Attributes:
+        seed: Where drawing begins.
+    """
+
+    share: ClassVar[float] = 0.3  # there are many trials, and the best of them are timed again
+    seed: int = 0
+
+    def explore(self, contest: Contest, known: dict[str, Trial]) -> None:
+        """Time the usual pipeline, then rounds of scripts, until there are ``top`` trials or time runs out."""
+        self.trial(contest, self.request.pipeline, 0.0, known)
+        target = self.request.scheduling or self.device.target
+        program = stripe_of(self.request.program, self.request.types, target)
+        machine = machine_of(hardware_of(target), target)
+        timed: list[tuple[Drawn, float]] = []
+        first = self.deadline - (1 - FIRST_SHARE) * self.time_limit
+        search = ScriptSearch(
+            program,
+            self.request.pipeline,
+            machine,
+            target.vector_bytes,
+            self.seed,
+            lambda: time.monotonic() > (self.deadline if timed else first),
+        )
+        done = 0
+        while done < self.top and (chosen := search.round(timed)):
+            for drawn in chosen[: self.top - done]:
+                if time.monotonic() > self.deadline:
+                    return
+                self.tell("timing", done, self.top)
+                trial = self.trial(contest, drawn.candidate.passes, drawn.candidate.seconds, known)
+                done += 1
+                if trial.seconds is not None:
+                    timed.append((drawn, trial.seconds))
+        self.tell("timing", done, done)

@@ -1,8 +1,8 @@
-"""Reachability in a graph, step by step."""
+"""Reachability: what follows some things in a graph, and the steps of a sequence that results depend on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, KeysView
+from collections.abc import Callable, Iterable, KeysView, Reversible
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -17,3 +17,27 @@ def reached(start: Iterable[T], following: Callable[[T], Iterable[T]]) -> KeysVi
         found.update(dict.fromkeys(fresh))
         pending += fresh
     return found.keys()
+
+
+def needed(
+    steps: Reversible[T],
+    results: Iterable[str],
+    made: Callable[[T], str | None],
+    reads: Callable[[T], Iterable[str]],
+    stays: Callable[[T], bool] | None = None,
+) -> list[T]:
+    """Return the steps that some results depend on, directly or not, in their order.
+
+    Args:
+        steps: All steps.
+        results: Names of what has to be made.
+        made: Gives the name of what a step makes.
+        reads: Gives the names that a step reads.
+        stays: Tells which steps are needed for themselves; without it, none is.
+    """
+    wanted, found = set(results), []
+    for step in reversed(steps):
+        if made(step) in wanted or (stays is not None and stays(step)):
+            found.append(step)
+            wanted.update(reads(step))
+    return found[::-1]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 from tileir.core import Aggregation, Combine, DType, NameScope, Op, attrs
-from tileir.core.graphs.needed import needed
+from tileir.core.graphs.reaching import needed
 from tileir.passes.algorithms.combines import TupleReduction
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe

@@ -21,9 +21,9 @@ from tileir.passes.rewrites.dead_code import DeadCode
 from tileir.schedule.rearranging import done_by_steps
 from tileir.schedule.remarks import Refused, remark
 from tileir.schedule.script import Parameter, Pattern, Script, Step
-from tileir.schedule.sizes import Producers
 from tileir.schedule.steps.loops import Bind
 from tileir.schedule.steps.producing import ComputeAt, Inline, JoinKernel
+from tileir.schedule.tree import Producers
 from tileir.stripe import ir as stripe
 from tileir.stripe.ir import Binding, Block, Program, Statement, views_read, views_written
 

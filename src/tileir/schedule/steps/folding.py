@@ -11,13 +11,14 @@ from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine, Rational, exact
 from tileir.schedule.meetings import apart, may_meet, touches
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
-from tileir.schedule.sizes import Known, Size
 from tileir.schedule.steps.legality import taken
 from tileir.schedule.tree import (
     Item,
+    Known,
     Leaf,
     Loop,
     Replaced,
+    Size,
     Tree,
     leaves,
     map_leaves,

@@ -10,13 +10,14 @@ from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine
 from tileir.schedule.meetings import Touch, apart, may_meet, touches
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
-from tileir.schedule.sizes import Known, Size
 from tileir.schedule.steps.legality import shared_merge, taken
 from tileir.schedule.steps.loops import chain_of, expanded, in_array
 from tileir.schedule.tree import (
     Item,
+    Known,
     Loop,
     Replaced,
+    Size,
     Tree,
     map_leaves,
     map_outer_uses,

@@ -17,14 +17,15 @@ from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine, exact
 from tileir.schedule.nest import Use
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
-from tileir.schedule.sizes import Known, Size
 from tileir.schedule.steps.legality import no_vector, shared_merge, taken
 from tileir.schedule.steps.memory import Level
 from tileir.schedule.tree import (
     Item,
+    Known,
     Leaf,
     Loop,
     Replaced,
+    Size,
     Tail,
     Tree,
     in_place,

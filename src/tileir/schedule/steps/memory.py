@@ -15,9 +15,20 @@ from tileir.poly.affine import Affine, exact
 from tileir.schedule.emitter import identity_of
 from tileir.schedule.nest import Use
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
-from tileir.schedule.sizes import Known, Size
 from tileir.schedule.steps.legality import taken
-from tileir.schedule.tree import Item, Leaf, Loop, Replaced, Tree, leaves, map_uses, walk, with_loops_replaced
+from tileir.schedule.tree import (
+    Item,
+    Known,
+    Leaf,
+    Loop,
+    Replaced,
+    Size,
+    Tree,
+    leaves,
+    map_uses,
+    walk,
+    with_loops_replaced,
+)
 from tileir.stripe import ir as stripe
 
 

@@ -15,11 +15,11 @@ from tileir.poly.affine import Affine
 from tileir.schedule.nest import Use
 from tileir.schedule.reindex import renamed
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
-from tileir.schedule.sizes import Known
 from tileir.schedule.steps.legality import taken
 from tileir.schedule.steps.memory import Level, Stage
 from tileir.schedule.tree import (
     Item,
+    Known,
     Leaf,
     Loop,
     Replaced,

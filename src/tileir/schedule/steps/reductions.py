@@ -7,11 +7,10 @@ from typing import ClassVar
 from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine
 from tileir.schedule.remarks import Refused, refused, refusing, rule_out
-from tileir.schedule.sizes import Known
 from tileir.schedule.steps.legality import taken
 from tileir.schedule.steps.loops import expanded, in_array
 from tileir.schedule.steps.memory import Accumulate, Level
-from tileir.schedule.tree import Item, Loop, Replaced, Tree, leaves, map_leaves, map_uses, with_loops_replaced
+from tileir.schedule.tree import Item, Known, Loop, Replaced, Tree, leaves, map_leaves, map_uses, with_loops_replaced
 
 
 @attrs.frozen

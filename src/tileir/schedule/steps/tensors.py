@@ -11,11 +11,10 @@ from tileir.poly.affine import Affine
 from tileir.schedule.nest import Use
 from tileir.schedule.products import dtype_of_product, factors_of_product
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
-from tileir.schedule.sizes import Known, Size
 from tileir.schedule.steps.legality import no_vector
 from tileir.schedule.steps.loops import chain_of
 from tileir.schedule.steps.memory import with_memory
-from tileir.schedule.tree import Leaf, Loop, Replaced, Tree, leaves, map_uses, with_loops_replaced
+from tileir.schedule.tree import Known, Leaf, Loop, Replaced, Size, Tree, leaves, map_uses, with_loops_replaced
 from tileir.stripe import ir as stripe
 
 

@@ -8,12 +8,12 @@ from tileir.core import NameScope, attrs
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Use
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
-from tileir.schedule.sizes import Known
 from tileir.schedule.steps.legality import no_vector
 from tileir.schedule.steps.loops import chain_of
 from tileir.schedule.steps.memory import Level
 from tileir.schedule.tree import (
     Item,
+    Known,
     Leaf,
     Loop,
     Replaced,

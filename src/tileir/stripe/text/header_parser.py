@@ -10,8 +10,7 @@ from tileir.core.text.lexing import END
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Dim, Direction, Index, Reduction, Refinement, TensorShape, bindings_of
 from tileir.stripe.text.language import Reader
-from tileir.stripe.text.lexer import NAME, NUMBER, TAG, comments
-from tileir.stripe.text.token_parser import TokenParser
+from tileir.stripe.text.token_parser import NAME, NUMBER, TAG, TokenParser, comments
 
 _DIRECTIONS: Final = {direction.value: direction for direction in Direction}
 _AGGREGATIONS: Final = {aggregation.value: aggregation for aggregation in Aggregation}

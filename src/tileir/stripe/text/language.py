@@ -17,7 +17,7 @@ from tileir.core.text.forms import FormReader, Language, Part, Spelling
 from tileir.core.text.writer import bytes_of_text, bytes_text, listed
 from tileir.stripe.dtypes import DTYPES, SPELLING, intrinsic_dtype
 from tileir.stripe.ir import Convert, Intrinsic, Load, LoadIndex, Location, Special, Tags, TagValue, TensorShape, While
-from tileir.stripe.text.lexer import NAME
+from tileir.stripe.text.token_parser import NAME
 
 if TYPE_CHECKING:
     from tileir.stripe.text.token_parser import TokenParser

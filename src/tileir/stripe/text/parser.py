@@ -35,8 +35,7 @@ from tileir.stripe.nesting import parameters_of
 from tileir.stripe.text.header_parser import HeaderParser
 from tileir.stripe.text.instruction_words import copy_of, instruction_of
 from tileir.stripe.text.language import DEFINITIONS, Reader
-from tileir.stripe.text.lexer import MAX_CHARACTERS, NAME, NUMBER, SCALAR
-from tileir.stripe.text.token_parser import MAX_SHOWN, HopelessError
+from tileir.stripe.text.token_parser import MAX_CHARACTERS, MAX_SHOWN, NAME, NUMBER, SCALAR, HopelessError
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final, assert_never
 
 from tileir.core import Span, attrs
-from tileir.core.graphs.needed import needed
+from tileir.core.graphs.reaching import needed
 from tileir.tile.building.recording import Declared, Recorder, Step
 from tileir.tile.ir import (
     Access,

@@ -6,7 +6,7 @@ from collections.abc import Sequence, Set as AbstractSet
 from operator import attrgetter
 
 from tileir.core import Op, fail
-from tileir.core.graphs.needed import needed
+from tileir.core.graphs.reaching import needed
 from tileir.typed.ir import Elementwise, Operation, Override, operands
 
 

@@ -12,8 +12,7 @@ from operator import attrgetter
 from typing import TypeAlias
 
 from tileir.core import Op, arithmetic_type, attrs, grouped
-from tileir.core.graphs.needed import needed
-from tileir.core.graphs.reaching import reached
+from tileir.core.graphs.reaching import needed, reached
 from tileir.typed.derivatives.algebra import Algebra
 from tileir.typed.derivatives.loops import pull_scan, results_on
 from tileir.typed.derivatives.patterns import refuse_patterns

@@ -14,9 +14,8 @@ from tileir.passes.kernels.merge import merged
 from tileir.poly.affine import Affine
 from tileir.schedule import Nest, Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.rearranging import Rearrangement, scheduled
-from tileir.schedule.sizes import Known
 from tileir.schedule.steps.loops import Bind, Reorder, Split
-from tileir.schedule.tree import Loop, Replaced, Tree, map_leaves, with_loops_replaced
+from tileir.schedule.tree import Known, Loop, Replaced, Tree, map_leaves, with_loops_replaced
 from tileir.stripe import ir as stripe
 
 

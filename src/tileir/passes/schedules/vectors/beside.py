@@ -23,9 +23,8 @@ from tileir.passes.kernels.unroll_and_jam import most_live, unroll_and_jam
 from tileir.poly.affine import Affine, total
 from tileir.schedule import Nest, Refused, Segment, Use
 from tileir.schedule.rearranging import Rearrangement
-from tileir.schedule.sizes import Known
 from tileir.schedule.steps.loops import Bind, Cut, Reorder, Split
-from tileir.schedule.tree import Item, Leaf, Loop, Replaced, Tail, Tree, with_loops_replaced
+from tileir.schedule.tree import Item, Known, Leaf, Loop, Replaced, Tail, Tree, with_loops_replaced
 from tileir.stripe.ir import Binding, Convert, Intrinsic, Load, LoadIndex, scalar_inputs, scalar_output
 
 _SAVED: Final = 4

@@ -13,9 +13,8 @@ from tileir.passes.kernels.forms import elementwise_nest
 from tileir.passes.schedules.vectors.beside import Vectors
 from tileir.schedule import Done, Nest, Refused, accepted, chosen_by_data, done, refused, refusing
 from tileir.schedule.rearranging import Rearrangement, in_turn
-from tileir.schedule.sizes import Known
 from tileir.schedule.steps.loops import Bind, Reorder, Split
-from tileir.schedule.tree import Replaced, Tail, Tree, with_loops_replaced
+from tileir.schedule.tree import Known, Replaced, Tail, Tree, with_loops_replaced
 from tileir.stripe import ir as stripe
 
 
