@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from itertools import combinations
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -75,3 +77,18 @@ def test_graphs_have_what_launches_follow() -> None:
             for mine, exact in zip(found, tileir.evaluate(TREE, given), strict=True):
                 np.testing.assert_array_equal(mine.numpy(), exact)
         assert [[], [], [1, 2]] in driver.before.values()
+
+
+def test_kernels_whose_groups_wait_for_each_other_run_one_after_the_other() -> None:
+    with without_a_card():
+        from tileir_cuda.run.queue import _Records
+        from tileir_cuda.run.runs import Runs
+
+        kernel = SimpleNamespace(name="k", params=())
+        launched: list[Any] = [
+            (SimpleNamespace(kernel=kernel, shape=(1, 1, 1, 1, 1, 1, 0), function=1, maps=None, awaits=awaits), ())
+            for awaits in (True, False, True)
+        ]
+        records = _Records(0)
+        records.add_runs(Runs.of(launched))
+        assert records.after == [(), (), (0,)]

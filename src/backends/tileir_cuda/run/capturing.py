@@ -13,9 +13,6 @@ from tileir.runtime.plans.dependencies import GRAPH_LAUNCHES
 from tileir_cuda.run.driver import checked
 from tileir_cuda.run.following import Order, Use
 
-OTHERS: Final = Use(-1, -1, 0, True)
-"""A use by which work of other libraries is recorded in the order in which it comes."""
-
 EVERYTHING: Final = Use(-1, -1, 1 << 64, True)
 """All memory, so that work follows all before, and is followed by all."""
 

@@ -20,8 +20,8 @@ from tileir_cuda.architectures import ALIGNMENT
 from tileir_cuda.devices import DLPACK_KIND, architecture_of
 from tileir_cuda.emit.emitter import emit
 from tileir_cuda.emit.ptx import made
-from tileir_cuda.run.capturing import OTHERS
 from tileir_cuda.run.driver import checked, enter, inherited, use_driver
+from tileir_cuda.run.following import APART
 from tileir_cuda.run.kernels import BoundCudaKernel, CudaKernel
 from tileir_cuda.run.memory import AdoptedCudaBuffer, CudaBuffer, Pool, copy, enqueue, page_locked
 from tileir_cuda.run.queue import BoundQueue, CudaQueue
@@ -286,7 +286,7 @@ class CudaExecutor(Renewable):
         if capture is None:
             return nullcontext()
         used = [each.used(writes=False) for each in read] + [each.used(writes=True) for each in written]
-        return capture.following([*used, OTHERS])
+        return capture.following([*used, APART])
 
     def allocator(self, nbytes: int) -> Callable[[], CudaBuffer]:
         """Return what allocates so many bytes again and again; the errors are those of :meth:`allocate`."""

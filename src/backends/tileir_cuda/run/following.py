@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tileir.core.nodes import attrs
 from tileir.runtime.plans.dependencies import GRAPH_LAUNCHES, Direct, chain
@@ -26,6 +26,13 @@ class Use(NamedTuple):
     begin: int
     end: int
     writes: bool
+
+
+APART: Final = Use(-1, -1, 0, True)
+"""A use by which messages, and kernels whose groups wait for each other, run one after the other.
+
+Of two such kernels side by side each may keep the other from having room for all of its groups.
+"""
 
 
 def following(launches: Sequence[Sequence[Use]]) -> tuple[tuple[int, ...], ...]:

@@ -35,6 +35,7 @@ class CudaKernel:
         kernel: What was compiled.
         shape: Blocks and threads along each axis, and the bytes of shared memory that the launch asks for.
         maps: The tensor maps that it takes behind the arrays.
+        awaits: Whether its groups wait for each other, so that all of them have to run at the same time.
 
     """
 
@@ -45,6 +46,7 @@ class CudaKernel:
     _sizes: tuple[int, ...] = attrs.field(repr=False)
     shape: tuple[int, ...] = attrs.field(repr=False)
     maps: Maps | None = attrs.field(repr=False)
+    awaits: bool = attrs.field(default=False, repr=False)
 
     @classmethod
     def of(cls, executor: CudaExecutor, kernel: KernelFunction, module: Any, index: int) -> CudaKernel:
@@ -71,11 +73,13 @@ class CudaKernel:
         if shared:
             which = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             checked(f"kernel {kernel.name}", driver.cuFuncSetAttribute(function, which, shared))
-        _check_room(executor, kernel, function, shared)
+        awaits = any(isinstance(stmt, Await) for stmt in statements(kernel.body))
+        if awaits:
+            _check_room(executor, kernel, function, shared)
         sizes = tuple(param.size * param.dtype.itemsize for param in kernel.params)
         shape = (*blocks(kernel), *threads(kernel), shared)
         maps = Maps.of(kernel) if has_maps(kernel, architecture) else None
-        return cls(kernel, executor, module, function, sizes, shape, maps)
+        return cls(kernel, executor, module, function, sizes, shape, maps, awaits)
 
     @property
     def fits(self) -> bool:
@@ -131,8 +135,6 @@ class CudaKernel:
 
 def _check_room(executor: CudaExecutor, kernel: KernelFunction, function: Any, shared: int) -> None:
     """Refuse a kernel whose groups wait for each other, and for all of which the card has no room at a time."""
-    if not any(isinstance(stmt, Await) for stmt in statements(kernel.body)):
-        return
     found = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, math.prod(kernel.group), shared)
     room = int(checked(f"kernel {kernel.name}", found)) * executor.device.target.threads
     if math.prod(kernel.grid) > room:

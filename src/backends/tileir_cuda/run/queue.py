@@ -12,7 +12,7 @@ from tileir_cuda.run.array_calls import Program, array_call
 from tileir_cuda.run.capturing import Capture
 from tileir_cuda.run.driver import context_of, fail, status_of
 from tileir_cuda.run.entries import Entries
-from tileir_cuda.run.following import Use, following
+from tileir_cuda.run.following import APART, Use, following
 from tileir_cuda.run.launcher import Launch, Launcher, Run, Table, launcher
 from tileir_cuda.run.runs import Runs, Work
 
@@ -86,7 +86,8 @@ class _Records:
             self._pointed += len(pointed)
         self.launches.append(Launch(kernel.function, *kernel.shape, len(places) + len(pointed)))
         self.names.append(kernel.kernel.name)
-        self.uses.append([_use(*each) for each in zip(kernel.kernel.params, arguments, strict=True)])
+        uses = [_use(*each) for each in zip(kernel.kernel.params, arguments, strict=True)]
+        self.uses.append([*uses, APART] if kernel.awaits else uses)
         self.places += [*places, *(~number for number in pointed)]
 
     def _number(self, address: int) -> int:
