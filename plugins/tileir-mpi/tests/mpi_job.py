@@ -215,7 +215,7 @@ def sorting(size: int) -> None:
     found = tileir.distribute(program, "mpi", options=tileir.Options(quick=True))(array)
     order = np.argsort(array, kind="stable")
     for actual, right in zip(found, (array[order], order, array), strict=True):
-        assert np.array_equal(np.asarray(actual), right, equal_nan=True)
+        assert np.array_equal(np.asarray(actual), np.asarray(right), equal_nan=True)
     say(f"{len(program.meetings)} meetings, {len(program.remarks)} remarks")
 
 
