@@ -94,8 +94,8 @@ IN_STENCILS: Final = (
     Mutant(
         "output that is touched meanwhile",
         "passes.rewrites.write_through",
-        "or not self._is_free(place.output, touching[0], number)",
-        "or False",
+        "if self._is_free(read.source, part, touching[0], number):",
+        "if True:",
         tests="passes/test_write_through.py",
     ),
     Mutant(

@@ -1,4 +1,4 @@
-"""Temporaries that lie in outputs: copies of several parts go, and nothing else changes."""
+"""Temporaries that lie in what they are copied to: copies of several parts go, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -90,6 +90,27 @@ def test_an_output_that_is_written_meanwhile_is_left_alone() -> None:
     ]
     program = program_of(blocks, shapes, ("Y",))
     assert run((WriteThrough(),), program) is program
+
+
+def grown(rows: int, layers: int, *, new_first: bool) -> Program:
+    """Return layers that each add two channels to all before them, as those of DenseNet do."""
+    builder = FunctionBuilder()
+    x, w = builder.input("X", "N", "C", "L"), builder.input("W", "K", "L", "M")
+    for layer in range(layers):
+        y = ops.relu(x[:, :2] * float(layer + 1) + ops.sum(x, 1, keepdims=True)) @ w[layer : layer + 1]
+        x = ops.concatenate([y, x] if new_first else [x, y], 1)
+    types = {"X": TensorType(DType.F32, (rows, 3, 4)), "W": TensorType(DType.F32, (layers, 4, 4))}
+    return lower(infer(builder.build(Y=ops.sum(x * 2.0, 1)), types))
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize("new_first", [False, True])
+def test_channels_that_layers_add_lie_in_one_tensor(rows: int, new_first: bool) -> None:
+    program = grown(rows, 4, new_first=new_first)
+    after = run((WriteThrough(),), program)
+    assert len(program.main.blocks) - len(after.main.blocks) == 3  # what the first layer copies is an input
+    verify(after)
+    assert_same_meaning(program, after)
 
 
 @st.composite

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from tileir.core import attrs, grouped
 from tileir.passes.analysis.dependences import roots
@@ -15,11 +15,13 @@ from tileir.stripe.ir import Block, Dim, Direction, Load, Program, Refinement, S
 
 @attrs.frozen
 class WriteThrough:
-    """Let kernels that make a temporary write to a part of an output that it is copied to, and drop the copy.
+    """Let kernels that make a temporary write to a part of the tensor that it is copied to, and drop the copy.
 
-    So a concatenation of many tensors, which is a tree of short ones, copies each element once. The temporary must have
-    several writers, since a single one is joined with the copy anyway; the copy must take it as a whole, without
-    turning it; nothing may touch it later, nor the output meanwhile. In the program of two kernels and a copy::
+    So a concatenation of many tensors, which is a tree of short ones, copies each element once, and a network each of
+    whose layers adds channels to those before it has one tensor of them all. Several kernels must touch the temporary,
+    since a single one is joined with the copy anyway; the copy must take it as a whole, without turning it, into an
+    output or another temporary; nothing may touch it later, nor the other tensor meanwhile. In the program of two
+    kernels and a copy::
 
         T[i : 4] = X[i];  T[4 + i : 4] = Y[i];  O[2 + i : 8] = T[i]
 
@@ -40,12 +42,8 @@ class WriteThrough:
             for number, statement in enumerate(program.main.statements)
             if isinstance(statement, Block) and selected_kernel(statement, self.reqs) and _copied(statement) is not None
         ]
-        found = -1
-        while found < len(scan.moved):  # a temporary may be copied to one of which that is not known yet
-            found = len(scan.moved)
-            for number, statement in copies:
-                if number not in scan.gone:
-                    scan.visit(number, statement)
+        for number, statement in reversed(copies):  # what a temporary is copied to is read, and copied, later
+            scan.visit(number, statement)
         if not scan.moved:
             return program
         kept = (s for number, s in enumerate(program.main.statements) if number not in scan.gone)
@@ -54,10 +52,14 @@ class WriteThrough:
 
 @attrs.frozen
 class _Part:
-    """Where in an output a temporary lies."""
+    """Where in another tensor a temporary lies."""
 
-    output: str
+    whole: str
     offsets: tuple[int, ...]
+
+
+_Box: TypeAlias = tuple[tuple[int, int], ...]
+"""Where elements lie along each axis of a tensor: from the first to before the second."""
 
 
 @attrs.frozen
@@ -68,7 +70,7 @@ class _Scan:
         program: A program without loops.
         touching: The numbers of the statements that touch each tensor, in order.
         temporaries: Tensors that may go.
-        outputs: Tensors that they may become parts of.
+        wholes: Tensors that they may become parts of.
         moved: Where those lie that go.
         gone: The numbers of the copies.
 
@@ -77,7 +79,7 @@ class _Scan:
     program: Program
     touching: Mapping[str, Sequence[int]]
     temporaries: frozenset[str]
-    outputs: frozenset[str]
+    wholes: frozenset[str]
     moved: dict[str, _Part] = attrs.field(factory=dict, init=False)
     gone: set[int] = attrs.field(factory=set, init=False)
 
@@ -89,8 +91,9 @@ class _Scan:
         views = Counter(behind.values())
         kept = {*program.inputs, *program.outputs, *(buffer.name for buffer in program.buffers)}
         single = {name for name, root in behind.items() if name == root and views[root] == 1}
-        outputs = frozenset(single.intersection(program.outputs).difference(program.inputs))
-        return cls(program, touching, frozenset(single - kept), outputs)
+        temporaries = frozenset(single - kept)
+        outputs = single.intersection(program.outputs).difference(program.inputs)
+        return cls(program, touching, temporaries, temporaries | outputs)
 
     def visit(self, number: int, kernel: Block) -> None:
         """Note a kernel that copies a temporary which can be written to where it goes."""
@@ -99,7 +102,8 @@ class _Scan:
             return
         read, written = copy
         offsets = self._offsets(kernel, read, written)
-        place = _Part(written.source, ()) if written.source in self.outputs else self.moved.get(written.source)
+        own = _Part(written.source, ()) if written.source in self.wholes else None
+        place = self.moved.get(written.source, own)
         touching = self.touching[read.source]
         if offsets is None or place is None or read.source not in self.temporaries or touching[-1] != number:
             return
@@ -108,12 +112,13 @@ class _Scan:
             len(kernels) < 2
             or not all(map(_is_movable, kernels))
             or not all(self._keeps_axes(each, read.source) for each in kernels)
-            or not self._is_free(place.output, touching[0], number)
         ):
             return
         outer = place.offsets or (0,) * len(offsets)
-        self.moved[read.source] = _Part(place.output, tuple(a + b for a, b in zip(outer, offsets, strict=True)))
-        self.gone.add(number)
+        part = _Part(place.whole, tuple(a + b for a, b in zip(outer, offsets, strict=True)))
+        if self._is_free(read.source, part, touching[0], number):
+            self.moved[read.source] = part
+            self.gone.add(number)
 
     def _offsets(self, kernel: Block, read: Refinement, written: Refinement) -> tuple[int, ...] | None:
         """Return by how much each axis of a copy is shifted; None where it is no shift of the whole tensor."""
@@ -139,21 +144,34 @@ class _Scan:
         views = kernel.refinements if isinstance(kernel, Block) else ()
         return all(view.shape.strides == strides for view in views if view.source == tensor)
 
-    def _is_free(self, output: str, first: int, last: int) -> bool:
-        """Return whether nothing touches an output, or what lies in it by now, from one statement to before another."""
+    def _is_free(self, name: str, part: _Part, first: int, last: int) -> bool:
+        """Return whether nothing touches where a temporary is to lie, from one statement to before another."""
+        sizes = self.program.main.refinement(name).shape.sizes
+        box = tuple((at, at + size) for at, size in zip(part.offsets, sizes, strict=True))
         for number in range(first, last):
             statement = self.program.main.statements[number]
             if number in self.gone:
                 continue
-            if not isinstance(statement, Block):
-                return False
-            places = (self.moved.get(source) for source in _sources(statement))
-            if output in _sources(statement) or any(place is not None and place.output == output for place in places):
+            if not isinstance(statement, Block) or not all(
+                self._is_apart(statement, view, part.whole, box) for view in statement.refinements
+            ):
                 return False
         return True
 
+    def _is_apart(self, kernel: Block, view: Refinement, whole: str, box: _Box) -> bool:
+        """Return whether a kernel touches nothing of a box in a tensor by one of its views."""
+        place = self.moved.get(view.source)
+        if view.direction is Direction.NONE or (view.source if place is None else place.whole) != whole:
+            return True
+        if view.shape.strides != self.program.main.refinement(view.source).shape.strides:
+            return False
+        offsets = (0,) * len(box) if place is None else place.offsets
+        bounds = [(at + offset).bounds(kernel.ranges) for at, offset in zip(view.access, offsets, strict=True)]
+        touched = [(low, high + size) for (low, high), size in zip(bounds, view.shape.sizes, strict=True)]
+        return any(one[1] <= other[0] or other[1] <= one[0] for one, other in zip(box, touched, strict=True))
+
     def redirected(self, statement: Statement) -> Statement:
-        """Return a statement with views of the outputs in place of those of what lies in them."""
+        """Return a statement with views of whole tensors in place of those of what lies in them."""
         if not isinstance(statement, Block) or not any(r.source in self.moved for r in statement.refinements):
             return statement
         return attrs.evolve(statement, refinements=tuple(map(self._view, statement.refinements)), deps=())
@@ -162,10 +180,10 @@ class _Scan:
         place = None if view.direction is Direction.NONE else self.moved.get(view.source)
         if place is None:
             return view
-        whole = self.program.main.refinement(place.output).shape
+        whole = self.program.main.refinement(place.whole).shape
         dims = tuple(Dim(own.size, of.stride) for own, of in zip(view.shape.dims, whole.dims, strict=True))
         access = tuple(at + offset for at, offset in zip(view.access, place.offsets, strict=True))
-        return attrs.evolve(view, source=place.output, access=access, shape=attrs.evolve(view.shape, dims=dims))
+        return attrs.evolve(view, source=place.whole, access=access, shape=attrs.evolve(view.shape, dims=dims))
 
 
 def _sources(statement: Statement) -> tuple[str, ...]:
