@@ -33,6 +33,9 @@ SHORTCUT = """function (X[C, P], F[C, K], R[K, P]) -> (O) {
 LAST = """function (X[P, C], F[C, K]) -> (O) {
     O[p, k : P, K] = +(X[p, c] * F[c, k]);
 }"""
+EVERY_SECOND_LAST = """function (X[P, C], F[C, K]) -> (O) {
+    O[p, k : P / 2, K] = +(X[2*p, c] * F[c, k]);
+}"""
 
 
 def tiled(text: str, *shapes: tuple[int, ...], dtype: DType = DType.F32, step: RegisterTile = SMALL) -> Program:
@@ -72,12 +75,20 @@ def test_tiles_ask_first_for_what_they_read_last() -> None:
     assert [i.range for i in asking.indices] == [4]
 
 
+def test_each_step_asks_for_its_share_of_rows_that_follow_each_other() -> None:
+    step = attrs.evolve(SMALL, rows=6, columns=2)
+    assert requests(tiled(LAST, (96, 40), (40, 8), step=step)) == {"X": {6 * 40}}
+    assert requests(tiled(LAST, (96, 40), (40, 8), step=attrs.evolve(step, rows=3))) == {}  # lines would come often
+    packing = attrs.evolve(step, reads=1, cache_bytes=1 << 10)
+    assert "X" not in requests(tiled(LAST, (96, 40), (40, 32), step=packing))
+
+
 @pytest.mark.parametrize(
     ("text", "shapes", "panel_bytes"),
     [
         (PIXELS, ((40, 96), (40, 8)), 1 << 20),  # caches hold all of it
         (PIXELS, ((4096, 6), (4096, 8)), 1 << 10),  # there is no later tile
-        (LAST, ((96, 40), (40, 8)), 1 << 10),  # what the next step reads is beside it
+        (EVERY_SECOND_LAST, ((97, 40), (40, 8)), 1 << 10),  # what the next step reads is beside it
     ],
 )
 def test_requests_have_to_pay(text: str, shapes: tuple[tuple[int, ...], ...], panel_bytes: int) -> None:
@@ -87,14 +98,14 @@ def test_requests_have_to_pay(text: str, shapes: tuple[tuple[int, ...], ...], pa
 
 @given(
     st.sampled_from([DType.F16, DType.BF16, DType.F32, DType.F64]),
-    st.sampled_from([PIXELS, EVERY_SECOND, SHORTCUT]),
+    st.sampled_from([PIXELS, EVERY_SECOND, SHORTCUT, LAST]),
     st.integers(2, 20),
     st.integers(2, 40),
     st.integers(4, 33),
 )
 @examples(4)
 def test_meaning_stays(dtype: DType, text: str, channels: int, side: int, features: int) -> None:
-    image = (channels, 2, side) if text == EVERY_SECOND else (channels, side)
+    image = (channels, 2, side) if text == EVERY_SECOND else (side, channels) if text == LAST else (channels, side)
     shapes = {"X": image, "F": (channels, features)} | ({"R": (features, side)} if text == SHORTCUT else {})
     program = Case(text, dtype, shapes).program()
     passes = (Accumulate(), Fuse(), Localise(), Scalarise(), attrs.evolve(SMALL, panel_bytes=64), DeadCode())

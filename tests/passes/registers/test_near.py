@@ -28,6 +28,10 @@ LAST = """function (X[N, H, W, C], F[I, J, C, K]) -> (O) {
     O[n, y, x, k : N, (H - I) / 2 + 1, (W - J) / 2 + 1, K] = +(X[n, 2*y + i, 2*x + j, c] * F[i, j, c, k]);
 }"""
 
+READY = """function (X[P, C], F[O, C, K]) -> (Y) {
+    Y[p, o, k : P, O, K] = +(X[p, c] * F[o, c, k]);
+}"""
+
 
 def sizes(images: int, channels: int, side: int, window: int, features: int) -> dict[str, tuple[int, ...]]:
     return {"X": (images, channels, side, side), "F": (window, window, channels, features)}
@@ -44,6 +48,16 @@ def tiled(text: str, shapes: dict[str, tuple[int, ...]], step: RegisterTile = SM
 
 def test_all_panels_pass_over_an_image_before_the_next_one() -> None:
     assert grids(tiled(FIRST, sizes(4, 2, 9, 1, 32))) == [["n_chunk", "k_panel"]]
+
+
+@pytest.mark.parametrize(
+    ("panel_bytes", "pieces"),
+    [(1 << 12, True), (1 << 14, False), (1 << 8, False)],  # results are far; they are near; panels are not
+)
+def test_panels_that_lie_ready_pass_over_pieces_of_results(panel_bytes: int, pieces: bool) -> None:
+    shapes = {"X": (96, 4), "F": (4, 4, 8)}
+    (names,) = grids(tiled(READY, shapes, attrs.evolve(SMALL, rows=4, columns=2, panel_bytes=panel_bytes)))
+    assert names == (["p_chunk", "o"] if pieces else ["o"])
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
 """Fetching ahead: each step of a reduction over a tile asks for what the same step of a later tile reads.
 
 Where steps are far apart in memory, as pixels of channels that come first are, no hardware foresees the next tile: it
-waits for a cache line, and for the place of a page, at each step. Nor does hardware foresee the panel behind the one
-that all rows pass over. A step has many multiply-adds, beside which a request costs next to nothing. What a tile reads
-after its reduction, as the sums of a shortcut are, it asks for before.
+waits for a cache line, and for the place of a page, at each step. Nor does hardware foresee the rows of the next tile,
+where several that are read along the steps share a page, nor the panel behind the one that all rows pass over. A step
+has many multiply-adds, beside which a request costs next to nothing. What a tile reads after its reduction, as the sums
+of a shortcut are, it asks for before.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Final
 
 from tileir.core import NameScope, attrs
 from tileir.passes.kernels import schedule as sch
+from tileir.passes.schedules.registers.copied import address
+from tileir.passes.schedules.registers.packing import is_dense
 from tileir.passes.schedules.registers.steps import LINE, touched
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Use
@@ -21,6 +24,9 @@ from tileir.stripe import ir as stripe
 
 _LEAST_ADDS: Final = 6
 """Fewest multiply-adds of vectors for each request."""
+
+_LEAST_SHARE: Final = LINE // 4
+"""Fewest bytes that a step asks for: each line is asked for at most so often."""
 
 _SHORT: Final = 4
 """Loops over fewer tiles than these end so often that they leave requests to the loop around them."""
@@ -50,19 +56,51 @@ class Tile:
     inside: Sequence[stripe.Index]
     values: Mapping[str, Affine]
 
-    def requests(self, use: Use) -> Iterator[Node]:
-        """Yield the requests of one step for what is read through a use; none where hardware foresees it."""
+    def requests(self, use: Use, *, shares: bool = False) -> Iterator[Node]:
+        """Yield the requests of one step for what is read through a use; none where hardware foresees it.
+
+        With ``shares``, a step asks for its share of rows that follow each other: where a group packs panels first, the
+        caches have better to do.
+        """
         place = use.substitute(self.values)
         later, lines = self._later(place), self._lines(place)
-        if later is None or not lines or not self._is_apart(place):
+        if later is None:
+            return
+        if share := self._share(place) if shares else 0:
+            (step,) = self._moving(place)
+            moved = {**{i.name: Affine() for i in self.inside}, step.name: sch.part(step, share)}
+            first = attrs.evolve(place, access=(address(place).substitute(moved),), strides=(1,), sizes=())
+            yield _request(use.name, place.stride(later.name), first)
+            return
+        if not lines or not self._is_apart(place):
             return
         adds = prod(i.range for i in self.inside if i.binding is not stripe.Binding.LANE)
         if adds < _LEAST_ADDS * len(lines):
             return
         first = place.substitute({i.name: Affine() for i in self.inside})
         for line in lines:
-            ahead = (("ahead", place.stride(later.name) + line),)
-            yield Node(statements=(stripe.Special("prefetch", (use.name,), (), ahead),), uses=(first,))
+            yield _request(use.name, place.stride(later.name) + line, first)
+
+    def _share(self, use: Use) -> int:
+        """Return how many elements a step asks for where rows of a tile follow each other, each read along its steps.
+
+        A tile is one piece of memory then, of which each step asks for its share; 0 where it is not, or where that is
+        more than a cache line, or so little that each line would be asked for again and again.
+        """
+        moving = self._moving(use)
+        if len(moving) != 1 or use.stride(moving[0].name) != 1:
+            return 0
+        inside = [i for i in self.inside if use.stride(i.name)]
+        if not is_dense(use, inside, moving[0].range):
+            return 0
+        share = prod(i.range for i in inside)
+        adds = prod(i.range for i in self.inside if i.binding is not stripe.Binding.LANE)
+        fits = _LEAST_SHARE <= share * use.dtype.itemsize <= LINE
+        return share if fits and adds >= _LEAST_ADDS else 0
+
+    def _moving(self, use: Use) -> list[stripe.Index]:
+        """Return the loops of the reduction that move a use."""
+        return [i for i in self.steps if use.stride(i.name) and i.range > 1]
 
     def _later(self, use: Use) -> stripe.Index | None:
         """Return the loop whose next iteration reads elsewhere; None without such."""
@@ -87,6 +125,11 @@ class Tile:
                 return ()
             reach += stride * (count - 1)
         return tuple(range(reach // size, -1, -LINE // size))
+
+
+def _request(name: str, ahead: int, use: Use) -> Node:
+    """Return a request for what is so many elements ahead of a use."""
+    return Node(statements=(stripe.Special("prefetch", (name,), (), (("ahead", ahead),)),), uses=(use,))
 
 
 def before_tile(use: Use, inside: Sequence[stripe.Index], values: Mapping[str, Affine], names: NameScope) -> Node:

@@ -385,7 +385,8 @@ class TileBlocks:
         ranges |= {block: count for split in splits for block, count in split.blocks}
         inside = (*rows, *(i for i in loops if i.binding is stripe.Binding.UNROLL), *vectors)
         tile = Tile((*panels, *(i for split in splits for i in split.around)), serial, inside, values)
-        requests = [node for use in segment.uses if use.root in self.plan.far for node in tile.requests(use)]
+        far, ready = [use for use in segment.uses if use.root in self.plan.far], not self.plan.packed
+        requests = [node for use in far for node in tile.requests(use, shares=ready)]
         spans = Spans.of(segment, values, rows, serial, self.names)
         parts = []
         for span in (Span((), segment),) if spans is None else spans:

@@ -22,6 +22,9 @@ from tileir.stripe.ir import Index
 _LEAST_SHARE: Final = 1 / 32
 """Waiting for less than this share of all work is not worth that loops over rows begin more often."""
 
+_RESULTS: Final = 8
+"""Share of the cache for panels that a piece of results may have: what tiles read is there as well."""
+
 
 @attrs.frozen
 class Pieces:
@@ -43,7 +46,8 @@ def pieces(nest: Nest, plan: Tiling, limits: Limits) -> Pieces | None:
     """Return the pieces that pay; None where one panel is all there is, or reading panels again costs more than waits.
 
     A piece has little memory in common with the others: between images there are but borders. It and all panels fit a
-    cache of twice ``limits.panel_bytes``; panels that lie ready may come from farther away.
+    cache of twice ``limits.panel_bytes``; panels that lie ready may come from farther away. Where these are near, it
+    pays as well to write results, and to read what is added to them, row by row.
     """
     segments, width = [s for s in nest.segments if s.loops], plan.columns * plan.lanes
     reads = [(use, segment.loops) for segment in segments for use in sch.reads_of(nest, segment)]
@@ -56,8 +60,16 @@ def pieces(nest: Nest, plan: Tiling, limits: Limits) -> Pieces | None:
     use, loops = max(still, key=lambda each: touched(each[0], (*outer, *each[1])))
     numbered = [i for i in others if i not in outer and not any(each.stride(i.name) for each, _ in still)]
     panels = plan.vector.range // width * product(i.range for i in numbered)
+    if panels < 2:
+        return None
+    names, along_panels = frozenset(i.name for i in numbered), (plan.vector, *numbered)
+    ready = all(is_dense(each, [i for i in steps if each.stride(i.name)], width) for each, steps in along)
+    if ready and sum(touched(each, (*along_panels, *steps)) for each, steps in along) <= limits.panel_bytes:
+        results = _cut_results(nest, plan.vector, outer, along_panels, limits.panel_bytes)
+        if results is not None:
+            return Pieces(*results, names)
     found = _cut(use, outer, loops, limits.panel_bytes)
-    if panels < 2 or found is None:
+    if found is None:
         return None
     again = plan.packing
     for each, steps in along:
@@ -74,7 +86,22 @@ def pieces(nest: Nest, plan: Tiling, limits: Limits) -> Pieces | None:
     waits *= around * (panels - 1)
     if waits - (found[1] - 1) * again <= _LEAST_SHARE * plan.cost:
         return None
-    return Pieces(*found, frozenset(i.name for i in numbered))
+    return Pieces(*found, names)
+
+
+def _cut_results(
+    nest: Nest, vector: Index, outer: Sequence[Index], panels: Sequence[Index], panel_bytes: int
+) -> tuple[tuple[Index, ...], int] | None:
+    """Return pieces of what is read and written after the reductions; None where lanes are apart there, or it is near.
+
+    Each panel has a part of each row of it. All panels after each other finish a row while the place of its page is
+    near, and hardware foresees the next part.
+    """
+    after = [use for s in nest.segments if not s.loops for use in sch.reads_of(nest, s) if use.stride(vector.name) == 1]
+    rows = [use for use in dict.fromkeys(after) if any(use.stride(i.name) for i in outer)]
+    if sum(touched(use, (*outer, *panels)) for use in rows) <= panel_bytes:
+        return None
+    return _cut(rows[0], outer, panels, panel_bytes // _RESULTS)
 
 
 def _cut(
