@@ -16,8 +16,10 @@ from tileir.tile.text.parser import parse
 from tileir.typed.derivatives.reverse import gradient
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
+from tileir.typed.sharding.interpreter import interpret_partitioned
 from tileir.typed.sharding.mesh import Mesh, Sharding
 from tileir.typed.sharding.partition import partition
+from tileir.typed.sharding.verifier import verify
 
 WIDTH: Final = 512
 RECURRENT: Final = f"""function (H[B, N], X[T, B, N], U[N, N]) -> (L, O) {{
@@ -98,3 +100,43 @@ def test_steps_run_on_devices() -> None:
     found = tileir.distribute(spread(*MESHES[0]), context=context)(**given)
     for actual, right in zip(found, expected(given), strict=True):
         np.testing.assert_array_equal(actual, right)
+
+
+HALVED: Final = """function (X[N], S[]) -> (Y, Steps) {
+    L = while(X, S) function (Y, I) -> (More) { P[] = +(Y[i]); More = P > 1000; } do function (Y, I) -> (Z, J) {
+        M[] = >(Y[i]);
+        Z = Y > M / 2 ? Y - M / 2 : Y;
+        J = I + 1;
+    };
+    Y = element(L, 0);
+    Steps = element(L, 1);
+}"""
+
+
+@pytest.mark.parametrize("mesh", [Mesh({"x": 2}), Mesh({"x": 3}), Mesh({"x": 2, "y": 2})], ids=str)
+def test_ranks_agree_on_the_end_of_loops(mesh: Mesh) -> None:
+    """The condition is a sum over what all ranks have; no rank makes a step more or less than the others."""
+    given: dict[str, Any] = {
+        "X": np.random.default_rng(0).integers(0, 4000, 5000).astype(np.float64),
+        "S": np.zeros((), np.int32),
+    }
+    function = infer(parse(HALVED), types_of(given))
+    program = partition(function, mesh, {"X": Sharding((tuple(name for name, _ in mesh.axes),))}, model=NEAR)
+    verify(program)
+    assert (len(program.rounds), program.remarks) == (1, ())
+    assert any(each.cause.startswith("in each step of ") for each in program.exchanges())
+    expected, found = interpret(function, given), interpret_partitioned(program, given)
+    assert expected["Steps"] > 10
+    ran = tileir.distribute(program, options=tileir.Options(quick=True)).results(given)
+    for name, right in expected.items():
+        np.testing.assert_array_equal(found[name], right)
+        np.testing.assert_array_equal(ran[name].numpy(), right)
+
+
+def test_loops_that_end_before_their_first_step() -> None:
+    given: dict[str, Any] = {"X": np.zeros(5000), "S": np.zeros((), np.int32)}
+    program = partition(infer(parse(HALVED), types_of(given)), Mesh({"x": 2}), {"X": Sharding(("x",))}, model=NEAR)
+    assert program.rounds
+    found = tileir.distribute(program, options=tileir.Options(quick=True))(**given)
+    np.testing.assert_array_equal(found[0], given["X"])
+    assert found[1] == 0

@@ -280,7 +280,7 @@ class Distributed:
                     values.update(self._carried_out(step, plan, transport, home, values))
             elif isinstance(step, Rounds):
                 run = partial(self._of_step(step.step)._computed_by_steps, transport, home)
-                values.update(looped(step, values, home, run))
+                values.update(looped(step, values, home, transport, run))
             elif isinstance(step, Meeting):
                 rank = Rank(self.program, transport, home, partial(self._computed, home=home))
                 values[step.operation.name] = rank.met(step, values)

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tileir.core import Aggregation
 from tileir.driver.distribution.on_device import at_home, resident
 from tileir.runtime.devices.home import Home
 from tileir.typed.ir import ScanPart, operands
 from tileir.typed.sharding.local import Rounds
 
+if TYPE_CHECKING:
+    from tileir.runtime.transports import Transport
+
 
 def looped(
-    rounds: Rounds, values: Mapping[str, Any], home: Home | None, run: Callable[[dict[str, Any]], Mapping[str, Any]]
+    rounds: Rounds,
+    values: Mapping[str, Any],
+    home: Home | None,
+    transport: Transport,
+    run: Callable[[dict[str, Any]], Mapping[str, Any]],
 ) -> dict[str, Any]:
     """Return a rank's parts of the results of a loop.
 
@@ -22,6 +31,7 @@ def looped(
         rounds: It; all ranks come to it.
         values: What the rank has of values, by name.
         home: Where it has them; None for on the host. Slices of sequences and what steps put out pass through the host.
+        transport: Between the ranks, which agree before each step of a loop that a condition ends.
         run: Makes one step, from the inputs of the step to its outputs, by name.
 
     """
@@ -35,7 +45,10 @@ def looped(
     sequences = [_on_host(each, home) for each in passed[carries:rest]]
     state = passed[:carries]
     stacked: dict[str, Any] = {}
-    for number in range(count):
+    numbers: Iterable[int] = range(count) if loop.count is not None else itertools.count()
+    for number in numbers:
+        if loop.count is None and not _agreed(loop.name, bool(_on_host(state[0], home)), transport):
+            break
         place = count - 1 - number if loop.reverse else number
         slices = [_here(np.asarray(each[place], order="C"), home) for each in sequences]
         made = run(dict(zip(names, [*state, *slices, *passed[rest:]], strict=True)))
@@ -53,6 +66,13 @@ def looped(
         else:
             found[name] = _here(stacked[name], home)
     return found
+
+
+def _agreed(name: str, more: bool, transport: Transport) -> bool:
+    """Return whether any rank makes one more step: all do then, also where devices have rounded otherwise."""
+    transport.place = f"a step of {name!r}"
+    found = transport.all_reduce(np.array([more], np.uint8), Aggregation.MAX, range(transport.size))
+    return bool(found[0])
 
 
 def _on_host(value: Any, home: Home | None) -> Any:

@@ -105,10 +105,11 @@ def _met(program: Partitioned, operation: Operation, dtypes: Mapping[str, DType]
 
 
 def _repeated(exchange: Exchange, loop: Scan) -> Exchange:
-    """Return what an exchange of a step is in all steps of a loop together."""
-    count = loop.count or 0
+    """Return what an exchange of a step is in all steps of a loop together; in one where nobody knows how many."""
+    count = 1 if loop.count is None else loop.count
     inner = attrs.evolve(exchange.collective, name=f"{loop.name}.{exchange.collective.name}")
-    cause = f"in each of {count} steps of {loop.name}, {exchange.cause}"
+    steps = "each step" if loop.count is None else f"each of {count} steps"
+    cause = f"in {steps} of {loop.name}, {exchange.cause}"
     return attrs.evolve(
         exchange, collective=inner, cause=cause, size=count * exchange.size, seconds=count * exchange.seconds
     )

@@ -6,7 +6,8 @@ with the geometry by which engines exchange pieces.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -70,9 +71,13 @@ def _looped(rounds: Rounds, values: Mapping[str, Parts]) -> dict[str, Parts]:
     loop, names = rounds.loop, [value.name for value in rounds.step.function.inputs]
     carries, rest = len(loop.carries), len(loop.carries) + len(loop.sequences)
     passed, count = [values[name] for name in operands(loop)], loop.count or 0
+    numbers: Iterable[int] = range(count) if loop.count is not None else itertools.count()
     state = passed[:carries]
     kept: dict[str, list[Parts]] = {name: [] for name in rounds.results}
-    for number in range(count):
+    for number in numbers:
+        if loop.count is None and not all(map(bool, state[0])):
+            assert not any(map(bool, state[0])), "ranks disagree on whether there is one more step"
+            break
         place = count - 1 - number if loop.reverse else number
         slices = [tuple(part[place] for part in parts) for parts in passed[carries:rest]]
         made = interpret_parts(rounds.step, dict(zip(names, [*state, *slices, *passed[rest:]], strict=True)))

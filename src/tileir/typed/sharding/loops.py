@@ -26,7 +26,8 @@ def step_of(scan: Scan, layouts: Sequence[Layout], mesh: Mesh, partition: Partit
     """Return the partitioned step of a loop; None where ranks have nothing of their own in it.
 
     Where they would meet because constants are cut, as weights are, each rank gets all of these if they need not meet
-    then. They may meet in steps whose number is known.
+    then. They may meet in steps whose number nobody knows, too, since the carry that says whether there is one more is
+    a single bool, and so whole on each rank.
 
     Args:
         scan: The loop.
@@ -46,7 +47,7 @@ def step_of(scan: Scan, layouts: Sequence[Layout], mesh: Mesh, partition: Partit
     carries, rest = len(scan.carries), len(scan.carries) + len(scan.sequences)
     inside = [layout[1:] if carries <= number < rest else layout for number, layout in enumerate(layouts)]
     given = [whole(value.shape) for value in scan.body.inputs[rest:]]
-    for tried, may_meet in ((inside, False), ([*inside[:rest], *given], False), (inside, bool(scan.count))):
+    for tried, may_meet in ((inside, False), ([*inside[:rest], *given], False), (inside, scan.count != 0)):
         made = _settled(scan, tried, made_with, may_meet=may_meet)
         if made is not None:
             left = [made.layout(name) for name in made.function.outputs[:carries]]
