@@ -2,6 +2,7 @@
 
 python distributed.py                      4096 x 4096 points, 496 steps; matrices of 4096 x 4096
 python distributed.py --rounds 1 --steps 24 --size 1024
+python distributed.py --jax PYTHON         JAX's own sharding over two devices beside it, in an interpreter that has it
 
 Rounds run all ways one after the other, and ratios are of the best of each way. Results are compared to the last bit,
 which products of parts need not share: sums of blocks of other sizes are rounded otherwise.
@@ -42,6 +43,13 @@ WAYS = {
     "two ranks, one program for 8 steps": (2, 1, 8),
 }
 """How many processes there are in each way, how many threads each has, and how many steps a program of Jacobi makes."""
+
+IN_JAX = {
+    "JAX, one device": (1, 1),
+    "JAX, two devices": (2, 1),
+    "JAX, two devices, one program for 8 steps": (2, 8),
+}
+"""How many devices JAX has in each way, and how many steps a program makes."""
 
 
 def values(y: Any, x: Any) -> Any:
@@ -124,12 +132,21 @@ def measured(
     return seconds, busy, digest
 
 
+def measured_in_jax(options: argparse.Namespace, devices: int, at_once: int) -> tuple[float, float]:
+    """Return the seconds of Jacobi's method in JAX, and those of the processor for all of its threads."""
+    worker = [options.jax, str(Path(__file__).with_name("jax_jacobi.py"))]
+    worker += map(str, (options.size, options.steps, devices, at_once))
+    seconds, busy, _ = json.loads(subprocess.run(worker, capture_output=True, text=True, check=True).stdout)
+    return seconds, busy
+
+
 def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=4096, help="rows and columns (default: 4096)")
     parser.add_argument("--steps", type=int, default=496, help="of Jacobi's method (a multiple of 8 (default: 496)")
     parser.add_argument("--rounds", type=int, default=3, help="how often each way runs (default: 3)")
+    parser.add_argument("--jax", help="an interpreter that has JAX")
     parser.add_argument("--worker", choices=("jacobi", "product"), help=argparse.SUPPRESS)
     parser.add_argument("--threads", type=int, default=1, help=argparse.SUPPRESS)
     parser.add_argument("--at-once", type=int, default=1, help=argparse.SUPPRESS)
@@ -139,18 +156,26 @@ def main() -> None:
         return
     for name in ("jacobi", "product"):
         ways = {way: each for way, each in WAYS.items() if name == "jacobi" or each[2] == 1}
-        times: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
+        in_jax = IN_JAX if options.jax and name == "jacobi" else {}
+        times: dict[str, list[tuple[float, float]]] = {way: [] for way in (*ways, *in_jax)}
         digests = set()
         for _ in range(options.rounds):
             for way, (ranks, threads, at_once) in ways.items():
                 seconds, busy, digest = measured(name, options, ranks, threads, at_once)
                 times[way].append((seconds, busy))
                 digests.add(digest)
+            for way, (devices, at_once) in in_jax.items():
+                times[way].append(measured_in_jax(options, devices, at_once))
         print(f"{name}, {options.size} x {options.size}: results are {'equal' if len(digests) == 1 else 'not equal'}")
+        if in_jax:  # which rounds otherwise, so its results are not compared
+            ours, theirs = (min(t for way in some for t, _ in times[way]) for some in (list(ways)[2:], in_jax))
+            print(
+                f"  two ranks make {theirs / ours:.2f}x of the steps that JAX makes in the same time, the best of each"
+            )
         one = min(seconds for seconds, _ in times["one process, one thread"])
         for way, each in times.items():
             seconds, busy = (min(column) for column in zip(*each, strict=True))
-            print(f"  {way:<35} {seconds:8.2f} s, {one / seconds:.2f}x of one thread, rank 0 busy for {busy:.2f} s")
+            print(f"  {way:<41} {seconds:8.2f} s, {one / seconds:.2f}x of one thread, rank 0 busy for {busy:.2f} s")
 
 
 if __name__ == "__main__":
