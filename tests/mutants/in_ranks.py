@@ -33,6 +33,20 @@ IN_RANKS: Final = (
         tests=_BORDERS,
     ),
     Mutant(
+        "window of a border that one of several readers needs",
+        "typed.sharding.borders",
+        "boxes[name] = _around(boxes[name], box) if name in boxes else box",
+        "boxes[name] = box",
+        tests=_BORDERS,
+    ),
+    Mutant(
+        "elements of others computed before what they are made of has come",
+        "typed.sharding.borders",
+        "if self.shapes[source] == self.shapes[name]:",
+        "if source == name:",
+        tests=_BORDERS,
+    ),
+    Mutant(
         "corners of borders left as they were",
         "typed.sharding.borders",
         "slab = (*inner[:axis], interval, *box[axis + 1 :])",

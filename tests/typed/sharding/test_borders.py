@@ -87,6 +87,25 @@ def test_corners_of_parts_that_are_cut_along_two_axes() -> None:
     np.testing.assert_array_equal(ran(program, inputs)["V"], interpret(function, inputs)["V"])
 
 
+def test_windows_that_several_operations_read() -> None:
+    """One reads to the left of the border, and one beside it to the right, as deep as both steps of it need."""
+    text = """function (U[N]) -> (V) {
+        S[i : N] = +(U[i + j - 3]), j < 4;
+        T[i : N] = +(U[i + j]), j < 3;
+        W[i : N] = +(T[i + j]), j < 3;
+        V = S + W;
+    }"""
+    function = infer(parse(text), {"U": TensorType(DType.I32, (100_001,))})
+    cut = Sharding(("x",))
+    program = partition(function, Mesh({"x": 3}), {"U": cut}, {"V": cut})
+    assert len(program.collectives) == 1
+    steps = [each for each in bordered_steps(program, 1) if isinstance(each, Bordered)]
+    assert [len(border.windows) for each in steps for border in each.borders] == [1, 1]
+    assert {each.shape for step in steps for each in step.inner.operations} == {(33_334,)}  # no more than its part
+    inputs = {"U": np.random.default_rng(0).integers(-9, 10, 100_001).astype(np.int32)}
+    np.testing.assert_array_equal(ran(program, inputs)["V"], interpret(function, inputs)["V"])
+
+
 @examples(25)
 @given(stencils(4), st.sampled_from((0.0, 2.0, 50.0)), st.integers(2, 4))
 def test_steps_for_one_exchange(case: Stencils, link: float, count: int) -> None:
