@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gc
 import pickle
+import time
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,9 @@ from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError
 from tileir.runtime.devices.dlpack import knows_versions
 from tileir.runtime.events import PendingEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Array = np.ndarray[Any, Any]
 
@@ -93,8 +97,17 @@ def test_libraries_share_memory_of_a_device(context: tileir.Context, card: Share
     library = Library(array, place=(2, 0), counted=True)
     look_at(tileir.to_device(library, context=context), card, array)
     assert library.asked[0]["stream"] == card.dlpack_stream
-    gc.collect()
-    assert library.released == 1
+    wait_until(lambda: library.released == 1)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    """Wait for what other threads still have to let go of."""
+    for _ in range(1000):
+        gc.collect()
+        if holds():
+            return
+        time.sleep(0.01)
+    pytest.fail("it is not let go of")
 
 
 def look_at(found: tileir.DeviceArray, card: SharedDevice, array: Array) -> None:
