@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from tileir import FunctionBuilder, ops
 from tileir.core.dtype import DType
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
+from tileir.passes.layouts import channels_last
 from tileir.passes.layouts.channels_last import ChannelsLast
 from tileir.passes.rewrites.dead_code import DeadCode
 from tileir.stripe.check.verifier import verify
@@ -78,14 +80,23 @@ def test_the_meaning_stays(
         third = conv(f, second, features, features, 1, 1)
         return conv(f, third + second if shortcut else third, 8, features, 1, 1)
 
-    found = laid(network(image, body))
-    assert bool(found) == (features % 4 == 0)
+    with mock.patch.object(channels_last, "_LEAST_ADDS", 0):  # nothing takes too long
+        found = laid(network(image, body))
+    assert found or features % 4
 
 
 ROWS: dict[str, tuple[Callable[[FunctionBuilder, Any], Any], int]] = {
     # Two products hand one temporary on; what comes from outside and goes there stays as it is.
-    "two products": (lambda f, x: conv(f, conv(f, x, 8, 3, 3, 3), 4, 8, 1, 1), 1),
-    "strides and edges": (lambda f, x: conv(f, conv(f, x, 8, 3, 3, 3, padding=1), 4, 8, 3, 3, stride=2, padding=1), 1),
+    "two products": (lambda f, x: conv(f, conv(f, x, 40, 3, 3, 3), 4, 40, 3, 3), 1),
+    "strides and edges": (
+        lambda f, x: conv(f, conv(f, x, 40, 3, 3, 3, padding=1), 4, 40, 3, 3, stride=2, padding=1),
+        1,
+    ),
+    "short sums whose results are turned": (lambda f, x: conv(f, conv(f, x, 8, 3, 3, 3), 4, 8, 1, 1), 0),
+    "short sums before one group for each channel": (
+        lambda f, x: conv(f, conv(f, conv(f, x, 4, 3, 1, 1), 16, 4, 1, 1), 16, 1, 3, 3, groups=16),
+        0,
+    ),
     "channels that fill no vectors": (lambda f, x: conv(f, conv(f, x, 6, 3, 3, 3), 6, 6, 1, 1), 0),
     "one group for each channel": (
         lambda f, x: conv(f, conv(f, conv(f, x, 8, 3, 1, 1), 8, 1, 3, 3, groups=8), 4, 8, 1, 1),

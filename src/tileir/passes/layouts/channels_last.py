@@ -7,8 +7,10 @@ stored as they are::
 
     Y[k, p] = +(W[k, c] * X[c, p])   reads X in runs along c, and stores Y in runs along k
 
-A temporary is laid out so where all products that touch it ask for the same axis, and other kernels, as those of pools
-and sums are, walk along that axis of all they touch, or do little beside the products.
+A temporary is laid out so where all products that touch it ask for the same axis, and other kernels, as those of
+pools and sums are, walk along that axis of all they touch, or do little beside the products. A product that reads it
+and turns what it stores, as for a depthwise convolution, which wants pixels beside each other, counts among those
+others.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from tileir.passes.layouts.transpose import fastest, free_temporaries, relaid, w
 from tileir.poly.affine import Affine
 from tileir.schedule import Nest, Refused, Segment, Use, product
 from tileir.schedule.products import dtype_of_product, factors_of_product
-from tileir.stripe.ir import Block, Program
+from tileir.stripe.ir import Block, Program, TensorShape
 
 _LEAST_ADDS: Final = 256
 """Fewest multiply-adds of products for each point of a kernel that walks against the axis that they ask for."""
@@ -51,7 +53,7 @@ class ChannelsLast:
         axes = _agreed(kernels, free)
         shapes = {each.name: each.shape for each in program.memory}
         axes = {name: axis for name, axis in axes.items() if fastest(shapes[name]) != axis}
-        while against := _touched_against(kernels, axes):
+        while against := _touched_against(kernels, axes, shapes):
             axes = {name: axis for name, axis in axes.items() if name not in against}
         return relaid(program, {n: with_fastest(shapes[n], axis) for n, axis in axes.items()}) if axes else program
 
@@ -72,6 +74,7 @@ class _Kernel:
 
     Attributes:
         tensors: The views of ``main`` that it shows.
+        written: Those of them that it writes.
         nest: The kernel as a nest; None where it is no such, and no layout may change.
         asked: The axes that its products ask for, by tensor, None where they do for none; of other kernels empty.
         adds: How many multiply-adds its products have; 0 of other kernels.
@@ -79,6 +82,7 @@ class _Kernel:
     """
 
     tensors: frozenset[str]
+    written: frozenset[str]
     nest: Nest | None
     asked: Mapping[str, int | None]
     adds: int
@@ -87,17 +91,18 @@ class _Kernel:
     def of(cls, kernel: Block, constant: Collection[str], vector_bytes: int) -> _Kernel:
         """Return a kernel of ``main``; ``constant`` are the names of constants."""
         tensors = frozenset(r.source for r in kernel.refinements if r.source)
+        written = frozenset(r.source for r in kernel.refinements if r.source and r.direction.writes)
         nest = nest_of(kernel)
         if isinstance(nest, Refused) or any(map(sch.indirect_names, nest.segments)):
-            return cls(tensors, None, {}, 0)
+            return cls(tensors, written, None, {}, 0)
         products = [s for s in nest.segments if s.loops and dtype_of_product(s.statements, s.uses) is not None]
         if not products:
-            return cls(tensors, nest, {}, 0)
+            return cls(tensors, written, nest, {}, 0)
         asked: dict[str, int | None] = {}
         for tensor, axis in _asked(nest, products, constant, vector_bytes):
             asked[tensor] = axis if asked.get(tensor, axis) == axis else None
         outer = product(i.range for i in nest.indices)
-        return cls(tensors, nest, asked, outer * sum(product(i.range for i in s.loops) for s in products))
+        return cls(tensors, written, nest, asked, outer * sum(product(i.range for i in s.loops) for s in products))
 
     def is_against(self, axes: Mapping[str, int]) -> bool:
         """Return whether a kernel without products would not walk along the same axis of all that it touches."""
@@ -110,14 +115,20 @@ class _Kernel:
         (index,) = along
         return any(use.stride(index) not in (0, 1) for use, tensor in uses if tensor not in axes)
 
+    def turns(self, axes: Mapping[str, int], shapes: Mapping[str, TensorShape]) -> bool:
+        """Return whether a kernel with products stores along another axis than its lanes run along."""
+        asked = {name: self.asked.get(name) for name in self.written - axes.keys()}
+        return any(axis is not None and fastest(shapes[name]) != axis for name, axis in asked.items())
+
     @property
     def points(self) -> int:
-        """Number of points of a kernel without products."""
+        """Number of points of a kernel, without sums of products."""
         nest = self.nest
         if nest is None:
             return 0
         outer = product(i.range for i in nest.indices)
-        return outer * max(product(i.range for i in segment.loops) for segment in nest.segments)
+        loops = () if self.adds else nest.segments
+        return outer * max((product(i.range for i in segment.loops) for segment in loops), default=1)
 
 
 def _outside(nest: Nest) -> tuple[Use, ...]:
@@ -188,7 +199,9 @@ def _agreed(kernels: list[_Kernel], free: Collection[str]) -> dict[str, int]:
     return {name: axis for name, axis in axes.items() if name in free and name not in gone}
 
 
-def _touched_against(kernels: list[_Kernel], axes: Mapping[str, int]) -> frozenset[str]:
+def _touched_against(
+    kernels: list[_Kernel], axes: Mapping[str, int], shapes: Mapping[str, TensorShape]
+) -> frozenset[str]:
     """Return the temporaries of which some kernel walks along other axes, and does so for long."""
     adds: dict[str, int] = dict.fromkeys(axes, 0)
     for kernel in kernels:
@@ -196,7 +209,9 @@ def _touched_against(kernels: list[_Kernel], axes: Mapping[str, int]) -> frozens
             adds[name] += kernel.adds
     found: set[str] = set()
     for kernel in kernels:
-        touched = kernel.tensors & axes.keys() if not kernel.adds else frozenset()
-        if touched and kernel.is_against(axes):
+        touched = kernel.tensors & axes.keys()
+        if kernel.adds:
+            touched -= kernel.written
+        if touched and (kernel.turns(axes, shapes) if kernel.adds else kernel.is_against(axes)):
             found.update(name for name in touched if kernel.points * _LEAST_ADDS > adds[name])
     return frozenset(found)
