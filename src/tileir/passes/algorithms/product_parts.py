@@ -116,7 +116,7 @@ _MEETINGS: Final = 64
 """Products for each element that is read, from which on multiplying takes longer than reading."""
 
 _WAITING: Final = 3
-"""How many times its share of what memory hands out a group can read."""
+"""Bandwidth that one group can use, over its even share of that of memory."""
 
 _COPIED: Final = 1 << 28
 """Products from which on factors that lie along the sum are copied to lie along outputs: parts are no shorter rows."""

@@ -38,7 +38,7 @@ _WINDOW: Final = 64
 """So few terms of a window are for one thread: neighbours share what they read."""
 
 _SHARED: Final = 16
-"""So many elements are enough for threads to share."""
+"""Length of a loop from which on a longer one is no better for threads to share."""
 
 _MEET_ONCE: Final = 16
 """Largest group whose threads meet only behind a merge of what each found; larger ones meet before it, too."""
