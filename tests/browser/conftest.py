@@ -1,4 +1,4 @@
-"""The page in a real browser. `tox -e studio` brings playwright as a wheel, and nightly node; chromium is the system's."""
+"""The page in the system's chromium; playwright is a wheel of `tox -e studio`, node one of the nightly run."""
 
 from __future__ import annotations
 

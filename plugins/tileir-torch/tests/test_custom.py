@@ -67,6 +67,7 @@ def test_several_results_sizes_and_numbers() -> None:
     assert torch.equal(torch.ops.tileirtests.shifted(x, w, 2, 0.5)[0], y)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("checked", [torch.autograd.gradcheck, torch.autograd.gradgradcheck])
 def test_gradients_of_both_orders(checked: Any) -> None:
     assert checked(GELU_BIAS, (tensor(2, 3, dtype=torch.float64, grad=True), tensor(3, dtype=torch.float64, grad=True)))

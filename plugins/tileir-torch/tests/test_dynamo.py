@@ -227,7 +227,7 @@ def test_each_input_that_is_copied_is_told_once(caplog: pytest.LogCaptureFixture
     assert all(any(f"strides {each.stride()}" in line for line in told) for each in (x, y))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("function", "make"),
     [

@@ -37,7 +37,7 @@ ROWS: Final[dict[str, Callable[..., Any]]] = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.filterwarnings("ignore:.*(deprecated|beta|prototype)")
 @pytest.mark.parametrize("name", [*ELEMENTS, *ROWS])
 @pytest.mark.parametrize("sizes", SHAPES)

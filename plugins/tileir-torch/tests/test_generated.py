@@ -11,7 +11,7 @@ SHARE = (*range(0, 500, 25), 479, 746, 756)
 """Some of all, and what once was wrong: rounded numbers, and ``as_strided`` of parts, in a graph and of results."""
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.filterwarnings("ignore")  # PyTorch's own
 @pytest.mark.parametrize("seed", SHARE)
 def test_mutations_views_and_aliases(seed: int) -> None:

@@ -53,7 +53,7 @@ CASES: Final[dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]] = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", CASES)
 def test_values_and_gradients(name: str) -> None:
     torch._dynamo.reset()
@@ -70,7 +70,7 @@ def test_values_and_gradients(name: str) -> None:
     alike(both(compiled(function, **WHOLE)), both(function), rtol=2e-4, atol=2e-5)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("function", [torch.linalg.inv_ex, torch.linalg.lu_factor_ex, torch.linalg.cholesky_ex])
 def test_the_step_that_fails_is_told(function: Callable[..., Any]) -> None:
     torch._dynamo.reset()

@@ -70,7 +70,7 @@ def run(function: Callable[..., Any], *values: Any) -> list[Any]:
     return Specialising(module.graph, module)(values)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("kind", "sizes", "causal", "bias"), CASES)
 def test_kinds_of_cards_are_attention(kind: str, sizes: str, causal: bool, bias: bool) -> None:
     batch, heads, shared, rows, columns = SIZES[sizes]
@@ -120,7 +120,7 @@ MASKS: dict[str, Callable[[int, int], Any]] = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("is_added", [False, True], ids=["bool", "added"])
 @pytest.mark.parametrize("mask", MASKS)

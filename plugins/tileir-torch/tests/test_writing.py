@@ -81,7 +81,7 @@ def test_writes_show_through_all_views(decomposed: list[ExportedProgram]) -> Non
     assert any("relu_" in str(node.target) for node in compiled.program.graph.nodes)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "function",
     [
@@ -140,6 +140,7 @@ def test_compositions_that_are_served_whole(decomposed: list[ExportedProgram]) -
     assert not decomposed
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("mode", ["dropout", "batch_norm"])
 def test_training_is_decomposed_before(mode: str, decomposed: list[ExportedProgram]) -> None:
     module = nn.Dropout(0.0) if mode == "dropout" else nn.BatchNorm1d(3)
