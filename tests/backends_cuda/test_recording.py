@@ -206,6 +206,25 @@ def test_memory_that_comes_back_meanwhile_is_not_recorded(card: tuple[CardDriver
         assert recorder.run([given.memory()], work) is not None
 
 
+def test_temporaries_of_programs_live_as_long_as_recordings(card: tuple[CardDriver, tileir.Context]) -> None:
+    """What programs keep for their next runs goes back to the card when others need room, and when they are asked."""
+    driver, context = card
+    text = "function (U[N, N]) -> (V) { W[i, j : N, N] = +(U[i, k] * U[k, j]); V[i, j : N, N] = +(W[i, k] * W[k, j]); }"
+    turned, whole = np.eye(4, dtype=np.float32)[[1, 2, 3, 0]], (None, None)
+    program = tileir.partition(text, {"x": 1}, {"U": whole}, outputs={"V": whole}, arguments=[turned])
+    run = tileir.distribute(program, Engine(), context=context)
+    step = run.stepper({"U": "V"}, {"U": turned})
+    for _ in range(8):
+        step()
+    assert context.trim()
+    taken = [tileir.to_device(np.full((4, 4), np.nan, np.float32), context=context) for _ in range(8)]
+    driver.calls.clear()
+    step()
+    assert "cuLaunchKernel" not in driver.calls
+    np.testing.assert_array_equal(step.state["U"].numpy(), np.linalg.matrix_power(turned, 4**9 % 4))
+    assert all(np.isnan(each.numpy()).all() for each in taken)
+
+
 def test_memory_of_recordings_goes_back(card: tuple[CardDriver, tileir.Context]) -> None:
     driver, context = card
     run = distributed(ALIKE, context, (U,))

@@ -29,10 +29,12 @@ class Capture:
 
     Attributes:
         stream: The driver's.
+        held: What has memory that the work uses, beside what it is given: temporaries and constants of programs.
 
     """
 
     stream: Any
+    held: list[object] = attrs.field(factory=list, init=False)
     _order: Order = attrs.field(factory=Order, init=False)
     _nodes: list[Sequence[Any]] = attrs.field(factory=list, init=False)
 

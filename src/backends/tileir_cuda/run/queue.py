@@ -194,6 +194,7 @@ class CudaQueue:
 
     def _recorded(self, capture: Capture, arguments: int, addresses: Sequence[int]) -> int:
         """Hand launches over one by one, each behind those whose memory it needs, and return what the code told."""
+        capture.held.append(self._held)
         one, alone = Run(0, 1, 0, 1, 0), Table.from_buffer_copy(self._table)
         alone.runs, alone.count = addressof(one), 1
         for run in [each for each in self._table.held[0] for _ in range(each.times)]:

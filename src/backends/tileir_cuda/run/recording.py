@@ -1,7 +1,8 @@
 """Work that was recorded once, and is handed over as one graph of the driver whenever the same memory comes again.
 
 A recording has the addresses of all that it reads and writes. What it takes of the card's memory is its recorder's own,
-and results go back to that when nobody refers to them. Work on given memory is recorded as often as results of it live
+and results go back to that when nobody refers to them. Temporaries of programs stay these programs' own, which run one
+after the other, but live as long as the recording. Work on given memory is recorded as often as results of it live
 at a time; what comes to memory that was never seen, or too often to memory in use, is done by the caller. In the graph
 each piece of work follows those whose memory it needs, so that messages and kernels may go on beside each other.
 """
@@ -90,12 +91,14 @@ class _Recording:
         native: What can be launched.
         memory: Addresses of the pieces that it may use.
         results: For each the address and size of its memory, or the number of what is given.
+        held: What has further memory that it uses.
 
     """
 
     native: Any
     memory: frozenset[int]
     results: tuple[tuple[int, int] | int, ...]
+    held: Sequence[object]
 
 
 @attrs.define(eq=False)
@@ -177,7 +180,7 @@ class Recorder:
         made: Sequence[CudaBuffer] = ()
         try:
             with pool.lent(reserve.spare) as loan:
-                native, made = _captured(self.executor.stream, work)
+                native, made, held = _captured(self.executor.stream, work)
         finally:
             own = {buffer.address for buffer in made} - places.keys()
             kept = bool(loan.missing - own or own - loan.missing)
@@ -189,13 +192,15 @@ class Recorder:
             if buffer.address in own and isinstance(buffer, PooledCudaBuffer):
                 buffer.pool = None
         results = tuple(places.get(buffer.address, (buffer.address, buffer.nbytes)) for buffer in made)
-        recording = _Recording(native, frozenset(loan.pieces), results)
+        recording = _Recording(native, frozenset(loan.pieces), results, held)
         weakref.finalize(recording, _destroy, native, self.executor.stream.card).atexit = False
         return recording
 
 
-def _captured(stream: Stream, work: Callable[[], Sequence[CudaBuffer]]) -> tuple[Any, Sequence[CudaBuffer]]:
-    """Return work as a graph that can be launched, and what it returned; nothing of it is done.
+def _captured(
+    stream: Stream, work: Callable[[], Sequence[CudaBuffer]]
+) -> tuple[Any, Sequence[CudaBuffer], Sequence[object]]:
+    """Return work as a graph that can be launched, what it returned, and what it holds; nothing of it is done.
 
     Raises:
         BackendError: TIL808, the driver refuses, or the work waits for the card; and what the work raises.
@@ -205,7 +210,7 @@ def _captured(stream: Stream, work: Callable[[], Sequence[CudaBuffer]]) -> tuple
         enter(stream.card)
         relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
         checked("recording", driver.cuStreamBeginCapture(stream.native, relaxed))
-        stream.capture = Capture(stream.native)
+        stream.capture = capture = Capture(stream.native)
         try:
             made = work()
         finally:
@@ -213,7 +218,7 @@ def _captured(stream: Stream, work: Callable[[], Sequence[CudaBuffer]]) -> tuple
             ended = driver.cuStreamEndCapture(stream.native)
     graph = checked("recording", ended)
     try:
-        return checked("a recording", driver.cuGraphInstantiate(graph, 0)), made
+        return checked("a recording", driver.cuGraphInstantiate(graph, 0)), made, capture.held
     finally:
         driver.cuGraphDestroy(graph)
 
