@@ -66,12 +66,14 @@ def card() -> Iterator[tuple[CardDriver, tileir.Context]]:
         yield found
 
 
-def distributed(text: str, context: tileir.Context, arrays: Sequence[np.ndarray[Any, Any]]) -> Any:
+def distributed(
+    text: str, context: tileir.Context, arrays: Sequence[np.ndarray[Any, Any]], options: tileir.Options | None = None
+) -> Any:
     function = tileir.parse(text)
     whole = {value.name: (None,) for value in function.inputs}
     results = {value.name: (None,) for value in function.outputs if value.name != "E"}
     program = tileir.partition(function, {"x": 1}, whole, outputs=results, arguments=arrays)
-    return tileir.distribute(program, Engine(), context=context)
+    return tileir.distribute(program, Engine(), context=context, options=options)
 
 
 def there(array: np.ndarray[Any, Any], run: Any, context: tileir.Context) -> Any:
@@ -115,6 +117,24 @@ def test_results_that_somebody_keeps_are_not_written_again(card: tuple[CardDrive
     for each, right in (*((one, U) for one in kept), (found, 2 * U)):
         np.testing.assert_array_equal(each[0].numpy(), right + 1)
         np.testing.assert_array_equal(each[1].numpy(), right)
+
+
+@pytest.mark.parametrize("fast_math", [False, True])
+def test_arrays_of_other_options_are_told_of_once(
+    card: tuple[CardDriver, tileir.Context], caplog: pytest.LogCaptureFixture, *, fast_math: bool
+) -> None:
+    driver, context = card
+    run = distributed(STEP, context, (U, F), tileir.Options(fast_math=fast_math))
+    step, force, right = run.stepper({"U": "V"}, {"U": U}), there(F, run, context), U
+    for _ in range(8):
+        step(force)
+        right = np.float32(0.5) * right + F
+    np.testing.assert_allclose(step.state["U"].numpy(), right, rtol=1e-6)
+    assert [record.message.partition(":")[2] for record in caplog.records] == fast_math * [
+        " F was made with other options than the program; give tileir.distribute the options of the context, or of the"
+        " program that makes it"
+    ]
+    assert ("cuGraphLaunch" in driver.calls) is not fast_math
 
 
 def test_what_ranks_made_is_checked_when_it_is_read(card: tuple[CardDriver, tileir.Context]) -> None:

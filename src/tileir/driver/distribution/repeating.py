@@ -36,6 +36,7 @@ class Repetition:
     recorder: Recorder
     inputs: tuple[str, ...]
     kinds: tuple[tuple[str, dtype[Any], tuple[int, ...]], ...]
+    _told: list[str] = attrs.field(factory=list, init=False)
 
     @classmethod
     def of(cls, program: Partitioned, steps: Sequence[Step], rank: int, home: Home) -> Self | None:
@@ -65,6 +66,7 @@ class Repetition:
         """
         given = [values[name].queued(home.executor) for name in self.inputs]
         if any(buffer is None for buffer in given):
+            self._tell_of_others(transport, home, values)
             return None
         transport.hand_over_again()
         found = self.recorder.run(given, work)
@@ -73,3 +75,17 @@ class Repetition:
         buffers, event = found
         made = zip(self.kinds, buffers, strict=True)
         return {n: DeviceArray.fresh(buffer, home, dtype, shape, event) for (n, dtype, shape), buffer in made}
+
+    def _tell_of_others(self, transport: Transport, home: Home, values: Mapping[str, Any]) -> None:
+        """Log, once, which inputs keep calls from being recorded, as they were made with other options."""
+        names = [name for name in self.inputs if values[name].home.executor is not home.executor]
+        if not names or self._told:
+            return
+        import logging  # few programs need it
+
+        self._told.extend(names)
+        message = (
+            "rank %d hands calls over piece by piece, which takes longer: %s was made with other options than the"
+            " program; give tileir.distribute the options of the context, or of the program that makes it"
+        )
+        logging.getLogger("tileir.distributed").warning(message, transport.rank, ", ".join(names))
