@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 from hypothesis import given, strategies as st
 
 import tileir
@@ -99,6 +100,20 @@ def test_scatters(data: st.DataObject) -> None:
     cut = {value.name: entries(data, mesh, len(value.shape)) for value in inputs}
     wanted = {"S": entries(data, mesh, len(table))} if data.draw(st.booleans()) else {}
     assert_equal(partition(function, mesh, cut, wanted), function, arrays)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+@pytest.mark.parametrize("cuts", [("x", None), (None, "x"), ("x", "x")])
+@pytest.mark.parametrize("wanted", [{}, {"S": Sharding(("x", None))}])
+def test_scatters_of_which_updates_or_indices_alone_are_cut(
+    size: int, cuts: tuple[str | None, str | None], wanted: dict[str, Sharding]
+) -> None:
+    values = Value("U", DType.F32, (size, 1)), Value("I", DType.I32, (size,))
+    made = Scatter("S", "U", "I", DType.F32, DType.F32, (3, 1), Aggregation.PROD)
+    function = Function(values, ("S",), (made,))
+    arrays = {"U": np.arange(2, size + 2, dtype=np.float32)[:, None], "I": np.arange(size, dtype=np.int32) % 3}
+    cut = {"U": Sharding((cuts[0], None)), "I": Sharding((cuts[1],))}
+    assert_equal(partition(function, Mesh({"x": 2}), cut, wanted), function, arrays)
 
 
 LOOKUP = "function (T[N, D], I[K]) -> (R) { R = gather(T, I); }"

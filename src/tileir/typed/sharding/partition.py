@@ -25,6 +25,7 @@ from tileir.typed.ir import (
     Operation,
     Reduce,
     Scan,
+    Scatter,
     Shape,
     Value,
     operands,
@@ -238,7 +239,9 @@ class _Partitioner:
         """Return operands laid out as ranks that meet take them; as they are where each rank has all that it reads."""
         found = met_operand(operation)
         assert found is not None
-        is_whole = self.placements[laid[found[0]]].layout[found[1]].is_whole
+        name, axis = found
+        read = (name, operation.updates) if isinstance(operation, Scatter) else (name,)
+        is_whole = all(self.placements[laid[each]].layout[axis].is_whole for each in read)
         if is_whole and not isinstance(operation, Argsort):
             return laid
         needs = spread.needs_by(operation)
