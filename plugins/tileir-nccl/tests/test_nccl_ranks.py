@@ -100,6 +100,45 @@ def test_merges_that_nccl_has(how: Aggregation, dtype: str, ordered: bool, found
     assert native(how, np.dtype(dtype), ordered=ordered) == found
 
 
+MERGED = """partition over x=2 {
+  A at [x 0:4 4:8, 0:3]
+  P at [0:3] sharing [i: x 0:4 4:8]
+  Q at [0:3] sharing [i: x 0:4 4:8]
+}
+function (
+  A: f32[8, 3],
+) -> (B, C) {
+  P: f32[3] = [j] +(A[i, j])
+  Q: f32[3] = [j] +(A[i, j])
+  B: f32[3] = all_reduce(P) over x from [0:3] to [0:3] by add
+  C: f32[3] = all_reduce(Q) over x from [0:3] to [0:3] by add
+}
+"""
+
+
+@pytest.mark.parametrize(("second", "in_place"), [("Q", [True, True]), ("P", [False, False])])
+@pytest.mark.usefixtures("fake")
+def test_merges_are_made_in_place_where_one_alone_needs_the_parts(
+    second: str, in_place: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tileir_nccl.transport import NCCLTransport
+
+    found: list[bool] = []
+    merged = NCCLTransport.merged
+
+    def looked_at(self: Any, merges: Any, group: Any) -> bool:
+        found.extend(each.parts[0] is each.result for each in merges if self.rank == 0)
+        return merged(self, merges, group)
+
+    monkeypatch.setattr(NCCLTransport, "merged", looked_at)
+    text = MERGED.replace("all_reduce(Q)", f"all_reduce({second})")
+    program: Any = tileir.parse(text, stage="partitioned")
+    array = np.arange(24, dtype=np.float32).reshape(8, 3)
+    for each in tileir.distribute(program, Together(2))(array):
+        np.testing.assert_array_equal(each, array.sum(0))
+    assert found == in_place
+
+
 @pytest.mark.usefixtures("fake")
 def test_floats_are_merged_in_the_order_of_ranks_where_that_is_asked_for() -> None:
     array = np.asarray([[1e8], [1.0], [-1e8], [1.0]], np.float32)

@@ -33,7 +33,7 @@ class Merge(NamedTuple):
 
     Attributes:
         parts: What a rank has for each of the group, or one array for all.
-        result: What is filled.
+        result: What is filled; it may be the one array for all.
         how: How to merge.
 
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -63,6 +64,7 @@ class _Plan:
         moved: Values that collectives made of the elements of others.
         borders: Values that are not made, since borders read what of them has come.
         together: Merges that are made at once on a device, by the name of the first.
+        spent: Values whose memory nobody needs once they are merged.
 
     """
 
@@ -71,6 +73,7 @@ class _Plan:
     moved: frozenset[str]
     borders: frozenset[str]
     together: Mapping[str, tuple[Collective, ...]]
+    spent: frozenset[str]
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -327,8 +330,9 @@ class Distributed:
                     together = merged_together(steps, model.link_us, model.link_gbps)
                 borders = frozenset(name for each in steps if isinstance(each, Bordered) for name in each.halos)
                 moved = {each.name for each in steps if isinstance(each, Collective) and not each.kind.merges}
-                last = _last_uses(steps, self.program.function.outputs)
-                self._plans[rank] = _Plan(steps, last, frozenset(moved - borders), borders, together)
+                outputs = self.program.function.outputs
+                last, spent = _last_uses(steps, outputs), _merged_alone(steps, outputs)
+                self._plans[rank] = _Plan(steps, last, frozenset(moved - borders), borders, together, spent)
             return self._plans[rank]
 
     def _repetition(self, transport: Transport, home: Home) -> Repetition | None:
@@ -399,7 +403,8 @@ class Distributed:
         def run(function: Function, values: Parts) -> Parts:
             return self._computed(function, values, home)
 
-        return carried_out_there(plan.together.get(step.name, (step,)), mesh, transport, home, values, run)
+        found = plan.together.get(step.name, (step,))
+        return carried_out_there(found, mesh, transport, home, values, run, plan.spent)
 
     def _computed(self, function: Function, values: Parts, home: Home | None) -> dict[str, Any]:
         executable = self._executable(function, home)
@@ -441,6 +446,15 @@ def _last_uses(steps: Sequence[Step | Bordered], outputs: Sequence[str]) -> dict
         if name not in outputs:
             found.setdefault(number, []).append(name)
     return found
+
+
+def _merged_alone(steps: Sequence[Step | Bordered], outputs: Sequence[str]) -> frozenset[str]:
+    """Return the values that functions compute, each in memory of its own, and that one merge alone reads."""
+    uses = Counter(name for step in steps for name in set(_touched(step)))
+    functions = (step.inner if isinstance(step, Bordered) else step for step in steps)
+    made = {name for each in functions if isinstance(each, Function) for name in each.outputs}
+    merged = {step.input for step in steps if isinstance(step, Collective) and step.aggregation is not None}
+    return frozenset(name for name in made & merged if uses[name] == 2 and name not in outputs)
 
 
 def _touched(step: Step | Bordered) -> tuple[str, ...]:
