@@ -66,6 +66,9 @@ function (X[T, W], U[W, I], D[I, W]) -> (Y) {
 }
 """
 RATE = 1e-3
+TOGETHER = 20
+"""Sums that are recorded as one graph."""
+
 OPTIONS = tileir.Options(fast_math=True)
 """Those of all programs: recorded are calls on arrays that were made with the same ones."""
 
@@ -83,18 +86,20 @@ class Job:
         dtype: Of the inputs.
         updates: Of the state of a stepper; without any it is called with arrays that stay.
         work: Operations of the whole program in a call; 0 where bytes bound it.
+        steps: Steps of time in a call, of which seconds are told for one.
         peer: Makes PyTorch's call for shapes on a rank, given torch and how many ranks there are.
 
     """
 
     name: str
-    program: str | Callable[[], tileir.Function]
+    program: str | Callable[[], Any]
     shapes: Mapping[str, tuple[int, ...]]
     cuts: Cuts
     outputs: Cuts
     dtype: tileir.DType = tileir.DType.F32
     updates: Mapping[str, str] = attrs.field(factory=dict)
     work: float = 0.0
+    steps: int = 1
     peer: Callable[[Any, Mapping[str, tuple[int, ...]], int], Callable[[], Any]] | None = None
 
 
@@ -171,6 +176,19 @@ def product(size: int, name: str, cuts: Cuts, outputs: Cuts) -> Job:
     return Job(f"{name} {size}", PRODUCT, shapes, cuts, outputs, tileir.DType.BF16, work=2.0 * size**3)
 
 
+def stencil(name: str, text: str, shape: tuple[int, ...], steps: int) -> Job:
+    """Return a stencil in time; ranks exchange halos once in a call, which are as deep as it has steps."""
+    cut = ("x", *[None] * (len(shape) - 1))
+    together = "" if steps == 1 else f", {steps} steps a call"
+
+    def program() -> Any:
+        return tileir.distributed.repeated(text, {"U": "V"}, steps, arguments=[("f32", shape)])
+
+    return Job(
+        f"{name} {shape[0]}{together}", program, {"U": shape}, {"U": cut}, {"V": cut}, updates={"U": "V"}, steps=steps
+    )
+
+
 def jobs(scale: int) -> list[Job]:
     """Return all programs, with sizes divided by a scale."""
     rows, columns, whole, bf16 = ("x", None), (None, "x"), (None, None), tileir.DType.BF16
@@ -196,8 +214,9 @@ def jobs(scale: int) -> list[Job]:
             work=4.0 * texts * width * inner,
             peer=parallel_mlp,
         ),
-        *(Job(f"Jacobi {p[0]}", JACOBI, {"U": p}, {"U": rows}, {"V": rows}, updates={"U": "V"}) for p in plates),
-        Job(f"heat {cube[0]}", HEAT, {"U": cube}, {"U": (*rows, None)}, {"V": (*rows, None)}, updates={"U": "V"}),
+        *(stencil("Jacobi", JACOBI, plates[0], steps) for steps in (1, 8)),
+        *(stencil("Jacobi", JACOBI, plates[1], steps) for steps in (1, 8, 16)),
+        *(stencil("heat", HEAT, cube, steps) for steps in (1, 8)),
         Job(
             "layer, batches",
             layer,
@@ -207,7 +226,7 @@ def jobs(scale: int) -> list[Job]:
             bf16,
             {name: f"New{name}" for name in weights},
             layer_work,
-            data_parallel_layer,
+            peer=data_parallel_layer,
         ),
     ]
 
@@ -288,7 +307,8 @@ def measured(torch: Any, job: Job, engines: tuple[Any, Any], ranks: int, options
     row["prepared"] = time.perf_counter() - begin
     for _ in range(options.rounds):
         for way, call in ways.items():
-            row[way] = min(row.get(way, float("inf")), seconds(torch, call, options.seconds))
+            took = seconds(torch, call, options.seconds) / job.steps
+            row[way] = min(row.get(way, float("inf")), took)
     if job.work:
         row["rate"] = job.work / row["all"]
     return row
@@ -305,28 +325,47 @@ def error_between(found: Mapping[str, Any], right: Mapping[str, Any]) -> float:
 
 
 def bandwidth(torch: Any, engine: Any, ranks: int, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return bytes a second over the bus of sums over all ranks, ours and PyTorch's."""
+    """Return bytes a second over the bus of sums over all ranks, ours and PyTorch's: by calls, and within graphs."""
     rows = []
     for size in [1 << each for each in range(20, 31, 2)]:
 
         def ours(end: Any, size: int = size) -> dict[str, float]:
-            parts = [tileir.to_device(np.ones(size // 4, np.float32), end.device) for _ in range(2)]
+            part = tileir.to_device(np.ones(size // 4, np.float32), end.device)
             group, theirs = range(ranks), torch.ones(size // 4, device="cuda")
-            calls = {
-                "all": lambda: end.merged([Merge([parts[0]], parts[1], Aggregation.SUM)], group),
+            calls: dict[str, Callable[[], Any]] = {
+                "all": lambda: end.merged([Merge([part], part, Aggregation.SUM)], group),
                 "torch": lambda: torch.distributed.all_reduce(theirs),
             }
+            executor: Any = part.home.executor
+            streams = {"all": torch.cuda.ExternalStream(executor.dlpack_stream), "torch": torch.cuda.Stream()}
+            for call in calls.values():
+                call()
+            torch.cuda.synchronize()
+            graphs = {name: recorded(torch, call, streams[name]) for name, call in calls.items()}
             found: dict[str, float] = {}
             for _ in range(options.rounds):
                 for name, call in calls.items():
-                    took = seconds(torch, call, options.seconds / 4)
-                    found[name] = min(found.get(name, took), took)
+                    for way, each, count in ((name, call, 1), (f"{name} recorded", graphs[name], TOGETHER)):
+                        took = seconds(torch, each, options.seconds / 4) / count
+                        found[way] = min(found.get(way, took), took)
             return found
 
         (found,) = engine.launch(ranks, ours).values()
         rates = {f"{name} GB/s": 2 * (ranks - 1) / ranks * size / took * 1e-9 for name, took in found.items()}
         rows.append({"job": f"all-reduce of {size >> 20} MiB", "ranks": ranks, **found, **rates})
     return rows
+
+
+def recorded(torch: Any, call: Callable[[], Any], stream: Any) -> Callable[[], None]:
+    """Return what hands over a graph of many calls in a stream."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.stream(stream):
+        graph.capture_begin(capture_error_mode="thread_local")
+        for _ in range(TOGETHER):
+            call()
+        graph.capture_end()
+    replay: Callable[[], None] = graph.replay
+    return replay
 
 
 def worker(options: argparse.Namespace) -> None:
