@@ -41,6 +41,7 @@ myst_substitutions = {
     "formula_words": tables.formula_words(),
     "operations": tables.operations(),
     "passes": tables.passes(),
+    "passes_of_accelerators": tables.passes_of_accelerators(),
     "plaidml_names": tables.plaidml_names(),
     "precedence": tables.precedence(),
     "remarks": tables.remarks(),

@@ -13,6 +13,7 @@ from fuzz.wide.table import ROWS
 from tileir import ops
 from tileir.core.codes import CODES, WARNINGS
 from tileir.core.dtype import DType
+from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.ops.plaidml import ALIASES
 from tileir.passes.pipelines.catalog import PASSES
 from tileir.schedule.reasons import REASONS
@@ -28,6 +29,7 @@ from tileir_formula.text.printer import value_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from tileir.passes.base import Pass
     from tileir_formula.definitions.parameters import Parameter
 
 STAGES = {
@@ -121,9 +123,20 @@ def emitter() -> str:
 
 
 def passes() -> str:
-    """Return every pass with its options and their defaults."""
+    """Return every pass of tileir with its options and their defaults."""
+    return _passes(PASSES)
+
+
+def passes_of_accelerators() -> str:
+    """Return every pass of the wheel tileir-accelerators with its options and their defaults."""
+    entries = (entry for same in EXTENSIONS.entries(Kind.PASS).values() for entry in same)
+    kinds = (entry.load() for entry in entries if entry.module.startswith("tileir_accelerators."))
+    return _passes(sorted(dict.fromkeys(kinds), key=lambda kind: kind.name))
+
+
+def _passes(kinds: Iterable[type[Pass]]) -> str:
     rows = []
-    for step in PASSES:
+    for step in kinds:
         options = [f"`{field.name}={_default(field.default)}`" for field in attrs.fields(step)]  # type: ignore[arg-type]
         first_sentence = (step.__doc__ or "").partition(".")[0]
         rows.append((f"`{step.name}`", " ".join(first_sentence.split()), ", ".join(options)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from strategies.effort import register_profiles
+from strategies.golden import add_golden_option, golden_of
 from strategies.rows import add_option, drop_rows
 from strategies.versions import depends_on_python
 
@@ -27,7 +27,7 @@ CACHE = pytest.StashKey[str]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-golden", action="store_true", help="write the golden texts instead of comparing")
+    add_golden_option(parser)
     add_option(parser)
 
 
@@ -106,13 +106,4 @@ def _collected(request: pytest.FixtureRequest) -> None:
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """Compare a text with the file of this test under tests/golden/<stage>/<test file>/."""
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", request.node.name).strip("_")
-    path = GOLDEN / request.path.parent.name / request.path.stem.removeprefix("test_") / f"{name}.txt"
-
-    def check(actual: str) -> None:
-        if request.config.getoption("--update-golden"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(actual, encoding="utf-8")
-        assert actual == path.read_text(encoding="utf-8")
-
-    return check
+    return golden_of(request, GOLDEN / request.path.parent.name)

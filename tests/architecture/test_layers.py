@@ -22,6 +22,12 @@ OPEN_TO_FRONTENDS: Final = {
     *("tileir.ops", "tileir.tile.builder", "tileir.tile.builder_functions", "tileir.tile.ir"),
     "tileir.tile.checks.integers",
 }
+OPEN_TO_PASSES: Final = (
+    *("tileir.poly.affine", "tileir.poly.bounds", "tileir.poly.coverage", "tileir.schedule.reindex", "tileir.stripe"),
+    *("tileir.passes.base", "tileir.passes.analysis", "tileir.passes.kernels", "tileir.passes.regions.tile"),
+    "tileir.passes.schedules.vectors.thread",
+)
+"""Modules, with all below them, that a wheel of passes may import, as docs/extensions.md says."""
 STAGES: Final = [path for path in python_files(PACKAGE) if module_of(path) not in TOP]
 PLUGINS: Final = python_files(ROOT / "plugins")
 OUTSIDERS: Final = [*python_files(BACKENDS), *PLUGINS]
@@ -64,11 +70,27 @@ def is_frontend(name: str) -> bool:
     return "tileir-onnx/" in name or "tileir-torch/" in name
 
 
+def is_open_to_passes(module: str) -> bool:
+    """Return whether a wheel of passes may import a module."""
+    return any(f"{module}.".startswith(f"{each}.") for each in OPEN_TO_PASSES)
+
+
 def test_backends_see_what_is_open_to_them() -> None:
     used = [(name_of(path), module) for path in OUTSIDERS for module, _ in uses(path) if module != "tileir"]
     used = [(name, module) for name, module in used if not (is_frontend(name) and module in OPEN_TO_FRONTENDS)]
+    used = [
+        (name, module) for name, module in used if not ("tileir_accelerators/" in name and is_open_to_passes(module))
+    ]
     closed = [(name, module) for name, module in used if stage_of(module) not in OPEN_TO_BACKENDS]
+    closed = [(name, module) for name, module in closed if "tileir-accelerators/tests/" not in name]  # moved with it
     assert [(name, module) for name, module in closed if module != "tileir.testing" or "/tests/" not in name] == []
+
+
+def test_no_more_is_open_to_passes_than_is_seen_and_told() -> None:
+    used = {module for path in PLUGINS if "tileir_accelerators/" in name_of(path) for module, _ in uses(path)}
+    assert [each for each in OPEN_TO_PASSES if not any(f"{module}.".startswith(f"{each}.") for module in used)] == []
+    told = (ROOT / "docs/extensions.md").read_text("utf-8")
+    assert [each for each in OPEN_TO_PASSES if f"`{each}`" not in told] == []
 
 
 def test_plugins_know_nothing_of_our_own_backends() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from strategies.sources import BACKENDS, PACKAGE, ROOT, imports_of, name_of, python_files, tree_of
-from tileir.core.beside import PACKAGES
+from tileir.core.beside import PACKAGES, WHEELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ ROOMS: Final = {
     "tileir_performance": (
         *("tileir.core", "tileir.poly.affine", "tileir.typed.ir", "tileir.stripe", "tileir.schedule", "tileir.semtree"),
         *("tileir.passes.base", "tileir.passes.analysis.dependences", "tileir.passes.cost", "tileir.passes.pipelines"),
-        *("tileir.passes.schedules.scripted", "tileir.passes.tiling", "tileir.runtime", "tileir.driver"),
+        *("tileir.passes.schedules.scripted", "tileir.passes.regions.tile", "tileir.runtime", "tileir.driver"),
     ),
     "tileir_cli": (
         *("tileir.core", "tileir.tile", "tileir.ops.shared.installed", "tileir.typed", "tileir.stripe"),
@@ -110,6 +110,7 @@ def test_the_compiler_imports_them_for_types_alone() -> None:
 def test_back_ends_see_none_and_their_tests_and_suites_the_kit() -> None:
     paths = (*python_files(BACKENDS), *python_files(ROOT / "plugins"))
     used = [(name_of(path), module) for path in paths for module, _ in imports_of(path) if top(module) in ROOMS]
+    used = [use for use in used if "tileir-accelerators/tests/" not in use[0]]  # of costs and commands, too
     kit = {use for use in used if top(use[1]) == "tileir_testing"}
     assert [use for use in used if use not in kit or not ("/tests/" in use[0] or use[0].endswith(SUITES))] == []
 
@@ -119,6 +120,18 @@ def test_what_they_add_comes_by_entry_points() -> None:
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]
     named = [groups.get(f"tileir.{kind}", {}) for kind in ("commands", "languages", "names")]
     assert {name: top(value) for group in named for name, value in group.items()} == dict(PACKAGES)
+
+
+def test_the_compiler_knows_which_wheel_a_pass_or_target_comes_with() -> None:
+    files = sorted(ROOT.glob("plugins/*/pyproject.toml"))
+    projects = [tomllib.loads(path.read_text(encoding="utf-8"))["project"] for path in files]
+    offered = {
+        name: project["name"]
+        for project in projects
+        for group in ("tileir.passes", "tileir.targets")
+        for name in project.get("entry-points", {}).get(group, {})
+    }
+    assert offered == dict(WHEELS)
 
 
 @pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/reference.md"])

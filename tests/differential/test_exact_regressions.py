@@ -6,6 +6,7 @@ from typing import Final
 
 import pytest
 
+from strategies.catalogue import parse_pipeline
 from tileir.core.dtype import DType
 from tileir.core.targets.target import Target
 from tileir.tile.text.parser import parse
@@ -44,6 +45,6 @@ def test_padding_of_an_output_that_an_earlier_kernel_wrote(dtype: DType, aggrega
     function = (
         f"function (A[N], B[M]) -> (O) {{ T[i : N] = +(A[i]); O[i : N] = {aggregation}(B[i - 5*k]), k < 2 default T; }}"
     )
-    pipeline = "pad{multiple=4,threshold=2,finite=true},accumulate"
+    pipeline = parse_pipeline("pad{multiple=4,threshold=2,finite=true},accumulate")
     types = {"A": TensorType(dtype, (8,)), "B": TensorType(dtype, (2,))}
     assert (found := check_passes(parse(function), types, pipeline, target=Target())) is None, str(found)

@@ -15,8 +15,10 @@ import pytest
 import tileir
 from strategies.wheels import install
 from tileir import ops
-from tileir.core.extensions import EXTENSIONS, Extensions, Kind
-from tileir.passes.pipelines.catalog import load_pipeline, parse_pipeline
+from tileir.core.beside import WHEELS
+from tileir.core.extensions import EXTENSIONS, Extensions, Kind, installed
+from tileir.core.targets import target_file
+from tileir.passes.pipelines.catalog import load_pipeline, parse_pipeline, resolve_pipeline
 from tileir.passes.pipelines.pipeline import to_text
 from tileir.runtime.caches.source_digest import digest_of_extensions
 from tileir_cli import main as cli
@@ -343,3 +345,28 @@ def test_pipelines_without_strangers_have_no_digest_of_them(strangers: Seen) -> 
 def test_the_kit_tells_which_name_may_be_meant(strangers: Seen) -> None:
     with pytest.raises(ValueError, match="offers the operation 'strange_swich'; did you mean strange_swish"):
         check_installed(Kind.OPERATION, "strange_swich")
+
+
+@pytest.mark.parametrize(
+    ("use", "code"),
+    [
+        (lambda: tileir.compile(ADD, [(3,)], target="dsp_conv"), "TIL547"),
+        (lambda: tileir.compile(ADD, [(3,)], target="dsp_conv:NUM_CONV=2"), "TIL547"),
+        (lambda: resolve_pipeline('{"name": "own", "passes": [{"include": "dsp_conv"}]}', tileir.Target()), "TIL547"),
+        (lambda: parse_pipeline("accumulate, tensorise"), "TIL541"),
+        (lambda: load_pipeline('[{"tensorize": {}}]'), "TIL541"),
+    ],
+)
+def test_what_another_wheel_of_the_project_has_is_told_with_its_name(
+    monkeypatch: pytest.MonkeyPatch, use: Callable[[], object], code: str
+) -> None:
+    monkeypatch.setattr(EXTENSIONS, "find", lambda kind: [e for e in installed(kind) if e.name not in WHEELS])
+    monkeypatch.setattr(target_file, "target_called", target_file.target_called.__wrapped__)
+    EXTENSIONS.forget()
+    try:
+        with pytest.raises(tileir.TileError, match="; it comes with tileir-accelerators: pip install") as caught:
+            use()
+    finally:
+        monkeypatch.undo()
+        EXTENSIONS.forget()
+    assert [fault.code for fault in caught.value.diagnostics] == [code]

@@ -63,7 +63,7 @@ TYPED = {
 SCHEDULED = {
     "device": (compiled(device="lvm"), "llvm"),
     "target": (compiled(target="nvidia-hoper"), "nvidia-hopper"),
-    "parameter": (lambda: tileir.explain(SUM, TYPES, target="dsp_conv:NUM_CNV=3"), "NUM_CONV"),
+    "parameter": (lambda: tileir.explain(SUM, TYPES, target="nvidia-hopper:SMZ=3"), "SMS"),
     "pass": (compiled(passes="acumulate"), "accumulate"),
     "option": (compiled(passes="vectorise{chnk=3}"), "chunk"),
     "pass in JSON": (compiled(passes='[{"name": "acumulate"}]'), "accumulate"),

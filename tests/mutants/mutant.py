@@ -11,7 +11,7 @@ class Mutant:
 
     Attributes:
         name: What to call it.
-        module: The module, without ``tileir.`` before it.
+        module: The module, without ``tileir.`` before it; one of a back end or of tileir-accelerators with all of it.
         old: A piece of its source, which stands there once.
         new: What to put there.
         passes: Passes that show it, as a pipeline's text; empty where those of targets do.
@@ -29,9 +29,9 @@ class Mutant:
     @property
     def is_emitter(self) -> bool:
         """Whether the module belongs to a back end."""
-        return self.module.startswith("tileir_")
+        return self.module.startswith("tileir_") and not self.module.startswith("tileir_accelerators.")
 
     @property
     def path(self) -> str:
         """The module as Python imports it."""
-        return self.module if self.is_emitter else f"tileir.{self.module}"
+        return self.module if self.module.startswith("tileir_") else f"tileir.{self.module}"

@@ -11,13 +11,13 @@ from fuzz import contractions, siblings
 from fuzz.area import arrays_of
 from mutants.judging import Subject, Trail, trails
 from strategies import means
+from strategies.catalogue import parse_pipeline
 from strategies.steps import STEPS
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.core.numbers.arithmetic import dtype_of
 from tileir.core.targets.target import Target
 from tileir.driver.targets import TargetChoice, choice_of
-from tileir.passes.pipelines.catalog import parse_pipeline
 from tileir.passes.pipelines.resolution import pipeline_for
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
@@ -141,7 +141,7 @@ GENERATED: Final = 24
 
 _SMALL: Final = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17)
 
-_OF_PASSES: Final = ("tileir.passes.", "tileir.schedule.")
+_OF_PASSES: Final = ("tileir.passes.", "tileir.schedule.", "tileir_accelerators.")
 
 _MOST_POINTS: Final = 16000
 """Programs of more points take too long to interpret."""

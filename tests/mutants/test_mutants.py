@@ -21,6 +21,7 @@ FOLDERS = {
     "tileir_llvm": ROOT / "src/backends",
     "tileir_opencl": ROOT / "src/backends",
     "tileir_c": ROOT / "plugins/tileir-c/src",
+    "tileir_accelerators": ROOT / "plugins/tileir-accelerators/src",
 }
 
 

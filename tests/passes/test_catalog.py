@@ -137,7 +137,6 @@ def test_no_vector_has_more_lanes_than_the_device(name: str, case: str) -> None:
     [
         ("tile{sizes=2,outer_set=loop}", "outer_set cannot hold loop"),
         ("fusion{fused_set=(a,body)}", "fused_set cannot hold body"),
-        ("schedule{swap_in_set=main}", "swap_in_set cannot hold main"),
     ],
 )
 def test_tags_of_programs_cannot_be_set(text: str, words: str) -> None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from strategies.catalogue import PASSES
 from strategies.changes import FOLDER, change_of
 from strategies.passes import arrays_for
 from tileir.passes.base import run
-from tileir.passes.pipelines.catalog import PASSES
 from tileir.passes.schedules.scripted import Scripted
 from tileir.schedule.script import Step
 from tileir.stripe.check.verifier import verify

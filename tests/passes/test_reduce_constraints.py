@@ -6,8 +6,8 @@ from hypothesis import given, strategies as st
 
 from strategies.effort import examples
 from strategies.passes import assert_same_meaning, program_of, programs
+from tileir.passes.regions.tile import Tile
 from tileir.passes.rewrites.reduce_constraints import ReduceConstraints
-from tileir.passes.tiling.tile import Tile
 from tileir.stripe.check.verifier import verify
 
 if TYPE_CHECKING:

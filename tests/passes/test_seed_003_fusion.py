@@ -23,9 +23,9 @@ from tileir.core.dtype import DType
 from tileir.passes.base import map_kernels, run
 from tileir.passes.fusion.fuse import Fusion
 from tileir.passes.pipelines.catalog import load_pipeline
+from tileir.passes.regions.tile import tiled
 from tileir.passes.rewrites.canonicalise import Canonicalise
 from tileir.passes.rewrites.localise import Localise
-from tileir.passes.tiling.tile import tiled
 from tileir.stripe.ir import Tags
 from tileir.stripe.lower.lowering import lower
 from tileir.stripe.text.printer import to_text

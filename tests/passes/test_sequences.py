@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from hypothesis import given, strategies as st
 
+from strategies.catalogue import parse_pipeline
 from strategies.drawn_pipelines import pipelines
 from strategies.effort import examples
 from strategies.families import FAMILIES, Written, written
@@ -15,7 +16,6 @@ from strategies.steps import STEPS
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError, VerifyError
 from tileir.passes.base import run
-from tileir.passes.pipelines.catalog import parse_pipeline
 from tileir.passes.pipelines.pipeline import to_text
 from tileir.stripe.lower.lowering import lower
 from tileir.tile.text.parser import parse

@@ -13,7 +13,7 @@ from tileir.core.errors import TileError
 from tileir.core.targets.target import Target
 from tileir.passes.base import map_blocks, run, with_kernels
 from tileir.passes.pipelines.catalog import parse_pipeline
-from tileir.passes.tiling.tile import Tile, tiled
+from tileir.passes.regions.tile import Tile, tiled
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.lower.lowering import lower
 from tileir.stripe.check.verifier import verify

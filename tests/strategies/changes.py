@@ -15,10 +15,10 @@ import attrs
 import numpy as np
 
 import tileir
+from strategies.catalogue import parse_pipeline
 from strategies.sources import ROOT
 from tileir.core.dtype import DType
 from tileir.passes.base import run
-from tileir.passes.pipelines.catalog import parse_pipeline
 from tileir.stripe.lower.lowering import lower
 from tileir.stripe.text.printer import to_text
 from tileir.typed.inference.inference import infer

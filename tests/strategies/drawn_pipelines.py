@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from hypothesis import strategies as st
 
-from tileir.passes.pipelines.catalog import PASSES, parse_pipeline
+from strategies.catalogue import PASSES, parse_pipeline
 from tileir.passes.pipelines.options import hints_of
 
 if TYPE_CHECKING:

@@ -21,24 +21,24 @@ from tileir.passes.fusion.fuse import Fuse
 from tileir.passes.fusion.inline import Inline
 from tileir.passes.layouts.deinterleave import Deinterleave
 from tileir.passes.layouts.transpose import Transpose
-from tileir.passes.placement.cache import Cache
 from tileir.passes.regions.split_border import SplitBorder
+from tileir.passes.regions.tile import Tile
 from tileir.passes.rewrites.canonicalise import Canonicalise
 from tileir.passes.schedules.groups.distribute import Distribute
 from tileir.passes.schedules.registers.register_tile import RegisterTile
 from tileir.passes.schedules.vectors.stream_reduction import StreamReduction
 from tileir.passes.schedules.vectors.thread import Thread
 from tileir.passes.schedules.vectors.vectorise import Vectorise
-from tileir.passes.tiling.autotile import Autotile
-from tileir.passes.tiling.thread_inner import ThreadInner
-from tileir.passes.tiling.tile import Tile
-from tileir.passes.tiling.unroll import Unroll
-from tileir.passes.tiling.vectorise_inner import VectoriseInner
 from tileir.runtime.plans.plan import Plan
 from tileir.runtime.plans.resources import Resources
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.stripe.interpret.interpreter import interpret as interpret_stripe
 from tileir.typed.ir import TensorType
+from tileir_accelerators.placement.cache import Cache
+from tileir_accelerators.tiling.autotile import Autotile
+from tileir_accelerators.tiling.thread_inner import ThreadInner
+from tileir_accelerators.tiling.unroll import Unroll
+from tileir_accelerators.tiling.vectorise_inner import VectoriseInner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

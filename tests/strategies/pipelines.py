@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tileir.passes.base import Pass
 
 PIPELINES: Final[Mapping[str, Callable[[Target], tuple[Pass, ...]]]] = {
-    name: cache(partial(resolve_pipeline, name)) for name in ("cpu", "fused", "gpu", "outer_product", "plain", "quick")
+    name: cache(partial(resolve_pipeline, name)) for name in ("cpu", "fused", "gpu", "plain", "quick")
 }
 
 cpu: Final = PIPELINES["cpu"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tileir.passes.pipelines.catalog import PASSES, parse_pipeline
+from strategies.catalogue import PASSES, parse_pipeline
 
 OPTIONS: Final = (
     "autotile{memory_bytes=64,inner_set=inner}",

@@ -14,8 +14,8 @@ from tileir.core.targets.target import Target
 from tileir.driver.compiler import compile_stages
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.fusion.fuse import Fuse
+from tileir.passes.regions.tile import Tile
 from tileir.passes.schedules.groups.matrix.contraction import MatrixContraction
-from tileir.passes.tiling.tile import Tile
 from tileir.semtree.ir import MatrixMultiply
 from tileir.semtree.lower.lowering import lower
 from tileir.semtree.rewrite import statements

@@ -14,6 +14,7 @@ from fuzz.devices import turn_of
 from tileir.core import TileError, dtype_of
 from tileir.passes.base import run
 from tileir.passes.pipelines.catalog import PASSES, parse_pipeline
+from tileir.passes.pipelines.installed import names_installed, passes_installed
 from tileir.passes.pipelines.options import hints_of, to_text as option_text
 from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Program
@@ -42,7 +43,7 @@ def make(choices: Choices) -> Case:
 
 def step(choices: Choices) -> str:
     """Choose a pass and some of its options; what does not fit is left out when it is checked."""
-    kind = choices.pick(PASSES)
+    kind = choices.pick((*PASSES, *passes_installed(names_installed())))
     options = []
     for name, hint in hints_of(kind).items():
         if choices.integer(0, 2) == 2:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from tileir.core.distributions import installed, loaded
 from tileir.core.errors import BackendError
+from tileir.core.text.names import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 GROUP: Final = "tileir.names"
 
@@ -28,6 +29,15 @@ PACKAGES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """The package of each name, command or language that comes with tileir without being a part of the compiler."""
+
+_OF_ACCELERATORS: Final = (
+    *("autotile", "cache", "dsp_conv", "locate_block", "locate_inner_block", "locate_memory", "memory_placement"),
+    *("order_loops", "outer_product", "pad", "partition_compute", "partition_memory", "prefetch", "rewrite_locations"),
+    *("schedule", "tensorise", "tensorize", "thread_inner", "unroll", "vectorise_inner"),
+)
+
+WHEELS: Final[Mapping[str, str]] = MappingProxyType(dict.fromkeys(_OF_ACCELERATORS, "tileir-accelerators"))
+"""The distribution of each pass and target of the project that does not come with tileir."""
 
 
 @cache
@@ -49,3 +59,9 @@ def provided(name: str) -> object:
 def not_installed(subject: str, name: str) -> BackendError:
     """Build the error for a name of :data:`PACKAGES` whose entry point is missing, to be raised by the caller."""
     return BackendError.of("TIL811", f"{subject} needs {PACKAGES[name]}, which is not installed: pip install tileir")
+
+
+def nearest_or_wheel(name: str, known: Iterable[str]) -> str:
+    """Return what a message says of an unknown pass or target: whose it is, or the one that it resembles most."""
+    wheel = WHEELS.get(name)
+    return nearest(name, known) if wheel is None else f"; it comes with {wheel}: pip install {wheel}"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from tileir.core import ArgumentError, HardwareModel, Target, attrs, fail, nearest
+from tileir.core import ArgumentError, HardwareModel, Target, attrs, fail
 
 if TYPE_CHECKING:
     from tileir.core.targets.target_file import Scalar, TargetFile
@@ -79,6 +79,7 @@ def target_file(path: str) -> TargetFile:
     Raises:
         TileError: As :func:`choice_of`.
     """
+    from tileir.core.beside import nearest_or_wheel
     from tileir.core.targets.target_file import (  # only who names a target pays for it
         all_names_of_targets,
         loaded,
@@ -94,8 +95,8 @@ def target_file(path: str) -> TargetFile:
             return target_called(path)
         return loaded(file.read_text(encoding="utf-8"), path)
     except FileNotFoundError:
-        problem = f"there is neither a target nor a file {path[:200]!r}{nearest(path, all_names_of_targets())}"
-        raise fail("TIL547", problem) from None
+        hint = nearest_or_wheel(path, all_names_of_targets())
+        raise fail("TIL547", f"there is neither a target nor a file {path[:200]!r}{hint}") from None
     except (OSError, ValueError) as error:
         raise fail(
             "TIL901", f"cannot read {path[:200]}: {error.strerror if isinstance(error, OSError) else error}"

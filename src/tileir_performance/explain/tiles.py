@@ -1,10 +1,10 @@
-"""The tiles that autotile chooses among, as a table: sizes, bytes, cache lines, cost, and the time that they take."""
+"""The tiles that a pass such as autotile chooses among, as a table: sizes, bytes, cache lines, cost and time."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from tileir.core import Target, attrs, fail
 from tileir.core.text.quantities import count_text, seconds_text, size_text
@@ -12,12 +12,62 @@ from tileir.driver.compiler import stripe_of
 from tileir.driver.programs import Source, described, refuse_semtree
 from tileir.driver.targets import Named
 from tileir.passes.base import Pass, applied, label_of, map_blocks, run, unnamed
-from tileir.passes.tiling.autotile import Autotile
-from tileir.passes.tiling.search import TileChoice, best_tiles
-from tileir.passes.tiling.tile import tiled
+from tileir.passes.regions.tile import tiled
 from tileir.runtime import Context, DeviceInfo, owner_of
 from tileir.stripe.ir import Block, Program, Tags
 from tileir_performance.explain.explanation import asked, explain_program
+
+
+class Choice(Protocol):
+    """A tile as a pass has it: its size along each index, what it costs, and the bytes and cache lines it touches."""
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Points along each index."""
+
+    @property
+    def cost(self) -> float:
+        """Points of work for each point of the block."""
+
+    @property
+    def footprint(self) -> int:
+        """Bytes."""
+
+    @property
+    def lines(self) -> tuple[float, float]:
+        """Cache lines of inputs and of results, on average."""
+
+
+@runtime_checkable
+class Tiling(Pass, Protocol):
+    """A pass that splits blocks into tiles that it chooses, as ``autotile`` of the wheel tileir-accelerators does."""
+
+    @property
+    def reqs(self) -> tuple[str, ...]:
+        """Tags of the blocks that it splits."""
+
+    @property
+    def outer_set(self) -> tuple[str, ...]:
+        """Tags that it adds to blocks over tiles."""
+
+    @property
+    def inner_set(self) -> tuple[str, ...]:
+        """Tags of the blocks over points of a tile."""
+
+    @property
+    def memory_name(self) -> str:
+        """The memory that tiles are to fit; empty where it has no name."""
+
+    @property
+    def room(self) -> int:
+        """The size of that memory in bytes; 0 for no end."""
+
+    @property
+    def pipeline_depth(self) -> int:
+        """The tiles that are in it at a time."""
+
+    def choices(self, block: Block, count: int) -> Sequence[Choice]:
+        """Return up to ``count`` tiles of a block, the cheapest first."""
 
 
 @attrs.frozen
@@ -101,7 +151,7 @@ def tile_tables(
     passes: tuple[Pass, ...] | str | None = None,
     count: int = 5,
 ) -> tuple[TileTable, ...]:
-    """Return the cheapest tiles of each block that a step ``autotile`` of the pipeline splits, or leaves as it is.
+    """Return the cheapest tiles of each block that a step such as ``autotile`` splits, or leaves as it is.
 
     Args:
         source: What is tiled, in the forms that :func:`tileir.compile` takes; no program of the semtree.
@@ -113,21 +163,21 @@ def tile_tables(
         count: How many tiles of each block.
 
     Raises:
-        TileError: The function is wrong, or does not fit the arguments; TIL902, no step is ``autotile``.
+        TileError: The function is wrong, or does not fit the arguments; TIL902, no step chooses tiles.
         BackendError: There is no such device.
     """
     source, arguments = described(source, arguments)
     refuse_semtree(source)
     request, _ = asked(source, arguments, owner_of(context), device=device, target=target, passes=passes)
     modelled = request.scheduling or request.target
-    if not any(isinstance(unnamed(step), Autotile) for step in request.pipeline):
-        message = "no step of this pipeline is autotile; name one, as in --passes 'autotile{memory_bytes=32768}'"
+    if not any(isinstance(unnamed(step), Tiling) for step in request.pipeline):
+        message = "no step of this pipeline chooses tiles; name autotile, as in --passes 'autotile{memory_bytes=32768}'"
         raise fail("TIL902", message)
     program = stripe_of(request.program, request.types, modelled)
     tables: list[TileTable] = []
     for step in request.pipeline:
         options = unnamed(step)
-        if isinstance(options, Autotile):
+        if isinstance(options, Tiling):
             seen = _Blocks(options)
             applied(seen, program)
             tables += (_table(label_of(step), block, options, program, modelled, count) for block in seen.blocks)
@@ -137,10 +187,10 @@ def tile_tables(
 
 @attrs.frozen(repr=False)
 class _Blocks:
-    """A pass that changes nothing, and keeps what an autotile with the same options would look at."""
+    """A pass that changes nothing, and keeps what a pass with the same options would look at."""
 
     name: ClassVar[str] = "tiles"
-    options: Autotile
+    options: Tiling
     blocks: list[Block] = attrs.field(factory=list)
 
     def __call__(self, program: Program) -> Program:
@@ -157,7 +207,7 @@ class _Split:
     """A pass that splits one block in a given way."""
 
     name: ClassVar[str] = "tiles"
-    options: Autotile
+    options: Tiling
     block: Block
     sizes: tuple[int, ...]
 
@@ -170,7 +220,7 @@ class _Split:
         return map_blocks(program, split, self.options.reqs)
 
 
-def _table(step: str, block: Block, options: Autotile, program: Program, target: Target, count: int) -> TileTable:
+def _table(step: str, block: Block, options: Tiling, program: Program, target: Target, count: int) -> TileTable:
     before = explain_program(program, target)
 
     def seconds(sizes: tuple[int, ...]) -> float:
@@ -184,14 +234,14 @@ def _table(step: str, block: Block, options: Autotile, program: Program, target:
         block.name,
         tuple(index.name for index in block.indices),
         tuple(index.range for index in block.indices),
-        "/".join(place.name for place in options.memory),
+        options.memory_name,
         options.room,
         options.pipeline_depth,
-        tuple(_tile(choice, block, seconds) for choice in best_tiles(block, options, count)),
+        tuple(_tile(choice, block, seconds) for choice in options.choices(block, count)),
     )
 
 
-def _tile(choice: TileChoice, block: Block, seconds: Callable[[tuple[int, ...]], float]) -> Tile:
+def _tile(choice: Choice, block: Block, seconds: Callable[[tuple[int, ...]], float]) -> Tile:
     count = points = 1
     for size, index in zip(choice.sizes, block.indices, strict=True):
         count, points = count * -(-index.range // size), points * size

@@ -6,7 +6,7 @@ from strategies.kernels import stripe_program
 from strategies.passes import program_of
 from tileir.passes.analysis.places import Level, keeps_axes
 from tileir.passes.base import run
-from tileir.passes.tiling.tile import Tile
+from tileir.passes.regions.tile import Tile
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Dim, Index
 

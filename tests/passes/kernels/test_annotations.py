@@ -9,9 +9,6 @@ from strategies.passes import assert_same_meaning, program_of
 from tileir.core.errors import VerifyError
 from tileir.passes.analysis.dependences import ComputeDeps
 from tileir.passes.base import run, with_kernels
-from tileir.passes.placement.residency import Memory, Slot
-from tileir.passes.placement.schedule_memory import Schedule
-from tileir.stripe.aliases import allocations
 from tileir.stripe.flattening import with_entry
 from tileir.stripe.ir import Program
 
@@ -39,19 +36,6 @@ class Swap:
 
 
 @attrs.frozen
-class Late:
-    """Bring the first result out last."""
-
-    name: ClassVar[str] = "late"
-
-    def __call__(self, program: Program) -> Program:
-        kernels = program.main.blocks
-        first = next(block for block in kernels if block.name == "swap_out_C")
-        main = attrs.evolve(program.main, statements=(*(b for b in kernels if b is not first), first))
-        return with_entry(program, attrs.evolve(program.entry, statements=(main,)))
-
-
-@attrs.frozen
 class Forget:
     """Drop all dependencies but the last one."""
 
@@ -75,15 +59,6 @@ def test_dependencies_that_no_longer_hold_are_dropped() -> None:
     assert_same_meaning(program(), after)
 
 
-def test_offsets_that_no_longer_hold_are_dropped() -> None:
-    before = run((Schedule(mem_kib=0.03125, alignment=16),), program())
-    assert {a.offset for a in allocations(before.main)} == {0, 16}
-    after = run((Late(),), before)
-    assert {a.offset for a in allocations(after.main)} == {None}
-    assert [kernel.deps for kernel in after.main.blocks] == [()] * len(before.main.blocks)
-    assert_same_meaning(program(), after)
-
-
 def test_what_a_pass_itself_gets_wrong_is_its_fault() -> None:
     with pytest.raises(VerifyError, match="made by the pass 'forget'"):
         run((Forget(),), program())
@@ -92,13 +67,3 @@ def test_what_a_pass_itself_gets_wrong_is_its_fault() -> None:
 def test_other_kernels_lose_their_dependencies() -> None:
     ordered = ComputeDeps(reqs=("main",))(program())
     assert [kernel.deps for kernel in with_kernels(ordered, ordered.main.statements[:3]).main.blocks] == [()] * 3
-
-
-def test_places_in_a_memory_of_banks() -> None:
-    memory = Memory(64, banks=2, alignment=16)
-    taken = [Slot(0, 0, 20), Slot(1, 0, 48)]
-    assert memory.place(16, taken) == Slot(0, 32, 16)
-    assert memory.place(16, taken, first_bank=1) == Slot(0, 32, 16)
-    assert memory.place(16, taken, spread=True) == Slot(-1, 48, 16)
-    assert memory.place(17, taken, spread=True) is None
-    assert Memory(0).place(1 << 40, [Slot(0, 0, 1)]) == Slot(0, 1, 1 << 40)

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from functools import cache, lru_cache, partial
 from typing import Any, Final, TypeAlias, get_type_hints
 
+from tileir.core.beside import nearest_or_wheel
 from tileir.core.errors import Diagnostic, TileError, fail
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.json.decoder import FormatError, decoder_of
@@ -169,7 +170,7 @@ def target_called(name: str) -> TargetFile:
     if name.replace("-", "_").isidentifier() and path.is_file():
         return attrs.evolve(load(path.read_text(encoding="utf-8"), f"{name}.json"), builtin=True)
     if name not in EXTENSIONS.entries(Kind.TARGET):
-        raise fail("TIL547", f"there is no target {name[:64]!r}{nearest(name, all_names_of_targets())}")
+        raise fail("TIL547", f"there is no target {name[:64]!r}{nearest_or_wheel(name, all_names_of_targets())}")
     return loaded(_text_of(EXTENSIONS.get(Kind.TARGET, name, lambda offer: _wrong(offer, name))), f"{name}.json")
 
 

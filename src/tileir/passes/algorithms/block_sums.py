@@ -17,7 +17,7 @@ from typing import ClassVar
 from tileir.core import Aggregation, NameScope, Op, attrs, rewritten
 from tileir.passes.base import at_least, map_kernels, unordered
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.tiling.tile import tiled
+from tileir.passes.regions.tile import tiled
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
 

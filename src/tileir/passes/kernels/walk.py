@@ -8,7 +8,7 @@ from tileir.core import attrs, rewritten
 from tileir.passes.base import selected, selected_kernel
 from tileir.stripe.check.scope import Scope, enter
 from tileir.stripe.flattening import with_entry
-from tileir.stripe.ir import KERNEL, Block, Direction, Program, Refinement, Statement
+from tileir.stripe.ir import KERNEL, Block, Dim, Direction, Program, Refinement, Statement
 from tileir.stripe.lower.kernel_table import launched
 from tileir.stripe.works import launches
 
@@ -97,3 +97,14 @@ def with_views(
     refinements = tuple(changed.get(r.name, r) for r in statement.refinements)
     statements = rewritten(statement.statements, lambda s: (with_views(s, changed, view),))
     return attrs.evolve(statement, refinements=refinements, statements=statements)
+
+
+def refitted(statement: Statement, parents: Mapping[str, Refinement]) -> Statement:
+    """Return a statement whose views of ``parents``, and those below them, have the strides that those have."""
+    return with_views(statement, parents, fitted)
+
+
+def fitted(view: Refinement, source: Refinement) -> Refinement:
+    """Return a view with the strides of ``source``, whose axes it has."""
+    dims = zip(view.shape.dims, source.shape.dims, strict=True)
+    return attrs.evolve(view, shape=attrs.evolve(view.shape, dims=tuple(Dim(a.size, b.stride) for a, b in dims)))

@@ -16,6 +16,7 @@ from tileir.core.fragments import usable
 from tileir.passes.analysis.places import Level
 from tileir.passes.analysis.walks import Walk, asked_axis, walks
 from tileir.passes.base import at_least, selected_kernel, with_kernels, with_temporaries
+from tileir.passes.kernels.walk import refitted
 from tileir.passes.layouts.factors import (
     depth_axis,
     factor_axis,
@@ -25,7 +26,6 @@ from tileir.passes.layouts.factors import (
     takes_boxes_alone,
     window_axis,
 )
-from tileir.passes.placement.cache_blocks import refitted
 from tileir.poly.affine import Affine
 from tileir.stripe.check.views import is_dense
 from tileir.stripe.ir import (

@@ -8,7 +8,7 @@ from typing import ClassVar
 from tileir.core import Target, attrs
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.protocols import mistakes
-from tileir.passes.base import Named, Pass, for_target
+from tileir.passes.base import Named, Pass, aliases_of, for_target
 from tileir.passes.offers import OFFERS
 from tileir.passes.pipelines import pipeline
 from tileir.stripe.ir import Program
@@ -55,7 +55,7 @@ def wrong_pass(offer: object, name: str) -> str | None:
     """Return why something cannot serve as the pass of that name; None where it can."""
     if not (isinstance(offer, type) and attrs.has(offer) and "__call__" in dir(offer)):
         return f"is {_shown(offer)}, not an attrs class whose instances take a program"
-    if getattr(offer, "name", None) != name:
+    if name not in (getattr(offer, "name", None), *aliases_of(offer)):
         return f"calls itself {getattr(offer, 'name', None)!r}; its entry point must have the same name"
     try:
         offer()

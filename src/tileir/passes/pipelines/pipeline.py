@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from tileir.core import Diagnostic, ParseError, Source, Span, TileError, fail, nearest
+from tileir.core.beside import nearest_or_wheel
 from tileir.core.json.plain import Path, places_of, read_json
 from tileir.passes.base import Named, Pass, aliases_of, unnamed
 from tileir.passes.pipelines.options import (
@@ -144,7 +145,7 @@ def _built(
     for request in requests:
         if (kind := kinds.get(request.name)) is None:
             known = [*kinds, _OPTIONS] if request.label else kinds
-            message = f"there is no pass {_shown(request.name)}{nearest(request.name, known)}"
+            message = f"there is no pass {_shown(request.name)}{nearest_or_wheel(request.name, known)}"
             faults.append(Diagnostic("TIL541", message, request.span))
             continue
         before = len(faults)

@@ -1,0 +1,139 @@
+"""Split blocks into tiles whose sizes a cost model chooses: small enough for a memory, large enough to use it well."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from tileir.core import Target, attrs
+from tileir.passes.base import at_least, free_tags, map_blocks
+from tileir.passes.regions.tile import tiled
+from tileir.stripe.ir import Block, Program, Tags
+from tileir_accelerators.placement.locate import Place, location, memory_of
+from tileir_accelerators.tiling.search import TileChoice, best_tiles
+
+_UNKNOWN_BYTES: Final = 32 * 1024
+"""The size of memories that no hardware model knows."""
+
+_MOST_SPLIT = 16
+"""Blocks with more indices than this stay as they are: the search looks at pairs of them."""
+
+
+def _positive(_: object, __: attrs.Attribute[tuple[tuple[int, ...], ...]], tiles: tuple[tuple[int, ...], ...]) -> None:
+    if any(size < 1 for sizes in tiles for size in sizes):
+        raise ValueError("the sizes of candidates must be at least 1")
+
+
+@attrs.frozen
+class Autotile:
+    """Split blocks into the cheapest tiles, as :mod:`tileir_accelerators.tiling.search` counts.
+
+    Limits are in bytes, elements or tiles, and 0 is no limit. A block of which the cheapest tile is all of it stays as
+    it is.
+
+    Attributes:
+        reqs: Tags that a block must carry; the first ones that do on the way from a kernel inwards are split.
+        outer_set: Tags to add to the blocks over tiles.
+        inner_set: Tags of the blocks over the points of a tile.
+        only_po2: Whether sizes are powers of two.
+        only_even: Whether sizes divide their ranges.
+        only_multiples: Sizes are multiples of this, or whole ranges.
+        memory: The memory that a tile is to fit; views of a tile that have no location are put there. None: no name.
+        memory_bytes: How large that memory is. None: as the hardware model says of one of that name; without a name,
+            as large as the memory that threads of a group share, or the innermost cache. 32 KiB where that is unknown.
+        pipeline_depth: So many tiles are in it at a time.
+        max_total_size: Most bytes that a tile touches.
+        max_output_size: Most bytes of results of a tile.
+        max_input_size: Most bytes of inputs of a tile.
+        max_sizes_product: Most points of a tile.
+        max_count: Most tiles.
+        min_size: So many points of a tile are enough; smaller ones cost more.
+        min_out_size: The same for the points along indices of results.
+        min_count: So many tiles are enough; fewer cost more.
+        min_out_count: The same for tiles along indices of results.
+        input_cost: What a cache line of inputs costs, in points.
+        output_cost: What a cache line of results costs, in points.
+        split_factor: What twice as many tiles cost; below 0 it favours many tiles.
+        cache_width: Bytes of a cache line.
+        factor_bound: Favour sizes with many prime factors up to this; 0 for not at all.
+        acc_idxs: Whether reductions are split too; else each tile holds all of them.
+        fast: Whether to climb from the smallest tile to the nearest good one, instead of looking at all.
+        candidates: Tiles to choose from, each with a size for every index of a block; none for a search.
+        loc: The device that runs a tile: the location of the inner blocks; none for that of the block.
+    """
+
+    name: ClassVar[str] = "autotile"
+    reqs: tuple[str, ...] = ()
+    outer_set: tuple[str, ...] = attrs.field(default=(), validator=free_tags)
+    inner_set: tuple[str, ...] = attrs.field(default=(), validator=free_tags)
+    only_po2: bool = False
+    only_even: bool = False
+    only_multiples: int = attrs.field(default=0, validator=at_least(0))
+    memory: tuple[Place, ...] = ()
+    memory_bytes: int | None = attrs.field(default=None, validator=attrs.validators.optional(at_least(0)))
+    pipeline_depth: int = attrs.field(default=1, validator=at_least(1))
+    max_total_size: int = attrs.field(default=0, validator=at_least(0))
+    max_output_size: int = attrs.field(default=0, validator=at_least(0))
+    max_input_size: int = attrs.field(default=0, validator=at_least(0))
+    max_sizes_product: int = attrs.field(default=0, validator=at_least(0))
+    max_count: int = attrs.field(default=0, validator=at_least(0))
+    min_size: int = attrs.field(default=0, validator=at_least(0))
+    min_out_size: int = attrs.field(default=0, validator=at_least(0))
+    min_count: int = attrs.field(default=0, validator=at_least(0))
+    min_out_count: int = attrs.field(default=0, validator=at_least(0))
+    input_cost: float = 4.0
+    output_cost: float = 8.0
+    split_factor: float = 0.0
+    cache_width: int = attrs.field(default=64, validator=at_least(1))
+    factor_bound: int = attrs.field(default=0, validator=at_least(0))
+    acc_idxs: bool = True
+    fast: bool = False
+    candidates: tuple[tuple[int, ...], ...] = attrs.field(default=(), validator=_positive)
+    loc: tuple[Place, ...] = ()
+
+    @property
+    def room(self) -> int:
+        """Bytes of the memory that a tile is to fit; 0 for one without end."""
+        return _UNKNOWN_BYTES if self.memory_bytes is None else self.memory_bytes
+
+    @property
+    def memory_name(self) -> str:
+        """The name of that memory, from the outermost device inwards; empty where it has none."""
+        return "/".join(place.name for place in self.memory)
+
+    def choices(self, block: Block, count: int) -> tuple[TileChoice, ...]:
+        """Return up to ``count`` tiles of a block that keep to all limits, the cheapest first."""
+        return best_tiles(block, self, count)
+
+    def for_target(self, target: Target) -> Autotile:
+        """Return the pass with the size of its memory, as the hardware model has it, where no other is given."""
+        if self.memory_bytes is not None:
+            return self
+        if self.memory:
+            unit = memory_of(self.memory, target)
+            size = 0 if unit is None else unit.size_bytes
+        else:
+            size = target.local_bytes or next(iter(target.cache_bytes), 0)
+        return attrs.evolve(self, memory_bytes=size) if size else self
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program with the selected blocks split where that pays."""
+        return map_blocks(program, self._block, self.reqs)
+
+    def _block(self, block: Block) -> Block:
+        if not block.indices or len(block.indices) > _MOST_SPLIT:
+            return block
+        best = next(iter(self.choices(block, 1)), None)
+        if best is None or all(s >= i.range for s, i in zip(best.sizes, block.indices, strict=True)):
+            return block
+        return self._placed(tiled(block, best.sizes, self.outer_set, Tags.of(*self.inner_set)))
+
+    def _placed(self, outer: Block) -> Block:
+        """Name the device that runs the inner block, and the memory that its views are to be in."""
+        (inner,) = outer.blocks
+        if self.loc:
+            inner = attrs.evolve(inner, location=location(self.loc, inner))
+        if self.memory:
+            where = location(self.memory, inner)
+            views = tuple(r if r.location else attrs.evolve(r, location=where) for r in inner.refinements)
+            inner = attrs.evolve(inner, refinements=views)
+        return attrs.evolve(outer, statements=(inner,))
