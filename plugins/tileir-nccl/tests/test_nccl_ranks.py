@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -162,6 +164,31 @@ def test_ranks_that_wait_for_one_that_is_late_give_up(fake: Fake) -> None:
     with pytest.raises(LostError, match=r"TIL816.*rank 0 waits in halo 'H' for . s: rank 1 is late, and has come to"):
         Together(2, late=0.1, timeout=0.3).launch(2, work)
     assert all(call[0] != "send" for call in fake.calls)
+
+
+@pytest.mark.usefixtures("fake")
+@pytest.mark.parametrize(("late", "timeout", "told"), [(3, 8, [4, 7]), (60, 300, [61, 121, 241]), (60, 30, [])])
+def test_waiting_ends_when_its_time_is_over(
+    late: float, timeout: float, told: list[int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However often it was told before, and at the latest when others have not answered for a second."""
+    from tileir_nccl import meeting
+
+    now = 0.0
+    monkeypatch.setattr(meeting, "time", SimpleNamespace(monotonic=lambda: now))
+    others: Any = SimpleNamespace(late=late, timeout=timeout, rank=0, place="here", ask=id, described=lambda _: "late")
+    patience = meeting.Lateness(others, begun=now)
+
+    def wait() -> None:
+        nonlocal now
+        while now < 2 * timeout:
+            now += 0.125
+            patience.look([1])
+
+    with pytest.raises(LostError, match=r"TIL816.*rank 0 waits in here"):
+        wait()
+    assert timeout < now < timeout + 1.5
+    assert [int(re.findall(r"for (\d+) s", record.message)[0]) for record in caplog.records] == told
 
 
 @pytest.mark.usefixtures("fake")

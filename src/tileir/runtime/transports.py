@@ -195,6 +195,11 @@ class LostError(BackendError):
     """Another rank failed, has ended, or is late, and so this one stops waiting."""
 
 
+def within(seconds: float, timeout: float | None) -> float:
+    """Return seconds of waiting after which to look who is late, which are not beyond the end of all waiting."""
+    return seconds if timeout is None else min(seconds, timeout)
+
+
 def told(error: BaseException) -> str:
     """Return what others are told of the error of a rank."""
     if isinstance(error, LostError):
@@ -283,7 +288,7 @@ class _Hub:
         key = other, own, number
         self.places[own] = place
         start, waited = time.monotonic(), 0.0
-        patience = self.late if self.timeout is None else min(self.late, self.timeout)
+        patience = within(self.late, self.timeout)
 
         def ready() -> bool:
             return key in self.messages or self.failed is not None or other in self.ended
@@ -298,7 +303,7 @@ class _Hub:
             import logging  # most programs never need it
 
             logging.getLogger("tileir.distributed").warning("%s", message)
-            patience = 2 * patience if self.timeout is None else min(2 * patience, self.timeout)
+            patience = within(2 * patience, self.timeout)
         del self.places[own]
         if self.failed is not None:
             raise _failure(*self.failed)

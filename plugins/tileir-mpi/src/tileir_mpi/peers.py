@@ -18,7 +18,7 @@ import numpy as np
 from mpi4py import MPI
 
 from tileir.core import BackendError
-from tileir.runtime.transports import LostError
+from tileir.runtime.transports import LostError, within
 
 LOG: Final = logging.getLogger("tileir_mpi")
 
@@ -171,12 +171,12 @@ def _met(communicator: MPI.Intracomm, late: float, timeout: float | None) -> Non
     """Wait until all ranks have come: each broadcasts a byte, so that the others know which is missing."""
     buffers = np.zeros((communicator.size, 1), np.uint8)
     requests = [communicator.Ibcast([buffer, MPI.BYTE], rank) for rank, buffer in enumerate(buffers)]
-    patience = late if timeout is None else min(late, timeout)
+    patience = within(late, timeout)
 
     def look(waited: float) -> None:
         nonlocal patience
         if waited >= patience:
-            patience *= 2
+            patience = within(2 * patience, timeout)
             missing = [str(rank) for rank, request in enumerate(requests) if not request.Test()]
             message = (
                 f"rank {communicator.rank} waits in the start of a program for {waited:.0f} s: "

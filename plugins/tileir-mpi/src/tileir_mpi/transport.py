@@ -12,7 +12,7 @@ import numpy as np
 from mpi4py import MPI
 
 from tileir.core import Aggregation, BackendError
-from tileir.runtime.transports import LostError, Message, Transport, told
+from tileir.runtime.transports import LostError, Message, Transport, told, within
 from tileir_mpi.peers import LOG, Notice, Peers, poll
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -198,7 +198,7 @@ class _Watch:
     patience: float = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.patience = self.end.late if self.end.timeout is None else min(self.end.late, self.end.timeout)
+        self.patience = within(self.end.late, self.end.timeout)
 
     def look(self, waited: float) -> None:
         """Look whether others failed or are late.
@@ -216,7 +216,7 @@ class _Watch:
             peers.answers.clear()
             peers.tell(self.ranks, Notice.ASKED)
         elif time.monotonic() - self.asked > ANSWER:
-            self.asked, self.patience = None, 2 * self.patience
+            self.asked, self.patience = None, within(2 * self.patience, self.end.timeout)
             message = f"rank {peers.rank} waits in {peers.place} for {waited:.0f} s: {self._described()}"
             if self.end.timeout is not None and waited >= self.end.timeout:
                 raise LostError.of("TIL816", message)

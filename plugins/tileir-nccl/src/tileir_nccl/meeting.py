@@ -19,7 +19,7 @@ from typing import Any, Final
 import attrs
 
 from tileir.core import BackendError
-from tileir.runtime.transports import LostError
+from tileir.runtime.transports import LostError, within
 
 GRACE: Final = 1.0
 """Seconds in which messages still arrive that a rank sent before it ended."""
@@ -308,8 +308,7 @@ class Lateness:
     asked: float | None = None
 
     def __attrs_post_init__(self) -> None:
-        timeout = self.meeting.timeout
-        self.patience = self.meeting.late if timeout is None else min(self.meeting.late, timeout)
+        self.patience = within(self.meeting.late, self.meeting.timeout)
 
     def look(self, ranks: Sequence[int]) -> None:
         """Tell who is late, once it is time.
@@ -326,7 +325,7 @@ class Lateness:
             self.asked = now
             meeting.ask(ranks)
         elif now - self.asked > GRACE:
-            self.asked, self.patience = None, 2 * self.patience
+            self.asked, self.patience = None, within(2 * self.patience, meeting.timeout)
             where = f"rank {meeting.rank} waits in {meeting.place} for {waited:.0f} s"
             message = f"{where}: {meeting.described(ranks)}"
             if meeting.timeout is not None and waited >= meeting.timeout:
