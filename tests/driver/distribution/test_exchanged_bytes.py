@@ -36,6 +36,7 @@ class Counting(Transport):
         self.counted, self.lock = counted, lock
 
     def exchange(self, sent: Sequence[Message], received: Sequence[Message]) -> None:
+        assert all(array.flags.c_contiguous for _, array in (*sent, *received))
         self.end.exchange(sent, received)
         with self.lock:
             for _, array in received:

@@ -56,8 +56,8 @@ def _bytes(array: Array) -> list[Any]:
 class MPITransport(Transport):
     """A rank of a communicator.
 
-    Integers are merged by MPI's own reductions; floats, and sums and products of narrow integers, in the order of
-    ranks by NumPy. So results have the same bits whatever the library does.
+    Integers that all ranks need are merged by MPI's own reductions; everything else, and sums and products of narrow
+    integers, in the order of ranks by NumPy. So results have the same bits whatever the library does.
 
     Attributes:
         begun: Exchanges whose end nobody has waited for, by their numbers: MPI uses their buffers.
@@ -109,6 +109,11 @@ class MPITransport(Transport):
 
         return end
 
+    def go_on(self) -> None:
+        """Let MPI move what it moves in calls alone, as large messages are where no network does it."""
+        for requests, _, _ in self.begun.values():
+            MPI.Request.Testall(requests)
+
     def abort(self, error: BaseException) -> None:
         """Tell the others, who raise it when they next wait."""
         self.peers.kept += self.begun.values()
@@ -132,19 +137,6 @@ class MPITransport(Transport):
         for each, size in zip(parts, sizes, strict=True):
             each[...] = found[start : start + size].view(each.dtype).reshape(each.shape)
             start += size
-
-    def reduce_scatter(self, parts: Sequence[Array], how: Aggregation, group: Sequence[int]) -> Array:
-        """Merge integers by MPI, and floats in the order of the group."""
-        own = parts[group.index(self.rank)]
-        by = _exact(how, own.dtype)
-        if by is None:
-            return super().reduce_scatter(parts, how, group)
-        kind, operation = by
-        sent, result = np.concatenate([part.reshape(-1) for part in parts]), np.empty_like(own)
-        sizes = [part.size for part in parts]
-        request = self._group(group).Ireduce_scatter([sent, kind], [result, kind], sizes, operation)
-        self._wait([request], group, (sent, result))
-        return result
 
     def all_reduce(self, array: Array, how: Aggregation, group: Sequence[int]) -> Array:
         """Merge integers by MPI, and floats in the order of the group."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from tileir.core import DType, attrs
+from tileir.core import Aggregation, DType, attrs
 from tileir.core.combines import state_rule
-from tileir.core.numbers.arithmetic import cast
+from tileir.core.numbers.arithmetic import cast, merge
 from tileir.core.numbers.number_system import REAL
 from tileir.typed.boxes import Box, elements, shared, sizes_of
 from tileir.typed.ir import Collective
@@ -47,6 +47,9 @@ class Rooms:
         self._free[array.shape, array.dtype].append(array)
 
 
+Share: TypeAlias = "tuple[tuple[int, ...], Box, Array]"
+"""Ranks that need elements of what is merged, the places of these, and what one rank has for them."""
+
 _EMPTY: Final[Callable[[tuple[int, ...], np.dtype[Any]], Array]] = np.empty
 
 
@@ -67,13 +70,88 @@ def carried_out(
         empty: Makes an array of a shape and dtype for the result of one that only moves elements.
 
     """
+    return begun(collective, mesh, transport, parts, empty)()
+
+
+def begun(
+    collective: Collective,
+    mesh: Mesh,
+    transport: Transport,
+    parts: Sequence[Array],
+    empty: Callable[[tuple[int, ...], np.dtype[Any]], Array] = _EMPTY,
+) -> Callable[[], Array]:
+    """Begin a collective, and return what waits for its end and returns what :func:`carried_out` does.
+
+    Until then nothing may change the parts. Merges of floats of more than two ranks are made at once, as these meet
+    twice in them.
+    """
     transport.place = _place(collective)
-    have = mesh.box(collective.source, mesh.coordinates(transport.rank))
+    array, have = parts[0], mesh.box(collective.source, mesh.coordinates(transport.rank))
     if collective.combine is not None:
-        return merged_state(collective, mesh, transport, parts)[collective.result]
-    if collective.aggregation is not None:
-        return _merged(collective, mesh, transport, parts[0], have)
-    return _moved(collective, mesh, transport, parts[0], have, empty)
+        state = merged_state(collective, mesh, transport, parts)[collective.result]
+        return lambda: state
+    if collective.aggregation is None:
+        return _moving(collective, mesh, transport, array, have, empty)
+    group = mesh.group(transport.rank, collective.axes)
+    if collective.kind is CollectiveKind.ALL_REDUCE and len(group) > 2:
+        wide = np.asarray(cast(array, dtype_merged(collective.aggregation, collective.dtype, len(group))), order="C")
+        result = cast(transport.all_reduce(wide, collective.aggregation, group), collective.dtype)
+        return lambda: result
+    wanted = {rank: mesh.box(collective.target, mesh.coordinates(rank)) for rank in group}
+    shares: list[Share] = [((rank,), box, part_of(array, have, box)) for rank, box in wanted.items()]
+    if collective.kind is CollectiveKind.ALL_REDUCE:
+        shares = [(tuple(group), have, array)]
+    return merging(collective, mesh, transport, shares)
+
+
+def merging(collective: Collective, mesh: Mesh, transport: Transport, shares: Iterable[Share]) -> Callable[[], Array]:
+    """Begin a merge, and return what waits for its end and returns what a rank has behind it.
+
+    Args:
+        collective: What it is; all ranks come to it.
+        mesh: The ranks.
+        transport: Between them.
+        shares: What this rank has for others and for itself; each is sent before the next one is asked for.
+
+    """
+    how, own, place = collective.aggregation, transport.rank, _place(collective)
+    group, target = mesh.group(own, collective.axes), mesh.box(collective.target, mesh.coordinates(own))
+    assert how is not None
+    dtype = dtype_merged(how, collective.dtype, len(group))
+    parts: dict[Box, dict[int, Array]] = defaultdict(dict)
+    ends = []
+    for ranks, box, share in shares:
+        wide = np.asarray(cast(share, dtype), order="C")
+        mine = box if own in ranks else target
+        if own in ranks:
+            parts[mine][own] = wide
+        for rank in ranks:
+            if rank != own:
+                room = parts[mine][rank] = np.empty(sizes_of(mine), dtype.numpy)
+                transport.place = place
+                ends.append(transport.begin(*([(rank, array)] if array.size else [] for array in (wide, room))))
+
+    def end() -> Array:
+        transport.place = place
+        for each in ends:
+            each()
+        found = {box: _merged(how, [given[rank] for rank in group]) for box, given in parts.items()}
+        result = found.get(target)
+        if result is None:
+            result = np.empty(sizes_of(target), dtype.numpy)
+            for box, part in found.items():
+                part_of(result, target, box)[...] = part
+        return cast(result, collective.dtype)
+
+    return end
+
+
+def _merged(how: Aggregation, parts: Sequence[Array]) -> Array:
+    """Return the merge of arrays in their order."""
+    result, *rest = parts
+    for part in rest:
+        result = merge(how, result, part)
+    return np.asarray(result, order="C")
 
 
 def _place(collective: Collective) -> str:
@@ -110,49 +188,27 @@ def part_of(array: Array, have: Box, box: Box) -> Array:
     return array[tuple(slice(low - start, high - start) for (low, high), (start, _) in zip(box, have, strict=True))]
 
 
-def _merged(collective: Collective, mesh: Mesh, transport: Transport, array: Array, have: Box) -> Array:
-    how, group = collective.aggregation, mesh.group(transport.rank, collective.axes)
-    assert how is not None
-    wide = cast(array, dtype_merged(how, collective.dtype, len(group)))
-    if collective.kind is CollectiveKind.ALL_REDUCE:
-        return cast(transport.all_reduce(np.asarray(wide, order="C"), how, group), collective.dtype)
-    boxes = [mesh.box(collective.target, mesh.coordinates(rank)) for rank in group]
-    shares = [np.asarray(part_of(wide, have, box), order="C") for box in boxes]
-    return cast(transport.reduce_scatter(shares, how, group), collective.dtype)
-
-
-def _moved(
+def _moving(
     collective: Collective,
     mesh: Mesh,
     transport: Transport,
     array: Array,
     have: Box,
     empty: Callable[[tuple[int, ...], np.dtype[Any]], Array],
-) -> Array:
-    """Put together what a rank has and what others send it."""
-    target = mesh.box(collective.target, mesh.coordinates(transport.rank))
-    result = empty(sizes_of(target), array.dtype)
-    if collective.kind is CollectiveKind.ALL_GATHER:
-        group = mesh.group(transport.rank, collective.axes)
-        boxes = [mesh.box(collective.source, mesh.coordinates(rank)) for rank in group]
-        are_alike = all(set(collective.axes).isdisjoint(split.axes) for split in collective.target)
-        are_parts = all(
-            first <= low and high <= last
-            for box in boxes
-            for (low, high), (first, last) in zip(box, target, strict=True)
-        )
-        if are_alike and are_parts and sum(map(elements, boxes)) == result.size:
-            parts = [np.empty(sizes_of(box), array.dtype) for box in boxes]
-            transport.all_gather(np.asarray(array, order="C"), parts, group)
-            for box, part in zip(boxes, parts, strict=True):
-                part_of(result, target, box)[...] = part
-            return result
-    begun = Moving.begun(collective, mesh, transport, array)
-    for piece in _from(transport.rank, pieces(collective, mesh, transport.rank)):
-        part_of(result, target, piece.box)[...] = part_of(array, have, piece.box)
-    for box, part in begun.received():
-        part_of(result, target, box)[...] = part
-    return result
+) -> Callable[[], Array]:
+    """Begin to send others what they need of a part, and return what puts together what this rank has and gets."""
+    moving = Moving.begun(collective, mesh, transport, array)
+
+    def end() -> Array:
+        target = mesh.box(collective.target, mesh.coordinates(transport.rank))
+        result = empty(sizes_of(target), array.dtype)
+        for piece in _from(transport.rank, pieces(collective, mesh, transport.rank)):
+            part_of(result, target, piece.box)[...] = part_of(array, have, piece.box)
+        for box, part in moving.received():
+            part_of(result, target, box)[...] = part
+        return result
+
+    return end
 
 
 @attrs.frozen(eq=False)
@@ -214,6 +270,6 @@ def _from(rank: int, given: Sequence[Piece]) -> list[Piece]:
 
 
 def _packed(array: Array, have: Box, given: Sequence[Piece]) -> Array:
-    """Return the elements of some pieces, one behind the other."""
+    """Return the elements of some pieces, one behind the other: of one that lies together in memory no copy."""
     found = [part_of(array, have, piece.box).reshape(-1) for piece in given]
-    return np.concatenate(found) if found else np.empty(0, array.dtype)
+    return np.ascontiguousarray(found[0]) if len(found) == 1 else np.concatenate([np.empty(0, array.dtype), *found])

@@ -6,7 +6,7 @@ import sys
 import threading
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -18,7 +18,7 @@ from tileir.core.version import VERSION
 from tileir.driver.calls.arguments import bind, check_kind
 from tileir.driver.calls.stepper import check_updates
 from tileir.driver.distribution.arrays import DistributedArray
-from tileir.driver.distribution.collectives import Moving, Rooms, carried_out, merged_state, part_of
+from tileir.driver.distribution.collectives import Moving, Rooms, Share, begun, merged_state, merging, part_of
 from tileir.driver.distribution.engines import engine_called, pickled, refusing
 from tileir.driver.distribution.looping import looped
 from tileir.driver.distribution.meeting import Rank
@@ -38,10 +38,9 @@ from tileir.driver.executable import Executable, compile_for
 from tileir.runtime import Context, DeviceInfo, Options, owner_of, to_array
 from tileir.runtime.devices.home import Home
 from tileir.runtime.transports import THREADS, Threads, agree
-from tileir.typed.ir import Collective, Function, TensorType, operands
-from tileir.typed.sharding.borders import Bordered, bordered_steps
-from tileir.typed.sharding.local import Meeting, Rounds, Step, boxes_of, local_steps
-from tileir.typed.sharding.needs import reads
+from tileir.typed.ir import Collective, Function, TensorType
+from tileir.typed.sharding.borders import Bordered, Pieced, PlannedStep, bordered_steps, touched
+from tileir.typed.sharding.local import Meeting, Rounds, boxes_of, local_steps
 from tileir.typed.sharding.partitioned import Partitioned
 from tileir.typed.sharding.verifier import verify
 
@@ -68,7 +67,7 @@ class _Plan:
 
     """
 
-    steps: tuple[Step | Bordered, ...]
+    steps: tuple[PlannedStep, ...]
     last: Mapping[int, Sequence[str]]
     moved: frozenset[str]
     borders: frozenset[str]
@@ -269,18 +268,26 @@ class Distributed:
         """Return a rank's parts of the results; values that are no longer needed are dropped."""
         plan = self._steps(transport, home)
         states: dict[tuple[str, ...], tuple[Any, ...]] = {}
+        coming: dict[str, Callable[[], Any]] = {}
         for number, step in enumerate(plan.steps):
+            values.update({name: coming.pop(name)() for name in touched(step) if name in coming})
             if isinstance(step, Bordered):
-                values.update(self._bordered(step, values, transport.rank, home))
+                values.update(self._bordered(step, values, transport, home))
             elif isinstance(step, Collective) and step.name in plan.borders:
                 values[step.name] = self._begun(step, transport, home, values)
             elif isinstance(step, Collective) and step.combine is not None:
                 if step.inputs not in states:
                     states[step.inputs] = self._merged_state(step, transport, home, values)
                 values[step.name] = states[step.inputs][step.result]
-            elif isinstance(step, Collective):
+            elif isinstance(step, Pieced):
+                shares = self._pieces(step, transport, values)
+                coming[step.collective.name] = merging(step.collective, self.program.mesh, transport, shares)
+            elif isinstance(step, Collective) and home is not None:
                 if step.name not in values:
-                    values.update(self._carried_out(step, plan, transport, home, values))
+                    values.update(self._carried_out_there(step, plan, transport, home, values))
+            elif isinstance(step, Collective):
+                parts = [values[name] for name in step.inputs]
+                coming[step.name] = begun(step, self.program.mesh, transport, parts, self._rooms.take)
             elif isinstance(step, Rounds):
                 run = partial(self._of_step(step.step)._computed_by_steps, transport, home)
                 values.update(looped(step, values, home, transport, run))
@@ -289,10 +296,12 @@ class Distributed:
                 values[step.operation.name] = rank.met(step, values)
             else:
                 values.update(self._computed(step, values, home))
+                transport.go_on()
             for name in plan.last.get(number, ()):
                 value = values.pop(name, None)
                 if home is None and name in plan.moved:
                     self._rooms.give(value)
+        values.update({name: end() for name, end in coming.items()})
         return {name: values[name] for name in self.program.function.outputs}
 
     def _of_step(self, program: Partitioned) -> Distributed:
@@ -345,9 +354,11 @@ class Distributed:
             self._repetitions[key] = Repetition.of(self.program, steps, transport.rank, home)
         return self._repetitions[key]
 
-    def _bordered(self, step: Bordered, values: Mapping[str, Any], rank: int, home: Home | None) -> dict[str, Any]:
+    def _bordered(
+        self, step: Bordered, values: Mapping[str, Any], transport: Transport, home: Home | None
+    ) -> dict[str, Any]:
         """Return what a function has for results, of which it computes borders once halos have come."""
-        mesh = self.program.mesh
+        mesh, rank = self.program.mesh, transport.rank
         here, sources = mesh.coordinates(rank), {each.name: each.input for each in self.program.collectives}
         if home is not None:
             halos, boxes = {name: sources[name] for name in step.halos}, boxes_of(self.program, rank)
@@ -355,6 +366,7 @@ class Distributed:
                 step, halos, boxes, home, values, lambda each, given: self._computed(each, given, home)
             )
         found = self._computed(step.inner, values, None)
+        transport.go_on()
         for border in step.borders:
             given = {}
             for name, box in border.windows:
@@ -370,6 +382,16 @@ class Distributed:
         for name in step.halos:
             values[name].received()  # what is sent may change from now on
         return found
+
+    def _pieces(self, step: Pieced, transport: Transport, values: Mapping[str, Any]) -> Iterator[Share]:
+        """Yield pieces of what is merged as they are asked for, those before them having been sent."""
+        boxes = boxes_of(self.program, transport.rank)
+        for ranks, piece in step.pieces:
+            given = {name: part_of(values[name], boxes[name], box) for name, box in piece.windows}
+            ((name, box),) = piece.places
+            made = self._computed(piece.function, given, None)[name]
+            transport.go_on()
+            yield ranks, box, made
 
     def _home(self, transport: Transport) -> Home | None:
         """Return where a rank keeps its parts of arrays; None for on the host."""
@@ -391,20 +413,16 @@ class Distributed:
             return merged_state_there(step, self.program.mesh, transport, home, values)
         return merged_state(step, self.program.mesh, transport, [values[name] for name in step.inputs])
 
-    def _carried_out(
-        self, step: Collective, plan: _Plan, transport: Transport, home: Home | None, values: Parts
+    def _carried_out_there(
+        self, step: Collective, plan: _Plan, transport: Transport, home: Home, values: Parts
     ) -> dict[str, Any]:
-        """Return what a rank has behind a collective, and behind those that are made with it, by name."""
-        mesh = self.program.mesh
-        if home is None:
-            parts = [values[name] for name in step.inputs]
-            return {step.name: carried_out(step, mesh, transport, parts, self._rooms.take)}
+        """Return what a rank has on its device behind a collective, and behind those that are made with it, by name."""
 
         def run(function: Function, values: Parts) -> Parts:
             return self._computed(function, values, home)
 
-        found = plan.together.get(step.name, (step,))
-        return carried_out_there(found, mesh, transport, home, values, run, plan.spent)
+        together = plan.together.get(step.name, (step,))
+        return carried_out_there(together, self.program.mesh, transport, home, values, run, plan.spent)
 
     def _computed(self, function: Function, values: Parts, home: Home | None) -> dict[str, Any]:
         executable = self._executable(function, home)
@@ -436,11 +454,15 @@ class Distributed:
         return array
 
 
-def _last_uses(steps: Sequence[Step | Bordered], outputs: Sequence[str]) -> dict[int, list[str]]:
-    """Return the values that no step needs after a step, by its number."""
+def _last_uses(steps: Sequence[PlannedStep], outputs: Sequence[str]) -> dict[int, list[str]]:
+    """Return the values that no step needs after a step, by its number; exchanges need theirs until they are over."""
     last: dict[str, int] = {}
+    sent: dict[str, tuple[str, ...]] = {}
     for number, step in enumerate(steps):
-        last |= dict.fromkeys(_touched(step), number)
+        for name in touched(step):
+            last |= dict.fromkeys((name, *sent.pop(name, ())), number)
+        if isinstance(step, Collective):
+            sent[step.name] = step.inputs
     found: dict[int, list[str]] = {}
     for name, number in last.items():
         if name not in outputs:
@@ -448,26 +470,13 @@ def _last_uses(steps: Sequence[Step | Bordered], outputs: Sequence[str]) -> dict
     return found
 
 
-def _merged_alone(steps: Sequence[Step | Bordered], outputs: Sequence[str]) -> frozenset[str]:
+def _merged_alone(steps: Sequence[PlannedStep], outputs: Sequence[str]) -> frozenset[str]:
     """Return the values that functions compute, each in memory of its own, and that one merge alone reads."""
-    uses = Counter(name for step in steps for name in set(_touched(step)))
+    uses = Counter(name for step in steps for name in set(touched(step)))
     functions = (step.inner if isinstance(step, Bordered) else step for step in steps)
     made = {name for each in functions if isinstance(each, Function) for name in each.outputs}
     merged = {step.input for step in steps if isinstance(step, Collective) and step.aggregation is not None}
     return frozenset(name for name in made & merged if uses[name] == 2 and name not in outputs)
-
-
-def _touched(step: Step | Bordered) -> tuple[str, ...]:
-    """Return the values that a step makes or reads."""
-    if isinstance(step, Collective):
-        return step.name, *step.inputs
-    if isinstance(step, Rounds):
-        return *step.results, *operands(step.loop)
-    if isinstance(step, Meeting):
-        return step.operation.name, *reads(step.operation)
-    function = step.inner if isinstance(step, Bordered) else step
-    halos = step.halos if isinstance(step, Bordered) else ()
-    return *function.outputs, *(value.name for value in function.inputs), *halos
 
 
 def _distributed_again(

@@ -15,6 +15,7 @@ from tileir.typed.boxes import Box, elements, holds, hull, shared
 from tileir.typed.ir import (
     ArrayConstant,
     Cast,
+    Collective,
     Constant,
     Contraction,
     Coordinate,
@@ -23,10 +24,24 @@ from tileir.typed.ir import (
     Operation,
     Override,
     Shape,
+    operands,
 )
-from tileir.typed.sharding.local import Chunk, Run, Step, boxes_of, chunks_of, local_function, met_with, runs_of
+from tileir.typed.sharding.local import (
+    Chunk,
+    Meeting,
+    Rounds,
+    Run,
+    Step,
+    boxes_of,
+    chunks_of,
+    local_function,
+    met_with,
+    runs_of,
+    terms_of,
+)
 from tileir.typed.sharding.needs import needed, reads
 from tileir.typed.sharding.partitioned import Partitioned
+from tileir.typed.sharding.pieced import apart, merged_in_pieces, pieces_of
 
 _LEAST: Final = 2
 """Of how many elements of a result one has to be right without halos, so that borders are computed by themselves."""
@@ -51,6 +66,20 @@ class Border:
 
 
 @attrs.frozen
+class Pieced:
+    """A merge of what a rank computes in pieces.
+
+    Attributes:
+        collective: The merge.
+        pieces: What computes each of them, one after the other, and the ranks that get it: its own comes last.
+
+    """
+
+    collective: Collective
+    pieces: tuple[tuple[tuple[int, ...], Border], ...]
+
+
+@attrs.frozen
 class Bordered:
     """A function of parts with halos, in two steps.
 
@@ -66,18 +95,26 @@ class Bordered:
     borders: tuple[Border, ...]
 
 
-def bordered_steps(program: Partitioned, rank: int, *, late: bool = False) -> tuple[Step | Bordered, ...]:
+PlannedStep: TypeAlias = "Step | Bordered | Pieced"
+
+
+def bordered_steps(program: Partitioned, rank: int, *, late: bool = False) -> tuple[PlannedStep, ...]:
     """Return what a rank runs, one after the other, of which it only computes borders from halos where it can.
 
     The collectives are those of :func:`tileir.typed.sharding.local.local_steps`, but functions may be more. They come
-    as soon as they may, or late, as there, and then in that order.
+    as soon as they may, some of them in pieces, or late, as there, and then in that order.
     """
     chunks, constants = chunks_of(program, late=late)
+    merges = {} if late else merged_in_pieces(program)
     split = _Split.of(program, rank)
-    parts = split.all_parts(chunks)
-    found: list[Step | Bordered] = []
+    parts = split.all_parts(apart(chunks, merges))
+    found: list[PlannedStep] = []
     for run in runs_of(program, parts, constants):
-        if isinstance(run, Run):
+        if isinstance(run, Run) and run.outputs[0] in merges:
+            found.append(split.pieced(run, merges[run.outputs[0]]))
+        elif isinstance(run, Collective) and run.input in merges:
+            continue
+        elif isinstance(run, Run):
             halos = tuple(name for name in run.inputs if name in split.halos)
             found.append(split.bordered(run, halos) if halos else local_function(program, run, rank, split.boxes))
         else:
@@ -85,13 +122,47 @@ def bordered_steps(program: Partitioned, rank: int, *, late: bool = False) -> tu
     return tuple(found)
 
 
+def touched(step: PlannedStep) -> tuple[str, ...]:
+    """Return the values that a step makes or reads, halos of borders at last."""
+    if isinstance(step, Collective):
+        return step.name, *step.inputs
+    if isinstance(step, Rounds):
+        return *step.results, *operands(step.loop)
+    if isinstance(step, Meeting):
+        return step.operation.name, *reads(step.operation)
+    if isinstance(step, Pieced):
+        windows = (name for _, piece in step.pieces for name, _ in piece.windows)
+        return step.collective.name, *dict.fromkeys(windows)
+    function = step.inner if isinstance(step, Bordered) else step
+    halos = step.halos if isinstance(step, Bordered) else ()
+    return *function.outputs, *(value.name for value in function.inputs), *halos
+
+
 def beside_work(program: Partitioned) -> frozenset[str]:
     """Return the exchanges beside which each rank computes what needs nothing of them."""
     found = {each.name for each in program.collectives}
     for rank in range(program.mesh.size):
-        steps = bordered_steps(program, rank) if found else ()
-        found.intersection_update(name for each in steps if isinstance(each, Bordered) for name in each.halos)
+        found.intersection_update(_beside(bordered_steps(program, rank)) if found else ())
     return frozenset(found)
+
+
+def _beside(steps: Sequence[PlannedStep]) -> set[str]:
+    """Return the exchanges that have begun before some step that computes, and whose result it does not read."""
+    coming, found = set[str](), set[str]()
+    for step in steps:
+        read = touched(step)
+        if isinstance(step, Collective):
+            coming.difference_update(read)
+            coming.add(step.name)
+            continue
+        halos = step.halos if isinstance(step, Bordered) else ()
+        coming.difference_update(name for name in read if name not in halos)
+        found.update(coming)
+        coming.difference_update(halos)
+        if isinstance(step, Pieced):
+            coming.add(step.collective.name)
+            found.update([step.collective.name] if len(step.pieces) > 1 else ())
+    return found
 
 
 @attrs.define(eq=False, repr=False)
@@ -223,6 +294,11 @@ class _Split:
 
     # --- one of them ---
 
+    def pieced(self, run: Run, merge: Collective) -> Pieced:
+        """Return a run of one operation, whose result is merged, in pieces."""
+        pieces = pieces_of(self.program, merge, self.rank)
+        return Pieced(merge, tuple((ranks, self._border(run, {merge.input: box})) for ranks, box in pieces))
+
     def bordered(self, run: Run, halos: Sequence[str]) -> Bordered:
         """Return a run that reads halos in two steps."""
         without = {halo: self.halos[halo] for halo in halos}
@@ -246,12 +322,14 @@ class _Split:
 
     def _border(self, run: Run, places: Boxes) -> Border:
         """Return what computes boxes of some results, and no more than they need."""
-        boxes, used = dict(places), []
+        boxes, used, placements = dict(places), [], dict(self.program.placements)
+        here = self.program.mesh.coordinates(self.rank)
         for operation in reversed(run.operations):
             if operation.name not in boxes:
                 continue
             used.append(operation)
-            for name, need in needed(operation, boxes[operation.name], (), self.shapes).items():
+            terms = terms_of(placements[operation.name], self.program.mesh, here)
+            for name, need in needed(operation, boxes[operation.name], terms, self.shapes).items():
                 box = tuple((low, low) for low, _ in self.boxes[name]) if need is None else need
                 boxes[name] = _around(boxes[name], box) if name in boxes else box
         part = Run(tuple(reversed(used)), tuple(name for name in run.inputs if name in boxes), tuple(places))

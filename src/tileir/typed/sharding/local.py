@@ -14,7 +14,7 @@ import numpy as np
 
 from tileir.core import Aggregation, ArrayValue, Combination, DType, NameScope, Op, attrs, schema
 from tileir.poly.affine import Affine
-from tileir.typed.boxes import Box, sizes_of
+from tileir.typed.boxes import Box, Interval, sizes_of
 from tileir.typed.dataflow import loop_of
 from tileir.typed.ir import (
     Access,
@@ -42,6 +42,7 @@ from tileir.typed.ir import (
 )
 from tileir.typed.reductions import positions_in
 from tileir.typed.sharding.loops import needs_of, with_step
+from tileir.typed.sharding.mesh import Mesh
 from tileir.typed.sharding.needs import boxes_read, live, needed, reads
 from tileir.typed.sharding.partition import loop_step
 from tileir.typed.sharding.partitioned import Partitioned, Placement
@@ -93,6 +94,11 @@ def boxes_of(program: Partitioned, rank: int) -> dict[str, Box]:
     """Return which elements of each value a rank has."""
     here = program.mesh.coordinates(rank)
     return {name: program.mesh.box(placement.layout, here) for name, placement in program.placements}
+
+
+def terms_of(placement: Placement, mesh: Mesh, here: Mapping[str, int]) -> list[tuple[Affine, Interval]]:
+    """Return the terms that one rank aggregates: polynomials, and the intervals of their values."""
+    return [(each.polynomial, each.split.intervals[mesh.position(here, each.split.axes)]) for each in placement.shares]
 
 
 @attrs.frozen
@@ -311,10 +317,8 @@ class _Local:
             found[name] = self._crop(name, box)
         return found
 
-    def _terms(self, name: str) -> list[tuple[Affine, tuple[int, int]]]:
-        shares = self.placements[name].shares
-        position = self.program.mesh.position
-        return [(each.polynomial, each.split.intervals[position(self.here, each.split.axes)]) for each in shares]
+    def _terms(self, name: str) -> list[tuple[Affine, Interval]]:
+        return terms_of(self.placements[name], self.program.mesh, self.here)
 
     def _crop(self, name: str, box: Box) -> str:
         """Return the name of some elements of a value, of which this rank may have more."""
