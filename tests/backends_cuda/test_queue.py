@@ -191,6 +191,25 @@ def test_captures_get_launches_in_the_place_of_graphs(driver: CardDriver, contex
     assert driver.capture_mode == "CU_STREAM_CAPTURE_MODE_GLOBAL"
 
 
+def test_temporaries_of_captured_calls_live_as_long_as_the_program(driver: CardDriver, context: tileir.Context) -> None:
+    """Whoever captures a call launches it again, when others may have asked for memory."""
+    room = aligned(np.eye(4, dtype=np.float32))
+    many = tileir.compile(chain(3), [room, room], context=context)
+    result = aligned(np.zeros((4, 4), np.float32))
+    places = [each.ctypes.data for each in (room, room, result)]
+    for captured in (False, True):
+        driver.captured = {1} if captured else set()
+        assert many.run_at(places, 1)
+        assert many.run_at(places, 1)
+        driver.cuCtxSynchronize()
+        before = set(driver.memory)
+        assert (context.trim() == 0) is captured
+        assert (set(driver.memory) == before) is captured
+    del many
+    gc.collect()
+    assert context.trim()
+
+
 def test_a_graph_in_use_is_the_last_to_change(driver: CardDriver, context: tileir.Context) -> None:
     w = there(np.eye(4, dtype=np.float32), context)
     many = tileir.compile(chain(3), [w, w], context=context)

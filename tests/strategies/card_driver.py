@@ -383,7 +383,9 @@ class CardDriver:
         before, self.capture_mode = self.capture_mode, mode
         return OK, before
 
-    def cuStreamIsCapturing(self, stream: int, state: Any) -> tuple[Result]:
+    def cuStreamIsCapturing(self, stream: int, state: Any = None) -> tuple[Result, ...]:
+        if state is None:
+            return OK, Result(stream in self.captured)
         state.contents.value = int(stream in self.captured)
         return (OK,)
 

@@ -289,10 +289,13 @@ class RecordingExecutor(QueueingExecutor, Protocol):
         It stays in order with other such work.
 
         Args:
-            read: The buffers that it reads, and does not write.
+            read: The buffers that it reads.
             written: Those that it writes.
 
         """
+
+    def captures(self, stream: int) -> bool:
+        """Return whether somebody else records what goes into a stream of theirs."""
 
 
 @runtime_checkable

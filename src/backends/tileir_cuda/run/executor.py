@@ -20,7 +20,7 @@ from tileir_cuda.architectures import ALIGNMENT
 from tileir_cuda.devices import DLPACK_KIND, architecture_of
 from tileir_cuda.emit.emitter import emit
 from tileir_cuda.emit.ptx import made
-from tileir_cuda.run.driver import checked, enter, inherited, use_driver
+from tileir_cuda.run.driver import SUCCESS, checked, enter, inherited, use_driver
 from tileir_cuda.run.following import APART
 from tileir_cuda.run.kernels import BoundCudaKernel, CudaKernel
 from tileir_cuda.run.memory import AdoptedCudaBuffer, CudaBuffer, Pool, copy, enqueue, page_locked
@@ -287,6 +287,11 @@ class CudaExecutor(Renewable):
             return nullcontext()
         used = [each.used(writes=False) for each in read] + [each.used(writes=True) for each in written]
         return capture.following([*used, APART])
+
+    def captures(self, stream: int) -> bool:
+        """Return whether somebody else makes a graph of what goes into a stream, as PyTorch does."""
+        status, found = driver.cuStreamIsCapturing(stream)
+        return status is SUCCESS and int(found) != 0
 
     def allocator(self, nbytes: int) -> Callable[[], CudaBuffer]:
         """Return what allocates so many bytes again and again; the errors are those of :meth:`allocate`."""

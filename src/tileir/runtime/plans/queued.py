@@ -10,7 +10,7 @@ import numpy as np
 
 from tileir.core.nodes import attrs
 from tileir.runtime.events import all_ended, failure_of
-from tileir.runtime.offers import ArrayQueue, BatchedQueue, Queue, QueueingExecutor, takes_loops
+from tileir.runtime.offers import ArrayQueue, BatchedQueue, Queue, QueueingExecutor, RecordingExecutor, takes_loops
 from tileir.runtime.plans.resources import Spare
 from tileir.runtime.plans.running import RunningEvent
 from tileir.runtime.plans.submission import Submission
@@ -60,6 +60,7 @@ class _QueuedWorkspace:
         queue: What launches.
         bound: What makes one launch of a batch of it; None where it takes part in none.
         call: The same as a function of arrays; None where there is none, or nobody asked so far.
+        captured: Whether a graph of others has its launches, so that it stays as long as its plan.
 
     """
 
@@ -67,6 +68,7 @@ class _QueuedWorkspace:
     queue: Queue
     bound: Callable[[Sequence[int]], object] | None
     call: Callable[..., Any] | None = None
+    captured: bool = False
 
     @classmethod
     def of(cls, layout: Layout, executor: QueueingExecutor) -> Self:
@@ -96,6 +98,7 @@ class QueuedRuns:
     _layout: Layout = attrs.field(repr=False)
     _resources: Resources = attrs.field(repr=False)
     _loops: bool = attrs.field(init=False, repr=False)
+    _records: bool = attrs.field(init=False, repr=False)
     _masks: tuple[int, ...] = attrs.field(init=False, repr=False)
     _spare: Spare[_QueuedWorkspace] = attrs.field(factory=Spare, init=False, repr=False)
     _only: list[_QueuedWorkspace] = attrs.field(factory=list, init=False, repr=False)
@@ -103,6 +106,10 @@ class QueuedRuns:
     @_loops.default
     def _has_loops(self) -> bool:
         return any(not isinstance(step, Step) for step in self._layout.steps)
+
+    @_records.default
+    def _knows_who_records(self) -> bool:
+        return isinstance(self.executor, RecordingExecutor)
 
     @_masks.default
     def _bits_that_are_0(self) -> tuple[int, ...]:
@@ -158,6 +165,8 @@ class QueuedRuns:
         """
         workspace = self._taken()
         event = workspace.queue.launch(addresses, stream)
+        if stream is not None and self._layout.nbytes and self._records and self.executor.captures(stream):
+            workspace.captured = True
         self._give_back(workspace)
         return event
 
@@ -235,7 +244,9 @@ class QueuedRuns:
         return self._resources.take(self._spare) or self._workspace()
 
     def _give_back(self, workspace: _QueuedWorkspace) -> None:
-        if self._layout.nbytes:
+        if workspace.captured:
+            self._spare.append(workspace)
+        elif self._layout.nbytes:
             self._resources.keep(workspace, self._spare)
 
     def _workspace(self) -> _QueuedWorkspace:
