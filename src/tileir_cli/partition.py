@@ -13,7 +13,7 @@ from tileir.driver.distribution.partitioning import WHOLE, partition
 from tileir.driver.targets import choice_of, model_of, settings_of
 from tileir.typed.ir import Collective
 from tileir.typed.sharding.borders import beside_work
-from tileir.typed.sharding.explanation import cut_text, is_copy
+from tileir.typed.sharding.explanation import cut_text, is_copy, price_text
 from tileir.typed.sharding.mesh import Mesh
 from tileir.typed.sharding.partitioned import Partitioned
 from tileir_cli import values as cli_values
@@ -94,8 +94,7 @@ def _explanation(program: Partitioned, model: HardwareModel) -> Iterator[str]:
     found, beside = program.exchanges(model), beside_work(program)
     yield "exchanges"
     for one in found:
-        price = f"{size_text(one.size)}, {seconds_text(one.seconds)}"
-        price += " beside work" if one.collective.name in beside else ""
+        price = price_text(one, is_beside=one.collective.name in beside)
         yield f"  {one.statement}: {one.collective.kind.value} of {one.tensor}, {price}: {one.cause}"
     yield f"  together {size_text(sum(one.size for one in found))}, {seconds_text(sum(one.seconds for one in found))}"
     if program.remarks:

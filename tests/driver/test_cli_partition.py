@@ -19,7 +19,7 @@ BLUR = """function (I[H, W], K[W, N]) -> (B) {
   T[y, n : H, N] = +(S[y, x] * K[x, n]);
   [[shard(whole, y)]] B = T / 3;
 }"""
-TYPES = ("I=f32[512,512]", "K=f32[512,512]")
+TYPES = ("I=f32[2048,2048]", "K=f32[2048,2048]")
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def command(
 
 def test_the_program_of_all_ranks_is_printed(command: Callable[..., tuple[int, str, str]]) -> None:
     code, text, _ = command("--mesh", "x=2,y=2", *TYPES)
-    types = dict.fromkeys("IK", ("f32", (512, 512)))
+    types = dict.fromkeys("IK", ("f32", (2048, 2048)))
     assert code == 0
     assert text == str(tileir.partition(BLUR, {"x": 2, "y": 2}, arguments=types))
 
@@ -51,26 +51,26 @@ def test_shardings_and_exchanges_are_explained(command: Callable[..., tuple[int,
     assert code == 0
     assert text == (
         "shardings\n"
-        "  I: f32[512, 512] (x, whole)\n"
-        "  K: f32[512, 512] (whole, y)\n"
-        "  S: f32[512, 512] (x, whole)\n"
-        "  T: f32[512, 512] (x, y)\n"
-        "  B_local: f32[512, 512] (x, y)\n"
-        "  B: f32[512, 512] (whole, y)\n"
+        "  I: f32[2048, 2048] (x, whole)\n"
+        "  K: f32[2048, 2048] (whole, y)\n"
+        "  S: f32[2048, 2048] (x, whole)\n"
+        "  T: f32[2048, 2048] (x, y)\n"
+        "  B_local: f32[2048, 2048] (x, y)\n"
+        "  B: f32[2048, 2048] (whole, y)\n"
         "exchanges\n"
-        "  S: halo of I, 8 KiB, 2.16 us beside work: S reads I beyond the part of a rank along x\n"
-        "  B: all_gather of B, 1 MiB, 23 us: B is asked for in another layout than that in which it is made\n"
-        "  together 1.01 MiB, 25.1 us\n"
+        "  S: halo of I, 32 KiB, 20.7 us beside work, 256 ns of borders: S reads I beyond the part of a rank along x\n"
+        "  B: all_gather of B, 16 MiB, 356 us: B is asked for in another layout than that in which it is made\n"
+        "  together 16 MiB, 376 us\n"
     )
 
 
 def test_options(command: Callable[..., tuple[int, str, str]]) -> None:
     words = ("--mesh", "x=2,y=1", "--shard", "I=whole,x", "--shard", "K=x, whole")
     _, text, _ = command(*words, "--explain", *TYPES)
-    assert "K: f32[512, 512] (x, whole)" in text
-    assert "T: reduce_scatter of T, 1 MiB, 43.9 us beside work: ranks along x have parts of T" in text
+    assert "K: f32[2048, 2048] (x, whole)" in text
+    assert "T: reduce_scatter of T, 16 MiB, 691 us beside work: ranks along x have parts of T" in text
     _, faster, _ = command(*words, "--target", "nvidia-hopper", "--explain", *TYPES)
-    assert "T: all_reduce of T, 2 MiB, 28.3 us beside work: ranks along x have parts of T, of which each" in faster
+    assert "T: all_reduce of T, 32 MiB, 77.4 us beside work: ranks along x have parts of T, of which each" in faster
 
 
 @pytest.mark.parametrize(

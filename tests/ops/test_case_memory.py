@@ -13,10 +13,10 @@ from strategies.sharded import cut_along
 from tileir.core import ExecutionUnit, HardwareModel
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import Collective
+from tileir.typed.sharding.exchanges import largest
 from tileir.typed.sharding.mesh import Mesh
 from tileir.typed.sharding.needs import reads
 from tileir.typed.sharding.partition import partition
-from tileir.typed.sharding.spreading import largest
 from tileir.typed.simplify.simplifier import simplify
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from tileir.typed.interpreter import interpret
 from tileir.typed.sharding.interpreter import interpret_partitioned
 from tileir.typed.sharding.mesh import Mesh
 from tileir.typed.sharding.partition import partition
-from tileir.typed.sharding.spreading import ANY_MODEL
+from tileir.typed.sharding.prices import ANY_MODEL
 from tileir.typed.sharding.verifier import verify
 from tileir.typed.simplify.simplifier import simplify
 

@@ -14,7 +14,7 @@ from tileir.typed.sharding.interpreter import interpret_partitioned
 from tileir.typed.sharding.mesh import Mesh, Sharding
 from tileir.typed.sharding.partition import partition
 from tileir.typed.sharding.partitioned import Partitioned
-from tileir.typed.sharding.spreading import ANY_MODEL
+from tileir.typed.sharding.prices import ANY_MODEL
 from tileir.typed.sharding.verifier import verify
 
 if TYPE_CHECKING:

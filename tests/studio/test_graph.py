@@ -64,8 +64,11 @@ BLUR = """function (I[H, W], K[W, N]) -> (T) {
 }"""
 
 
+PRICE = "32 KiB, 20.7 us beside work, 256 ns of borders"
+
+
 def of_ranks(mesh: str, folder: Path) -> Snapshot:
-    values = (("I", "f32[512, 512]"), ("K", "f32[512, 512]"))
+    values = (("I", "f32[2048, 2048]"), ("K", "f32[2048, 2048]"))
     return snapshot_of(Subject(BLUR, values, passes="plain", mesh=mesh), folder)
 
 
@@ -73,11 +76,11 @@ def test_ranks_of_a_mesh_have_their_parts_and_exchanges(tmp_path: Path) -> None:
     view = graph_of_snapshot(of_ranks("x=2, y=2", tmp_path))
     check(view)
     assert [(node.name, node.label, node.cut, node.exchange, node.statement) for node in view.nodes] == [
-        ("I", "input: f32[512, 512]", "(x, whole)", "", None),
-        ("K", "input: f32[512, 512]", "(whole, y)", "", None),
-        ("I_S", "halo: 8 KiB, 2.16 us beside work", "(x, whole)", "S reads I beyond the part of a rank along x", None),
-        ("S", "add: f32[512, 512]", "(x, whole)", "", 0),
-        ("T", "add of mul: f32[512, 512]", "(x, y)", "", 1),
+        ("I", "input: f32[2048, 2048]", "(x, whole)", "", None),
+        ("K", "input: f32[2048, 2048]", "(whole, y)", "", None),
+        ("I_S", f"halo: {PRICE}", "(x, whole)", "S reads I beyond the part of a rank along x", None),
+        ("S", "add: f32[2048, 2048]", "(x, whole)", "", 0),
+        ("T", "add of mul: f32[2048, 2048]", "(x, y)", "", 1),
     ]
 
 

@@ -135,7 +135,7 @@ def model_of(target: Named | None) -> HardwareModel:
     """Return the hardware model by which is chosen for a target, or one of any device."""
     choice = choice_of(target)
     if choice is None:
-        from tileir.typed.sharding.spreading import ANY_MODEL  # only who partitions pays for it
+        from tileir.typed.sharding.prices import ANY_MODEL  # only who partitions pays for it
 
         return ANY_MODEL
     from tileir.core.targets.target_file import hardware_of  # only who names a target pays for it

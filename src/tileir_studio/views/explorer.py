@@ -24,7 +24,7 @@ from tileir import Explanation, default_context, explain, to_text
 from tileir.core import BackendError, Combination, Target, attrs, fail, nearest, to_json
 from tileir.core.drawing.layering import drawing_of
 from tileir.core.targets.target_file import all_names_of_targets, hardware_of
-from tileir.core.text.quantities import runs_text, seconds_text, size_text
+from tileir.core.text.quantities import runs_text
 from tileir.driver.executable import compile_for
 from tileir.driver.targets import model_of
 from tileir.passes.cost.figures import KernelCost
@@ -33,7 +33,7 @@ from tileir.stripe.ir import Program
 from tileir.stripe.works import launches
 from tileir.typed.ir import Cast, Constant, Contraction, Elementwise, Function, Operation, TensorType, Value, operands
 from tileir.typed.sharding.borders import beside_work
-from tileir.typed.sharding.explanation import cut_text
+from tileir.typed.sharding.explanation import cut_text, price_text
 from tileir_performance.explain.explanation import explain_program
 from tileir_studio.design.checking import checked
 from tileir_studio.design.exports import writers
@@ -276,9 +276,7 @@ def graph_of_snapshot(snapshot: Snapshot) -> GraphView:
         if found is None:
             nodes.append(attrs.evolve(node, cut=cut))
             continue
-        price = f"{size_text(found.size)}, {seconds_text(found.seconds)}"
-        price += " beside work" if node.name in beside else ""
-        label = f"{found.collective.kind.value}: {price}"
+        label = f"{found.collective.kind.value}: {price_text(found, is_beside=node.name in beside)}"
         nodes.append(attrs.evolve(node, cut=cut, label=label, exchange=found.cause))
     return attrs.evolve(view, nodes=tuple(nodes))
 

@@ -23,8 +23,8 @@ from tileir.typed.sharding.local import Rounds, local_steps
 from tileir.typed.sharding.mesh import Mesh, Sharding
 from tileir.typed.sharding.partition import partition
 from tileir.typed.sharding.partitioned import Partitioned
+from tileir.typed.sharding.prices import ANY_MODEL
 from tileir.typed.sharding.splits import Split
-from tileir.typed.sharding.spreading import ANY_MODEL
 from tileir.typed.sharding.verifier import verify
 from tileir.typed.simplify.simplifier import simplify
 

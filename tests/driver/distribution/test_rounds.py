@@ -52,8 +52,8 @@ def expected(given: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def spread(mesh: dict[str, int], state: Any) -> tileir.Partitioned:
-    cuts = {"H": state, "X": (None, *state)}
-    return tileir.partition(RECURRENT, mesh, cuts, outputs={"L": state}, arguments=arrays())
+    cuts, outputs = {"H": Sharding(state), "X": Sharding((None, *state))}, {"L": Sharding(state)}
+    return partition(infer(parse(RECURRENT), types_of(arrays())), Mesh(mesh), cuts, outputs, NEAR)
 
 
 @pytest.mark.parametrize(("mesh", "state"), MESHES)
@@ -62,7 +62,7 @@ def test_ranks_meet_in_each_step(mesh: dict[str, int], state: Any) -> None:
     assert (program.collectives, program.remarks) == ((), ())
     assert any(split.axes for split in program.layout("U"))
     exchanges = program.exchanges()
-    assert all(each.cause.startswith("in each of 3 steps of L, ") for each in exchanges)
+    assert all(each.cause.startswith("in each of 3 steps of ") for each in exchanges)
     engine = CountingThreads()
     found = tileir.distribute(program, engine, options=tileir.Options(quick=True))(**given)
     for actual, right in zip(found, expected(given), strict=True):

@@ -24,7 +24,7 @@ from tileir.typed.sharding.mesh import Mesh, Sharding
 from tileir.typed.sharding.needs import reads
 from tileir.typed.sharding.partition import partition
 from tileir.typed.sharding.partitioned import Partitioned
-from tileir.typed.sharding.spreading import ANY_MODEL
+from tileir.typed.sharding.prices import ANY_MODEL
 from tileir.typed.sharding.verifier import verify
 
 
@@ -75,6 +75,15 @@ def _bordered(program: Partitioned, step: Any, values: dict[str, list[Any]], ran
 def test_programs_of_stencils(case: Stencils) -> None:
     for name, array in ran(case.program, case.inputs).items():
         np.testing.assert_array_equal(array, interpret(case.function, case.inputs)[name], err_msg=case.text)
+
+
+@examples(25)
+@given(stencils(4))
+def test_exchanges_that_are_said_to_pass_beside_work_do(case: Stencils) -> None:
+    running = [bordered_steps(case.program, rank) for rank in range(case.program.mesh.size)]
+    halos = [{name for step in steps if isinstance(step, Bordered) for name in step.halos} for steps in running]
+    told = {each.collective.name for each in case.program.exchanges() if each.price.beside}
+    assert all(told <= each for each in halos)
 
 
 def test_corners_of_parts_that_are_cut_along_two_axes() -> None:
@@ -139,6 +148,7 @@ def test_prices_decide_how_many_steps_take_one_exchange(link: float, exchanges: 
     model = attrs.evolve(ANY_MODEL, link_us=link)
     made = partition(function, Mesh({"x": 2}), {"U": rows}, {"V": rows}, model)
     assert len(made.collectives) == exchanges
+    assert all(0 < each.price.borders < each.price.beside for each in made.exchanges(model))
     if exchanges == 1:
         assert made.collectives[0].target[0].intervals == ((0, 264), (248, 512))
 

@@ -8,21 +8,17 @@ slabs at the sides of the result, are computed from windows that are as thin, an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from tileir.core import attrs, grouped, schema
 from tileir.typed.boxes import Box, elements, holds, hull, shared
 from tileir.typed.ir import (
     ArrayConstant,
-    Cast,
     Collective,
     Constant,
-    Contraction,
     Coordinate,
-    Elementwise,
     Function,
     Operation,
-    Override,
     Shape,
     operands,
 )
@@ -39,12 +35,10 @@ from tileir.typed.sharding.local import (
     runs_of,
     terms_of,
 )
-from tileir.typed.sharding.needs import needed, reads
+from tileir.typed.sharding.needs import REPEATED, needed, reads
 from tileir.typed.sharding.partitioned import Partitioned
 from tileir.typed.sharding.pieced import apart, merged_in_pieces, pieces_of
-
-_LEAST: Final = 2
-"""Of how many elements of a result one has to be right without halos, so that borders are computed by themselves."""
+from tileir.typed.sharding.prices import LEAST_CLEAN
 
 Boxes: TypeAlias = "Mapping[str, Box]"
 
@@ -267,7 +261,7 @@ class _Split:
 
     def _may_repeat(self, operation: Operation) -> bool:
         """Return whether an operation may be computed for some of its elements again."""
-        kinds = Contraction | Elementwise | Cast | Coordinate | Constant | ArrayConstant | Override
+        kinds = REPEATED | Coordinate | Constant | ArrayConstant
         return isinstance(operation, kinds) and operation.name not in self.partial
 
     def _interior(self, operation: Operation) -> Box | None:
@@ -281,7 +275,7 @@ class _Split:
             )
 
         found = _grown(box, is_clean)
-        if found is None or _LEAST * elements(found) < elements(self.boxes[operation.name]):
+        if found is None or LEAST_CLEAN * elements(found) < elements(self.boxes[operation.name]):
             return None
         return found
 

@@ -17,14 +17,15 @@ from typing import Final, TypeAlias
 from tileir.core import attrs
 from tileir.typed.dataflow import loop_of
 from tileir.typed.ir import Function, Operation, Scan, Value, operands
-from tileir.typed.sharding.exchanges import covered, moved, target_of
+from tileir.typed.sharding.exchanges import covered, largest, moved, target_of
 from tileir.typed.sharding.explanation import loop_seconds
 from tileir.typed.sharding.loops import needs_of, result_layout
 from tileir.typed.sharding.mesh import Mesh
 from tileir.typed.sharding.needs import reads
 from tileir.typed.sharding.partitioned import Partitioned
+from tileir.typed.sharding.prices import CALLS, Prices
 from tileir.typed.sharding.splits import Layout, whole
-from tileir.typed.sharding.spreading import CALLS, Prices, Spread, Spreads, largest, layouts_of, nameless
+from tileir.typed.sharding.spreading import Spread, Spreads, layouts_of, nameless
 
 _ROWS: Final = 64
 """Rows of a table that are kept."""
@@ -129,7 +130,7 @@ class _Choice:
     numbers: dict[Layout, int] = attrs.field(factory=dict)
     layouts: list[Layout] = attrs.field(factory=list)
     looped: dict[tuple[Scan, Partitioned | None], float] = attrs.field(factory=dict)
-    moves: dict[tuple[Held, int, int], tuple[float, int]] = attrs.field(factory=dict)
+    moves: dict[tuple[Held, int, int, float], tuple[float, int]] = attrs.field(factory=dict)
     needed: dict[Spread, tuple[int, ...]] = attrs.field(factory=dict)
 
     def decisions(self) -> dict[str, Decision]:
@@ -179,12 +180,11 @@ class _Choice:
         """Return the rows without those to which it is cheaper to come from the cheapest one, by exchanges."""
         sizes = [self.defined[name].dtype.itemsize for name in names]
         best, (least, _) = min(rows.items(), key=lambda row: row[1][0])
-        return {
-            key: row
-            for key, row in rows.items()
-            if key is best
-            or row[0] < least + sum(self._move(a, b[0], size)[0] for a, b, size in zip(best, key, sizes, strict=True))
-        }
+
+        def from_best(key: tuple[Held, ...]) -> float:
+            return sum(self._move(a, b[0], size, 0.0)[0] for a, b, size in zip(best, key, sizes, strict=True))
+
+        return {key: row for key, row in rows.items() if key is best or row[0] < least + from_best(key)}
 
     def _cheapest(self, rows: Rows, times: int = 1) -> Rows:
         if len(rows) <= times * self.width:
@@ -209,7 +209,9 @@ class _Choice:
                 self.needed[spread] = tuple(map(self._number, (*spread.needs.values(), spread.target)))
             numbers = self.needed[spread]
             needs = dict(zip(called, numbers, strict=False))
-            self._combine(found, operation, spread, numbers[-1], [self._laid(table, needs) for table in tables])
+            self._combine(
+                found, operation, spread, numbers[-1], [self._laid(table, needs, spread.beside) for table in tables]
+            )
         return found
 
     def _through_loop(self, operation: Scan, names: Sequence[str], tables: Sequence[_Table]) -> Rows:
@@ -245,7 +247,7 @@ class _Choice:
         needs |= {} if step is None else dict(needs_of(operation, step))
         spread = Spread(layout, (), final or layout, needs, self._loop_seconds(operation, layout, final, step))
         numbers = {name: self._number(spread.needs[name]) for name in names}
-        parts = [self._laid(table, numbers) for table in tables]
+        parts = [self._laid(table, numbers, 0.0) for table in tables]
         self._combine(found, operation, spread, self._number(spread.target), parts)
 
     def _loop_seconds(self, operation: Scan, layout: Layout, final: Layout | None, step: Partitioned | None) -> float:
@@ -290,13 +292,17 @@ class _Choice:
             self.spreads[key] = Spreads(like, shapes, dtypes, final, self.prices)
         return self.spreads[key]
 
-    def _laid(self, table: _Table, needs: Mapping[str, int]) -> Rows:
-        """Return the rows behind exchanges of values for who reads them, without those that nobody reads again."""
+    def _laid(self, table: _Table, needs: Mapping[str, int], beside: float) -> Rows:
+        """Return the rows behind exchanges of values for who reads them, without those that nobody reads again.
+
+        While halos are on their way ranks work for so many seconds.
+        """
         moves = []
         for place, name in enumerate(table.names):
             if name in needs:
                 size = self.defined[name].dtype.itemsize
-                moves.append((place, {h: self._move(h, needs[name], size) for h in {key[place] for key in table.rows}}))
+                found_in = {key[place] for key in table.rows}
+                moves.append((place, {each: self._move(each, needs[name], size, beside) for each in found_in}))
         kept = [place for place, name in enumerate(table.names) if self.uses[name]]
         found: Rows = {}
         for key, (seconds, trace) in table.rows.items():
@@ -312,14 +318,15 @@ class _Choice:
                 found[left] = seconds, trace
         return found
 
-    def _move(self, held: Held, need: int, itemsize: int) -> tuple[float, int]:
+    def _move(self, held: Held, need: int, itemsize: int, beside: float) -> tuple[float, int]:
         """Return the price of what a reader lacks of a value, and the number of the layout that it is copied to."""
-        key = held, need, itemsize
+        key = held, need, itemsize, beside
         if key not in self.moves:
             wanted, mesh = self.layouts[need], self.prices.mesh
             if any(covered(self.layouts[each], wanted, mesh) for each in held):
                 self.moves[key] = 0.0, -1
             else:
                 target = target_of(self.layouts[held[0]], wanted, mesh)
-                self.moves[key] = self.prices.move(self.layouts[held[0]], target, itemsize), self._number(target)
+                price = self.prices.move(self.layouts[held[0]], target, itemsize, beside)
+                self.moves[key] = price, self._number(target)
         return self.moves[key]

@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tileir.core import DType, attrs
-from tileir.typed.ir import Cast, Contraction, Elementwise, Operation, Override, Shape
-from tileir.typed.sharding.exchanges import covered, kind_of, target_of
+from tileir.typed.ir import Contraction, Operation, Shape
+from tileir.typed.sharding.exchanges import covered, kind_of, largest, target_of
+from tileir.typed.sharding.needs import REPEATED
+from tileir.typed.sharding.prices import Prices
 from tileir.typed.sharding.splits import CollectiveKind, Layout, Split
-from tileir.typed.sharding.spreading import Prices, Spread, largest, needs_of_part, work_of
+from tileir.typed.sharding.spreading import Spread, may_border, needs_of_part, work_of
 
 _MOST: Final = 128
 """Operations of one program that are tried: a program of a thousand is partitioned within seconds."""
@@ -55,6 +57,7 @@ class Deepened:
         halos: What ranks get of the values that are exchanged, for all readers at once.
         seconds: The price of what is computed more, and of these exchanges.
         depth: How many exchanges are saved one after the other.
+        saved: Seconds that they take less than exchanges of all that is read beyond a part.
 
     """
 
@@ -62,14 +65,15 @@ class Deepened:
     halos: Mapping[str, Layout]
     seconds: float
     depth: int
+    saved: float = 0.0
 
 
-def deepened(layouts: Layouts) -> Deepened | None:
-    """Return the cheapest way to compute values where others read them; None where exchanges of all are cheaper."""
+def deepened(layouts: Layouts) -> Deepened:
+    """Return the cheapest way to compute values where others read them; all readers of one share its halo."""
     plain, most = _to_depth(layouts, 0), _to_depth(layouts, len(layouts.operations))
     tried = [_to_depth(layouts, depth) for depth in _DEPTHS if depth < most.depth]
     best = min((plain, *tried, most), key=lambda each: each.seconds)
-    return best if best.spreads and best.seconds < plain.seconds else None
+    return attrs.evolve(best, saved=plain.seconds - best.seconds)
 
 
 def _to_depth(layouts: Layouts, depth: int) -> Deepened:
@@ -77,21 +81,20 @@ def _to_depth(layouts: Layouts, depth: int) -> Deepened:
     mesh, prices = layouts.prices.mesh, layouts.prices
     wider: dict[str, Layout] = {}
     levels: dict[str, int] = {}
+    beside: dict[str, float] = {}
     found: dict[str, Spread] = {}
     seconds = 0.0
     for operation in reversed(layouts.operations):
         name, own = operation.name, layouts.spreads[operation.name]
-        spread = own
+        spread, usual = own, own.needs_by(operation)
         if name in wider and len(found) < _MOST and levels[name] <= depth and _may_repeat(operation, spread, layouts):
             layout = wider.pop(name)
             needs = needs_of_part(operation, layout, (), layouts.shapes, mesh)
-            more = _work(operation, layout, needs, layouts)
-            more -= _work(operation, own.layout, own.needs_by(operation), layouts)
+            more = _work(operation, layout, needs, layouts) - _work(operation, own.layout, usual, layouts)
             spread = found[name] = Spread(layout, (), layout, needs, own.seconds + more)
             seconds += more
         else:
             levels.pop(name, None)
-        usual = own.needs_by(operation)
         for operand, need in spread.needs_by(operation).items():
             have = layouts.placed.get(operand)
             if have is None or covered(have, need, mesh):
@@ -101,8 +104,10 @@ def _to_depth(layouts: Layouts, depth: int) -> Deepened:
                 saved = not covered(have, usual[operand], mesh)
                 wider[operand] = _around(wider.get(operand, have), target)
                 levels[operand] = max(levels.get(operand, 0), levels.get(name, 0) + saved)
+                may_wait = may_border(operation, own.shares) and beside.get(operand) != 0
+                beside[operand] = _work(operation, own.layout, usual, layouts) if may_wait else 0.0
     for name, layout in wider.items():
-        seconds += prices.move(layouts.placed[name], layout, layouts.dtypes[name].itemsize)
+        seconds += prices.move(layouts.placed[name], layout, layouts.dtypes[name].itemsize, beside[name])
     return Deepened(found, wider, seconds, max((levels[name] for name in found), default=0))
 
 
@@ -116,9 +121,8 @@ def _work(operation: Operation, layout: Layout, needs: Mapping[str, Layout], lay
 
 def _may_repeat(operation: Operation, spread: Spread, layouts: Layouts) -> bool:
     """Return whether several ranks may compute an element, and have it where they do."""
-    kinds = Contraction | Elementwise | Cast | Override
     is_free = operation.name not in layouts.fixed and spread.layout == spread.target
-    return isinstance(operation, kinds) and is_free and not spread.shares
+    return isinstance(operation, REPEATED) and is_free and not spread.shares
 
 
 def _around(left: Layout, right: Layout) -> Layout:

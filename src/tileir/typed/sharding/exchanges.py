@@ -93,6 +93,23 @@ def _ends(split: Split, mesh: Mesh) -> tuple[Array, Array]:
     return found[..., 0], found[..., 1]
 
 
+@lru_cache(maxsize=4096)
+def missing(have: Layout, target: Layout) -> float:
+    """Return which part of what it is to have the rank lacks that lacks most; all of what is cut along other axes."""
+    own = 1.0
+    for old, new in zip(have, target, strict=True):
+        if old.axes != new.axes:
+            return 1.0
+        pairs = [(a, b) for a, b in zip(old.intervals, new.intervals, strict=True) if b[0] < b[1]]
+        own *= min((max(0, min(a[1], b[1]) - max(a[0], b[0])) / (b[1] - b[0]) for a, b in pairs), default=1.0)
+    return 1 - own
+
+
+def largest(layout: Layout) -> int:
+    """Return how many elements the rank has that has most of them."""
+    return math.prod(max(high - low for low, high in split.intervals) for split in layout)
+
+
 def merged(source: Layout, target: Layout, axes: Sequence[str], mesh: Mesh, operation: Operation) -> int:
     """Return how many elements all ranks together get from others when parts of an aggregate are merged.
 

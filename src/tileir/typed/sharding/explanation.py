@@ -5,19 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tileir.core import attrs
+from tileir.core.text.quantities import seconds_text, size_text
 from tileir.typed.dataflow import loop_of
 from tileir.typed.ir import Argsort, Collective, Function, Gather, Operation, Scan, Scatter
-from tileir.typed.sharding.exchanges import traffic
+from tileir.typed.sharding.exchanges import largest, traffic
 from tileir.typed.sharding.meetings import KINDS, meets, met_needs, met_operand, met_traffic
 from tileir.typed.sharding.needs import reads
 from tileir.typed.sharding.partitioned import LOCAL, MERGED, PART, Partitioned, Placement
+from tileir.typed.sharding.prices import ANY_MODEL, CALLS, Price, Prices
 from tileir.typed.sharding.splits import CollectiveKind, whole
-from tileir.typed.sharding.spreading import ANY_MODEL, CALLS, Prices, largest, met_work, needs_of_part, work_of
+from tileir.typed.sharding.spreading import may_border, met_work, needs_of_part, work_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tileir.core import DType, HardwareModel
+    from tileir.typed.ir import Shape
 
 _CAUSES: Final[Mapping[CollectiveKind, str]] = {
     CollectiveKind.ALL_REDUCE: "ranks along {axes} have parts of {tensor}, of which each needs the whole aggregate",
@@ -46,7 +49,7 @@ class Exchange:
         tensor: The value of which ranks get something.
         cause: A sentence on why ranks need that.
         size: Bytes that all ranks together get from others.
-        seconds: The price by the links of the model.
+        price: What that takes by the links of the model, and beside the work of ranks.
 
     """
 
@@ -55,7 +58,12 @@ class Exchange:
     tensor: str
     cause: str
     size: int
-    seconds: float
+    price: Price
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that the program takes longer by it, by which shardings are chosen."""
+        return self.price.seconds
 
 
 def exchanges(program: Partitioned, model: HardwareModel | None = None) -> tuple[Exchange, ...]:
@@ -63,10 +71,10 @@ def exchanges(program: Partitioned, model: HardwareModel | None = None) -> tuple
     values = (*program.function.inputs, *program.function.operations)
     dtypes = {each.name: each.dtype for each in values}
     called = {name: each.name for each in program.collectives if not is_copy(each) for name in each.inputs}
-    readers: dict[str, str] = {}
+    readers: dict[str, list[Operation]] = {}
     for operation in program.function.operations:
         for name in () if isinstance(operation, Collective) else reads(operation):
-            readers.setdefault(name, called.get(operation.name, operation.name))
+            readers.setdefault(name, []).append(operation)
     prices, found, merged = Prices(program.mesh, model or ANY_MODEL), list[Exchange](), set()
     met: set[Scan] = set()
     for each in program.function.operations:
@@ -81,12 +89,17 @@ def exchanges(program: Partitioned, model: HardwareModel | None = None) -> tuple
         size = 0 if each.combine is not None and each.inputs in merged else traffic(each, program.mesh, dtypes)
         merged.add(each.inputs)
         copied = is_copy(each)
-        statement = readers.get(each.name, each.name) if copied else each.name
+        first = next(iter(readers.get(each.name, ())), each) if copied else each
+        statement = called.get(first.name, first.name)
         tensor = each.input if copied else each.name
         cause = (_CAUSES[each.kind] if copied or each.kind.merges else _ASKED).format(
             axes=" and ".join(each.axes), tensor=tensor, statement=statement
         )
-        found.append(Exchange(each, statement, tensor, cause, size, prices.exchange(size)))
+        price = Price(prices.exchange(size))
+        if not each.kind.merges:
+            beside = _beside(program, readers.get(each.name, ()), prices) if copied else 0.0
+            price = prices.laid_out(each.source, each.target, each.dtype.itemsize, beside)
+        found.append(Exchange(each, statement, tensor, cause, size, price))
     return tuple(found)
 
 
@@ -101,7 +114,7 @@ def _met(program: Partitioned, operation: Operation, dtypes: Mapping[str, DType]
     like = Collective(
         operation.name, kind, (operand,), axes, layouts[operand], layouts[operand], operation.dtype, operation.shape
     )
-    return Exchange(like, operation.name, operand, cause, sum(sizes), sum(map(prices.exchange, sizes)))
+    return Exchange(like, operation.name, operand, cause, sum(sizes), Price(sum(map(prices.exchange, sizes))))
 
 
 def _repeated(exchange: Exchange, loop: Scan) -> Exchange:
@@ -111,7 +124,7 @@ def _repeated(exchange: Exchange, loop: Scan) -> Exchange:
     steps = "each step" if loop.count is None else f"each of {count} steps"
     cause = f"in {steps} of {loop.name}, {exchange.cause}"
     return attrs.evolve(
-        exchange, collective=inner, cause=cause, size=count * exchange.size, seconds=count * exchange.seconds
+        exchange, collective=inner, cause=cause, size=count * exchange.size, price=exchange.price.times(count)
     )
 
 
@@ -121,16 +134,24 @@ def cut_text(placement: Placement) -> str:
     return f"({entries}){''.join(f', parts along {axis}' for axis in placement.partial)}"
 
 
+def price_text(exchange: Exchange, *, is_beside: bool) -> str:
+    """Return bytes and price of an exchange, as in ``8 KiB, 20 us beside work, 2 us of borders``."""
+    price = exchange.price
+    link = f"{seconds_text(price.link)}{' beside work' if is_beside else ''}"
+    more = [f"{seconds_text(price.borders)} of {'borders' if price.beside else 'copies'}"] * bool(price.borders)
+    return ", ".join((size_text(exchange.size), link, *more))
+
+
 def is_copy(collective: Collective) -> bool:
     """Return whether a collective makes a copy of a value for who reads it, and not the value itself."""
     own = tuple(f"{collective.name}{suffix}" for suffix in (PART, LOCAL, MERGED))
     return not collective.input.startswith(own)
 
 
-def seconds(program: Partitioned, model: HardwareModel = ANY_MODEL) -> float:
+def seconds(program: Partitioned, prices: Prices) -> float:
     """Return the price of a program by which is chosen: of giving ranks their inputs, of all work and all exchanges."""
-    prices, placements = Prices(program.mesh, model), dict(program.placements)
-    total = sum(each.seconds for each in exchanges(program, model)) + work_seconds(program, prices)
+    placements = dict(program.placements)
+    total = sum(each.seconds for each in exchanges(program, prices.model)) + work_seconds(program, prices)
     for value in program.function.inputs:
         size = largest(placements[value.name].layout) * value.dtype.itemsize * program.mesh.size
         total += prices.exchange(size) / CALLS
@@ -167,12 +188,32 @@ def _work(
         )
     for each in function.operations:
         if reads(each) and not isinstance(each, Collective | Scan):
-            own = placements.get(each.name) or Placement(whole(each.shape))
-            axes = meets(each, placements) if placements else ()
-            if axes:
-                needs = met_needs(each, own.layout, axes, shapes, prices.mesh)
-                total += met_work(each, own.layout, axes, needs, shapes, dtypes, prices)
-                continue
-            needs = needs_of_part(each, own.layout, own.shares, shapes, prices.mesh)
-            total += work_of(each, own.layout, own.shares, needs, shapes, dtypes, prices)
+            total += _work_of(each, placements, shapes, dtypes, prices)
     return total
+
+
+def _work_of(
+    operation: Operation,
+    placements: Mapping[str, Placement],
+    shapes: Mapping[str, Shape],
+    dtypes: Mapping[str, DType],
+    prices: Prices,
+) -> float:
+    """Return the price of what ranks compute of an operation."""
+    own = placements.get(operation.name) or Placement(whole(operation.shape))
+    axes = meets(operation, placements) if placements else ()
+    if axes:
+        needs = met_needs(operation, own.layout, axes, shapes, prices.mesh)
+        return met_work(operation, own.layout, axes, needs, shapes, dtypes, prices)
+    needs = needs_of_part(operation, own.layout, own.shares, shapes, prices.mesh)
+    return work_of(operation, own.layout, own.shares, needs, shapes, dtypes, prices)
+
+
+def _beside(program: Partitioned, readers: Sequence[Operation], prices: Prices) -> float:
+    """Return the seconds of work of the first of those that read a halo; 0 where one of them has to wait for it."""
+    placements = dict(program.placements)
+    if not all(may_border(each, placements[each.name].shares) for each in readers):
+        return 0.0
+    values = (*program.function.inputs, *program.function.operations)
+    shapes, dtypes = {each.name: each.shape for each in values}, {each.name: each.dtype for each in values}
+    return sum(_work_of(each, placements, shapes, dtypes, prices) for each in readers[:1])

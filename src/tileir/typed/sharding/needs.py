@@ -44,6 +44,10 @@ ROWS: Final = "row"
 """Index of the rows of the table that a gather reads."""
 
 
+REPEATED: Final = Contraction | Elementwise | Cast | Override
+"""Operations that may be computed for some of their elements again."""
+
+
 def reads(operation: Operation) -> tuple[str, ...]:
     """Return the values that an operation reads when it runs; gradients of overrides are for differentiation alone."""
     return (operation.input,) if isinstance(operation, Override) else operands(operation)

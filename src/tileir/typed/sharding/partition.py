@@ -34,13 +34,18 @@ from tileir.typed.reductions import reduction_of, rule_of
 from tileir.typed.sharding.choice import Decision, Loops, choose
 from tileir.typed.sharding.deepening import Layouts, deepened
 from tileir.typed.sharding.exchanges import aggregation_of, covered, kind_of, target_of
+from tileir.typed.sharding.explanation import seconds
 from tileir.typed.sharding.loops import layouts_by_step, needs_of, result_layout, step_of
 from tileir.typed.sharding.meetings import met_operand
 from tileir.typed.sharding.mesh import Mesh, Sharding
 from tileir.typed.sharding.needs import live
 from tileir.typed.sharding.partitioned import LOCAL, MERGED, PART, Partitioned, Placement, Remark
+from tileir.typed.sharding.prices import ANY_MODEL, Prices
 from tileir.typed.sharding.splits import CollectiveKind, Layout, whole
-from tileir.typed.sharding.spreading import ANY_MODEL, Prices, Spread, layouts_of, needs_of_part
+from tileir.typed.sharding.spreading import Spread, layouts_of, needs_of_part
+
+_JOINED: Final = 256
+"""Operations of programs whose shardings are chosen a second time for halos that come together."""
 
 _DEEPEST: Final = 32
 """Operations in a chain that is computed again for each part that somebody needs."""
@@ -120,6 +125,15 @@ def _without_collectives(function: Function) -> Function:
     return attrs.evolve(function, operations=tuple(operations))
 
 
+@attrs.frozen(eq=False)
+class _Way:
+    """Program with a halo for each that reads one, that with halos as deep as pays, and the seconds that these save."""
+
+    plain: Partitioned
+    deep: Partitioned
+    saved: float
+
+
 @attrs.define(eq=False, repr=False)
 class _Partitioner:
     """A program that is being partitioned.
@@ -150,32 +164,38 @@ class _Partitioner:
         return self.prices.mesh
 
     def run(self, function: Function) -> Partitioned:
-        """Return the partitioned program."""
+        """Return the partitioned program that takes least time, of those whose halos come alone and joined."""
         self.free = _free(function, self.wanted)
         chosen = [each for each in live(function) if each.name not in self.free]
-        decisions = choose(function, chosen, self.prices, self.wanted, Loops(self._step, layouts_for_loop))
-        plain = self._made(function, decisions)
-        if not any(each.kind is CollectiveKind.HALO for each in plain.collectives):
-            return plain
-        return self._deepened(function, chosen, decisions, plain)
+        best = self._chosen(function, chosen, self.prices)
+        if not self.prices.around or len(chosen) > _JOINED:
+            return best.deep
+        joined = self._chosen(function, chosen, attrs.evolve(self.prices, joined=True))
+        if joined.plain != best.plain and self._seconds(joined) < self._seconds(best):
+            best = joined
+        return best.deep
 
-    def _deepened(
-        self, function: Function, chosen: Sequence[Operation], decisions: Mapping[str, Decision], plain: Partitioned
-    ) -> Partitioned:
-        """Return a partitioned program, or one with fewer exchanges in which ranks compute more, if that is cheaper."""
+    def _seconds(self, way: _Way) -> float:
+        return seconds(way.plain, self.prices) - way.saved
+
+    def _chosen(self, function: Function, chosen: Sequence[Operation], prices: Prices) -> _Way:
+        """Return a program whose shardings some prices choose, and the same with fewer exchanges if that pays."""
+        decisions = choose(function, chosen, prices, self.wanted, Loops(self._step, layouts_for_loop))
+        plain = self._anew({})._made(function, decisions)
+        if not any(each.kind is CollectiveKind.HALO for each in plain.collectives):
+            return _Way(plain, plain, 0.0)
         spreads = {name: each for name, each in decisions.items() if isinstance(each, Spread)}
         placed = {name: each.target if isinstance(each, Spread) else each for name, each in decisions.items()}
-        values = (*function.inputs, *function.operations)
-        shapes, dtypes = {each.name: each.shape for each in values}, {each.name: each.dtype for each in values}
+        dtypes = {each.name: each.dtype for each in (*function.inputs, *function.operations)}
         spread = [each for each in chosen if each.name in spreads]
         fixed = frozenset((*function.outputs, *self.wanted))
-        found = deepened(Layouts(spread, spreads, placed, fixed, shapes, dtypes, self.prices))
-        if found is None:
-            return plain
-        again = _Partitioner(
-            self.prices, self.wanted, dict(shapes), NameScope.of(shapes), free=self.free, halos=found.halos
-        )
-        return again._made(function, {**decisions, **found.spreads})
+        found = deepened(Layouts(spread, spreads, placed, fixed, self.shapes, dtypes, self.prices))
+        return _Way(plain, self._anew(found.halos)._made(function, {**decisions, **found.spreads}), found.saved)
+
+    def _anew(self, halos: Mapping[str, Layout]) -> _Partitioner:
+        """Return the beginning of the program, to which nothing is added."""
+        names = NameScope.of(self.shapes)
+        return _Partitioner(self.prices, self.wanted, dict(self.shapes), names, free=self.free, halos=halos)
 
     def _made(self, function: Function, decisions: Mapping[str, Decision]) -> Partitioned:
         """Return the program in which operations are spread as decided."""

@@ -13,12 +13,13 @@ from typing import Final, TypeAlias
 from tileir.core import DType, grouped
 from tileir.typed.boxes import Box
 from tileir.typed.ir import Collective, Contraction
-from tileir.typed.sharding.exchanges import width_merged
+from tileir.typed.sharding.exchanges import largest, width_merged
 from tileir.typed.sharding.local import Chunk
 from tileir.typed.sharding.needs import reads
 from tileir.typed.sharding.partitioned import Partitioned
+from tileir.typed.sharding.prices import Prices
 from tileir.typed.sharding.splits import CollectiveKind, balanced
-from tileir.typed.sharding.spreading import Prices, largest, needs_of_part, work_of
+from tileir.typed.sharding.spreading import needs_of_part, work_of
 
 _ROWS: Final = 4
 """Pieces of an aggregate that two ranks need all of: three quarters of it travel beside work."""

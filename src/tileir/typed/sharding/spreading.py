@@ -10,80 +10,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Final, TypeAlias
 
-from tileir.core import DType, ExecutionUnit, HardwareModel, MemoryUnit, attrs, schema
-from tileir.core.targets.hardware import Bus
+from tileir.core import DType, attrs, schema
 from tileir.typed.ir import Argsort, Operation, Reduce, Reshape, Shape, operands
 from tileir.typed.sharding.carrying import Way, free_ways, may_cut, ways
-from tileir.typed.sharding.exchanges import covered, kind_of, merged, moved, split_of, width_merged
+from tileir.typed.sharding.exchanges import covered, largest, merged, moved, split_of, width_merged
 from tileir.typed.sharding.meetings import Met, met_axes, met_needs, met_traffic
 from tileir.typed.sharding.mesh import Mesh
-from tileir.typed.sharding.needs import is_exact, needed, points, reads
+from tileir.typed.sharding.needs import REPEATED, is_exact, needed, points, reads
 from tileir.typed.sharding.partitioned import Share
-from tileir.typed.sharding.splits import CollectiveKind, Layout, Split, balanced, whole
+from tileir.typed.sharding.prices import Prices
+from tileir.typed.sharding.splits import Layout, Split, balanced, whole
 
 _MOST: Final = 96
 """Ways to spread one operation among which is chosen."""
 
-_REFUSED: Final = 1e6
-"""Seconds that stand for an exchange that is refused: more than any program takes."""
-
 _ROOM: Final = 2
 """Times that the memory of what ranks have beyond their parts is as dear as to bring it there."""
 
-CALLS: Final = 16
-"""Calls for which inputs are taken to stay where they are, so that each of them pays a part for bringing them there."""
-
-ANY_MODEL: Final = HardwareModel(
-    "any",
-    1000,
-    (MemoryUnit("DRAM"),),
-    (ExecutionUnit("CORE", 1, ((None, 512),)),),
-    buses=(Bus(("DRAM",), ("CORE",), 64),),
-)
-"""Model of ranks of which nothing is known: 512 operations and 64 bytes of memory in a nanosecond."""
-
 Cut: TypeAlias = tuple[str, int, Split]
 """A split of an axis of an operand."""
-
-
-@attrs.define(eq=False)
-class Prices:
-    """Seconds of work and of exchanges on a mesh whose ranks are devices of one model.
-
-    Attributes:
-        mesh: The ranks.
-        model: The device that each rank has, and its links to others.
-        reshard: Whether values may be laid out anew for who reads them; halos always may.
-
-    """
-
-    mesh: Mesh
-    model: HardwareModel = ANY_MODEL
-    reshard: bool = True
-    _speed: float = attrs.field(default=0.0, init=False)
-    _peaks: dict[DType, float] = attrs.field(factory=dict, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        for level in self.model.levels()[:1]:
-            units = self.model.execution_units
-            self._speed = max((self.model.bandwidth(level.name, unit.name) for unit in units), default=0.0)
-
-    def exchange(self, size: float) -> float:
-        """Return the price of so many bytes that all ranks together get from others."""
-        return self.model.exchange_seconds(size / self.mesh.size)
-
-    def move(self, have: Layout, target: Layout, itemsize: int) -> float:
-        """Return the price of laying a value out anew for one that reads it."""
-        seconds = self.exchange(moved(have, target, self.mesh) * itemsize)
-        is_refused = not self.reshard and kind_of(have, target) is not CollectiveKind.HALO
-        return seconds + _REFUSED * is_refused
-
-    def work(self, operations: float, dtype: DType, size: float) -> float:
-        """Return the seconds in which a rank does operations, and moves bytes from and to its memory."""
-        if dtype not in self._peaks:
-            self._peaks[dtype] = self.model.peak(dtype)
-        peak = self._peaks[dtype]
-        return max(operations / peak if peak else 0.0, size / self._speed if self._speed else 0.0)
 
 
 @attrs.frozen(eq=False)
@@ -96,6 +41,7 @@ class Spread:
         target: How the result is laid out after parts are merged, or it is laid out as somebody asked for.
         needs: What ranks need of each operand, by its name.
         seconds: The price of all but laying operands out.
+        beside: The seconds of work of that, where ranks may do some of it while halos are on their way; else 0.
         meets: Whether ranks meet in it, and take exactly what they need of the operands.
 
     """
@@ -105,6 +51,7 @@ class Spread:
     target: Layout
     needs: Mapping[str, Layout]
     seconds: float
+    beside: float = 0.0
     meets: bool = False
 
     @property
@@ -176,6 +123,11 @@ def work_of(
     return prices.work(points(operation, shapes) * part, operation.dtype, size)
 
 
+def may_border(operation: Operation, shares: Sequence[Share]) -> bool:
+    """Return whether ranks may compute what needs no halo while that is on its way, and borders once it has come."""
+    return isinstance(operation, REPEATED) and not shares
+
+
 def met_seconds(
     operation: Operation,
     layout: Layout,
@@ -222,11 +174,6 @@ def nameless(operation: Operation) -> Operation:
     """Return an operation without its name, whose operands are called by their numbers."""
     names = {name: str(number) for number, name in enumerate(dict.fromkeys(operands(operation)))}
     return attrs.evolve(schema.with_used(operation, names), name="", span=None)
-
-
-def largest(layout: Layout) -> int:
-    """Return how many elements the rank has that has most of them."""
-    return math.prod(max(high - low for low, high in split.intervals) for split in layout)
 
 
 def layouts_of(shape: Shape, mesh: Mesh) -> list[Layout]:
@@ -334,12 +281,14 @@ class Spreads:
             met = [way.split.axes for way in chosen if isinstance(way, Met)]
             if met:
                 needs, work = self._met(layout, met[0])
+                beside = 0.0
             else:
                 needs = self._needed(chosen, layout, shares)
                 work = work_of(self.operation, layout, shares, needs, self.shapes, self.dtypes, self.prices)
+                beside = work if may_border(self.operation, shares) else 0.0
                 work += self._room(layout, needs)
             self._made[chosen] = tuple(
-                Spread(layout, tuple(shares), target, needs, work + seconds, bool(met))
+                Spread(layout, tuple(shares), target, needs, work + seconds, beside, bool(met))
                 for target, seconds in self._targets(layout, shares)
             )
         return self._made[chosen]

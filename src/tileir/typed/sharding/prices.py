@@ -1,0 +1,128 @@
+"""Prices: seconds of work and of exchanges, by bytes and by the fields of a hardware model.
+
+All that decides by prices asks here: the choice of shardings, how many steps take one halo, what is told of exchanges.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tileir.core import DType, ExecutionUnit, HardwareModel, MemoryUnit, attrs
+from tileir.core.targets.hardware import Bus
+from tileir.typed.sharding.exchanges import kind_of, largest, missing, moved
+from tileir.typed.sharding.mesh import Mesh
+from tileir.typed.sharding.splits import CollectiveKind, Layout
+
+_REFUSED: Final = 1e6
+"""Seconds that stand for an exchange that is refused: more than any program takes."""
+
+LEAST_CLEAN: Final = 2
+"""Of how many elements that a rank computes one has to need no halo, so that borders are computed by themselves."""
+
+CALLS: Final = 16
+"""Calls for which inputs are taken to stay where they are, so that each of them pays a part for bringing them there."""
+
+ANY_MODEL: Final = HardwareModel(
+    "any",
+    1000,
+    (MemoryUnit("DRAM"),),
+    (ExecutionUnit("CORE", 1, ((None, 512),)),),
+    buses=(Bus(("DRAM",), ("CORE",), 64),),
+    link_us=20,
+)
+"""Model of ranks of which nothing is known: 512 operations and 64 bytes of memory in a nanosecond.
+
+Links are those of InfiniBand, and a message takes a process of Python so long that sends it and takes it in.
+"""
+
+
+@attrs.frozen
+class Price:
+    """Seconds of an exchange.
+
+    Attributes:
+        link: What it takes by the links of the model.
+        beside: How much of that passes while ranks compute what needs nothing of it. What an exchange takes however
+            little is sent is work of the ranks themselves, and passes beside nothing.
+        borders: What ranks take to compute what needs it, or to copy their part and a halo together.
+
+    """
+
+    link: float
+    beside: float = 0.0
+    borders: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that a program takes longer by the exchange."""
+        return self.link - self.beside + self.borders
+
+    def times(self, count: int) -> Price:
+        """Return the price of so many exchanges."""
+        return Price(count * self.link, count * self.beside, count * self.borders)
+
+
+@attrs.define(eq=False)
+class Prices:
+    """Seconds of work and of exchanges on a mesh whose ranks are devices of one model.
+
+    Attributes:
+        mesh: The ranks.
+        model: The device that each rank has, and its links to others.
+        reshard: Whether values may be laid out anew for who reads them; halos always may.
+        joined: Whether halos are taken to come with others, so that only their bytes count.
+        around: Whether a halo was priced that may come with others.
+
+    """
+
+    mesh: Mesh
+    model: HardwareModel = ANY_MODEL
+    reshard: bool = True
+    joined: bool = False
+    around: bool = attrs.field(default=False, init=False)
+    _speed: float = attrs.field(default=0.0, init=False)
+    _peaks: dict[DType, float] = attrs.field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        for level in self.model.levels()[:1]:
+            units = self.model.execution_units
+            self._speed = max((self.model.bandwidth(level.name, unit.name) for unit in units), default=0.0)
+
+    def exchange(self, size: float) -> float:
+        """Return the price of so many bytes that all ranks together get from others."""
+        return self.model.exchange_seconds(size / self.mesh.size)
+
+    def laid_out(self, have: Layout, target: Layout, itemsize: int, beside: float) -> Price:
+        """Return the price of laying a value out anew.
+
+        Args:
+            have: How it is laid out.
+            target: How it is to be.
+            itemsize: Bytes of an element.
+            beside: Seconds that a rank computes what reads it, where that can be computed for some elements before the
+                rest; else 0.
+
+        """
+        link = self.exchange(moved(have, target, self.mesh) * itemsize)
+        kind, share = kind_of(have, target), missing(have, target)
+        if beside and kind.goes_around and LEAST_CLEAN * share < (LEAST_CLEAN - 1) * (1 - share):
+            self.around = True
+            travelling = link - min(link, self.model.link_us * 1e-6)
+            if self.joined:
+                link = travelling
+            return Price(link, min(travelling, (1 - share) * beside), share * beside)
+        if kind is CollectiveKind.HALO:
+            return Price(link, 0.0, self.work(0, DType.I8, 2 * largest(target) * itemsize))
+        return Price(link)
+
+    def move(self, have: Layout, target: Layout, itemsize: int, beside: float) -> float:
+        """Return the seconds of laying a value out anew for one that reads it, as :meth:`laid_out` has them."""
+        is_refused = not self.reshard and kind_of(have, target) is not CollectiveKind.HALO
+        return self.laid_out(have, target, itemsize, beside).seconds + _REFUSED * is_refused
+
+    def work(self, operations: float, dtype: DType, size: float) -> float:
+        """Return the seconds in which a rank does operations, and moves bytes from and to its memory."""
+        if dtype not in self._peaks:
+            self._peaks[dtype] = self.model.peak(dtype)
+        peak = self._peaks[dtype]
+        return max(operations / peak if peak else 0.0, size / self._speed if self._speed else 0.0)
