@@ -58,6 +58,13 @@ class Sliced:
         return self.content[key]
 
 
+class Whole(Sliced):
+    """What has all of its rows in each slice."""
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.content
+
+
 @st.composite
 def placed(draw: st.DrawFn) -> tuple[np.ndarray[Any, Any], distributed.DistributedArray]:
     """Draw an array, and one that is distributed with its elements."""
@@ -352,3 +359,17 @@ def test_a_rank_that_cannot_make_its_part_is_named() -> None:
 
     with pytest.raises(BackendError, match=r"TIL814.*rank 1 failed, and so the others stopped: OSError: no such rows"):
         distributed.array(made, {"x": 2}, ("x",), shape=(4,))
+
+
+@pytest.mark.parametrize(
+    ("source", "has"),
+    [
+        (lambda *_: np.zeros((3, 3)), "3, 3"),
+        (lambda y, x: np.zeros((1, *np.broadcast_shapes(y.shape, x.shape))), "1, 2, 3"),
+        (Whole(np.zeros((4, 3))), "4, 3"),
+    ],
+    ids=["another size", "one more axis", "slices that are not sliced"],
+)
+def test_parts_of_another_shape_are_refused(source: Any, has: str) -> None:
+    with pytest.raises(BackendError, match=rf"TIL814.*TIL701.*of shape \[{has}\] for a part of shape \[2, 3\]"):
+        distributed.array(source, {"x": 2}, ("x", None), shape=(4, 3))

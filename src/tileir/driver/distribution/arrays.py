@@ -276,7 +276,8 @@ def array(
     Raises:
         ArgumentError: TIL351, TIL352, mesh and sharding do not go together; TIL702, the source is no array; TIL705, a
             function without a shape; TIL901, the file cannot be read.
-        BackendError: TIL811, there is no such engine; TIL814, a rank could not make its part.
+        BackendError: TIL811, there is no such engine; TIL814, a rank could not make its part, or made one of another
+            shape.
 
     """
     made = mesh if isinstance(mesh, Mesh) else Mesh(mesh)
@@ -286,7 +287,11 @@ def array(
         layout = Sharding(sharding).layout("the array", extents, made)
 
     def work(end: Transport) -> Array:
-        part = to_array("source", read(made.box(layout, made.coordinates(end.rank)))).copy(order="C")
+        box = made.box(layout, made.coordinates(end.rank))
+        part = to_array("source", read(box)).copy(order="C")
+        if part.shape != sizes_of(box):
+            message = f"the source has elements of shape {list(part.shape)} for a part of shape {list(sizes_of(box))}"
+            raise ArgumentError.of("TIL701", f"{message}; a function may return what broadcasts to it")
         agree(end, {"the mesh, sharding, shape or dtype of an array": f"{made} {layout} {extents} {part.dtype}"})
         return part
 
@@ -390,4 +395,8 @@ def _computed(function: Callable[..., Any], box: Box) -> Array:
         np.arange(low, high).reshape([-1 if axis == number else 1 for axis in range(len(box))])
         for number, (low, high) in enumerate(box)
     ]
-    return np.broadcast_to(to_array("source", function(*indices)), sizes_of(box))
+    found = to_array("source", function(*indices))
+    try:
+        return np.broadcast_to(found, sizes_of(box))
+    except ValueError:
+        return found  # which is refused as that of others is
