@@ -17,6 +17,7 @@ from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
 from tileir.passes.layouts import channels_last
 from tileir.passes.layouts.channels_last import ChannelsLast
+from tileir.passes.rewrites.canonicalise import Canonicalise
 from tileir.passes.rewrites.dead_code import DeadCode
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.lower.lowering import lower
@@ -43,7 +44,7 @@ def network(image: tuple[int, ...], body: Callable[[FunctionBuilder, Any], Any])
     f = FunctionBuilder()
     y = body(f, f.input("X", *image))
     program = lower(infer(f.build(Y=y), {"X": TensorType(DType.F32, image)}))
-    return run((DeadCode(), Accumulate()), program)
+    return run((DeadCode(), Canonicalise(merge=False), Accumulate()), program)
 
 
 def laid(program: Program) -> list[tuple[int, ...]]:
@@ -85,6 +86,16 @@ def test_the_meaning_stays(
     assert found or features % 4
 
 
+def rows_and_columns(x: Any) -> Any:
+    """Return the greatest of two by two pixels, of rows first."""
+    return ops.max_pool(ops.max_pool(x, (1, 2), stride=1), (2, 1), stride=1)
+
+
+def doubled(f: FunctionBuilder, x: Any) -> Any:
+    """Return a transposed convolution of 40 channels to 8, with four pixels for each one."""
+    return ops.conv_transpose(x, f.constant(weights(40, 8, 2, 2)), stride=2)
+
+
 ROWS: dict[str, tuple[Callable[[FunctionBuilder, Any], Any], int]] = {
     # Two products hand one temporary on; what comes from outside and goes there stays as it is.
     "two products": (lambda f, x: conv(f, conv(f, x, 40, 3, 3, 3), 4, 40, 3, 3), 1),
@@ -102,6 +113,11 @@ ROWS: dict[str, tuple[Callable[[FunctionBuilder, Any], Any], int]] = {
         lambda f, x: conv(f, conv(f, conv(f, x, 8, 3, 1, 1), 8, 1, 3, 3, groups=8), 4, 8, 1, 1),
         0,
     ),
+    # A window beside the other has axes of its own in views: pixels and places in windows.
+    "windows side by side": (lambda f, x: conv(f, ops.max_pool(conv(f, x, 40, 3, 1, 1), 2), 4, 40, 3, 3, padding=1), 2),
+    # The sums of rows are between the two steps of a pool: no product touches them.
+    "two steps of a pool": (lambda f, x: conv(f, rows_and_columns(conv(f, x, 40, 3, 1, 1)), 4, 40, 3, 3), 3),
+    "a transposed convolution": (lambda f, x: conv(f, doubled(f, conv(f, x, 40, 3, 1, 1)), 4, 8, 6, 6), 2),
     "no constant": (lambda f, x: ops.conv(ops.conv(x, x[:, :, :1, :1] * 2.0), conv(f, x, 1, 3, 1, 1)[:, :, :1, :1]), 0),
 }
 

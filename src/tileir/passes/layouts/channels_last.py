@@ -8,9 +8,9 @@ stored as they are::
     Y[k, p] = +(W[k, c] * X[c, p])   reads X in runs along c, and stores Y in runs along k
 
 A temporary is laid out so where all products that touch it ask for the same axis, and other kernels, as those of
-pools and sums are, walk along that axis of all they touch, or do little beside the products. A product that reads it
-and turns what it stores, as for a depthwise convolution, which wants pixels beside each other, counts among those
-others.
+pools and sums are, walk along that axis of all they touch, or do little beside the products. Temporaries that no
+product touches, as those between two steps of a pool, follow the others of their kernels. A product that reads it and
+turns what it stores, as for a depthwise convolution, which wants pixels beside each other, counts among those others.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import ClassVar, Final
 
 from tileir.core import attrs
-from tileir.passes.base import at_least
+from tileir.passes.base import at_least, with_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import nest_of
+from tileir.passes.layouts.own_axes import with_own_axes_inside
 from tileir.passes.layouts.transpose import fastest, free_temporaries, relaid, with_fastest
 from tileir.poly.affine import Affine
 from tileir.schedule import Nest, Refused, Segment, Use, product
 from tileir.schedule.products import dtype_of_product, factors_of_product
-from tileir.stripe.ir import Block, Program, TensorShape
+from tileir.stripe.check.views import is_dense
+from tileir.stripe.ir import Block, Program, Statement, TensorShape
 
 _LEAST_ADDS: Final = 256
 """Fewest multiply-adds of products for each point of a kernel that walks against the axis that they ask for."""
@@ -45,17 +47,27 @@ class ChannelsLast:
 
     def __call__(self, program: Program) -> Program:
         """Return the program with other strides of temporaries."""
-        free = free_temporaries(program)
+        shapes = {each.name: each.shape for each in program.memory}
+        old, dense = program.main.statements, {name: shape for name, shape in shapes.items() if is_dense(shape)}
+        seen = tuple(with_own_axes_inside(each, dense) if isinstance(each, Block) else each for each in old)
+        whole = with_kernels(program, seen)
+        free = free_temporaries(whole)
         if not free:
             return program
-        constant = _constants(program)
-        kernels = [_Kernel.of(kernel, constant, self.vector_bytes) for kernel in program.main.blocks]
-        axes = _agreed(kernels, free)
-        shapes = {each.name: each.shape for each in program.memory}
+        constant = _constants(whole)
+        kernels = [_Kernel.of(kernel, constant, self.vector_bytes) for kernel in whole.main.blocks]
+        axes = _spread(kernels, _agreed(kernels, free), free)
         axes = {name: axis for name, axis in axes.items() if fastest(shapes[name]) != axis}
         while against := _touched_against(kernels, axes, shapes):
             axes = {name: axis for name, axis in axes.items() if name not in against}
-        return relaid(program, {n: with_fastest(shapes[n], axis) for n, axis in axes.items()}) if axes else program
+        if not axes:
+            return program
+        kept = (b if _touches(b, axes) else a for a, b in zip(old, seen, strict=True))
+        return relaid(with_kernels(program, tuple(kept)), {n: with_fastest(shapes[n], a) for n, a in axes.items()})
+
+
+def _touches(statement: Statement, tensors: Collection[str]) -> bool:
+    return isinstance(statement, Block) and any(r.source in tensors for r in statement.refinements)
 
 
 def _constants(program: Program) -> frozenset[str]:
@@ -115,6 +127,16 @@ class _Kernel:
         (index,) = along
         return any(use.stride(index) not in (0, 1) for use, tensor in uses if tensor not in axes)
 
+    def following(self, tensor: str, axis: int) -> Iterator[tuple[str, int]]:
+        """Yield the tensors that a kernel walks along by the index that it walks along an axis by, and their axes."""
+        assert self.nest is not None
+        uses = [(self.nest.kernel.refinement(use.root).source, use.access) for use in _outside(self.nest)]
+        along = {_alone(access[axis]) for name, access in uses if name == tensor}
+        for name, access in uses if len(along) == 1 and "" not in along else ():
+            axes = [at for at, place in enumerate(access) if not along.isdisjoint(place.indices)]
+            if len(axes) == 1 and _alone(access[axes[0]]) in along:
+                yield name, axes[0]
+
     def turns(self, axes: Mapping[str, int], shapes: Mapping[str, TensorShape]) -> bool:
         """Return whether a kernel with products stores along another axis than its lanes run along."""
         asked = {name: self.asked.get(name) for name in self.written - axes.keys()}
@@ -173,8 +195,8 @@ def _lanes(nest: Nest, segment: Segment, constant: Collection[str], vector_bytes
         return ""
     weight, other = found
     moved = [i for i in nest.indices if i.range > 1 and weight.stride(i.name)]
-    fits = len(moved) == 1 and moved[0].range * weight.dtype.itemsize % vector_bytes == 0
-    return moved[0].name if fits and not other.stride(moved[0].name) else ""
+    fit = [i.name for i in moved if i.range * weight.dtype.itemsize % vector_bytes == 0]
+    return fit[0] if len(fit) == 1 and not any(other.stride(i.name) for i in moved) else ""
 
 
 def _summed(nest: Nest, segment: Segment, constant: Collection[str]) -> Iterator[tuple[Use, str]]:
@@ -197,6 +219,26 @@ def _agreed(kernels: list[_Kernel], free: Collection[str]) -> dict[str, int]:
             if axis is None or axes.setdefault(name, axis) != axis:
                 gone.add(name)
     return {name: axis for name, axis in axes.items() if name in free and name not in gone}
+
+
+def _spread(kernels: list[_Kernel], axes: Mapping[str, int], free: Collection[str]) -> dict[str, int]:
+    """Return the axes of temporaries, and of those of ``free`` that no product touches, but kernels along such axes."""
+    found = dict(axes)
+    fixed = {name for kernel in kernels for name in (kernel.tensors if kernel.adds or kernel.nest is None else ())}
+    walking: dict[str, list[_Kernel]] = {}
+    for kernel in kernels:
+        if kernel.nest is not None and not kernel.adds:
+            for name in kernel.tensors.intersection(free):
+                walking.setdefault(name, []).append(kernel)
+    waiting = list(found)
+    while waiting:
+        name = waiting.pop()
+        for kernel in walking.get(name, ()):
+            for other, axis in kernel.following(name, found[name]):
+                if other in free and other not in fixed and other not in found:
+                    found[other] = axis
+                    waiting.append(other)
+    return found
 
 
 def _touched_against(

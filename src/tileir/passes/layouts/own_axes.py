@@ -6,8 +6,11 @@ from collections.abc import Mapping
 
 from tileir.core.nodes import attrs
 from tileir.passes.analysis.accesses import address, is_element
-from tileir.poly.affine import Affine
-from tileir.schedule.nest import chosen_by_data
+from tileir.passes.kernels.merge import nest_of
+from tileir.poly.affine import Affine, total
+from tileir.schedule.emitter import emit
+from tileir.schedule.nest import Node, Use, chosen_by_data, leaf, product
+from tileir.schedule.remarks import Refused
 from tileir.stripe.ir import Block, Direction, Refinement, Special, TensorShape
 
 
@@ -53,7 +56,14 @@ def _with_axes_of(view: Refinement, whole: TensorShape, ranges: Mapping[str, int
 
 def _element_of(view: Refinement, whole: TensorShape, ranges: Mapping[str, int]) -> Refinement:
     """Return the view of an element by the axes of its tensor; itself where some axis takes no affine."""
-    where = address(view)
+    access = _places(address(view), whole, ranges)
+    if access is None:
+        return view
+    return attrs.evolve(view, access=access, shape=attrs.evolve(whole.element, dtype=view.shape.dtype))
+
+
+def _places(where: Affine, whole: TensorShape, ranges: Mapping[str, int]) -> tuple[Affine, ...] | None:
+    """Return the place along each axis of the element at a distance; None where some axis takes no affine."""
     left, offset = {name: int(step) for name, step in where.terms}, int(where.offset)
     access: list[Affine] = []
     for dim in whole.dims:
@@ -63,7 +73,37 @@ def _element_of(view: Refinement, whole: TensorShape, ranges: Mapping[str, int])
         access.append(Affine.of(taken, first))
         low, high = access[-1].bounds(ranges)
         if low < 0 or high >= dim.size:
-            return view
-    if left or offset:
-        return view
-    return attrs.evolve(view, access=tuple(access), shape=attrs.evolve(whole.element, dtype=view.shape.dtype))
+            return None
+    return None if left or offset else tuple(access)
+
+
+def with_own_axes_inside(kernel: Block, shapes: Mapping[str, TensorShape]) -> Block:
+    """Return a kernel that sees the elements of reshaped tensors as :func:`with_own_axes` does, by blocks inside too.
+
+    Args:
+        kernel: The kernel. One that is no nest of loops stays as it is.
+        shapes: The shape of each dense tensor that it may view.
+
+    """
+    nest = nest_of(kernel)
+    if isinstance(nest, Refused) or not kernel.blocks:
+        return with_own_axes(kernel, shapes)
+    sources = {r.name: shapes[r.source] for r in kernel.refinements if r.source in shapes}
+    nodes = []
+    for segment in nest.segments:
+        fixed = chosen_by_data(segment.statements)
+        ranges = {i.name: i.range for i in (*nest.indices, *segment.loops)}
+        seen = [use if use.name in fixed else _use_of(use, sources.get(use.root), ranges) for use in segment.uses]
+        nodes.append(attrs.evolve(leaf(segment, {}, segment.loops), uses=tuple(seen)))
+    if all(node.uses == segment.uses for node, segment in zip(nodes, nest.segments, strict=True)):
+        return kernel
+    return attrs.evolve(emit(Node(nest.indices, nest.allocations, tuple(nodes)), kernel), deps=())
+
+
+def _use_of(use: Use, whole: TensorShape | None, ranges: Mapping[str, int]) -> Use:
+    """Return a use of an element by the axes of its tensor; itself where it has these, or some axis takes no affine."""
+    if whole is None or use.strides == whole.strides or product(use.sizes) > 1:
+        return use
+    where = total(place * stride for place, stride in zip(use.access, use.strides, strict=True))
+    access = _places(where, whole, ranges)
+    return use if access is None else attrs.evolve(use, access=access, strides=whole.strides, sizes=())
