@@ -21,7 +21,7 @@ from tileir.schedule.script import applied
 from tileir.schedule.steps.folding import Fold
 from tileir.schedule.steps.iterations import Distribute, Fuse, Persist, Skew
 from tileir.schedule.steps.loops import Bind, Cut, Jam, Join, Reorder, Specialise, Split
-from tileir.schedule.steps.memory import Accumulate as AccumulateApart, Level, Pipeline, Stage
+from tileir.schedule.steps.memory import Accumulate as AccumulateApart, Level, Outside, Pipeline, Stage
 from tileir.schedule.steps.producing import ComputeAt, Inline
 from tileir.schedule.steps.reductions import RFactor
 from tileir.schedule.steps.tensors import Interleave
@@ -84,6 +84,17 @@ def steps(draw: st.DrawFn, tree: Tree, number: int) -> Step | None:
             st.builds(Skew, st.just((part * 2)[:2]), st.integers(1, 3), st.just(into[0])),
             st.builds(Persist, st.just(loop), st.integers(1, 4), st.just(into)),
             st.builds(Stage, st.sampled_from(roots), st.just(loop), st.just(into[0]), st.sampled_from(Level)),
+            st.builds(
+                Stage,
+                st.sampled_from(roots),
+                st.just(loop),
+                st.just(into[0]),
+                st.just(Level.SCRATCH),
+                over=st.sampled_from([(), *(chain[-count:] for count in range(1, len(chain) + 1))]),
+                pad=st.integers(0, 2),
+                lanes=st.integers(1, 3),
+                outside=st.sampled_from(Outside),
+            ),
             st.builds(AccumulateApart, st.sampled_from(roots), st.just(loop), st.just(into[0])),
             st.builds(RFactor, st.sampled_from(roots), st.just(loop), st.just(into[0])),
             st.builds(

@@ -16,8 +16,9 @@ from tileir.passes.pipelines.catalog import parse_pipeline
 from tileir.schedule.remarks import Remarks, listening
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
-from tileir.semtree.ir import AsyncCopy, Barrier, DeclareArray, KernelFunction, Program, Region
+from tileir.semtree.ir import AsyncCopy, Barrier, DeclareArray, If, KernelFunction, Program, Region
 from tileir.semtree.rewrite import statements
+from tileir.semtree.text.printer import to_text
 from tileir.typed.ir import TensorType
 
 PRODUCT = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
@@ -124,6 +125,68 @@ def test_what_does_not_fit_a_group_is_an_error_of_the_step(steps: str) -> None:
     code, facts = REFUSALS[steps]
     assert said.code == code
     assert facts.items() <= dict(said.facts).items()
+
+
+TURNED = """
+    split{loop=j, by=8, into=(j, column)}, split{loop=i, by=8, into=(i, row)}, reorder{loops=(j, i, column, row)},
+    bind{loop=j, to=grid}, bind{loop=i, to=grid}, stage{tensor=A, at=i, into=tile, level=local, MORE},
+    reorder{loops=(tile_1, tile_0)}, bind{loop=tile_1, to=thread}, bind{loop=tile_0, to=thread},
+    bind{loop=column, to=thread}, bind{loop=row, to=thread}"""
+
+
+def turned(more: str, rows: int, columns: int) -> KernelFunction:
+    """Return the kernel of a transpose by tiles in local memory, which is compared with NumPy."""
+    text, steps = "function (A[M, N]) -> (O) { O[j, i : N, M] = =(A[i, j]); }", TURNED.replace("MORE", more)
+    passes = for_target(parse_pipeline(f"accumulate,canonicalise{{merge=false}},script{{steps=({steps})}}"), TARGET)
+    program = compile_stages(text, {"A": TensorType(DType.F32, (rows, columns))}, TARGET, passes=passes).sem
+    values = np.arange(rows * columns, dtype=np.float32).reshape(rows, columns)
+    np.testing.assert_array_equal(run_program(program, {"A": values}, ALL_CHECKS)["O"], values.T)
+    return program.kernels[0]
+
+
+@pytest.mark.parametrize(
+    ("more", "sizes", "expected", "tests"),
+    [
+        ("over=(column, row), pad=1", (16, 24), "f32 copied = A[", 0),
+        ("over=(column, row), pad=1", (13, 19), "f32 copied = A[", 2),
+        ("over=(column, row), pad=1, outside=clamp", (13, 19), "f32 copied = A[min(max(place, 0), 246)]", 1),
+        ("over=(column, row), pad=1, lanes=4", (16, 24), "f32x4 copied = A[", 1),  # not all threads copy
+        ("over=(column, row), pad=1, lanes=4, outside=clamp", (13, 20), "A[min(max(place, 0), 64) * 4 : 4]", 2),
+        ("order=(1, 0), pad=1, lanes=2, outside=clamp", (12, 18), "A[min(max(place, 0), 107) * 2 : 2]", 2),
+    ],
+)
+def test_tiles_of_a_transpose_go_through_local_memory(
+    more: str, sizes: tuple[int, int], expected: str, tests: int
+) -> None:
+    kernel = turned(more, *sizes)
+    text = to_text(kernel)
+    assert "local f32 tile[72]" in text  # 8 rows of 9, in different banks
+    assert expected in text
+    assert sum(isinstance(stmt, If) for stmt in statements(kernel.body)) == tests
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ("over=(column)", "TR762"),
+        ("over=(column, row, i)", "TR762"),
+        ("lanes=3", "TR763"),
+        ("lanes=4, outside=clamp", "TR763"),
+        ("pad=-1", "TR714"),
+    ],
+)
+def test_what_a_copy_cannot_be_is_an_error_of_the_step(more: str, code: str) -> None:
+    heard = Remarks()
+    with listening(heard):
+        turned(more, 13, 19)
+    assert heard.all()[-1].code == code
+
+
+def test_what_padded_loops_read_has_zeros_behind_the_end() -> None:
+    heard = Remarks()
+    with listening(heard):
+        scripted("split{loop=k, by=4, into=(s, t), tail=pad}, stage{tensor=A, at=s, into=own, outside=clamp}", 9)
+    assert heard.all()[-1].code == "TR764"
 
 
 def test_a_processor_has_groups_of_one_thread() -> None:

@@ -155,7 +155,11 @@ def _bind(d: Drawing) -> str:
 
 
 def _stage(d: Drawing) -> str:
-    return f"stage{{tensor={d.read()}, at={d.loop()}, into={d.names(1)}{d.level()}{d.order()}}}"
+    plain = f"stage{{tensor={d.read()}, at={d.loop()}, into={d.names(1)}{d.level()}"
+    if d.choices.integer(0, 2):
+        return f"{plain}{d.order()}}}"
+    over, lanes = ", ".join(d.chain(2)[: d.choices.integer(1, 2)]), d.choices.pick((1, 2, 3))
+    return f"{plain}, over=({over}), pad={d.choices.integer(0, 2)}, lanes={lanes}, outside=clamp}}"
 
 
 def _accumulate(d: Drawing) -> str:

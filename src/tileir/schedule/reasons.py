@@ -280,6 +280,11 @@ _SCRIPTS: Final = {
     "TR761": Reason(
         "elements are written at places that are read, so that each iteration would need a table: accumulate into one"
     ),
+    "TR762": Reason(
+        "the copy needs an axis for each loop that moves the tensor, and uses of the tensor that are alike"
+    ),
+    "TR763": Reason("what is copied, and where it begins, are not whole vectors of so many neighbours of the tensor"),
+    "TR764": Reason("loops that are padded read zeros behind the end of what is staged"),
 }
 
 REASONS: Final[Mapping[str, Reason]] = MappingProxyType(

@@ -6,12 +6,13 @@ Another overlaps what a loop copies with what it computes: pipeline.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Set
-from typing import ClassVar
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import ClassVar, Final
 
+from tileir.core import DType
 from tileir.core.nodes import attrs
 from tileir.core.targets import hardware
-from tileir.poly.affine import Affine, exact
+from tileir.poly.affine import Affine, exact, total
 from tileir.schedule.emitter import identity_of
 from tileir.schedule.nest import Use
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
@@ -46,6 +47,13 @@ class Level(enum.Enum):
         return (stripe.Device(names[self]),)
 
 
+class Outside(enum.Enum):
+    """Treatment of elements of a copy that lie behind the end of what is copied."""
+
+    TEST = "test"  # a constraint keeps them from being copied
+    CLAMP = "clamp"  # the nearest element of the tensor is copied instead, so that nothing is tested
+
+
 @attrs.frozen(repr=False)
 class _Footprint:
     """The part of a tensor that the uses below a loop touch in one iteration of it.
@@ -77,6 +85,42 @@ class _Footprint:
         """Return an access relative to where the footprint begins."""
         return tuple(affine - first for affine, first in zip(access, self.first, strict=True))
 
+    def at(self, places: Sequence[Affine]) -> tuple[Affine, ...]:
+        """Return the access of the element at a place in the footprint."""
+        return tuple(first + place for first, place in zip(self.first, places, strict=True))
+
+
+@attrs.frozen(repr=False)
+class _Points:
+    """The elements that a tensor has at the points of some loops, each of them an axis.
+
+    Attributes:
+        access: That of all uses of the tensor.
+        loops: The names of the loops.
+        sizes: Their sizes.
+    """
+
+    access: tuple[Affine, ...]
+    loops: tuple[str, ...]
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, uses: list[Use], loops: tuple[str, ...], inner: Mapping[str, int]) -> _Points | Refused:
+        """Return the points of ``loops`` among those ``inner``, which must be all of them that move the tensor."""
+        moving = {name for use in uses for affine in use.access for name in affine.indices if name in inner}
+        if not moving <= {*loops} <= inner.keys() or len({use.access for use in uses}) != 1:
+            return refused("TR762", tensor=uses[0].root, loops=", ".join(name for name in inner if name in moving))
+        return cls(uses[0].access, loops, tuple(inner[name] for name in loops))
+
+    def within(self, access: tuple[Affine, ...]) -> tuple[Affine, ...]:  # noqa: ARG002  # a footprint has it
+        """Return the place of the element that a use touches."""
+        return tuple(map(Affine.index, self.loops))
+
+    def at(self, places: Sequence[Affine]) -> tuple[Affine, ...]:
+        """Return the access of the element at a place."""
+        values = dict(zip(self.loops, places, strict=True))
+        return tuple(affine.substitute(values) for affine in self.access)
+
 
 def _outside(affine: Affine, inner: Mapping[str, int]) -> Affine:
     """Return the terms of indices that are not in ``inner``."""
@@ -102,6 +146,10 @@ class Stage:
         level: Where it lies.
         order: The axes of the tensor in the order in which the memory has them, the last one contiguous; as the tensor
             has them where it is empty.
+        over: Loops inside of which each is an axis of the memory, in place of the axes of the tensor: all that move it.
+        pad: Elements by which the last axis of the memory is longer, so that rows begin in different banks.
+        lanes: So many neighbours are copied at once, by a loop over lanes that is called ``into`` with ``_lane``.
+        outside: What becomes of elements behind the end of the tensor.
     """
 
     name: ClassVar[str] = "stage"
@@ -110,68 +158,128 @@ class Stage:
     into: str
     level: Level = Level.SCRATCH
     order: tuple[int, ...] = ()
+    over: tuple[str, ...] = ()
+    pad: int = 0
+    lanes: Size = 1
+    outside: Outside = Outside.TEST
 
     @refusing
-    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002  # all steps are called alike
+    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree with a copy at the beginning of the loop."""
         uses = [use for leaf in leaves(tree.body) for use in leaf.uses if use.root == self.tensor]
         if any(use.direction.writes for use in uses):
             return refused("TR712", tensor=self.tensor)
         if not uses:
             return refused("TR738", tensor=self.tensor, known=", ".join(tree.bounds))
-        rule_out(taken(tree, _names(self.into, uses)))
-        return with_loops_replaced(tree, self.at, lambda loop, _: self._staged(tree, loop))
+        rule_out(taken(tree, (*_names(self.into, len(self.over) or _rank(uses)), f"{self.into}_lane")))
+        lanes = accepted(known.size(self.lanes, tree))
+        return with_loops_replaced(tree, self.at, lambda loop, _: self._staged(tree, loop, lanes))
 
     @refusing
-    def _staged(self, tree: Tree, loop: Loop) -> Replaced | Refused:
+    def _staged(self, tree: Tree, loop: Loop, lanes: int) -> Replaced | Refused:
         uses = [use for leaf in leaves(loop.body) for use in leaf.uses if use.root == self.tensor]
         if not uses or any(size > 1 for use in uses for size in use.sizes):
             return refused("TR713", loop=loop.name, tensor=self.tensor)
-        footprint = accepted(_Footprint.of(uses, _inner(loop.body)))
-        axes = self.order or tuple(range(len(footprint.sizes)))
-        if sorted(axes) != list(range(len(footprint.sizes))):
-            return refused("TR714", order=", ".join(map(str, self.order)), axes=len(footprint.sizes))
-        found = stripe.allocation(
-            self.into, uses[0].dtype, [footprint.sizes[axis] for axis in axes], self.level.location
-        )
+        inner = _inner(loop.body)
+        box: _Footprint | _Points
+        box = accepted(_Points.of(uses, self.over, inner)) if self.over else accepted(_Footprint.of(uses, inner))
+        axes = self.order or tuple(range(len(box.sizes)))
+        if sorted(axes) != list(range(len(box.sizes))) or self.pad < 0:
+            return refused("TR714", order=", ".join(map(str, self.order)), axes=len(box.sizes))
+        extents = [box.sizes[axis] for axis in axes]
+        extents[-1:] = [width + self.pad for width in extents[-1:]]
+        found = stripe.allocation(self.into, uses[0].dtype, extents, self.level.location)
 
         def staged(use: Use) -> Use:
             if use.root != self.tensor:
                 return use
-            inside = footprint.within(use.access)
+            inside = box.within(use.access)
             return attrs.evolve(
                 use, root=self.into, access=tuple(inside[axis] for axis in axes), strides=found.shape.strides, sizes=()
             )
 
-        fills = self._fills(tree, uses[0], footprint, axes, found)
         pads = any(leaf.padded and any(use.root == self.tensor for use in leaf.uses) for leaf in leaves(loop.body))
-        body = (*(fills if pads else fills[1:]), *map_uses(loop.body, staged))
+        if pads and self.outside is Outside.CLAMP:
+            return refused("TR764", loop=loop.name, tensor=self.tensor)
+        copy = accepted(self._copy(tree, uses[0], box, axes, found, lanes))
+        clear = (self._clear(uses[0], box.sizes, axes, found),) if pads else ()
+        body = (*clear, copy, *map_uses(loop.body, staged))
         return Replaced((attrs.evolve(loop, body=body, allocations=(*loop.allocations, found)),))
 
-    def _fills(
-        self, tree: Tree, use: Use, footprint: _Footprint, axes: tuple[int, ...], found: stripe.Refinement
-    ) -> tuple[Item, Item]:
-        """Return the loops that clear, and those that copy; what lies behind the end of the tensor is not read."""
-        places = [_part(f"{self.into}_{axis}", size) for axis, size in enumerate(footprint.sizes)]
-        read = tuple(first + place for first, place in zip(footprint.first, places, strict=True))
-        source = attrs.evolve(use, access=read, sizes=(), aggregation=None, direction=stripe.Direction.IN)
-        target = Use(
-            self.into,
-            self.into,
-            tuple(places[axis] for axis in axes),
-            found.shape.strides,
-            use.dtype,
-            stripe.Direction.OUT,
-        )
-        statements = (stripe.Load(source.name, "copied"), stripe.Store("copied", self.into))
-        leaf = Leaf(statements, (source, target), past_the_end(tree, use.root, read, _inner_of(self.into, footprint)))
+    def _clear(self, use: Use, sizes: tuple[int, ...], axes: tuple[int, ...], found: stripe.Refinement) -> Item:
+        """Return the loops that fill the memory with zeros."""
+        names = [f"{self.into}_start_{axis}" for axis in axes]
         zero = False if use.dtype.is_bool else 0.0 if use.dtype.is_float else 0
-        names = {f"{self.into}_{axis}": Affine.index(f"{self.into}_start_{axis}") for axis in axes}
-        cleared = (target.substitute(names),)
-        clear = Leaf((stripe.Constant("zero", use.dtype, zero), stripe.Store("zero", self.into)), cleared)
-        loops = [(f"{self.into}_{axis}", footprint.sizes[axis]) for axis in axes]
-        first = [(f"{self.into}_start_{axis}", footprint.sizes[axis]) for axis in axes]
-        return _around(first, clear), _around(loops, leaf)
+        places = tuple(_part(name, sizes[axis]) for name, axis in zip(names, axes, strict=True))
+        statements = (stripe.Constant("zero", use.dtype, zero), stripe.Store("zero", self.into))
+        loops = [(name, sizes[axis]) for name, axis in zip(names, axes, strict=True)]
+        return _around(loops, Leaf(statements, (self._target(use, places, found),)))
+
+    def _target(self, use: Use, places: tuple[Affine, ...], found: stripe.Refinement) -> Use:
+        return Use(self.into, self.into, places, found.shape.strides, use.dtype, stripe.Direction.OUT)
+
+    def _copy(
+        self,
+        tree: Tree,
+        use: Use,
+        box: _Footprint | _Points,
+        axes: tuple[int, ...],
+        found: stripe.Refinement,
+        lanes: int,
+    ) -> Item | Refused:
+        """Return the loops that copy; what lies behind the end of the tensor is not read."""
+        names = [f"{self.into}_{axis}" for axis in range(len(box.sizes))]
+        sizes, places = [*box.sizes], [_part(name, size) for name, size in zip(names, box.sizes, strict=True)]
+        plain = attrs.evolve(use, access=box.at(places), sizes=(), aggregation=None, direction=stripe.Direction.IN)
+        lane = f"{self.into}_lane"
+        if lanes > 1:
+            axis = next((n for n, name in enumerate(names) if plain.stride(name) == 1), None)
+            if axis is None or sizes[axis] % lanes:
+                return refused("TR763", tensor=self.tensor, lanes=lanes)
+            sizes[axis] //= lanes
+            places[axis] = _part(names[axis], sizes[axis]) * lanes + Affine.index(lane)
+        source = attrs.evolve(plain, access=box.at(places))
+        ranges = {**dict(zip(names, sizes, strict=True)), lane: lanes}
+        tests = past_the_end(tree, use.root, source.access, ranges)
+        statements: tuple[stripe.Statement, ...] = (stripe.Load(source.name, "copied"),)
+        if tests and self.outside is Outside.CLAMP:
+            source, place = accepted(_clamped(tree, source, lane, lanes))
+            statements, tests = (place, stripe.Load(source.name, "copied", place.into)), ()
+        target = self._target(use, tuple(places[axis] for axis in axes), found)
+        item: Item = Leaf((*statements, stripe.Store("copied", self.into)), (source, target), tests)
+        if lanes > 1:
+            item = Loop(lane, lanes, (item,), stripe.Binding.LANE)
+        return _around([(names[axis], sizes[axis]) for axis in axes], item)
+
+
+def _clamped(tree: Tree, use: Use, lane: str, lanes: int) -> tuple[Use, stripe.LoadIndex] | Refused:
+    """Return a use of all elements of a tensor that a kernel reads, and the place among them of what one would be.
+
+    Places count vectors of ``lanes`` elements; those that lie outside are those of the first and the last one.
+    """
+    first, size = reach_of(tree, use)
+    address = total(affine * stride for affine, stride in zip(use.access, use.strides, strict=True)) - first
+    within = Affine.index(lane) if lanes > 1 else Affine()
+    place = (address - within) / lanes
+    if size % lanes or first % lanes or not place.is_integral:
+        return refused("TR763", tensor=use.root, lanes=lanes)
+    access = (Affine.constant(first // lanes), within)
+    whole = attrs.evolve(use, access=access, strides=(lanes, 1), sizes=(size // lanes, lanes))
+    return whole, stripe.LoadIndex(place, "place", DType.I32 if size < _FAR else DType.I64)
+
+
+def reach_of(tree: Tree, use: Use) -> tuple[int, int]:
+    """Return where what a kernel touches of the memory of a use begins, and how many elements lie up to its end."""
+    ends = [
+        (stride * low, stride * high)
+        for stride, (low, high) in zip(use.strides, bounds_of(tree, use.root), strict=True)
+    ]
+    first = sum(map(min, ends))
+    return first, sum(map(max, ends)) - first + 1
+
+
+_FAR: Final = 1 << 30
+"""Elements of a tensor from which on 32 bits do not count them all."""
 
 
 @attrs.frozen
@@ -197,7 +305,7 @@ class Accumulate:
     @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002
         """Return the tree with memory for each iteration."""
-        rule_out(taken(tree, _names(self.into, [use for leaf in leaves(tree.body) for use in leaf.uses])))
+        rule_out(taken(tree, _names(self.into, _rank([use for leaf in leaves(tree.body) for use in leaf.uses]))))
         nowhere = not any(loop.name == self.at and self._uses(loop) for loop in tree.loops())
         return with_loops_replaced(
             tree,
@@ -320,15 +428,19 @@ def past_the_end(tree: Tree, root: str, access: tuple[Affine, ...], own: Mapping
     ``own`` are the sizes of loops that are about to be made.
     """
     ranges = {**tree.loop_sizes(), **own}
-    made = (*tree.allocations, *(each for loop in tree.loops() for each in loop.allocations))
-    held = {each.name: tuple((0, size - 1) for size in each.shape.sizes) for each in made}
-    bounds = held.get(root, tree.bounds.get(root, ()))  # memory may have grown since the first step
     tests: list[Affine] = []
-    for affine, (first, last) in zip(access, bounds, strict=False):
+    for affine, (first, last) in zip(access, bounds_of(tree, root), strict=False):
         low, high = affine.bounds(ranges)
         tests += [affine - first] if low < first else []
         tests += [last - affine] if high > last else []
     return tuple(tests)
+
+
+def bounds_of(tree: Tree, root: str) -> tuple[tuple[int, int], ...]:
+    """Return the first and the last element of memory along each axis: of its own, or that the kernel touches."""
+    made = (*tree.allocations, *(each for loop in tree.loops() for each in loop.allocations))
+    held = {each.name: tuple((0, size - 1) for size in each.shape.sizes) for each in made}
+    return held.get(root, tree.bounds.get(root, ()))  # memory may have grown since the first step
 
 
 def _elements(use: Use, access: tuple[Affine, ...]) -> dict[str, Affine]:
@@ -355,9 +467,13 @@ def _where_defined(
     return tuple(test for test in first if {*test.indices} <= known and all(test in each for each in others))
 
 
-def _names(into: str, uses: list[Use]) -> tuple[str, ...]:
-    """Return the names of memory, and of the loops over it, by as many axes as uses have."""
-    axes = range(max(len(use.access) for use in uses))
+def _rank(uses: list[Use]) -> int:
+    return max(len(use.access) for use in uses)
+
+
+def _names(into: str, rank: int) -> tuple[str, ...]:
+    """Return the names of memory, and of the loops over it, by the number of its axes."""
+    axes = range(rank)
     return (into, *(f"{into}_{axis}" for axis in axes), *(f"{into}_start_{axis}" for axis in axes))
 
 
@@ -369,8 +485,7 @@ def _part(name: str, size: int) -> Affine:
     return Affine.index(name) if size > 1 else Affine()
 
 
-def _around(loops: list[tuple[str, int]], leaf: Leaf) -> Item:
-    item: Item = leaf
+def _around(loops: list[tuple[str, int]], item: Item) -> Item:
     for name, size in reversed(loops):
         if size > 1:
             item = Loop(name, size, (item,))
