@@ -46,7 +46,7 @@ def test_tiles_go_through_local_memory() -> None:
     text = to_text(found)
     assert "local f32 A_stage[1056]" in text  # 32 rows of 33
     assert text.count("barrier();") == 1
-    assert "f32x4 value = A[" in text
+    assert "f32x4 copied = A[" in text
     assert "if" not in text
 
 

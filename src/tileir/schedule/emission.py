@@ -182,9 +182,9 @@ def _sizes_below(loop: Loop) -> dict[str, int]:
 
 def _shortened(loop: Loop, around: Mapping[str, int], names: NameScope) -> Loop:
     """Return a loop without last iterations in which a test of each leaf below it fails."""
-    below = list(leaves(loop.body))
-    if (loop.masks and loop.binding is Binding.LANE) or not all(leaf.constraints for leaf in below):
+    if (loop.masks and loop.binding is Binding.LANE) or not all(leaf.constraints for leaf in leaves(loop.body)):
         return loop
+    below = list(leaves(loop.body))
     ranges = {**_sizes_below(loop), **around}
     size = max((_iterations(leaf, loop, ranges) for leaf in below), default=loop.size)
     if size == loop.size:

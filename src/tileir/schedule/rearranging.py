@@ -11,7 +11,7 @@ from typing import ClassVar, Protocol
 from tileir.core.nodes import attrs
 from tileir.schedule.emission import kernels_of
 from tileir.schedule.nest import Nest
-from tileir.schedule.remarks import Done, Refused
+from tileir.schedule.remarks import Done, Fact, Refused, refusing, strongest
 from tileir.schedule.tree import Known, Tree, tree_of_nest
 from tileir.stripe import ir as stripe
 
@@ -46,6 +46,40 @@ def done_by_steps(made: tuple[stripe.Block, ...] | Refused) -> Done | Refused:
         lanes = {index.name for index in block.indices if index.binding is stripe.Binding.LANE}
         masked.update(dict.fromkeys(name for test in block.constraints for name in test.indices if name in lanes))
     return Done(made, (("masked", ", ".join(masked)),) if masked else ())
+
+
+@attrs.frozen(repr=False)
+class Candidate:
+    """Scripts that a strategy offers for a kernel.
+
+    Attributes:
+        parts: Nests that make up the kernel, in order, each with the steps of a script of its own.
+        facts: What remarks tell of it, such as the sizes of a tile.
+    """
+
+    parts: tuple[tuple[Nest, Iterable[Rearrangement]], ...]
+    facts: tuple[Fact, ...] = ()
+
+    @classmethod
+    def of(cls, nest: Nest, steps: Iterable[Rearrangement], **facts: bool | int | float | str) -> Candidate:
+        """Return the candidate of one script, with facts as keywords."""
+        return cls(((nest, steps),), tuple(facts.items()))
+
+
+@refusing
+def first_that_fits(candidates: Iterable[Candidate | Refused]) -> Done | Refused:
+    """Return what the first candidate that no step refuses makes of a kernel.
+
+    Where there is none, return the strongest reason of all. ``candidates`` may rule kernels out as functions do that
+    are :func:`~tileir.schedule.remarks.refusing`: none comes behind that.
+    """
+    said: list[Refused] = []
+    for candidate in candidates:
+        made = candidate if isinstance(candidate, Refused) else in_turn(candidate.parts)
+        if not isinstance(candidate, Refused) and not isinstance(made, Refused):
+            return Done(made, candidate.facts)
+        said += [made] if isinstance(made, Refused) else []
+    return strongest(said)
 
 
 def in_turn(parts: Iterable[tuple[Nest, Iterable[Rearrangement]]]) -> tuple[stripe.Block, ...] | Refused:

@@ -149,14 +149,18 @@ class Tree:
 
     def names(self) -> NameScope:
         """Return a scope in which all names of the tree are taken."""
-        scope = NameScope.of(refinement.name for refinement in (*self.kernel.refinements, *self.allocations))
+        return NameScope.of(self.taken())
+
+    def taken(self) -> dict[str, None]:
+        """Return all names of the tree, in order."""
+        found = [refinement.name for refinement in (*self.kernel.refinements, *self.allocations)]
         for item in walk(self.body):
             if isinstance(item, Loop):
-                own = (item.name, *(allocation.name for allocation in item.allocations))
+                found += [item.name, *[allocation.name for allocation in item.allocations]]
             else:
-                own = (*(use.name for use in item.uses), *filter(None, map(stripe.scalar_output, item.statements)))
-            scope.add(*own)
-        return scope
+                found += [use.name for use in item.uses]
+                found += [name for name in map(stripe.scalar_output, item.statements) if name]
+        return dict.fromkeys(found)
 
 
 def tree_of(kernel: stripe.Block) -> Tree | Refused:

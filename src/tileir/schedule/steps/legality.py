@@ -22,15 +22,16 @@ def shared_merge(loop: Loop) -> str | None:
 
     What they update atomically they may.
     """
+    merging = [(leaf, use) for leaf in leaves(loop.body) for use in leaf.uses if use.merges and use.direction.writes]
+    if not merging:
+        return None
     own = own_memory(loop)
     sizes = {each.name: each.size for each in walk(loop.body) if isinstance(each, Loop)}
-    for leaf in leaves(loop.body):
-        chosen, atomic = chosen_by_data(leaf.statements), atomic_names(leaf.statements)
-        for use in leaf.uses:
-            axes = use.access[1:] if use.name in chosen else use.access
-            apart = any(_moves_apart(axis, loop.name, sizes) for axis in axes)
-            if use.root not in own and use.direction.writes and use.merges and not apart and use.name not in atomic:
-                return use.root
+    for leaf, use in merging:
+        axes = use.access[1:] if use.name in chosen_by_data(leaf.statements) else use.access
+        apart = any(_moves_apart(axis, loop.name, sizes) for axis in axes)
+        if use.root not in own and not apart and use.name not in atomic_names(leaf.statements):
+            return use.root
     return None
 
 
@@ -85,7 +86,7 @@ _NAME: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 def taken(tree: Tree, into: tuple[str, ...], *replaced: str) -> Refused | None:
     """Return why loops and memory cannot have these names, of which some are replaced; None where they can."""
-    names = tree.names()
+    names = tree.taken()
     again = [name for at, name in enumerate(into) if name in into[:at] or (name not in replaced and name in names)]
     return refused("TR705", name=again[0]) if again else against_names(into)
 

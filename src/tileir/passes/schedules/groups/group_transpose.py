@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, Final
 
-from tileir.core import NameScope, attrs
-from tileir.passes.base import at_least, map_kernels
+from tileir.core import attrs
+from tileir.passes.base import at_least
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import (
     against_parallel,
@@ -15,14 +15,17 @@ from tileir.passes.kernels.forms import (
     unscheduled_elementwise,
 )
 from tileir.passes.kernels.merge import merged
-from tileir.passes.schedules.groups.staging import Staging, TileShape
-from tileir.poly.affine import Affine
-from tileir.schedule import Nest, Node, Refused, Use, accepted, emit, leaf, refused, refusing, rule_out
+from tileir.passes.schedules.strategy import Strategy
+from tileir.schedule import Nest, Refused, Use, accepted, refused, rule_out
+from tileir.schedule.rearranging import Candidate, Rearrangement
+from tileir.schedule.steps.loops import Bind, Reorder, Split
+from tileir.schedule.steps.memory import Level, Outside, Stage, reach_of
+from tileir.schedule.tree import Tail, tree_of_nest
 from tileir.stripe import ir as stripe
 
 
 @attrs.frozen
-class GroupTranspose:
+class GroupTranspose(Strategy):
     """Schedule elementwise kernels some of whose inputs are contiguous along another index than their results.
 
     Groups take square tiles. The inputs that cross are staged in local memory by loads along their rows, and read from
@@ -45,38 +48,29 @@ class GroupTranspose:
     local_bytes: int = attrs.field(default=32 * 1024, validator=at_least(0))
     tile: int = attrs.field(default=32, validator=at_least(2))
 
-    def __call__(self, program: stripe.Program) -> stripe.Program:
-        """Return the program with such kernels scheduled."""
-        sizes = {r.name: r.shape.elements for r in program.main.refinements}
-        return map_kernels(program, lambda kernel: self._kernel(kernel, sizes))
-
-    @refusing
-    def _kernel(self, kernel: stripe.Block, sizes: dict[str, int]) -> stripe.Block | Refused:
+    def candidates(self, kernel: stripe.Block) -> Iterator[Candidate | Refused]:
+        """Yield tiles whose rows fill banks, and smaller ones of narrow elements."""
         nest = accepted(unscheduled_elementwise(kernel))
         rule_out(against_plain_places(nest) or against_parallel(nest))
         nest = merged(nest)
         row, column = accepted(crossing_indices(nest, self.tile))
-        crossing = tuple(use for use in sch.read_uses(nest) if use.crosses(row.name, column.name))
-        for row_bytes in (_BANK_BYTES, 1):
-            shape = self._shape(nest, row, column, crossing, row_bytes)
-            needed = sum(shape.local_bytes(use) for use in crossing)
+        crossing = [use for use in sch.read_uses(nest) if use.crosses(row.name, column.name)]
+        for width in (_BANK_BYTES, 1):
+            tile = self._tile(nest, row, column, crossing, width)
+            needed = sum(tile.height * (tile.width + tile.pad) * use.dtype.itemsize for use in crossing)
             if needed <= self.local_bytes:
-                break
-        else:
-            return refused("TR406", bytes=needed, local_bytes=self.local_bytes)
-        elements = {r.name: sizes[r.source] for r in kernel.refinements if r.source in sizes}
-        return emit(self._node(nest, row, column, shape, crossing, elements), kernel)
+                yield Candidate.of(nest, self._steps(nest, tile, crossing))
+            else:
+                yield refused("TR406", bytes=needed, local_bytes=self.local_bytes)
 
-    def _shape(
-        self, nest: Nest, row: stripe.Index, column: stripe.Index, crossing: Sequence[Use], width: int
-    ) -> TileShape:
+    def _tile(self, nest: Nest, row: stripe.Index, column: stripe.Index, crossing: Sequence[Use], width: int) -> _Tile:
         """Return the tile whose rows are ``width`` bytes for each of ``tile`` threads, which access them as vectors."""
-        written, constrained = sch.written_uses(nest), sch.constrained_indices(nest)
+        written = sch.written_uses(nest)
         direct = [use for use in (*sch.read_uses(nest), *written) if use not in crossing]
         lanes = sch.aligned_lanes(direct, column.name, sch.vector_lanes(width, _widest(direct), self.max_lanes))
-        extents = {row.name: self._extent(crossing, row, width), column.name: self._extent(written, column, width)}
-        whole = column.range % lanes == 0 == extents[column.name] % lanes
-        return TileShape(extents, column.name, lanes if whole and column.name not in constrained else 1)
+        height, across = self._extent(crossing, row, width), self._extent(written, column, width)
+        whole = column.range % lanes == 0 == across % lanes and column.name not in sch.constrained_indices(nest)
+        return _Tile(row, column, height, across, lanes if whole else 1)
 
     def _extent(self, uses: Sequence[Use], index: stripe.Index, width: int) -> int:
         """Return the extent of a tile along the index that uses are contiguous along."""
@@ -85,73 +79,71 @@ class GroupTranspose:
             extent //= 2
         return extent
 
-    def _node(
-        self,
-        nest: Nest,
-        row: stripe.Index,
-        column: stripe.Index,
-        shape: TileShape,
-        crossing: tuple[Use, ...],
-        elements: dict[str, int],
-    ) -> Node:
-        """Return the tree of a kernel."""
-        names = nest.taken_names()
-        height, width = shape.extents[row.name], shape.extents[column.name] // shape.lanes
-        across = sch.power_of_two_below(min(width, self.threads))
-        down = sch.power_of_two_below(min(height, self.threads // across))
-        starts, grid = {}, []
-        for index in nest.indices:
-            extent = shape.extents.get(index.name, 1)
-            group = attrs.evolve(index, range=-(-index.range // extent), binding=stripe.Binding.GRID)
-            starts[index.name] = sch.part(group, extent)
-            grid.append(group)
-        tested = sch.constrained_indices(nest)
-        lanes = self.vector_bytes, self.max_lanes
-        staging = Staging(shape, nest.indices, tested, across * down, *lanes, elements, names)
-        stages = {use: staging.memory(use) for use in crossing}
-        fills = [staging.fill(use, stage, starts) for use, stage in stages.items()]
-        points = [
-            _Points.of(row, down, height, 1, names),
-            _Points.of(column, across, width, shape.lanes, names),
-        ]
-        places = {row.name: points[0].place, column.name: points[1].place}
-        values = {**starts, **{name: starts[name] + place for name, place in places.items()}}
-        ends = [i.range - 1 - values[i.name] for i in (row, column) if i.range % shape.extents[i.name]]
-        ends += [point.vectors - 1 - point.number for point in points if point.vectors % point.thread.range]
-        (segment,) = nest.segments
-        inside = leaf(segment, values, sch.present((*(point.more for point in points), points[1].lane)))
-        staged = {use: staging.staged(use, stage, places) for use, stage in stages.items()}
-        uses = tuple(staged.get(use) or use.substitute(values) for use in segment.uses)
-        elements_of_tile = attrs.evolve(inside, uses=uses, constraints=(*ends, *inside.constraints))
-        store = Node(sch.present(point.thread for point in points), children=(elements_of_tile,))
-        return Node(sch.present(grid), tuple(stages.values()), (*fills, store))
+    def _steps(self, nest: Nest, tile: _Tile, crossing: Sequence[Use]) -> Iterator[Rearrangement]:
+        """Yield what shares tiles out to groups, stages them, and shares their elements out to threads."""
+        names, row, column = nest.taken_names(), tile.row.name, tile.column.name
+        inside = (names.fresh(f"{row}_in"), names.fresh(f"{column}_in"))
+        yield Split(row, tile.height, (row, inside[0]))
+        yield Split(column, tile.width, (column, inside[1]))
+        grid = tuple(index.name for index in nest.indices)
+        yield Reorder((*grid, *inside))
+        yield from (Bind(name, stripe.Binding.GRID) for name in grid)
+        across = sch.power_of_two_below(min(tile.width // tile.lanes, self.threads))
+        down = sch.power_of_two_below(min(tile.height, self.threads // across))
+        team = across * down
+        for use in reversed(crossing):
+            stage, lanes = names.fresh(f"{use.root}_stage"), self._lanes(nest, use, tile, team)
+            yield Stage(use.root, grid[-1], stage, Level.LOCAL, (), inside, tile.pad, lanes, Outside.CLAMP)
+            yield from _shared(((f"{stage}_1", tile.width), (f"{stage}_0", tile.height // lanes)), team)
+        if tile.lanes > 1:
+            vector, lane = names.fresh(f"{column}_vector"), names.fresh(f"{column}_lane")
+            yield Split(inside[1], tile.lanes, (vector, lane), Tail.MASK)
+            yield Bind(lane, stripe.Binding.LANE)
+            inside = (inside[0], vector)
+        yield from _shared(((inside[0], tile.height), (inside[1], tile.width // tile.lanes)), team)
+
+    def _lanes(self, nest: Nest, use: Use, tile: _Tile, threads: int) -> int:
+        """Return how many neighbours of an input one load can stage: whole vectors that are aligned, in all tiles."""
+        lanes = sch.power_of_two_below(sch.vector_lanes(self.vector_bytes, use.dtype.itemsize, self.max_lanes))
+        lanes = sch.aligned_lanes((use,), tile.row.name, lanes)
+        wholes = [tile.height]
+        ragged = tile.row.range % tile.height or tile.column.range % tile.width
+        if ragged or sch.constrained_indices(nest):
+            wholes += [tile.row.range, *reach_of(tree_of_nest(nest), use)]
+            lanes = min(lanes, sch.power_of_two_below(max(1, tile.height * tile.width // threads)))
+        while any(whole % lanes for whole in wholes):
+            lanes //= 2
+        return lanes
 
 
 @attrs.frozen(eq=False, repr=False)
-class _Points:
-    """The points of one axis of a tile, in vectors: those of a thread lie as far apart as there are threads."""
+class _Tile:
+    """Rows and columns that a group takes, in vectors of so many lanes."""
 
-    thread: stripe.Index
-    more: stripe.Index
-    lane: stripe.Index
-    vectors: int
-
-    @staticmethod
-    def of(index: stripe.Index, threads: int, vectors: int, lanes: int, names: NameScope) -> _Points:
-        """Share the vectors of one axis of a tile out to threads."""
-        thread = sch.index(names.fresh(f"{index.name}_thread"), threads, stripe.Binding.THREAD)
-        more = sch.index(names.fresh(f"{index.name}_more"), -(-vectors // threads), stripe.Binding.UNROLL)
-        return _Points(thread, more, sch.index(names.fresh(f"{index.name}_lane"), lanes, stripe.Binding.LANE), vectors)
+    row: stripe.Index
+    column: stripe.Index
+    height: int
+    width: int
+    lanes: int
 
     @property
-    def number(self) -> Affine:
-        """The vector, counted from the start of the tile."""
-        return sch.part(self.more, self.thread.range) + sch.part(self.thread)
+    def pad(self) -> int:
+        """Elements behind a row in local memory: those of a column then lie in different banks, vectors aligned."""
+        return self.lanes if self.lanes > 1 else 1 - self.width % 2
 
-    @property
-    def place(self) -> Affine:
-        """The point, counted from the start of the tile."""
-        return self.number * self.lane.range + sch.part(self.lane)
+
+def _shared(loops: Sequence[tuple[str, int]], threads: int) -> Iterator[Rearrangement]:
+    """Yield what shares loops of these sizes out to threads, from the last one on, and unrolls what each has left."""
+    team: list[tuple[str, str]] = []
+    for name, size in reversed(loops):
+        if size > 1:
+            own = sch.power_of_two_below(min(size, threads))
+            threads //= own
+            team.insert(0, (f"{name}_more", f"{name}_thread"))
+            yield Split(name, own, team[0])
+    yield Reorder((*(thread for _, thread in team), *(more for more, _ in team)))
+    yield from (Bind(thread, stripe.Binding.THREAD) for _, thread in team)
+    yield from (Bind(more, stripe.Binding.UNROLL) for more, _ in team)
 
 
 def _widest(uses: Sequence[Use]) -> int:
