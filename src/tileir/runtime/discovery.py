@@ -131,8 +131,11 @@ class Registry(Renewable):
         self._lock = threading.RLock()
 
     def _installed(self) -> dict[str, list[EntryPoint]]:
+        """Return the entry points of each name, tileir's own names first: whose one is, its files tell."""
         if self._entries is None:
-            self._entries = grouped((entry.name, entry) for entry in self.find())
+            found = grouped((entry.name, entry) for entry in self.find())
+            others = {name for name, entries in found.items() if OWN not in map(name_of, entries)}
+            self._entries = {name: found[name] for name in sorted(found, key=lambda name: (name in others, name))}
         return self._entries
 
     def _load(self, name: str) -> AnyBackend | BackendError:
@@ -148,14 +151,7 @@ class Registry(Renewable):
 
     def _ranks(self) -> Iterator[tuple[int, str]]:
         """Yield rank and name of each back end that can be loaded: registered ones, tileir's own, then the others."""
-
-        def order(name: str) -> tuple[int, str]:
-            if name in self._registered:
-                return 0, name
-            own = any(name_of(entry) == OWN for entry in self._installed()[name])
-            return (1 if own else 2), name
-
-        for name in sorted(self.names(), key=order):
+        for name in dict.fromkeys((*sorted(self._registered), *self._installed())):
             try:
                 yield self.backend(name).rank, name
             except BackendError:

@@ -99,12 +99,12 @@ class Nest:
     indices: tuple[stripe.Index, ...]
     segments: tuple[Segment, ...]
 
-    @property
+    @cached_property
     def allocations(self) -> tuple[stripe.Refinement, ...]:
         """Memory that the kernel allocates for each of its points."""
         return tuple(r for r in self.kernel.refinements if r.direction is stripe.Direction.NONE)
 
-    @property
+    @cached_property
     def uses(self) -> tuple[Use, ...]:
         """All uses of all segments."""
         return tuple(use for segment in self.segments for use in segment.uses)

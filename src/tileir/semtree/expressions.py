@@ -56,7 +56,7 @@ def _tests(expr: Any) -> bool:
 
 def _alike(expr: Any) -> bool:
     kind = expr.args[-1].type
-    return all(value.type is kind or value.type == kind for value in _values(expr))
+    return not [value for value in _values(expr) if value.type is not kind and value.type != kind]
 
 
 def _keeps_bits(expr: Any) -> bool:

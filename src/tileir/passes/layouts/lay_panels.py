@@ -82,7 +82,7 @@ class LayPanels:
 
             def laid(launch: Launch, fixed: Mapping[str, Refinement] = fixed) -> tuple[Launch, ...]:
                 kernel = program.kernels[launch.kernel]
-                found = self._factors(launched(kernel, launch), fixed, near)
+                found = self._factors(launched(kernel, launch), fixed, near) if fixed else ()
                 for factor in found:
                     if factor.key not in copies:
                         copy = copies[factor.key] = _Copy.of(factor, names)

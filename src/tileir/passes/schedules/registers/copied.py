@@ -8,8 +8,9 @@ panels pass over it, and its runs lie an odd number of cache lines apart.
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from math import gcd
 from typing import Final
 
@@ -312,16 +313,15 @@ class _Pieces:
         rows = (i for i in self.nest.indices if i.name in self.rows and any(use.stride(i.name) for use in uses))
         blocks: dict[str, int] = {}
 
-        def fits(index: stripe.Index, size: int) -> bool:
+        def exceeds(index: stripe.Index, size: int) -> bool:
             found = self.copies(uses, {**blocks, index.name: size})
-            return found is not None and sum(copied.nbytes for copied in found) <= most_bytes
+            return found is None or sum(copied.nbytes for copied in found) > most_bytes
 
         for index in sorted(rows, key=lambda i: -max(abs(use.stride(i.name)) for use in uses)):
             count = self.tiles(index)
-            if fits(index, count):
+            if not exceeds(index, count):
                 return blocks
-            if fits(index, 1):
-                most = max(size for size in range(1, count) if fits(index, size))
+            if most := bisect(range(1, count), False, key=partial(exceeds, index)):
                 return {**blocks, index.name: -(-count // -(-count // most))}
             blocks[index.name] = 1
         return None

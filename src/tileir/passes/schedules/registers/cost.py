@@ -6,6 +6,7 @@ Tiles that do not divide the output pay for their remainders, and each tile once
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from math import prod
 from typing import Final
 
@@ -205,6 +206,7 @@ class _Candidate:
     vector: stripe.Index
     lanes: int
     rows: tuple[stripe.Index, ...]
+    panels: tuple[Use, ...]
     strided: tuple[Use, ...]
     steps: tuple[Step, ...]
     constrained: frozenset[str]
@@ -228,7 +230,8 @@ class _Candidate:
         if vector.name in constrained:
             return refused("TR306", index=vector.name)
         rule_out(against_vector(nest, vector.name))
-        strided = tuple(use for use in panel_uses(nest, vector.name) if use.stride(vector.name) != 1)
+        panels = panel_uses(nest, vector.name)
+        strided = tuple(use for use in panels if use.stride(vector.name) != 1)
         still = [i for i in nest.indices if i.name != vector.name and not any(use.stride(i.name) for use in strided)]
         points, least = product(i.range for i in still), _LEAST_BOUNDED if constrained else _LEAST_POINTS
         if strided and points < least:
@@ -243,12 +246,16 @@ class _Candidate:
             if segment.loops
         )
         overlaps = overlaps and may_overlap(nest)
-        return cls(nest, limits, vector, lanes, rows, strided, steps, constrained, whole, overlaps)
+        return cls(nest, limits, vector, lanes, rows, panels, strided, steps, constrained, whole, overlaps)
+
+    @cached_property
+    def _outside(self) -> tuple[Use, ...]:
+        """What a point touches before and after the reductions."""
+        return tuple(use for segment in self.nest.segments if not segment.loops for use in segment.uses)
 
     def _apart(self, rows: Mapping[str, int]) -> float:
         """Return what accesses of a point before and after the reductions cost, whose lanes are apart."""
-        uses = [use for segment in self.nest.segments if not segment.loops for use in segment.uses]
-        return apart(uses, self.vector.name, self.lanes, rows, overlaps=self.overlaps)
+        return apart(self._outside, self.vector.name, self.lanes, rows, overlaps=self.overlaps)
 
     @property
     def least(self) -> float:
@@ -270,8 +277,8 @@ class _Candidate:
             sums = len(self.nest.allocations)
             return refused("TR506", index=self.vector.name, sums=sums, registers=self.limits.registers)
         cost, columns, rows = found
-        visit, uses = visits[columns], panel_uses(self.nest, self.vector.name)
-        packed = uses if visit is not None else tuple(use for use in uses if self._packs(use, rows, columns))
+        visit = visits[columns]
+        packed = tuple(use for use in self.panels if visit is not None or self._packs(use, rows, columns))
         packing, registers = self._packing(packed), self.limits.registers
         cost += packing
         return Tiling(
@@ -351,8 +358,7 @@ class _Candidate:
         share = product(i.range for i in self.nest.indices if i is not self.vector) / points
         after = self._apart({r.index.name: r.height for r in rows}) * product(i.range for i in self.nest.indices)
         tiles = [(count, product(heights.values()), tuple(heights.items())) for count, heights in row_pieces(rows)]
-        uses = panel_uses(self.nest, self.vector.name)
-        own = any(use.stride(row.index.name) for use in uses for row in rows)
+        own = any(use.stride(row.index.name) for use in self.panels for row in rows)
         for columns in widths:
             visit, parts = visits[columns], pieces[columns]
             if visit is not None and own:
