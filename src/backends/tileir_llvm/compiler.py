@@ -94,9 +94,9 @@ class LLVMCompiler:
         from tileir.semtree.check.verifier import verify
         from tileir.semtree.legalise.storage import stored_as_bits
         from tileir.semtree.matrices import without_instructions
-        from tileir.semtree.transform.checked_dots import checked_dots
-        from tileir.semtree.transform.compensated_dots import compensated_dots
         from tileir.semtree.transform.expansions import expand_kernel
+        from tileir_llvm.dots.checked import checked_dots
+        from tileir_llvm.dots.compensated import compensated_dots
         from tileir_llvm.emit.alike import in_order, outline
         from tileir_llvm.emit.capabilities import stored_floats
         from tileir_llvm.emit.dots import FLUSHING, native_dots

@@ -28,7 +28,6 @@ from tileir.semtree.ir import Dot
 from tileir.semtree.lower.lowering import lower as lower_kernels
 from tileir.semtree.rewrite import expressions, map_expr, map_stmts, statements, walk, with_body
 from tileir.semtree.simplify.simplifier import simplify
-from tileir.semtree.transform.checked_dots import LEAST, checked_dots
 from tileir.semtree.transform.interleaving import interleave
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.interpret.interpreter import interpret
@@ -37,6 +36,7 @@ from tileir.stripe.lower.lowering import lower
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
+from tileir_llvm.dots.checked import LEAST, checked_dots
 
 FRAGMENTS = (*named("avx512vnni"), *named("avx512bf16"))
 FLUSHING = frozenset(named("avx512bf16"))

@@ -26,7 +26,7 @@ SPELT: Final = (*named("avx512vnni"), *named("avx512bf16"))
 
 
 FLUSHING: Final = frozenset(row.name for row in usable(SPELT) if row.flushes)
-"""Those that are exact for factors that :mod:`tileir.semtree.transform.checked_dots` lets through."""
+"""Those that are exact for factors that :mod:`tileir_llvm.dots.checked` lets through."""
 
 
 def native_dots(features: Collection[str]) -> frozenset[str]:

@@ -17,7 +17,7 @@ from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.lower.lowering import lower
 from tileir.semtree.rewrite import statements
-from tileir.semtree.transform.compensated_dots import compensated_dots
+from tileir_llvm.dots.compensated import compensated_dots
 
 LIKE = [DType.I8, DType.U8]
 
