@@ -30,8 +30,8 @@ ROOMS: Final = {
         "tileir.testing",
     ),
     "tileir_formula": (
-        *("tileir.core", "tileir.poly.affine", "tileir.tile", "tileir.ops", "tileir.runtime"),
-        *("tileir.typed.footprint", "tileir.typed.inference.inference", "tileir.typed.ir"),
+        *("tileir.core", "tileir.poly.affine", "tileir.poly.bounds", "tileir.tile", "tileir.ops", "tileir.runtime"),
+        *("tileir.typed.boxes", "tileir.typed.inference.inference", "tileir.typed.interpreter", "tileir.typed.ir"),
         *("tileir.driver.calls.arguments", "tileir.driver.dispatch", "tileir.driver.notebook"),
         *("tileir.driver.programs", "tileir.driver.texts", "tileir.passes.rewrites.immediates"),
     ),

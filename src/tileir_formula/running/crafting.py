@@ -16,7 +16,6 @@ from tileir.core import ArgumentError, DType, TileError, at_the_call, attrs, nea
 from tileir.driver.calls.arguments import check_kind, check_options, is_number
 from tileir.driver.texts import read
 from tileir.runtime import to_array
-from tileir.tile.low_rank import with_low_rank
 from tileir_formula.definitions.catalogue import default_catalogue
 from tileir_formula.definitions.functions import Function
 from tileir_formula.editing import edits
@@ -29,6 +28,7 @@ from tileir_formula.lower.inputs import inputs_of
 from tileir_formula.lower.lowering import Crafted, craft as lowered
 from tileir_formula.running.faults import Trial
 from tileir_formula.running.function import RANKS, FormulaFunction, as_passed, dtype_of, shown
+from tileir_formula.running.low_rank import with_low_rank
 from tileir_formula.running.picture_parts import MOST_PIXELS, Array, Rectangle, check_inside, in_tiles, part, part_read
 from tileir_formula.text.parser import parse
 from tileir_formula.text.printer import to_text

@@ -14,13 +14,13 @@ from tileir import Jit, Options
 from tileir.core import ArgumentError, DType, attrs
 from tileir.driver.calls.arguments import tensor_types
 from tileir.driver.programs import function_of
-from tileir.typed.footprint import Reach, reach_of
 from tileir.typed.inference.inference import infer
+from tileir_formula.running.footprint import Reach, reach_of
 from tileir_formula.running.picture_parts import STRIP_PIXELS, Array, in_strips
 
 if TYPE_CHECKING:
-    from tileir.tile.low_rank import Approximation
     from tileir_formula.lower.lowering import Crafted
+    from tileir_formula.running.low_rank import Approximation
 
 
 @attrs.frozen(eq=False)

@@ -14,7 +14,7 @@ import numpy as np
 from tileir.core import ArgumentError, attrs
 
 if TYPE_CHECKING:
-    from tileir.typed.footprint import Reach
+    from tileir_formula.running.footprint import Reach
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Compute: TypeAlias = Callable[[Sequence[Array]], tuple[Array, ...]]

@@ -16,7 +16,6 @@ from typing import Any, Final
 import orjson
 
 from tileir.core import TileError, attrs, fail
-from tileir.typed.footprint import footprint
 from tileir_cli.pictures.files import as_levels
 from tileir_formula.definitions.catalogue import default_catalogue
 from tileir_formula.definitions.functions import Function
@@ -28,6 +27,7 @@ from tileir_formula.editing.control_tree import controls_of
 from tileir_formula.ir import Formula, Repeat, Step
 from tileir_formula.lower.applying import apply
 from tileir_formula.references import places_of
+from tileir_formula.running.footprint import footprint
 from tileir_formula.text.parser import parse
 from tileir_studio.design.completion import formula_completions, tile_completions
 from tileir_studio.design.exports import script_of, source_of, writers

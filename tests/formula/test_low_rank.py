@@ -13,7 +13,7 @@ from strategies.effort import examples
 from tileir import bind, evaluate
 from tileir.tile.checks.verifier import verify
 from tileir.tile.ir import Constant, Function
-from tileir.tile.low_rank import with_low_rank
+from tileir_formula.running.low_rank import with_low_rank
 
 Array = npt.NDArray[Any]
 

@@ -16,10 +16,10 @@ from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.tile.text.parser import parse
 from tileir.typed.boxes import Box
-from tileir.typed.footprint import MOST_BOXES, footprint
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Function, TensorType
+from tileir_formula.running.footprint import MOST_BOXES, footprint
 
 Array = npt.NDArray[Any]
 
