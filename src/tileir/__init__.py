@@ -39,7 +39,6 @@ if typing.TYPE_CHECKING:
     from tileir.driver.tracing.functions import PythonFunction, function
     from tileir.driver.tracing.mapping import vmap
     from tileir.driver.tracing.transforms import value_and_grad
-    from tileir.driver.warnings import warnings_of
     from tileir.runtime.caches.disk_cache import DiskCache
     from tileir.runtime.context import Context, default_context, trim
     from tileir.runtime.devices.array import DeviceArray
@@ -54,6 +53,7 @@ if typing.TYPE_CHECKING:
     from tileir_formula.running.crafting import CraftedFormula, craft
     from tileir_performance.explain.explanation import Explanation, explain
     from tileir_performance.tuning.search import Tuned, tune
+    from tileir_performance.warnings.programs import warnings_of
 
 __version__: typing.Final = _VERSION
 
@@ -165,7 +165,6 @@ _LATER: typing.Final = types.MappingProxyType(
             "driver.tracing.functions": ("PythonFunction", "function"),
             "driver.tracing.mapping": ("vmap",),
             "driver.tracing.transforms": ("value_and_grad",),
-            "driver.warnings": ("warnings_of",),
             "runtime.caches.disk_cache": ("DiskCache",),
             "runtime.context": ("Context", "default_context", "trim"),
             "runtime.devices.array": ("DeviceArray",),
@@ -186,7 +185,7 @@ _LATER: typing.Final = types.MappingProxyType(
 _MODULES: typing.Final = ("distributed", "frontends", "ops")
 """Modules that are loaded when they are first used: arrays whose parts ranks have, front ends, operations."""
 
-_BESIDE: typing.Final = ("CraftedFormula", "Explanation", "Tuned", "craft", "explain", "tune")
+_BESIDE: typing.Final = ("CraftedFormula", "Explanation", "Tuned", "craft", "explain", "tune", "warnings_of")
 """Names that packages built on the compiler provide by entry points."""
 
 if not typing.TYPE_CHECKING:  # or every unknown name would have a type

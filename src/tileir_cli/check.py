@@ -139,7 +139,7 @@ def warnings_about(
     device: str | None,
 ) -> tuple[Diagnostic, ...]:
     """Return warnings; without types, those that hold for all of them. What memory is taken, a device decides."""
-    from tileir.driver.warnings import warnings_of  # only who checks needs it
+    from tileir_performance.warnings.programs import warnings_of  # only who checks needs it
 
     types = cli_values.types(program, values)
     if not types or not isinstance(program, Function):

@@ -1,1 +1,1 @@
-"""Costs of kernels predicted and explained, and the search for faster pipelines and schedules, which measures them."""
+"""Costs of kernels predicted and explained, the search for faster pipelines and schedules, and warnings."""

@@ -20,7 +20,8 @@ SUITES: Final = ("/tileir_onnx/suite.py", "/tileir_torch/opinfo.py")
 
 ROOMS: Final = {
     "tileir_performance": (
-        *("tileir.core", "tileir.poly.affine", "tileir.typed.ir", "tileir.stripe", "tileir.schedule", "tileir.semtree"),
+        *("tileir.core", "tileir.poly", "tileir.tile", "tileir.typed", "tileir.stripe", "tileir.schedule"),
+        "tileir.semtree",
         *("tileir.passes.base", "tileir.passes.analysis.dependences", "tileir.passes.cost", "tileir.passes.pipelines"),
         *("tileir.passes.schedules.scripted", "tileir.passes.regions.tile", "tileir.runtime", "tileir.driver"),
     ),

@@ -22,7 +22,9 @@ GROUP: Final = "tileir.names"
 PACKAGES: Final[Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(("CraftedFormula", "craft", "formula"), "tileir_formula"),
-        **dict.fromkeys(("Explanation", "Tuned", "explain", "tune"), "tileir_performance"),
+        **dict.fromkeys(
+            ("Explanation", "Tuned", "explain", "tune", "warnings_of", "warnings_of_compiled"), "tileir_performance"
+        ),
         "cli": "tileir_cli",
         "studio": "tileir_studio",
         "testing": "tileir_testing",

@@ -135,9 +135,11 @@ class Executable(Generic[R_co]):
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
         """Warnings of legal but unlikely code, for these types, and of temporaries far larger than the arguments."""
-        from tileir.driver.warnings import warnings_of_compiled  # for who asks
+        from tileir.core.beside import provided
 
-        return warnings_of_compiled(self._compilation.request, self.memory, lambda: self.sem)
+        warnings_of_compiled: Any = provided("warnings_of_compiled")
+        found: tuple[Diagnostic, ...] = warnings_of_compiled(self._compilation.request, self.memory, lambda: self.sem)
+        return found
 
     @property
     def sem(self) -> sem.Program:

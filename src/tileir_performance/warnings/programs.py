@@ -13,7 +13,7 @@ from tileir.runtime.plans.plan import MemoryUse
 from tileir.semtree import ir as sem
 from tileir.tile.checks.unused import allowed, in_order
 from tileir.tile.ir import Function, Statement
-from tileir.typed.warnings import warnings_for_types
+from tileir_performance.warnings.accesses import warnings_for_types
 
 MOST_TIMES: Final = 16
 """How many times the bytes of inputs and outputs temporaries may take before that is worth a warning."""

@@ -1,8 +1,8 @@
 """Warnings about a Tile function for some types of its inputs: what is read and written outside, and lost digits.
 
-What decides about indices is exact, by :mod:`tileir.poly.inside`. Whether it was meant, nobody can know: leaving a
-tensor is how programs pad and cut. By default only what is hardly ever meant is told: contractions without any point,
-and an index alone that has two sizes, where the program does not say which one counts.
+What decides about indices is exact, by :mod:`tileir_performance.warnings.inside`. Whether it was meant, nobody can
+know: leaving a tensor is how programs pad and cut. By default only what is hardly ever meant is told: contractions
+without any point, and an index alone that has two sizes, where the program does not say which one counts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Final
 
 from tileir.core import Diagnostic, DType, Span, attrs, rounded
 from tileir.core.numbers.ranges import Range, exact
-from tileir.poly.inside import Axis, Mismatch, axes_of, culprits, is_empty, left, mismatches
 from tileir.tile import ir as tile
 from tileir.tile.checks.unused import allowed, in_order
 from tileir.typed.inference.emission import Emission
@@ -35,6 +34,7 @@ from tileir.typed.ir import (
     Value,
 )
 from tileir.typed.numbers import arguments_of
+from tileir_performance.warnings.inside import Axis, Mismatch, axes_of, culprits, is_empty, left, mismatches
 
 
 def warnings_for_types(

@@ -1,0 +1,1 @@
+"""Warnings, like a compiler's: what is legal, and seldom meant."""
