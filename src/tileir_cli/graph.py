@@ -42,7 +42,7 @@ def graph(
 
     Stages after `tile` need the inputs: NAME=f32[3,4] says dtype and dims, NAME=array.npy takes them from a file.
     """
-    from tileir.core.drawing.files import FORMATS  # networkx is slow to import
+    from tileir_cli.drawing.files import FORMATS  # networkx is slow to import
 
     form = "dot" if output is None else output.suffix.removeprefix(".")
     if form not in FORMATS:

@@ -117,7 +117,7 @@ def test_stages_import_stages_at_the_top() -> None:
     ]
     assert sorted(inner) == [
         ("src/tileir/core/text/markup.py", "tileir_pygments"),
-        ("src/tileir/core/text/shown.py", "tileir.core.drawing.svg"),
+        ("src/tileir/core/text/shown.py", "tileir.core.beside"),
         ("src/tileir/passes/algorithms/scan.py", "tileir.passes.schedules.groups.scan"),
         ("src/tileir/passes/algorithms/scan.py", "tileir.passes.schedules.groups.scan"),
         ("src/tileir/passes/pipelines/installed.py", "tileir.passes.pipelines.resolution"),

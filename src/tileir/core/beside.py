@@ -25,7 +25,7 @@ PACKAGES: Final[Mapping[str, str]] = MappingProxyType(
         **dict.fromkeys(
             ("Explanation", "Tuned", "explain", "tune", "warnings_of", "warnings_of_compiled"), "tileir_performance"
         ),
-        "cli": "tileir_cli",
+        **dict.fromkeys(("cli", "to_svg"), "tileir_cli"),
         "studio": "tileir_studio",
         "testing": "tileir_testing",
     }

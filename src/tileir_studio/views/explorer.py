@@ -22,7 +22,6 @@ from typing import Any, Final
 
 from tileir import Explanation, default_context, explain, to_text
 from tileir.core import BackendError, Combination, Target, attrs, fail, nearest, to_json
-from tileir.core.drawing.layering import drawing_of
 from tileir.core.targets.target_file import all_names_of_targets, hardware_of
 from tileir.core.text.quantities import runs_text
 from tileir.driver.executable import compile_for
@@ -34,6 +33,7 @@ from tileir.stripe.works import launches
 from tileir.typed.ir import Cast, Constant, Contraction, Elementwise, Function, Operation, TensorType, Value, operands
 from tileir.typed.sharding.borders import beside_work
 from tileir.typed.sharding.explanation import cut_text, price_text
+from tileir_cli.drawing.layering import drawing_of
 from tileir_performance.explain.explanation import explain_program
 from tileir_studio.design.checking import checked
 from tileir_studio.design.exports import writers

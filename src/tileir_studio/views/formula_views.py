@@ -9,7 +9,7 @@ from typing import Any, Final
 import orjson
 
 from tileir.core import ParseError, Source, attrs, to_json
-from tileir.core.drawing.layering import Wire, drawing_of
+from tileir_cli.drawing.layering import Wire, drawing_of
 from tileir_formula.definitions.functions import Function
 from tileir_formula.editing.control_tree import controls_of
 from tileir_formula.editing.controls import FormulaControls

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tileir.core import Diagnostic, Source, attrs
-from tileir.core.drawing.layering import Wire
+from tileir_cli.drawing.layering import Wire
 
 
 @attrs.frozen

@@ -5,7 +5,7 @@ Nothing but people reads a ``repr``: keys, digests and files are made of JSON an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tileir.core.nodes.schema import Role, slots
 from tileir.core.text.markup import folded, highlighted
@@ -67,9 +67,10 @@ class ShownProgram(ShownWhole):
 
     def _repr_html_(self) -> str:
         """Return what notebooks show."""
-        from tileir.core.drawing.svg import to_svg  # networkx is slow to import
+        from tileir.core.beside import provided  # only notebooks draw
 
         try:
+            to_svg: Any = provided("to_svg")
             drawn = folded("graph", to_svg(self.graph()))
         except Exception:  # a program that breaks rules may have no graph, and its text is what tells why
             drawn = ""

@@ -6,7 +6,7 @@ import json
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from tileir.core.drawing.svg import to_svg
+from tileir_cli.drawing.svg import to_svg
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 from xml.sax.saxutils import escape
 
-from tileir.core.drawing.layering import Drawing, Wire, drawing_of
+from tileir_cli.drawing.layering import Drawing, Wire, drawing_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

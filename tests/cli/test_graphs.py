@@ -15,13 +15,13 @@ import tileir
 from strategies import loops, typed_text
 from strategies.effort import examples
 from strategies.tile import Case, cases
-from tileir.core.drawing.files import FORMATS, plain
-from tileir.core.drawing.svg import MOST_NODES, to_svg
 from tileir.core.errors import TileError
 from tileir.semtree.text.parser import parse_program
 from tileir.stripe import ir as stripe
 from tileir.typed.ir import Function
 from tileir_cli import main as cli
+from tileir_cli.drawing.files import FORMATS, plain
+from tileir_cli.drawing.svg import MOST_NODES, to_svg
 
 if TYPE_CHECKING:
     from pathlib import Path
