@@ -23,9 +23,9 @@ OPEN_TO_FRONTENDS: Final = {
     "tileir.tile.checks.integers",
 }
 OPEN_TO_PASSES: Final = (
-    *("tileir.poly.affine", "tileir.poly.bounds", "tileir.poly.coverage", "tileir.schedule.reindex", "tileir.stripe"),
+    *("tileir.poly", "tileir.schedule.reindex", "tileir.stripe"),
     *("tileir.passes.base", "tileir.passes.analysis", "tileir.passes.kernels", "tileir.passes.regions.tile"),
-    "tileir.passes.schedules.vectors.thread",
+    *("tileir.passes.regions.narrowing", "tileir.passes.schedules.vectors.thread"),
 )
 """Modules, with all below them, that a wheel of passes may import, as docs/extensions.md says."""
 STAGES: Final = [path for path in python_files(PACKAGE) if module_of(path) not in TOP]

@@ -234,14 +234,14 @@ IN_PASSES: Final = (
     ),
     Mutant(
         "range one too short",
-        "passes.rewrites.reduce_constraints",
+        "tileir_accelerators.tiling.reduce_constraints",
         "range=high - low + 1, affine=start",
         "range=max(1, high - low), affine=start",
         "accumulate,separate{least=1,share=1,operations=0},reduce_constraints",
     ),
     Mutant(
         "range that starts at zero",
-        "passes.rewrites.reduce_constraints",
+        "tileir_accelerators.tiling.reduce_constraints",
         "moves[index.name] = Affine.index(index.name) + low",
         "moves[index.name] = Affine.index(index.name)",
         "accumulate,separate{least=1,share=1,operations=0},reduce_constraints",

@@ -92,7 +92,7 @@ def test_kernels_are_measured() -> None:
 @pytest.mark.parametrize(
     ("options", "code"),
     [
-        ({"after": "reduce_constraints"}, "TIL902"),
+        ({"after": "rewrite"}, "TIL902"),
         ({"after": "accumulate", "measure": True}, "TIL902"),
         ({"passes": "x"}, "TIL541"),
     ],

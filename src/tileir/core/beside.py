@@ -34,8 +34,9 @@ PACKAGES: Final[Mapping[str, str]] = MappingProxyType(
 
 _OF_ACCELERATORS: Final = (
     *("autotile", "cache", "dsp_conv", "locate_block", "locate_inner_block", "locate_memory", "memory_placement"),
-    *("order_loops", "outer_product", "pad", "partition_compute", "partition_memory", "prefetch", "rewrite_locations"),
-    *("schedule", "tensorise", "tensorize", "thread_inner", "unroll", "vectorise_inner"),
+    *("order_loops", "outer_product", "pad", "partition_compute", "partition_memory", "prefetch"),
+    *("reduce_constraints", "rewrite_locations", "schedule", "tensorise", "tensorize", "thread_inner"),
+    *("unroll", "vectorise_inner"),
 )
 
 WHEELS: Final[Mapping[str, str]] = MappingProxyType(dict.fromkeys(_OF_ACCELERATORS, "tileir-accelerators"))

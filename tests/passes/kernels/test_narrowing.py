@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
+from strategies.catalogue import parse_pipeline
 from strategies.effort import examples
 from strategies.families import Written, written
 from strategies.passes import assert_same_meaning, program_of
 from tileir.passes.base import run
-from tileir.passes.pipelines.catalog import parse_pipeline
 from tileir.passes.regions.narrowing import narrowed
 from tileir.stripe.ir import Program
 from tileir.stripe.text.printer import to_text

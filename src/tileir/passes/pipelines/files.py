@@ -43,7 +43,6 @@ FILES: Final[Mapping[str, str]] = MappingProxyType(
         "matrix_contraction": "schedules.groups.matrix.contraction",
         "pad_channels": "layouts.pad_channels",
         "permute_gather": "schedules.vectors.permute_gather",
-        "reduce_constraints": "rewrites.reduce_constraints",
         "register_tile": "schedules.registers.register_tile",
         "register_transpose": "schedules.vectors.register_transpose",
         "rewrite": "rewrites.rewrite",

@@ -7,8 +7,8 @@ from hypothesis import given, strategies as st
 from strategies.effort import examples
 from strategies.passes import assert_same_meaning, program_of, programs
 from tileir.passes.regions.tile import Tile
-from tileir.passes.rewrites.reduce_constraints import ReduceConstraints
 from tileir.stripe.check.verifier import verify
+from tileir_accelerators.tiling.reduce_constraints import ReduceConstraints
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Block, Program
