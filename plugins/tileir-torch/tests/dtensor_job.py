@@ -16,7 +16,7 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distrib
 import tileir
 from tileir import ArgumentError
 from tileir.runtime.transports import Message, Transport
-from tileir_torch.distributed import from_dtensor, to_dtensor
+from tileir_torch.distributed import from_dtensor, layout_of, to_dtensor
 
 
 class Gloo(Transport):
@@ -84,6 +84,12 @@ def main(file: str, rank: int, size: int) -> None:
     )
     found = tileir.distribute(program, Engine(), options=tileir.Options(quick=True))(from_dtensor(given, Engine()))
     assert torch.equal(to_dtensor(found, line).full_tensor(), 2 * torch.arange(28.0).reshape(7, 4))
+    tall = distribute_tensor(torch.arange(10.0).reshape(5, 2), line, [Shard(0)])  # not cut as evenly as tileir does
+    rows = layout_of(tall.shape, line, [Shard(0)])
+    program = tileir.partition(double, {"x": size}, {"X": rows}, outputs={"Y": rows}, arguments=[tall.shape])
+    assert not program.collectives
+    found = tileir.distribute(program, Engine(), options=tileir.Options(quick=True))(from_dtensor(tall, Engine()))
+    assert torch.equal(to_dtensor(found, line).full_tensor(), 2 * torch.arange(10.0).reshape(5, 2))
     with pytest.raises(ArgumentError, match=r"TIL352.*redistribute it"):
         from_dtensor(DTensor.from_local(torch.ones(2), line, [Partial()]), Engine())
     other = tileir.distributed.array(np.ones(4), {"x": 1, "y": size}, ("y",), transport=Engine())

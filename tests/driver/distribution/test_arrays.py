@@ -185,6 +185,30 @@ STEP = "function (U[H, W], F) -> (V, M) { S[y, x : H, W] = +(U[y + j - 1, x]), j
 IMAGE = np.arange(28, dtype=np.float32).reshape(7, 4)
 
 
+@pytest.mark.parametrize("intervals", [((0, 3), (3, 6), (6, 7)), ((0, 0), (0, 7), (7, 7)), ((4, 7), (0, 4), (4, 4))])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_programs_take_arrays_whose_parts_are_not_even(axis: int, intervals: tuple[tuple[int, int], ...]) -> None:
+    """As those that PyTorch cuts, where a layout says so, and nothing is exchanged for the change."""
+    whole = np.arange(49, dtype=np.float32).reshape(7, 7)
+    layout = [distributed.Split((), ((0, 7),))] * 2
+    layout[axis] = distributed.Split(("x",), intervals)
+    parts = {n: whole[tuple(slice(*each) for each in box)] for n, box in enumerate(boxes(layout, 3))}
+    found = distributed.from_parts(parts, {"x": 3}, tuple(layout))
+    for text, moves in (("B = A * 2;", False), ("B[i, j : N, M] = +(A[i + k - 1, j + l - 1]), k < 3, l < 3;", True)):
+        program = f"function (A[N, M]) -> (B) {{ {text} }}"
+        made = tileir.partition(
+            program, found.mesh, {"A": found.layout}, outputs={"B": found.layout}, arguments=[found]
+        )
+        assert moves or not made.collectives
+        result = tileir.distribute(made, options=tileir.Options(quick=True))(found)
+        assert result.layout == found.layout
+        np.testing.assert_array_equal(result.numpy(), tileir.evaluate(program, [whole]))
+
+
+def boxes(layout: list[distributed.Split], ranks: int) -> list[list[tuple[int, int]]]:
+    return [[split.intervals[rank if split.axes else 0] for split in layout] for rank in range(ranks)]
+
+
 def stepping(transport: Any = "inprocess", **outputs: Any) -> tileir.Distributed:
     program = tileir.partition(STEP, {"x": 2}, {"U": ("x", None)}, outputs=outputs, arguments=[IMAGE, ("f32", ())])
     return tileir.distribute(program, transport, options=tileir.Options(quick=True))

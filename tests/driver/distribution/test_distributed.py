@@ -109,6 +109,9 @@ PRODUCT = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k
 TYPES = {"A": ("i32", (5, 6)), "B": ("i32", (6, 4))}
 
 
+LAYOUT = (Split(("x",), ((0, 1), (1, 5))), Split((), ((0, 5),)))
+
+
 def product() -> Any:
     return tileir.partition(PRODUCT, {"x": 2}, {"A": (None, "x"), "B": ("x", None)}, arguments=TYPES)
 
@@ -150,6 +153,11 @@ def test_functions_of_python_and_typed_ones_are_partitioned() -> None:
         ({"shardings": [("x",)]}, "TIL352", "shardings are given by the names of values"),
         ({"shardings": {"A": "x"}}, "TIL352", "'x' is no sharding"),
         ({"outputs": {"D": ("x",)}}, "TIL352", "there is no result 'D' to shard"),
+        ({"shardings": {"A": LAYOUT}}, "TIL352", r"of 'A' is of a tensor of shape \[5, 5\], and not of \[5, 6\]"),
+        ({"shardings": {"A": LAYOUT[:1]}}, "TIL352", r"of 'A' is of a tensor of shape \[5\], and not of \[5, 6\]"),
+        ({"shardings": {"A": LAYOUT}, "mesh": {"y": 2}}, "TIL352", "is cut along 'x', which the mesh y=2 does not"),
+        ({"shardings": {"A": LAYOUT}, "mesh": {"x": 3}}, "TIL352", "has 2 intervals for 3 ranks"),
+        ({"shardings": {"A": (LAYOUT[0], None)}}, "TIL352", "<Split x 0:1 1:5> shards no axis"),
     ],
 )
 def test_what_cannot_be_partitioned(given: Any, code: str, message: str) -> None:

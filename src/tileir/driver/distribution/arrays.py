@@ -131,11 +131,11 @@ class DistributedArray:
 
         """
         with refusing(self.engine, self.mesh.size):
-            places = self._places(key)
+            places = self.places_of(key)
         found = self._elements([np.atleast_1d(each) for each in places])
         return found.reshape([each.size for each in places if each.ndim])
 
-    def _places(self, key: Any) -> list[Array]:
+    def places_of(self, key: Any) -> list[Array]:
         """Return the places of each axis that are meant by what stands between brackets.
 
         Raises:
@@ -315,7 +315,7 @@ def from_parts(
             TIL707, parts or layout are of the wrong kind.
     """
     made = mesh if isinstance(mesh, Mesh) else Mesh(mesh)
-    engine, places = engine_called(transport), _places(layout, made)
+    engine, places = engine_called(transport), places_of(layout, made)
     check_kind("parts", parts, Mapping, "a mapping from the ranks of this process to their parts")
     all_here = isinstance(engine, Threads)
     ranks = [rank for rank in range(made.size) if rank in parts]
@@ -333,7 +333,7 @@ def from_parts(
     return found
 
 
-def _places(layout: object, mesh: Mesh) -> Layout:
+def places_of(layout: object, mesh: Mesh) -> Layout:
     """Return a layout in which each place of an array is on some rank of a mesh.
 
     Raises:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from tileir.core import ArgumentError, at_the_call, fail, nearest
 from tileir.driver.calls.stepper import check_updates
+from tileir.driver.distribution.arrays import places_of
 from tileir.driver.programs import Program, Source, described, stage_name, types_of
 from tileir.driver.targets import Named, model_of
 from tileir.tile.ir import Function as TileFunction
@@ -17,9 +18,10 @@ from tileir.typed.repetition import repeated as several_steps
 from tileir.typed.sharding.mesh import Mesh, Sharding
 from tileir.typed.sharding.partition import partition as typed_partition
 from tileir.typed.sharding.partitioned import Partitioned
+from tileir.typed.sharding.splits import Layout, Split
 from tileir.typed.simplify.simplifier import simplify
 
-Shardings: TypeAlias = "Mapping[str, Sharding | tuple[str | tuple[str, ...] | None, ...]]"
+Shardings: TypeAlias = "Mapping[str, Sharding | Layout | tuple[str | tuple[str, ...] | None, ...]]"
 """Shardings by the names of values, such as ``{"A": ("x", None)}``."""
 
 ATTRIBUTE: Final = "shard"
@@ -50,7 +52,8 @@ def partition(
         source: A program: a typed function, a function, its text or file, or a function of Python.
         mesh: How many ranks there are along each axis, which has a name.
         shardings: By the name of an input, or of another value, for each of its axes the axis of the mesh along which
-            it is cut, several, or None. An attribute in front of a statement of Tile says as much:
+            it is cut, several, or None; or a :class:`~tileir.distributed.Split`, as layouts of arrays have them, whose
+            parts need not be even. An attribute in front of a statement of Tile says as much:
             ``[[shard(A, x, whole)]]``. Shardings of all other values are chosen, so that exchanges and work together
             take the least time.
         outputs: The same for results.
@@ -69,12 +72,14 @@ def partition(
             value would have to be laid out anew; TIL712, the program is of a later stage.
     """
     made = mesh if isinstance(mesh, Mesh) else Mesh(mesh)
-    asked, results = (_shardings(each) for each in (shardings, outputs or {}))
+    written: dict[str, Sharding] = {}
     if isinstance(source, Partitioned):
-        return typed_partition(source.function, made, asked, results, model_of(target), reshard=reshard)
-    program, arguments = described(source, arguments)
-    function = _typed(program, arguments)
-    written = _written(program, function, made) if isinstance(program, TileFunction) else {}
+        function = source.function
+    else:
+        program, arguments = described(source, arguments)
+        function = _typed(program, arguments)
+        written = _written(program, function, made) if isinstance(program, TileFunction) else {}
+    asked, results = (_shardings(each, function, made) for each in (shardings, outputs or {}))
     return typed_partition(function, made, {**written, **asked}, results, model_of(target), reshard=reshard)
 
 
@@ -114,11 +119,24 @@ def repeated(source: Source, updates: Mapping[str, str], count: int, *, argument
     return several_steps(function, updates, count)
 
 
-def _shardings(given: object) -> dict[str, Sharding]:
+def _shardings(given: object, function: TypedFunction, mesh: Mesh) -> dict[str, Sharding | Layout]:
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
         message = f"shardings are given by the names of values, as in {{'A': ('x', None)}}, not as {given!r:.80}"
         raise ArgumentError.of("TIL352", message)
-    return {name: Sharding(entries) for name, entries in given.items()}
+    shapes = {each.name: each.shape for each in (*function.inputs, *function.operations)}
+    return {name: _sharding(name, each, shapes.get(name), mesh) for name, each in given.items()}
+
+
+def _sharding(name: str, given: Any, shape: tuple[int, ...] | None, mesh: Mesh) -> Sharding | Layout:
+    """Return a sharding, or the layout that is given in its place."""
+    if not isinstance(given, Sequence) or not given or not all(isinstance(split, Split) for split in given):
+        return Sharding(given)
+    layout = places_of(given, mesh)
+    extents = tuple(max(high for _, high in split.intervals) for split in layout)
+    if shape is not None and extents != shape:
+        message = f"the layout [{', '.join(map(str, layout))}] of {name!r} is of a tensor of shape {list(extents)}"
+        raise ArgumentError.of("TIL352", f"{message}, and not of {list(shape)}")
+    return layout
 
 
 def _written(program: TileFunction, function: TypedFunction, mesh: Mesh) -> dict[str, Sharding]:
