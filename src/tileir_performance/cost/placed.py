@@ -16,7 +16,7 @@ from typing import Final
 from tileir.core.nodes import attrs
 from tileir.core.targets.hardware import ExecutionUnit, HardwareModel, TransferUnit
 from tileir.passes.analysis.dependences import ComputeDeps
-from tileir.passes.cost.figures import KernelCost, ProgramCost
+from tileir.passes.cost.figures import KernelCost
 from tileir.passes.cost.machine import Machine
 from tileir.stripe import ir as stripe
 from tileir.stripe.ir import Launch
@@ -24,6 +24,7 @@ from tileir_performance.cost.operations import operations_of
 from tileir_performance.cost.points import Constraint, count_points
 from tileir_performance.cost.prediction import predict
 from tileir_performance.cost.scopes import Access, Scope, scope_of
+from tileir_performance.cost.works import ProgramCost
 
 NOWHERE: Final = ""
 """The unit of blocks for which nobody said where they run: they take no unit's time."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from math import prod
 
 from tileir.core import REGISTER, DType, attrs
-from tileir.passes.cost.figures import BlockCost, Cycles, KernelCost, Operations, ProgramCost, bounded, works_cost
+from tileir.passes.cost.figures import BlockCost, Cycles, KernelCost, Operations, bounded
 from tileir.passes.cost.machine import Machine
 from tileir.passes.cost.operations import Kind
 from tileir.stripe import ir as stripe
@@ -20,6 +20,7 @@ from tileir_performance.cost.operations import operations_of
 from tileir_performance.cost.points import Constraint, Count, count_points
 from tileir_performance.cost.scopes import Scope, scope_of
 from tileir_performance.cost.traffic import Traffic
+from tileir_performance.cost.works import ProgramCost, works_cost
 
 
 def predict(program: stripe.Program, machine: Machine) -> ProgramCost:

@@ -185,7 +185,7 @@ def explain_kernels(program: SemProgram, target: Target) -> Explanation:
     """Return what a program of the semtree costs on a device, by the loops of its kernels."""
     from tileir.core.targets.target_file import hardware_of  # importing tileir must stay cheap
     from tileir.passes.cost.machine import machine_of
-    from tileir.semtree.cost.prediction import predict
+    from tileir_performance.cost.kernels import predict
 
     cost = predict(program, machine_of(hardware_of(target), target))
     return Explanation(target.name, cost.kernels, cost.seconds)

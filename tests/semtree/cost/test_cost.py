@@ -18,7 +18,8 @@ from tileir.passes.cost.figures import Operations
 from tileir.passes.cost.machine import machine_of
 from tileir.passes.cost.operations import Kind
 from tileir.semtree.cost.nest import addressing
-from tileir.semtree.cost.prediction import predict_kernel, seconds_alone, seconds_at_least
+from tileir.semtree.cost.prediction import seconds_alone, seconds_at_least
+from tileir_performance.cost.kernels import predict_kernel
 
 if TYPE_CHECKING:
     from tileir.semtree.ir import KernelFunction

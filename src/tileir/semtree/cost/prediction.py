@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import Final, assert_never
+from typing import Final
 
 from tileir.core import DType, Target, attrs
 from tileir.core.targets.target_file import hardware_of
@@ -21,65 +21,24 @@ from tileir.passes.cost.figures import (
     KernelCost,
     Moved,
     Operations,
-    ProgramCost,
     bounded,
-    works_cost,
 )
 from tileir.passes.cost.machine import Machine, Storage, machine_of
 from tileir.passes.cost.operations import Kind
 from tileir.semtree import ir as sem
 from tileir.semtree.cost.counting import Counter, Transfer, Work
 from tileir.semtree.cost.nest import GRID, THREADS, Loop, Nest
-from tileir.semtree.rewrite import distinct_nodes, statements
-from tileir.stripe import works as stripe
+from tileir.semtree.rewrite import statements
 
 
-def predict(program: sem.Program, machine: Machine) -> ProgramCost:
-    """Return what a program that obeys the rules costs; caches are taken as warm, as by the model of Stripe."""
-    total = sum(each.elements * each.dtype.itemsize for each in program.buffers)
-    known: dict[int, KernelCost] = {}
-
-    def launch_cost(launch: stripe.Launch) -> KernelCost:
-        if launch.kernel not in known:
-            known[launch.kernel] = predict_kernel(program.kernels[launch.kernel], machine, total)
-        return known[launch.kernel]
-
-    return works_cost(tuple(map(_work, program.works)), launch_cost)
-
-
-def _work(work: sem.Work) -> stripe.Work:
-    """Return a work in the words of Stripe; nesting is bounded, so recursion is."""
-    match work:
-        case sem.Launch(kernel=kernel, arguments=arguments):
-            return stripe.Launch(kernel, arguments)
-        case sem.Loop(times=times, works=works):
-            condition = stripe.While(times.buffer) if isinstance(times, sem.While) else times
-            return stripe.Loop(condition, tuple(map(_work, works)))
-        case sem.Branch(condition=condition, then=then, otherwise=otherwise):
-            return stripe.Branch(condition, tuple(map(_work, then)), tuple(map(_work, otherwise)))
-        case _:
-            assert_never(work)
-
-
-def predict_kernel(kernel: sem.KernelFunction, machine: Machine, program_bytes: int = 1 << 62) -> KernelCost:
-    """Return what one kernel costs.
+def kernel_cost(kernel: sem.KernelFunction, machine: Machine, program_bytes: int) -> KernelCost:
+    """Return what one kernel costs, but for the memory that it declares and its widest vector.
 
     Args:
         kernel: A kernel that obeys the rules.
         machine: The device.
         program_bytes: The size of all memory of the program, which decides what caches hold at the start.
     """
-    cost = _without_holdings(kernel, machine, program_bytes)
-    held: dict[str, int] = {}
-    for stmt in statements(kernel.body):
-        if isinstance(stmt, sem.DeclareArray):
-            held[stmt.region.value] = held.get(stmt.region.value, 0) + stmt.size * stmt.dtype.itemsize
-    lanes = max((node.type.lanes for node in distinct_nodes(kernel)), default=1)
-    return attrs.evolve(cost, held=held, lanes=lanes)
-
-
-def _without_holdings(kernel: sem.KernelFunction, machine: Machine, program_bytes: int) -> KernelCost:
-    """Return what one kernel costs, but for the memory that it declares and its widest vector."""
     nest = Nest.of(kernel)
     counter = Counter.of(kernel, nest, machine)
     data = Traffic.of(kernel, nest, counter)
@@ -94,7 +53,7 @@ def seconds_alone(kernel: sem.KernelFunction, target: Target) -> float:
     Caches are taken to hold what fits of all arguments.
     """
     machine = machine_of(hardware_of(target), attrs.evolve(target, threads=1))
-    cost = _without_holdings(kernel, machine, sum(param.size * param.dtype.itemsize for param in kernel.params))
+    cost = kernel_cost(kernel, machine, sum(param.size * param.dtype.itemsize for param in kernel.params))
     return max(cost.times.values())
 
 
