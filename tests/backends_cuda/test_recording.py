@@ -267,7 +267,7 @@ def test_memory_of_recordings_goes_back(card: tuple[CardDriver, tileir.Context])
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
-    ("shape", "ways"), [((7, 64), {True}), ((8, 64), {True}), ((9, 5), {False, True}), ((4, 6, 64), {False, True})]
+    ("shape", "ways"), [((11, 64), {True}), ((12, 64), {True}), ((13, 5), {False, True}), ((4, 6, 64), {False, True})]
 )
 def test_borders_are_put_into_results(
     card: tuple[CardDriver, tileir.Context], shape: tuple[int, ...], ways: set[bool]

@@ -209,7 +209,7 @@ def resuming(folder: str, ranks: int, steps: float, delay: float) -> None:
 def sorting(size: int) -> None:
     """Sort what ranks have of one axis, and take back where its elements came from."""
     text = "function (X[N]) -> (S, P, U) { P = argsort(X, 0); S = gather(X, P); U = scatter(S, P, X); }"
-    array = np.random.default_rng(0).integers(-9, 9, 30_011).astype(np.float32)
+    array = np.random.default_rng(0).integers(-9, 9, 300_011).astype(np.float32)
     array[::7] = np.nan
     program = tileir.partition(text, {"x": size}, {"X": ("x",)}, arguments=[array])
     found = tileir.distribute(program, "mpi", options=tileir.Options(quick=True))(array)
@@ -217,6 +217,28 @@ def sorting(size: int) -> None:
     for actual, right in zip(found, (array[order], order, array), strict=True):
         assert np.array_equal(np.asarray(actual), np.asarray(right), equal_nan=True)
     say(f"{len(program.meetings)} meetings, {len(program.remarks)} remarks")
+
+
+def looping(size: int) -> None:
+    """Halve what ranks share until its sum is small, on which they agree before each step."""
+    text = """function (X[N], S[]) -> (Y, Steps) {
+        L = while(X, S) function (Y, I) -> (More) { P[] = +(Y[i]); More = P > 1000; } do function (Y, I) -> (Z, J) {
+            M[] = >(Y[i]);
+            Z = Y > M / 2 ? Y - M / 2 : Y;
+            J = I + 1;
+        };
+        Y = element(L, 0);
+        Steps = element(L, 1);
+    }"""
+    array, start = np.random.default_rng(0).integers(0, 4000, 500_009).astype(np.float64), np.zeros((), np.int32)
+    program = tileir.partition(text, {"x": size}, {"X": ("x",)}, arguments=[array, start])
+    found = tileir.distribute(program, "mpi", options=tileir.Options(quick=True))(array, start)
+    state, steps = array, 0
+    while state.sum() > 1000:
+        half = state.max() / 2
+        state, steps = np.where(state > half, state - half, state), steps + 1
+    assert np.array_equal(found[0], state)
+    say(f"{len(program.rounds)} loop, as many steps as on one rank: {steps > 10 and found[1] == steps}")
 
 
 def run_examples() -> None:
@@ -304,6 +326,7 @@ def main() -> None:
             run_examples()
         case "sorts":
             sorting(size)
+            looping(size)
         case "strays":
             straying(rank, size)
         case "many":
