@@ -26,9 +26,10 @@ def from_dtensor(tensor: DTensor, transport: Any) -> distributed.DistributedArra
 
     Raises:
         ArgumentError: TIL351, the ranks of its mesh are not all ranks in their order; TIL352, ranks have terms of a
-            sum, or interleaved pieces; TIL714, it is on another device.
+            sum, or interleaved pieces; TIL707, it is no distributed tensor; TIL714, it is on another device.
 
     """
+    _check(tensor, DTensor)
     mesh = _mesh(tensor.device_mesh)
     layout = layout_of(tuple(tensor.shape), tensor.device_mesh, tensor.placements)
     part = tensor.to_local().detach()
@@ -53,9 +54,10 @@ def to_dtensor(
         placements: A placement for each axis of the mesh; by default that of the array.
 
     Raises:
-        ArgumentError: TIL351 or TIL352, as for :func:`from_dtensor`, or the array is on another mesh.
+        ArgumentError: TIL351, TIL352 or TIL707, as for :func:`from_dtensor`, or the array is on another mesh.
 
     """
+    _check(array, distributed.DistributedArray)
     made = _mesh(mesh)
     if [size for _, size in made.axes] != [size for _, size in array.mesh.axes]:
         raise ArgumentError.of("TIL351", f"the array is on the mesh {array.mesh}, and not on {made}")
@@ -83,14 +85,21 @@ def layout_of(shape: Sequence[int], mesh: DeviceMesh, placements: Sequence[Place
         placements: A placement for each axis of the mesh.
 
     Raises:
-        ArgumentError: TIL351, TIL352, as for :func:`from_dtensor`.
+        ArgumentError: TIL351, TIL352, as for :func:`from_dtensor`, or placements do not go with mesh or tensor.
 
     """
     sizes = dict(_mesh(mesh).axes)
+    if len(placements) != len(sizes):
+        message = f"there are {len(placements)} placements for the mesh {_mesh(mesh)}; give one for each of its axes"
+        raise ArgumentError.of("TIL352", message)
     axes: list[tuple[str, ...]] = [() for _ in shape]
     intervals = [[(0, size)] for size in shape]
     for name, placement in zip(sizes, placements, strict=True):
         if type(placement) is Shard:
+            if not -len(shape) <= placement.dim < len(shape):
+                raise ArgumentError.of(
+                    "TIL352", f"Shard({placement.dim}) cuts no axis of a tensor of shape {list(shape)}"
+                )
             axis = placement.dim % len(shape)
             axes[axis] = (*axes[axis], name)
             intervals[axis] = [piece for low, high in intervals[axis] for piece in _chunks(low, high, sizes[name])]
@@ -106,6 +115,11 @@ def _chunks(low: int, high: int, parts: int) -> list[tuple[int, int]]:
     """Return the pieces of an interval by the rule of ``torch.chunk``: all of one size until nothing is left."""
     step = -(-(high - low) // parts)
     return [(min(high, low + step * part), min(high, low + step * (part + 1))) for part in range(parts)]
+
+
+def _check(value: object, kind: type) -> None:
+    if not isinstance(value, kind):
+        raise ArgumentError.of("TIL707", f"this takes a {kind.__name__}, not a {type(value).__name__}")
 
 
 def _mesh(mesh: DeviceMesh) -> distributed.Mesh:
