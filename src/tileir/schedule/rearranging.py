@@ -11,7 +11,7 @@ from typing import ClassVar, Protocol
 from tileir.core.nodes import attrs
 from tileir.schedule.emission import kernels_of
 from tileir.schedule.nest import Nest
-from tileir.schedule.remarks import Done, Fact, Refused, refusing, strongest
+from tileir.schedule.remarks import Done, Fact, Refused, accepted, refusing, strongest
 from tileir.schedule.tree import Known, Tree, tree_of_nest
 from tileir.stripe import ir as stripe
 
@@ -23,16 +23,6 @@ class Rearrangement(Protocol):
 
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree rearranged, or why it cannot be."""
-
-
-def scheduled(nest: Nest, steps: Iterable[Rearrangement]) -> tuple[stripe.Block, ...] | Refused:
-    """Return the kernels that steps make of a nest, in order, or why one of them refuses.
-
-    So passes that know sizes and names schedule: by the steps of scripts. They know as well where a device has loops
-    that are bound, which therefore nobody looks at after each step.
-    """
-    tree = rearranged(tree_of_nest(nest), steps, Known(), lambda step, tree, known: step(tree, known))
-    return tree if isinstance(tree, Refused) else kernels_of(tree, knowing=True)
 
 
 def done_by_steps(made: tuple[stripe.Block, ...] | Refused) -> Done | Refused:
@@ -65,6 +55,19 @@ class Candidate:
         """Return the candidate of one script, with facts as keywords."""
         return cls(((nest, steps),), tuple(facts.items()))
 
+    @refusing
+    def made(self) -> Done | Refused:
+        """Return the kernels that the steps make, or why one of them refuses.
+
+        A strategy knows sizes and names, and where a device has loops that are bound, which therefore nobody looks at
+        after each step.
+        """
+        kernels: list[stripe.Block] = []
+        for nest, steps in self.parts:
+            tree = accepted(rearranged(tree_of_nest(nest), steps, Known(), lambda step, tree, known: step(tree, known)))
+            kernels += accepted(kernels_of(tree, knowing=True))
+        return Done(tuple(kernels), self.facts)
+
 
 @refusing
 def first_that_fits(candidates: Iterable[Candidate | Refused]) -> Done | Refused:
@@ -75,22 +78,11 @@ def first_that_fits(candidates: Iterable[Candidate | Refused]) -> Done | Refused
     """
     said: list[Refused] = []
     for candidate in candidates:
-        made = candidate if isinstance(candidate, Refused) else in_turn(candidate.parts)
-        if not isinstance(candidate, Refused) and not isinstance(made, Refused):
-            return Done(made, candidate.facts)
-        said += [made] if isinstance(made, Refused) else []
+        made = candidate if isinstance(candidate, Refused) else candidate.made()
+        if not isinstance(made, Refused):
+            return made
+        said.append(made)
     return strongest(said)
-
-
-def in_turn(parts: Iterable[tuple[Nest, Iterable[Rearrangement]]]) -> tuple[stripe.Block, ...] | Refused:
-    """Return the kernels of several nests, each by steps of its own, in order, or why one refuses."""
-    made: list[stripe.Block] = []
-    for nest, steps in parts:
-        kernels = scheduled(nest, steps)
-        if isinstance(kernels, Refused):
-            return kernels
-        made += kernels
-    return tuple(made)
 
 
 def rearranged(

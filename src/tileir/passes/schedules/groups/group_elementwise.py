@@ -6,21 +6,22 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from tileir.core import NameScope, attrs
-from tileir.passes.base import KernelPass, at_least
+from tileir.passes.base import at_least
 from tileir.passes.fusion.inline import CHEAP
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_parallel, unscheduled_elementwise
 from tileir.passes.kernels.merge import merged
+from tileir.passes.schedules.strategy import Strategy
 from tileir.poly.affine import Affine
-from tileir.schedule import Nest, Refused, accepted, refused, refusing, rule_out
-from tileir.schedule.rearranging import Rearrangement, scheduled
+from tileir.schedule import Nest, Refused, accepted, refused, rule_out
+from tileir.schedule.rearranging import Candidate, Rearrangement
 from tileir.schedule.steps.loops import Bind, Reorder, Split
 from tileir.schedule.tree import Known, Loop, Replaced, Tree, map_leaves, with_loops_replaced
 from tileir.stripe import ir as stripe
 
 
 @attrs.frozen
-class GroupElementwise(KernelPass):
+class GroupElementwise(Strategy):
     """Spread kernels without reductions over a grid of groups, their threads, and vectors of each thread.
 
     Neighbouring threads take neighbouring vectors, so that the accesses of a group are one stretch of memory. Where
@@ -45,13 +46,12 @@ class GroupElementwise(KernelPass):
     groups: int = attrs.field(default=1, validator=at_least(1))
     single: bool = False
 
-    @refusing
-    def _kernel(self, kernel: stripe.Block) -> tuple[stripe.Block, ...] | Refused:
+    def candidates(self, kernel: stripe.Block) -> Iterator[Candidate | Refused]:
+        """Yield threads along the index that most is contiguous along."""
         nest = accepted(unscheduled_elementwise(kernel))
         rule_out(against_parallel(nest))
         nest = merged(nest)
-        index = _contiguous(nest)
-        return index if isinstance(index, Refused) else scheduled(nest, self._steps(nest, index))
+        yield Candidate.of(nest, self._steps(nest, accepted(_contiguous(nest))))
 
     def _steps(self, nest: Nest, index: stripe.Index) -> Iterator[Rearrangement]:
         """Yield what shares rows, and the elements of each along ``index``, out to groups and their threads."""

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar, Final
 
 from tileir.core import attrs
-from tileir.passes.base import KernelPass, at_least
+from tileir.passes.base import at_least
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import unscheduled_elementwise
-from tileir.schedule import Nest, Refused, accepted, product, refused, refusing
+from tileir.passes.schedules.strategy import Strategy
+from tileir.schedule import Nest, Refused, accepted, product, refused, rule_out
 from tileir.schedule.nest import atomic_names
-from tileir.schedule.rearranging import Rearrangement, scheduled
+from tileir.schedule.rearranging import Candidate, Rearrangement
 from tileir.schedule.steps.loops import Bind, Reorder, Split
 from tileir.schedule.steps.memory import Accumulate, Level
 from tileir.schedule.tree import Tail
@@ -19,7 +20,7 @@ from tileir.stripe import ir as stripe
 
 
 @attrs.frozen
-class GroupScatter(KernelPass):
+class GroupScatter(Strategy):
     """Let groups merge updates of a small table in local memory, and what they found into the table of all.
 
     Neighbouring threads take neighbouring updates, and updates of rows neighbouring elements of them.
@@ -42,13 +43,13 @@ class GroupScatter(KernelPass):
     vector_bytes: int = attrs.field(default=16, validator=at_least(1))
     max_lanes: int = attrs.field(default=0, validator=at_least(0))
 
-    @refusing
-    def _kernel(self, kernel: stripe.Block) -> tuple[stripe.Block, ...] | Refused:
+    def candidates(self, kernel: stripe.Block) -> Iterator[Candidate | Refused]:
+        """Yield a table for each group, where groups make enough updates."""
         nest = accepted(unscheduled_elementwise(kernel))
         (segment,) = nest.segments
         written = sch.written_uses(nest)
         if len(written) != 1 or written[0].name not in atomic_names(segment.statements):
-            return refused("TR664")
+            rule_out(refused("TR664"))
         (table,) = written
         bounds = [affine.bounds(kernel.ranges) for affine in table.access]
         reach = [int(high - low) + size for (low, high), size in zip(bounds, table.sizes, strict=True)]
@@ -58,8 +59,8 @@ class GroupScatter(KernelPass):
         size = elements * table.dtype.itemsize
         groups = min(self.groups, updates // (self.updates * elements))
         if not moved or size > self.table_bytes or groups < 2:
-            return refused("TR693", bytes=size, most=self.table_bytes, updates=updates)
-        return scheduled(nest, self._steps(nest, moved[-1], table.root, reach, groups))
+            rule_out(refused("TR693", bytes=size, most=self.table_bytes, updates=updates))
+        yield Candidate.of(nest, self._steps(nest, moved[-1], table.root, reach, groups))
 
     def _steps(
         self, nest: Nest, along: stripe.Index, root: str, reach: Sequence[int], groups: int

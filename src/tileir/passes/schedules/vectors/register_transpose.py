@@ -5,11 +5,11 @@ Square tiles of memory that are loaded along one index, turned in vector registe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 from tileir.core.nodes import attrs
-from tileir.passes.base import KernelPass, at_least
+from tileir.passes.base import at_least
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import (
     against_parallel,
@@ -18,8 +18,9 @@ from tileir.passes.kernels.forms import (
     unscheduled_elementwise,
 )
 from tileir.passes.kernels.merge import merged
-from tileir.schedule import Done, Nest, Refused, accepted, done, refused, refusing, rule_out
-from tileir.schedule.rearranging import Rearrangement, in_turn
+from tileir.passes.schedules.strategy import Strategy
+from tileir.schedule import Nest, Refused, accepted, refused, rule_out
+from tileir.schedule.rearranging import Candidate, Rearrangement
 from tileir.schedule.steps.loops import Bind, Reorder, Split
 from tileir.schedule.steps.transposes import Transpose
 from tileir.schedule.tree import Tail
@@ -27,7 +28,7 @@ from tileir.stripe import ir as stripe
 
 
 @attrs.frozen
-class RegisterTranspose(KernelPass):
+class RegisterTranspose(Strategy):
     """Schedule elementwise kernels some of whose inputs are contiguous along another index than their results.
 
     Square tiles of such an input are loaded by its rows, as vectors, turned by the special ``transpose``, and read by
@@ -53,8 +54,8 @@ class RegisterTranspose(KernelPass):
     rows: int = attrs.field(default=64, validator=at_least(1))
     columns: int = attrs.field(default=64, validator=at_least(1))
 
-    @refusing
-    def _kernel(self, kernel: stripe.Block) -> Done | Refused:
+    def candidates(self, kernel: stripe.Block) -> Iterator[Candidate | Refused]:
+        """Yield tiles of as many rows as a vector has lanes, beside what fills none."""
         nest = accepted(unscheduled_elementwise(kernel))
         rule_out(against_plain_places(nest) or against_parallel(nest))
         nest = merged(nest)
@@ -62,16 +63,18 @@ class RegisterTranspose(KernelPass):
         lanes = min(sch.power_of_two_below(lanes), sch.power_of_two_below(self.max_tile))
         found = accepted(crossing_indices(nest, lanes, in_registers=True))
         if lanes < 2:
-            return refused("TR309", bytes=sch.widest_itemsize(nest), vector_bytes=self.vector_bytes)
+            rule_out(refused("TR309", bytes=sch.widest_itemsize(nest), vector_bytes=self.vector_bytes))
         row, column = found
         rows, columns = (index.range // lanes * lanes for index in found)
         over = sch.part_of(nest, row.name, 0, rows)
         tiles = sch.part_of(over, column.name, 0, columns)
-        parts = [(tiles, tuple(self._steps(tiles, (row.name, column.name), lanes)))]
+        parts: list[tuple[Nest, Iterable[Rearrangement]]] = [
+            (tiles, self._steps(tiles, (row.name, column.name), lanes))
+        ]
         for part, index, start in ((nest, row, rows), (over, column, columns)):
             if start < index.range:
                 parts.append((sch.part_of(part, index.name, start, index.range - start), ()))
-        return done(in_turn(parts), row=row.name, column=column.name, lanes=lanes)
+        yield Candidate(tuple(parts), (("row", row.name), ("column", column.name), ("lanes", lanes)))
 
     def _steps(self, nest: Nest, crossing: tuple[str, str], lanes: int) -> Iterator[Rearrangement]:
         """Yield what cuts the two indices into blocks of tiles for the grid, and turns each of the tiles."""

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 from tileir.core.nodes import attrs
-from tileir.passes.base import KernelPass, at_least
+from tileir.passes.base import at_least
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_parallel, against_plain_places, against_reading, against_scalars
 from tileir.passes.kernels.merge import reduction_nest
-from tileir.schedule import Done, Nest, Refused, accepted, done, product, refused, refusing, rule_out
-from tileir.schedule.rearranging import Rearrangement, scheduled
+from tileir.passes.schedules.strategy import Strategy
+from tileir.schedule import Nest, Refused, accepted, product, refused, refusing, rule_out
+from tileir.schedule.rearranging import Candidate, Rearrangement
 from tileir.schedule.steps.loops import Bind, Jam, Reorder, Split
 from tileir.schedule.tree import Tail
 from tileir.stripe import ir as stripe
 
 
 @attrs.frozen
-class StreamReduction(KernelPass):
+class StreamReduction(Strategy):
     """Schedule reductions that use nothing twice, and whose steps are far apart in memory.
 
     A register tile of such a reduction would read a short piece of each row, from another page each time. Here each
@@ -42,8 +44,8 @@ class StreamReduction(KernelPass):
     unroll: int = attrs.field(default=8, validator=at_least(1))
     threads: int = attrs.field(default=1, validator=at_least(1))
 
-    @refusing
-    def _kernel(self, kernel: stripe.Block) -> Done | Refused:
+    def candidates(self, kernel: stripe.Block) -> Iterator[Candidate | Refused]:
+        """Yield stretches that keep all threads busy, as long as these allow."""
         nest = accepted(reduction_nest(kernel))
         rule_out(against_reading(nest))
         lanes = sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes)
@@ -55,7 +57,7 @@ class StreamReduction(KernelPass):
         equal = {lanes * -(-vector.range // (lanes * count)) for count in range(1, vector.range // least + 1)}
         widths = sorted(width for width in equal if least <= width <= min(most, vector.range))
         if not widths:
-            return refused("TR602", index=vector.name, range=vector.range, lanes=lanes, least=least, most=most)
+            rule_out(refused("TR602", index=vector.name, range=vector.range, lanes=lanes, least=least, most=most))
         shared = [w for w in widths if -(-vector.range // w) >= self.threads]
         others = product(i.range for i in nest.indices if i is not vector)
 
@@ -66,8 +68,8 @@ class StreamReduction(KernelPass):
             return turns * width, -width
 
         width = min(shared, key=busiest) if shared else ([w for w in widths if w <= page] or widths)[-1]
-        made = scheduled(nest, self._steps(nest, vector.name, lanes, width))
-        return done(made, index=vector.name, width=width, lanes=lanes)
+        steps = self._steps(nest, vector.name, lanes, width)
+        yield Candidate.of(nest, steps, index=vector.name, width=width, lanes=lanes)
 
     @refusing
     def _vector(self, nest: Nest) -> stripe.Index | Refused:

@@ -12,23 +12,24 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import ClassVar
 
 from tileir.core import NameScope, attrs
-from tileir.passes.base import KernelPass, at_least
+from tileir.passes.base import at_least
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import elementwise_nest
 from tileir.passes.kernels.unroll_and_jam import is_merge, unroll_and_jam
 from tileir.passes.regions.inside import span_inside
 from tileir.passes.regions.strips import STRIP
+from tileir.passes.schedules.strategy import Strategy
 from tileir.passes.schedules.vectors.beside import Vectors, computed_apart, vectors_abreast, vectors_beside
 from tileir.poly.affine import Affine
-from tileir.schedule import Done, Nest, Refused, Use, accepted, done, product, refused, refusing
-from tileir.schedule.rearranging import Rearrangement, in_turn
+from tileir.schedule import Nest, Refused, Use, accepted, product, refused
+from tileir.schedule.rearranging import Candidate, Rearrangement
 from tileir.schedule.steps.loops import Bind, Cut, Reorder, Split
 from tileir.schedule.tree import Tail
 from tileir.stripe import ir as stripe
 
 
 @attrs.frozen
-class Vectorise(KernelPass):
+class Vectorise(Strategy):
     """Give kernels without reductions vector lanes along an index that moves every output by one element.
 
     Attributes:
@@ -52,20 +53,19 @@ class Vectorise(KernelPass):
     statements: int = attrs.field(default=1024, validator=at_least(1))
     registers: int = attrs.field(default=0, validator=at_least(0))
 
-    @refusing
-    def _kernel(self, kernel: stripe.Block) -> Done | Refused:
+    def candidates(self, kernel: stripe.Block) -> Iterator[Candidate | Refused]:
+        """Yield vectors along the index that most is contiguous along, over all of it or where no test cuts it."""
         nest = accepted(elementwise_nest(kernel))
         ends: Sequence[Nest] = ()
         vector = self._vector_index(nest)
         if isinstance(vector, Refused) and (tested := _tested_index(vector)):
             nest, *ends = untested(nest, tested, _LEAST) or (nest,)
             vector = self._vector_index(nest)
-        if isinstance(vector, Refused):
-            return vector
-        parts = self._parts(nest, vector)
-        steps = [(part, self._steps(part, vector, count)) for part, count in parts]
-        made = in_turn([*steps, *((end, self._few(end)) for end in ends)])
-        return done(made, index=vector.name, lanes=self._lanes(nest, vector), rows=parts[0][1])
+        index = accepted(vector)
+        parts = self._parts(nest, index)
+        steps = [(part, self._steps(part, index, count)) for part, count in parts]
+        facts = (("index", index.name), ("lanes", self._lanes(nest, index)), ("rows", parts[0][1]))
+        yield Candidate((*steps, *((end, self._few(end)) for end in ends)), facts)
 
     def _few(self, nest: Nest) -> Iterator[Rearrangement]:
         """Yield what gives a group of the grid many rows of which a few elements are left."""

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
 import attrs
 
-from tileir.passes.base import KernelPass, at_least
+from tileir.passes.base import at_least
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import elementwise_nest
+from tileir.passes.schedules.strategy import Strategy
 from tileir.passes.schedules.vectors.beside import Vectors
-from tileir.schedule import Done, Nest, Refused, accepted, chosen_by_data, done, refused, refusing
-from tileir.schedule.rearranging import Rearrangement, in_turn
+from tileir.schedule import Nest, Refused, Use, accepted, chosen_by_data, refused, refusing
+from tileir.schedule.rearranging import Candidate, Rearrangement
 from tileir.schedule.steps.loops import Bind, Reorder, Split
 from tileir.schedule.tree import Known, Replaced, Tail, Tree, with_loops_replaced
 from tileir.stripe import ir as stripe
 
 
 @attrs.frozen
-class VectoriseScatter(KernelPass):
+class VectoriseScatter(Strategy):
     """Compute what is merged, and where, in vectors.
 
     Rows of the target have lanes along them, and a grid of updates that are stored as they are, or of parts of a row
@@ -40,24 +41,30 @@ class VectoriseScatter(KernelPass):
     part_bytes: int = attrs.field(default=128, validator=at_least(1))
     threads: int = attrs.field(default=1, validator=at_least(1))
 
-    @refusing
-    def _kernel(self, kernel: stripe.Block) -> Done | Refused:
+    def candidates(self, kernel: stripe.Block) -> Iterator[Candidate | Refused]:
+        """Yield lanes along a row, or along updates; for updates in order, groups with elements of their own."""
         ordered = frozenset(index.name for index in kernel.indices if index.serial)
         free = tuple(attrs.evolve(index, serial=False) for index in kernel.indices)
         nest = accepted(elementwise_nest(attrs.evolve(kernel, indices=free) if ordered else kernel))
         (segment,) = nest.segments
         written = [use for use in sch.written_uses(nest) if use.name in chosen_by_data(segment.statements)]
         if ordered:
-            return self._in_order(nest, ordered) if written else refused("TR103")
+            yield self._in_order(nest, ordered) if written else refused("TR103")
+        else:
+            yield self._in_any_order(nest, written)
+
+    @refusing
+    def _in_any_order(self, nest: Nest, written: Sequence[Use]) -> Candidate | Refused:
+        """Return lanes along a row, and a grid, or lanes along updates."""
         along = accepted(self._along(nest)) if written else None
         if along is None or not (any(use.merges for use in written) or self._stores_rows(nest, along)):
             return refused("TR664")
         lanes = self._lanes(nest, along)
         steps = self._steps(nest, along, lanes, sch.parallel_indices(nest))
-        return done(in_turn([(nest, steps)]), index=along.name, lanes=lanes)
+        return Candidate.of(nest, steps, index=along.name, lanes=lanes)
 
-    def _in_order(self, nest: Nest, ordered: frozenset[str]) -> Done | Refused:
-        """Return the kernel with lanes along a row, and groups that store to elements of their own, in order."""
+    def _in_order(self, nest: Nest, ordered: frozenset[str]) -> Candidate | Refused:
+        """Return lanes along a row, and groups that store to elements of their own, in order."""
         apart = [i for i in sch.indices_apart(nest, sch.written_uses(nest)) if i.range > 1]
         if not apart:
             return refused("TR103")
@@ -65,7 +72,7 @@ class VectoriseScatter(KernelPass):
         row = None if isinstance(along, Refused) or along.name in ordered else along
         lanes = 1 if row is None else self._lanes(nest, row)
         steps = (*self._steps(nest, row, lanes, apart), _InOrder(ordered))
-        return done(in_turn([(nest, steps)]), index="" if row is None else row.name, lanes=lanes)
+        return Candidate.of(nest, steps, index="" if row is None else row.name, lanes=lanes)
 
     def _lanes(self, nest: Nest, along: stripe.Index) -> int:
         most = sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes)
