@@ -24,6 +24,9 @@ _NEAR: Final = 4
 _STEP: Final = 128
 """Bytes of a row that steps of a sum copy at a time, where they can."""
 
+_COLUMNS: Final = 16
+"""Columns of a tile that instructions take, at least."""
+
 _SHORT: Final = 7
 """Neighbours along an index that are fewer are no reason to have rows along it."""
 
@@ -42,13 +45,16 @@ def panels(nest: Nest, reads: Sequence[Use]) -> tuple[Panel, Panel] | Refused:
         return refused("TR430", column=column.name, rows=len(rows))
     columns = _rows_of(nest, right, left)
     if column.range < _NARROW and len(columns) > 1:  # several indices share a tile as its rows only
-        return Panel(right, _row_of(right, columns)), Panel(left, _row_of(left, rows))
+        return Panel(right, _row_of(right, columns)), Panel(left, _row_of(left, rows, _COLUMNS))
     return Panel(left, _row_of(left, rows)), Panel(right, column)
 
 
-def _row_of(use: Use, rows: Sequence[stripe.Index]) -> stripe.Index:
-    """Return the longest of some indices; one along which elements are neighbours, if it is not too short."""
-    return max(reversed(rows), key=lambda i: (use.stride(i.name) == 1 and i.range >= _SHORT, i.range))
+def _row_of(use: Use, rows: Sequence[stripe.Index], least: int = 1) -> stripe.Index:
+    """Return the longest of some indices; one along which elements are neighbours, if it is not too short.
+
+    One of ``least`` values or more is better than any other one.
+    """
+    return max(reversed(rows), key=lambda i: (i.range >= least, use.stride(i.name) == 1 and i.range >= _SHORT, i.range))
 
 
 def _rows_of(nest: Nest, left: Use, right: Use) -> list[stripe.Index]:
