@@ -66,6 +66,7 @@ FILES: Final[Mapping[str, str]] = MappingProxyType(
         "transpose": "layouts.transpose",
         "two_step_window": "algorithms.two_step_window",
         "unroll_window": "algorithms.unroll_window",
+        "unturn": "layouts.unturn",
         "vectorise": "schedules.vectors.vectorise",
         "vectorise_reduction": "schedules.vectors.vectorise_reduction",
         "vectorise_scatter": "schedules.vectors.vectorise_scatter",

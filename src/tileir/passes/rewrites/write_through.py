@@ -40,7 +40,7 @@ class WriteThrough:
         copies = [
             (number, statement)
             for number, statement in enumerate(program.main.statements)
-            if isinstance(statement, Block) and selected_kernel(statement, self.reqs) and _copied(statement) is not None
+            if isinstance(statement, Block) and selected_kernel(statement, self.reqs) and copied(statement) is not None
         ]
         for number, statement in reversed(copies):  # what a temporary is copied to is read, and copied, later
             scan.visit(number, statement)
@@ -97,7 +97,7 @@ class _Scan:
 
     def visit(self, number: int, kernel: Block) -> None:
         """Note a kernel that copies a temporary which can be written to where it goes."""
-        copy = _copied(kernel)
+        copy = copied(kernel)
         if copy is None:
             return
         read, written = copy
@@ -193,7 +193,7 @@ def _sources(statement: Statement) -> tuple[str, ...]:
     return tuple(dict.fromkeys(r.source for r in statement.refinements if r.direction is not Direction.NONE))
 
 
-def _copied(kernel: Block) -> tuple[Refinement, Refinement] | None:
+def copied(kernel: Block) -> tuple[Refinement, Refinement] | None:
     """Return what a kernel reads and writes that copies all of a tensor, element by element; None for others."""
     if kernel.constraints or len(kernel.statements) != 2 or not all(i.is_plain for i in kernel.indices):
         return None

@@ -1,0 +1,309 @@
+"""Keep one of two tensors with the same elements in other orders of axes, where windows slide over them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import ClassVar
+
+from tileir.core import attrs, grouped
+from tileir.passes.analysis.accesses import is_element
+from tileir.passes.analysis.dependences import roots
+from tileir.passes.base import with_temporaries
+from tileir.passes.layouts.transpose import fastest, free_temporaries, relaid, with_fastest
+from tileir.passes.rewrites.write_through import copied
+from tileir.poly.affine import Affine
+from tileir.stripe.ir import Block, Dim, Direction, Load, Program, Refinement, Special, Statement, Store, TensorShape
+
+
+@attrs.frozen
+class Unturn:
+    """Let windows read and write tensors whose channels are beside each other as these lie, not turned copies of them.
+
+    A network whose norms and products go along channels, and whose convolutions slide over pixels, turns each picture
+    between them. Windows do as well with channels beside each other: neighbouring threads take neighbouring channels,
+    and nothing but a place along them decides which. So where a copy has all elements of a tensor in another order of
+    axes, and a reduction slides over one of both, all kernels use the one whose fastest axis it does not slide along.
+    In the program of a copy and a window::
+
+        T[c, p] = X[p, c];  O[c, p] = +(T[c, p + i] * W[c, i])
+
+    the window reads ``X[p + i, c]``, and there is no ``T``. An output that is a turned copy takes the place of what it
+    copies likewise. Other temporaries along whose fastest axis windows slide get the one that has the same channels, as
+    far as kernels compute them of each other element by element, or by windows of each channel alone.
+
+    Nothing changes where the elements are written again between copy and use, nor where a kernel sees
+    the tensor with other axes, or at places that data choose.
+    """
+
+    name: ClassVar[str] = "unturn"
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program with such copies, and the tensors that they read or write, gone."""
+        copies = [(n, s) for n, s in enumerate(program.main.statements) if isinstance(s, Block) and copied(s)]
+        if not copies:
+            return program
+        scan = _Scan.of(program)
+        copies.sort(key=lambda each: not any(r.source in scan.outputs for r in each[1].refinements))
+        for number, kernel in copies:  # what goes to an output lies as that does
+            scan.visit(number, kernel)
+        if not scan.moved:
+            return program
+        kept = (s for number, s in enumerate(program.main.statements) if number not in scan.gone)
+        after = with_temporaries(program, [scan.redirected(s) for s in kept], (), frozenset(scan.moved))
+        return _laid_alike(after, {place.whole for place in scan.moved.values()}, scan)
+
+
+@attrs.frozen
+class _Place:
+    """The tensor that stands for another one; ``axes`` has the other one's axis for each of its own."""
+
+    whole: str
+    axes: tuple[int, ...]
+
+
+@attrs.frozen
+class _Scan:
+    """Copies that were found so far.
+
+    Attributes:
+        program: A program without loops.
+        touching: The numbers of the statements that touch each tensor, in order, by what stands for it.
+        writing: Those of them that write it.
+        single: Tensors that ``main`` shows once.
+        temporaries: Those of them that may go.
+        outputs: Those of them that are outputs alone.
+        slid: The axes of each tensor along which windows slide.
+        moved: What stands for those that go.
+        gone: The numbers of the copies.
+
+    """
+
+    program: Program
+    touching: dict[str, list[int]]
+    writing: dict[str, list[int]]
+    single: frozenset[str]
+    temporaries: frozenset[str]
+    outputs: frozenset[str]
+    slid: dict[str, set[int]]
+    moved: dict[str, _Place] = attrs.field(factory=dict, init=False)
+    gone: set[int] = attrs.field(factory=set, init=False)
+
+    @classmethod
+    def of(cls, program: Program) -> _Scan:
+        """Return the scan of a program before its first step."""
+        behind = roots(program)
+        views = grouped((root, name) for name, root in behind.items())
+        single = frozenset(name for name, root in behind.items() if name == root and len(views[root]) == 1)
+        numbered = [(n, r) for n, s in enumerate(program.main.statements) for r in _views(s)]
+        touching = grouped((r.source, n) for n, r in numbered)
+        writing = grouped((r.source, n) for n, r in numbered if r.direction.writes)
+        kept = {*program.inputs, *program.outputs, *(buffer.name for buffer in program.buffers)}
+        constant = {each.name for each in program.memory if each.constant}
+        temporaries = single - kept - constant
+        outputs = single.intersection(program.outputs).difference(program.inputs)
+        return cls(program, touching, writing, single, temporaries, outputs, _slid(program, touching))
+
+    def visit(self, number: int, kernel: Block) -> None:
+        """Note a copy of which one side can stand for the other one, if windows should see that."""
+        copy = copied(kernel)
+        axes = None if copy is None else self._turned(kernel, *copy)
+        if copy is None or not axes:
+            return
+        source = self._place(copy[0].source, len(axes))
+        target = self._place(copy[1].source, len(axes))
+        back = tuple(axes[axis] for axis in target.axes)  # the axis of what is read for each of the other root's
+        across = tuple(source.axes.index(axis) for axis in back)
+        if source.whole == target.whole or not self._is_the_same(number, source.whole, target.whole):
+            return
+        slid = self.slid.get(source.whole, set()) | {across[axis] for axis in self.slid.get(target.whole, ())}
+        first, second = (fastest(self._shape(each.whole)) for each in (source, target))
+        if not slid:
+            return
+        if first not in slid and self._may_go(target.whole):
+            self._move(number, target.whole, _Place(source.whole, _inverse(across)))
+        elif across[second] not in slid and self._may_go(source.whole):
+            self._move(number, source.whole, _Place(target.whole, across))
+
+    def _place(self, name: str, rank: int) -> _Place:
+        return self.moved.get(name, _Place(name, tuple(range(rank))))
+
+    def _shape(self, name: str) -> TensorShape:
+        return self.program.main.refinement(name).shape
+
+    def _turned(self, kernel: Block, read: Refinement, written: Refinement) -> tuple[int, ...] | None:
+        """Return the axis that a copy of a whole tensor reads for each that it writes; None for other copies."""
+        if any(
+            r.source not in self.single or r.shape.strides != self._shape(r.source).strides for r in (read, written)
+        ):
+            return None
+        shape, other = (self._shape(view.source) for view in (read, written))
+        if len(shape.dims) != len(other.dims) or shape.dtype is not other.dtype or kernel.constraints:
+            return None
+        names = [_plain(place) for place in written.access]
+        sizes = [1 if name == "" else kernel.ranges.get(name or "", 0) for name in names]
+        moving = [name for name in names if name]
+        whole = sizes == list(other.sizes) and None not in names and len(set(moving)) == len(moving)
+        if not whole or len(moving) != sum(n > 1 for n in kernel.ranges.values()):
+            return None
+        left = [_plain(place) for place in read.access]
+        if sorted(left, key=str) != sorted(names, key=str):
+            return None
+        free = [axis for axis, name in enumerate(left) if not name]
+        return tuple(left.index(name) if name else free.pop(0) for name in names)
+
+    def _is_the_same(self, number: int, source: str, target: str) -> bool:
+        """Return whether a copy alone makes a tensor, and what it reads stays as it is."""
+        before = all(writer < number for writer in self.writing.get(source, ()))
+        alone = self.writing.get(target, []) == [number] and min(self.touching[target]) == number
+        return before and alone
+
+    def _may_go(self, name: str) -> bool:
+        """Return whether all kernels would see another order of the axes of a tensor."""
+        if name not in self.temporaries:
+            return False
+        kernels = [self.program.main.statements[at] for at in self.touching[name]]
+        names = {name, *(each for each, place in self.moved.items() if place.whole == name)}
+        return all(_is_movable(kernel, self.program.main, names) for kernel in kernels)
+
+    def _move(self, number: int, name: str, place: _Place) -> None:
+        """Note that a tensor stands for another one, and for all that this did."""
+        for other, old in self.moved.items():
+            if old.whole == name:
+                self.moved[other] = _Place(place.whole, tuple(old.axes[axis] for axis in place.axes))
+        self.moved[name] = place
+        self.gone.add(number)
+        axes = self.slid.pop(name, set())
+        self.slid.setdefault(place.whole, set()).update(n for n, axis in enumerate(place.axes) if axis in axes)
+        for table in (self.touching, self.writing):
+            joined = {*table.get(place.whole, ()), *table.pop(name, ())} - {number}
+            table[place.whole] = sorted(joined)
+
+    def redirected(self, statement: Statement) -> Statement:
+        """Return a statement with views of what stands for other tensors."""
+        if not isinstance(statement, Block) or not any(r.source in self.moved for r in statement.refinements):
+            return statement
+        return attrs.evolve(statement, refinements=tuple(map(self._view, statement.refinements)), deps=())
+
+    def _view(self, view: Refinement) -> Refinement:
+        place = None if view.direction is Direction.NONE else self.moved.get(view.source)
+        if place is None:
+            return view
+        strides = self._shape(place.whole).strides
+        dims = tuple(Dim(view.shape.sizes[axis], stride) for axis, stride in zip(place.axes, strides, strict=True))
+        access = tuple(view.access[axis] for axis in place.axes)
+        return attrs.evolve(view, source=place.whole, access=access, shape=attrs.evolve(view.shape, dims=dims))
+
+
+def _laid_alike(program: Program, alike: Collection[str], scan: _Scan) -> Program:
+    """Return the program with temporaries whose fastest axis is that of tensors ``alike``, where windows slide."""
+    shapes = {each.name: each.shape for each in program.memory}
+    free = {
+        name
+        for name in scan.temporaries & free_temporaries(program)
+        if fastest(shapes[name]) in scan.slid.get(name, ())
+    }
+    axes = {name: fastest(program.main.refinement(name).shape) for name in alike}
+    touching = grouped((view.source, kernel) for kernel in program.main.blocks for view in _views(kernel))
+    pending = sorted(axes)
+    while pending:
+        name = pending.pop()
+        strides = program.main.refinement(name).shape.strides
+        for kernel in touching.get(name, ()):
+            seen = [v for v in _views(kernel) if v.source == name and v.shape.strides == strides]
+            along = {_plain(view.access[axes[name]]) for view in seen}
+            if len(along) != 1 or not all(along):
+                continue
+            for view in _views(kernel):
+                at = [axis for axis, place in enumerate(view.access) if _plain(place) in along]
+                if view.source in free and view.source not in axes and len(at) == 1:
+                    axes[view.source] = at[0]
+                    pending.append(view.source)
+    new = {n: with_fastest(shapes[n], axes[n]) for n in axes.keys() & free - _before_others(program, axes, scan.slid)}
+    return relaid(program, new) if new else program
+
+
+def _before_others(program: Program, axes: Mapping[str, int], slid: Mapping[str, Collection[int]]) -> set[str]:
+    """Return the sums of windows of which a kernel makes what keeps its layout: only in that they become one kernel."""
+    found: set[str] = set()
+    main = program.main
+    merged = {view.source for kernel in program.main.blocks for view in kernel.refinements if view.merges}
+    for kernel in program.main.blocks:
+        written = [view.source for view in _views(kernel) if view.direction.writes]
+        stays = any(n in slid and n not in axes and fastest(main.refinement(n).shape) in slid[n] for n in written)
+        if stays and merged.isdisjoint(written):
+            found.update(view.source for view in _views(kernel) if view.source in merged)
+    return found
+
+
+def _views(statement: Statement) -> Sequence[Refinement]:
+    views = statement.refinements if isinstance(statement, Block) else ()
+    return [view for view in views if view.direction is not Direction.NONE]
+
+
+def _plain(place: Affine) -> str | None:
+    """Return the index that alone moves along an axis, one by one; an empty name for no place but the first."""
+    if not place.indices:
+        return None if place.offset else ""
+    alone = len(place.indices) == 1 and place.coefficient(place.indices[0]) == 1 and not place.offset
+    return place.indices[0] if alone else None
+
+
+def _inverse(axes: Sequence[int]) -> tuple[int, ...]:
+    return tuple(axes.index(axis) for axis in range(len(axes)))
+
+
+def _slid(program: Program, touching: Mapping[str, Sequence[int]]) -> dict[str, set[int]]:
+    """Return the axes along which windows slide, also over what is computed of a tensor element by element."""
+    found: dict[str, set[int]] = {}
+    pending: list[str] = []
+    for kernel in program.main.blocks:
+        slides = _slides(kernel) if any(view.merges for view in kernel.refinements) else frozenset()
+        for view in _views(kernel) if slides else ():
+            pending += _grown(found, view, slides)
+    while pending:
+        name = pending.pop()
+        for number in touching[name]:
+            statement = program.main.statements[number]
+            if not isinstance(statement, Block) or any(view.merges for view in statement.refinements):
+                continue
+            slides = frozenset(
+                index
+                for view in _views(statement)
+                if view.source == name
+                for axis in found[name]
+                if axis < len(view.access) and (index := _plain(view.access[axis]))
+            )
+            for view in _views(statement):
+                pending += _grown(found, view, slides)
+    return found
+
+
+def _grown(found: dict[str, set[int]], view: Refinement, slides: Collection[str]) -> list[str]:
+    """Add the axes along which indices of a window move a view; return the name of its tensor if there are new ones."""
+    axes = found.setdefault(view.source, set())
+    known = len(axes)
+    axes.update(n for n, place in enumerate(view.access) if not {*place.indices}.isdisjoint(slides))
+    return [view.source] if len(axes) > known else []
+
+
+def _slides(kernel: Block) -> frozenset[str]:
+    """Return the indices that move windows: places that overlap first, else those of windows beside each other."""
+    found: dict[bool, set[str]] = {True: set(), False: set()}
+    for view in kernel.refinements:
+        for place in view.access:
+            terms = sorted((abs(int(n)), name) for name, n in place.terms if kernel.ranges.get(name, 1) > 1)
+            if len(terms) > 1:
+                (step, inner), (apart, _) = terms[:2]
+                found[step * kernel.ranges[inner] > apart].update(name for _, name in terms)
+    return frozenset(found[True] or found[False])
+
+
+def _is_movable(statement: Statement, main: Block, names: set[str]) -> bool:
+    """Return whether a kernel has tensors with their own axes, element by element, at places that no data decide."""
+    if not isinstance(statement, Block) or statement.blocks:
+        return False
+    indirect = any(isinstance(s, Load | Store) and s.index is not None for s in statement.statements)
+    if indirect or any(isinstance(s, Special) for s in statement.statements):
+        return False
+    views = [view for view in _views(statement) if view.source in names]
+    return all(is_element(v) and v.shape.strides == main.refinement(v.source).shape.strides for v in views)
