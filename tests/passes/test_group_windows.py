@@ -89,7 +89,9 @@ def test_the_meaning_stays(
         ((5, 5), (1, 1, 2), (8, 8), (2, 4)),
         ((3, 3), (1, 2, 2), (8, 8), (2, 4)),
         ((7, 7), (1, 1, 3), (8, 8), (2, 4)),
-        ((3, 3), (1, 1, 1), (7, 7), None),  # nothing divides it
+        ((3, 3), (1, 1, 1), (14, 14), (2, 7)),
+        ((7, 7), (1, 1, 3), (7, 7), (1, 7)),
+        ((3, 3), (1, 1, 1), (11, 11), None),  # nothing divides it
     ],
 )
 @pytest.mark.parametrize("dtype", [DType.F32, DType.F16])
@@ -109,10 +111,11 @@ def test_a_thread_has_neighbours_along_both_axes(
     check(found, shapes, dtype)
 
 
-def test_few_windows_have_a_thread_each() -> None:
+@pytest.mark.parametrize(("groups", "sums"), [(30, 32), (60, 16), (120, 8), (300, 0)])
+def test_threads_have_fewer_windows_where_there_are_few(groups: int, sums: int) -> None:
     text, shapes = depthwise("nhwc", (4, 16, 16, 32), (3, 3), 1, 1, 1)
-    (kernel,) = stages(text, shapes, DType.F32, GroupReduction(32, groups=60)).sem.kernels
-    assert SEVERAL not in to_text(kernel)
+    (kernel,) = stages(text, shapes, DType.F32, GroupReduction(32, groups=groups)).sem.kernels
+    assert (f"_sums[{sums}]" in to_text(kernel)) if sums else (SEVERAL not in to_text(kernel))
 
 
 def test_each_pixel_is_loaded_once() -> None:
@@ -133,3 +136,27 @@ def test_what_follows_is_done_for_each_window() -> None:
     assert SEVERAL in to_text(kernel)
     values = {name: np.random.default_rng(2).integers(-3, 4, shape).astype("f4") for name, shape in shapes.items()}
     np.testing.assert_array_equal(run_program(found.sem, values, ALL_CHECKS)["R"], interpret(found.stripe, values)["R"])
+
+
+@pytest.mark.parametrize("dtype", [DType.F32, DType.F16])
+@pytest.mark.parametrize("steps", [1, 2])
+def test_gradients_by_pixels_go_backwards(dtype: DType, steps: int) -> None:
+    text = f"""function (A[N, P, Q, C], K[C, I, J]) -> (O) {{
+        O[n, o + i - 1, {steps} * p + j - 1, c : N, P, {steps} * Q, C] = +(A[n, o, p, c] * K[c, i, j]);
+    }}"""
+    shapes = {"A": (2, 8, 8, 8), "K": (8, 3, 3)}
+    found = stages(text, shapes, dtype, GroupReduction(8))
+    check(found, shapes, dtype, spots=1)
+    assert (SEVERAL in to_text(found.sem.kernels[0])) == (steps == 1)
+
+
+@pytest.mark.parametrize("dtype", [DType.F32, DType.F16, DType.I32])
+@pytest.mark.parametrize("places", [3, 5])
+def test_threads_of_a_group_take_places_of_a_gradient_by_weights(dtype: DType, places: int) -> None:
+    text = f"""function (A[N, H, W, C], G[N, P, Q, C]) -> (O) {{
+        O[i, j, c : {places}, {places}, C] = +(A[n, o + i - 1, p + j - 1, c] * G[n, o, p, c]);
+    }}"""
+    shapes = {"A": (2, 10, 9, 16), "G": (2, 10, 9, 16)}
+    found = stages(text, shapes, dtype, GroupReduction(64, groups=64))
+    check(found, shapes, dtype)
+    assert any("row_thread" in to_text(kernel) for kernel in found.sem.kernels)

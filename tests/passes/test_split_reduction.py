@@ -319,3 +319,16 @@ def test_parts_of_products_keep_the_meaning(
             patch.setattr(f"tileir.passes.algorithms.product_parts.{name}", value)
         split = run((step, Accumulate()), program)
     assert_same_meaning(program, split)
+
+
+@pytest.mark.parametrize("dtype", [DType.F32, DType.I64])
+def test_axes_that_several_indices_move_are_cut_where_each_place_has_one_value(dtype: DType) -> None:
+    """Such are gradients by weights of windows that move by two elements, residue by residue; a fourth is no place."""
+    text = """function (X[N, R, Q, C], G[N, P, C]) -> (O) {
+        O[c, 2 * t + r : C, 3] = +(X[n, r, p + t, c] * G[n, p, c]), r < 2, t < 2;
+    }"""
+    types = {"X": TensorType(dtype, (16, 2, 9, 4)), "G": TensorType(dtype, (16, 8, 4))}
+    program = lower(infer(parse(text), types))
+    after = run((SplitReduction(parts=16, operations=0, columns=4),), program)
+    assert len(parts_of(after)) == 1
+    assert_same_meaning(program, after)

@@ -87,7 +87,8 @@ def is_whole(kernel: stripe.Block, written: Collection[str], index: stripe.Index
     inner = {i.name: within if i is index else i.range for i in kernel.indices if i.name not in written}
     tests = [each.substitute({index.name: value}) for each in kernel.constraints]
     end = [index.range - 1 - value] if index.range < parts * within else []
-    return not tests or always_reached([*tests, *end], outer, inner)
+    own = [each for each in kernel.constraints if outer.keys() >= {*each.indices}]  # what they leave out is no output
+    return not tests or always_reached([*tests, *end], outer, inner, own)
 
 
 @attrs.frozen

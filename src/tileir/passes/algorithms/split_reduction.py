@@ -82,7 +82,7 @@ class SplitReduction:
         kernel: stripe.Block,
         names: NameScope,
     ) -> Replacement | Refused:
-        rule_out(against_contraction(kernel, placed=True))
+        rule_out(against_contraction(kernel, placed=True, joined=True))
         (output,) = (r for r in kernel.refinements if r.direction.writes)
         written = {i for access in output.access for i in access.indices}
         constrained = {i for constraint in kernel.constraints for i in constraint.indices}
@@ -130,7 +130,7 @@ class SplitReduction:
         if reads_a_row(kernel, written, None if followed and outer >= self.groups else most):
             return 1
         together = min(self.columns, beside)
-        wanted = -(-self.parts // max(1, outer // together))
+        wanted = -(-self.parts // max(1, outer // (together * _places_of_window(kernel, written))))
         reduced = product(i.range for i in kernel.indices if i.name not in written)
         if width > 1:
             few = reduced * width * widest(kernel) <= most and (followed or outer * reduced * widest(kernel) <= _FEW)
@@ -152,6 +152,20 @@ class SplitReduction:
         pieces = -(-reduced // self.depth) if reduced > 2 * self.depth else 1
         outer = product(i.range for i in kernel.indices if i.name in written)
         return pieces if output.aggregation is Aggregation.SUM and pieces * outer <= _MOST_SUMS else 1
+
+
+def _places_of_window(kernel: stripe.Block, written: Collection[str]) -> int:
+    """Return how many outputs, places of a window beside each other, one group of threads takes as others read less."""
+    if is_product(kernel, written):
+        return 1
+    inputs = [r for r in kernel.refinements if r.direction is stripe.Direction.IN]
+    moved = {name for r in inputs for access in r.access if len(access.indices) > 1 for name in access.indices}
+    places = (
+        i.range
+        for i in kernel.indices
+        if i.name in moved & set(written) and any(all(i.name not in a.indices for a in r.access) for r in inputs)
+    )
+    return max((n for n in places if n <= _PLACES), default=1)
 
 
 def reads_a_row(kernel: stripe.Block, written: Collection[str], most: int | None) -> bool:
@@ -264,6 +278,9 @@ def _is_precise(view: stripe.Refinement) -> bool:
     return view.shape.dtype.is_float and view.shape.dtype.bits >= 32
 
 
+_PLACES: Final = 16
+"""Places of a window, at most, that threads of one group take."""
+
 _FEW = 1 << 24
 """Bytes of columns that threads read alone before a second kernel would begin, though that could read faster."""
 
@@ -271,10 +288,11 @@ _LEAST = 64
 """Points that a part reduces at least where parts are counted: fewer are not worth a second kernel."""
 
 
-def against_contraction(kernel: stripe.Block, *, placed: bool = False) -> Refused | None:
+def against_contraction(kernel: stripe.Block, *, placed: bool = False, joined: bool = False) -> Refused | None:
     """Return what keeps a kernel from being a flat contraction to one output, each axis of which one index moves.
 
-    Where it may be ``placed``, scalars that are the same for all points may choose elements that it reads.
+    Where it may be ``placed``, scalars that are the same for all points may choose elements that it reads. Where axes
+    may be ``joined``, several indices move one axis of the output, each place for one value of them.
     """
     outputs = [r for r in kernel.refinements if r.direction.writes]
     if kernel.blocks:
@@ -289,8 +307,18 @@ def against_contraction(kernel: stripe.Block, *, placed: bool = False) -> Refuse
             return refused("TR101" if index.affine is None else "TR102", index=index.name)
     if output.shape.elements != 1 or _is_indirect(kernel, placed=placed):
         return refused("TR202", view=output.name)
-    joined = any(len(access.terms) > 1 for access in output.access)
-    return refused("TR627", output=output.name) if joined else None
+    apart = joined and all(_are_apart(access, kernel.ranges) for access in output.access)
+    return None if apart or all(len(a.terms) < 2 for a in output.access) else refused("TR627", output=output.name)
+
+
+def _are_apart(access: Affine, ranges: Mapping[str, int]) -> bool:
+    """Return whether no two values of the indices that move an axis lead to one place."""
+    reach = 0
+    for step, name in sorted((abs(int(coefficient)), name) for name, coefficient in access.terms):
+        if step <= reach:
+            return False
+        reach += step * (ranges[name] - 1)
+    return True
 
 
 def _is_indirect(kernel: stripe.Block, *, placed: bool) -> bool:
@@ -363,7 +391,7 @@ def _build(
         kernel,
         name=f"{kernel.name}_merge" if kernel.name else "",
         indices=(*kept, part),
-        constraints=(),
+        constraints=tuple(each for each in kernel.constraints if {i.name for i in kept}.issuperset(each.indices)),
         refinements=(source, output),
         statements=(stripe.Load(source.name, "part"), stripe.Store("part", output.name)),
         deps=(),

@@ -7,7 +7,7 @@ Each thread reduces its part with accumulators of its own; a tree in local memor
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from tileir.core.nodes import attrs
 from tileir.passes.base import at_least, map_kernels
@@ -85,7 +85,7 @@ class GroupReduction:
         if sch.indirect_names(segment):
             return None
         columns = [i for i in nest.indices if i.range > 1 and all(u.stride(i.name) == 1 for u in uses)]
-        if len(streamed) != 1 or not columns or len(written) != 1:
+        if len(streamed) != 1 or not columns:
             return None
         column, slides = columns[0], slides_of(nest, segment, streamed[0])
         lanes = sch.vector_lanes(self.vector_bytes, _OF_SUMS, self.max_lanes)
@@ -94,13 +94,12 @@ class GroupReduction:
         constrained = sch.constrained_indices(nest)
         if not slides or column.range % lanes or column.name in constrained or lanes == 1:
             return None
-        slides = shared_out(slides, lanes)
-        outputs = product(slide.outputs for slide in slides)
-        vectors = column.range // lanes
-        threads = product(i.range for i in nest.indices) // (outputs * lanes)
-        if outputs == 1 or threads < self.groups * self.threads:
-            return None
         most = min(self.threads, _OF_WINDOWS)
+        enough = self.groups * (most if product(i.range for i in segment.loops) >= _LONG else self.threads)
+        slides = shared_out(slides, lanes, product(i.range for i in nest.indices) // (lanes * enough))
+        if all(slide.outputs == 1 for slide in slides):
+            return None
+        vectors = column.range // lanes
         beside = -(-vectors // -(-vectors // most))
         rows = slides[-1].output.range // slides[-1].outputs
         down = -(-rows // -(-rows // max(1, most // beside)))
@@ -161,20 +160,27 @@ class GroupReduction:
         beside = min(self.width, self.threads, power_of_two_from(vectors))
         beside = sch.power_of_two_below(beside)
         outputs = product(i.range for i in nest.indices)
-        few, least = self.groups // 2, max(1, _SECTOR // sch.widest_access(nest))
+        half, least = self.groups // 2, max(1, _SECTOR // sch.widest_access(nest))
         threads = self.threads
-        if loop.range >= _LONG and outputs // (beside * lanes) < few:
+        if loop.range >= _LONG and outputs // (beside * lanes) < half:
             threads = max(self.threads, sch.power_of_two_below(self.most_threads))
-            while beside * lanes > least and outputs // (beside * lanes) < few:
+            while beside * lanes > least and outputs // (beside * lanes) < half:
                 lanes, beside = (lanes // 2, beside) if lanes > 1 else (1, beside // 2)
         rows = sch.power_of_two_below(max(1, threads // beside))
         while rows > 1 and (rows * 4 > loop.range or outputs // lanes >= self.groups * self.threads):
             rows //= 2
-        rows = self._within_local_memory(nest, beside * lanes, rows)
-        if rows == 1:
+        few = outputs // lanes < self.groups * self.threads and product(i.range for i in segment.loops) >= _SUMS
+        shared = _places_of_window(nest, column, reads) if few else None
+        down = 1 if shared is None else min(shared.range, max(1, threads // beside))
+        rows = self._within_local_memory(
+            nest, beside * lanes * down, min(rows, sch.power_of_two_below(max(1, threads // (beside * down))))
+        )
+        if rows == down == 1:
             beside = sch.power_of_two_below(min(self.threads, power_of_two_from(vectors)))
         unroll = max(1, min(self.vectors, loop.range // rows))
         plan = Plan(loop, column, rows, beside, lanes, unroll, along_outputs=True)
+        if down > 1:
+            return attrs.evolve(plan, row=shared, down=down)
         return self._with_rows(nest, plan, elements) if rows == 1 else plan
 
     def _with_rows(self, nest: Nest, plan: Plan, elements: Collection[str]) -> Plan:
@@ -236,6 +242,27 @@ def _streamed(nest: Nest, reads: tuple[Use, ...]) -> tuple[Use, ...]:
     return tuple(use for use in reads if moved[use] * _REUSE > most)
 
 
+def _places_of_window(nest: Nest, column: stripe.Index, reads: Sequence[Use]) -> stripe.Index | None:
+    """Return the output index whose few values are neighbouring places of a window over inputs, where there is one.
+
+    What it does not move is read again for each, and what it moves is the same for the most part, so that threads of
+    one group find both near. Products of matrices have none, of which each input is read again along another index.
+    """
+    outputs = [i.name for i in nest.indices if i.range > 1]
+    if not any(all(map(use.stride, outputs)) for use in reads):
+        return None
+    moved = [(affine, u) for u in reads for affine in u.access if len(affine.indices) > 1]
+    places = [
+        (min(abs(use.stride(i.name)) for affine, use in moved if i.name in affine.indices), number)
+        for number, i in enumerate(nest.indices)
+        if i is not column
+        and 1 < i.range <= PLACES
+        and any(i.name in affine.indices for affine, _ in moved)
+        and not all(use.stride(i.name) for use in reads)
+    ]
+    return nest.indices[min(places)[1]] if places else None
+
+
 def _slides(nest: Nest, use: Use, loops: Sequence[stripe.Index]) -> bool:
     """Return whether neighbouring outputs read neighbours, as the terms of one do, and there are more of them."""
     terms = max((i.range for i in loops if use.stride(i.name) == 1), default=0)
@@ -257,6 +284,12 @@ def is_product_of_panels(nest: Nest) -> bool:
     panels = {use for use in still if any(use.stride(i.name) for i in nest.indices)}
     return len(panels) >= 2
 
+
+PLACES: Final = 16
+"""Places of a window, at most, that the threads of one group take beside each other."""
+
+_SUMS: Final = 128
+"""Terms of sums that are long enough for threads of one group to read places of a window beside each other."""
 
 _STAGED = 4
 """Inputs that a group copies take one of so many parts of local memory at most: several groups are to fit."""

@@ -132,7 +132,8 @@ class _Builder:
         segment = sch.the_reduction(nest)
         writes = [use for use in segment.uses if use.direction.writes]
         kept = plan.lanes if plan.along_outputs else 1
-        extents = (plan.threads, plan.beside * kept) if plan.along_outputs else (plan.beside, plan.threads)
+        places = plan.down * plan.beside * kept
+        extents = (plan.threads, places) if plan.along_outputs else (plan.beside, plan.threads)
         accumulators = tuple(
             _Accumulator(
                 use,
@@ -304,7 +305,8 @@ class _Builder:
     def _shared(self, accumulator: _Accumulator, part: Affine) -> Use:
         """Return the element of local memory of thread ``part`` of an output."""
         memory = accumulator.shared
-        place = sch.part(self.place, self._kept) + self._lane_place
+        above = sch.part(self.above, self.plan.beside * self._kept)
+        place = above + sch.part(self.place, self._kept) + self._lane_place
         access = (part, place) if self.plan.along_outputs else (place, part)
         return attrs.evolve(
             accumulator.use, name=memory.name, root=memory.name, access=access, strides=memory.shape.strides, sizes=()

@@ -20,7 +20,10 @@ from tileir.stripe import ir as stripe
 
 @attrs.frozen(eq=False)
 class Slide:
-    """Movement of a window along an axis: ``step`` places for an output, ``apart`` for a term; ``outputs`` a thread."""
+    """Movement of a window along an axis: ``step`` places for an output, ``apart`` for a term; ``outputs`` a thread.
+
+    Terms go backwards in gradients by what windows slide over: ``apart`` is negative then.
+    """
 
     output: stripe.Index
     term: stripe.Index
@@ -30,8 +33,9 @@ class Slide:
 
     @property
     def places(self) -> range:
-        """The places along the axis that the outputs of a thread see, counted from the first one."""
-        return range((self.outputs - 1) * self.step + (self.term.range - 1) * self.apart + 1)
+        """The places along the axis that the outputs of a thread see, counted from that of the first term of one."""
+        reach = (self.term.range - 1) * self.apart
+        return range(min(0, reach), (self.outputs - 1) * self.step + max(0, reach) + 1)
 
     def pairs(self, place: int) -> list[tuple[int, int]]:
         """Return which outputs of a thread have a place as which term, the first terms first."""
@@ -87,19 +91,24 @@ def slides_of(nest: Nest, segment: Segment, use: Use) -> tuple[Slide, ...]:
             found.append(Slide(outputs[moving[0]], terms[reduced[0]], *steps))
     whole = {slide.term.name for slide in found} == terms.keys() and len(found) == len(terms)
     alone = all(sum(bool(a.coefficient(s.output.name)) for a in use.access) == 1 for s in found)
-    forward = all(slide.step > 0 and slide.apart > 0 for slide in found)
+    forward = all(slide.step > 0 and slide.apart for slide in found)
     tests = all(any(slide.holds(each) for slide in found) for each in segment.constraints)
     return tuple(found) if whole and alone and forward and tests and len(found) <= _AXES else ()
 
 
-def shared_out(slides: tuple[Slide, ...], lanes: int) -> tuple[Slide, ...]:
-    """Return the axes with the outputs of a thread along each: as many as divide all, and fit its registers."""
+def shared_out(slides: tuple[Slide, ...], lanes: int, most: int) -> tuple[Slide, ...]:
+    """Return the axes with the outputs of a thread along each: ``most``, if they divide all and fit registers."""
     found = slides
     for each in _TILES:
         tile = each[-len(slides) :]
         sized = tuple(attrs.evolve(slide, outputs=n) for slide, n in zip(slides, tile, strict=True))
         multiplied = product(n * slide.term.range for slide, n in zip(slides, tile, strict=True))
-        fits = product(tile) * lanes <= _SUMS and len(sized[-1].places) <= _ROW and multiplied <= _WRITTEN_OUT
+        fits = (
+            product(tile) <= most
+            and product(tile) * lanes <= _SUMS
+            and len(sized[-1].places) <= _ROW
+            and multiplied <= _WRITTEN_OUT
+        )
         if fits and all(slide.output.range % slide.outputs == 0 for slide in sized):
             found = sized
             break
@@ -115,7 +124,7 @@ f16, 76 with 4 x 4, whose sums leave room for fewer threads, and 133 with one; i
 _SUMS: Final = 64
 """Sums that a thread holds in registers, at most."""
 
-_ROW: Final = 10
+_ROW: Final = 13
 """Elements of each channel that a thread holds of a row of its input, at most."""
 
 _WRITTEN_OUT: Final = 512
@@ -260,7 +269,7 @@ class _Windows:
         return tuple(test for test in tests if test.bounds(ranges)[0] < 0)
 
     def _in_row(self, place: int, name: str) -> Use:
-        access = (Affine.constant(place), sch.part(self.lane))
+        access = (Affine.constant(place - self.plan.slides[-1].places.start), sch.part(self.lane))
         return Use(name, self.row.name, access, self.row.shape.strides, self.plan.slid.dtype, stripe.Direction.IN)
 
     def _load(self, place: int, pairs: Sequence[tuple[int, int]]) -> Node:
