@@ -45,7 +45,8 @@ def test_types_of_the_page_are_right(page_folder: Path) -> None:
 def test_the_wheel_has_the_page_and_not_its_sources() -> None:
     names = {str(path) for path in distribution("tileir").files or () if str(path).startswith("tileir_studio/")}
     assert {f"tileir_studio/static/{path.name}" for path in STATIC.iterdir()} <= names
-    assert {name for name in names if not name.endswith((".py", ".pyc")) and "/static/" not in name} == set()
+    others = {name for name in names if "/static/" not in name}
+    assert {name for name in others if not name.endswith((".py", ".pyc", "py.typed"))} == set()
 
 
 def test_the_page_asks_nobody_else() -> None:

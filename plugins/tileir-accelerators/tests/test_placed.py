@@ -10,7 +10,6 @@ from tileir.core.targets.target_file import hardware_of
 from tileir.driver.compiler import passes_of
 from tileir.driver.targets import choice_of
 from tileir.passes.base import run
-from tileir.passes.cost.figures import ProgramCost
 from tileir.passes.cost.machine import machine_of
 from tileir.stripe.lower.lowering import lower
 from tileir.tile.text.parser import parse
@@ -19,6 +18,7 @@ from tileir.typed.ir import TensorType
 from tileir.typed.simplify.preparation import prepared
 from tileir_performance.cost.placed import predict_on
 from tileir_performance.cost.prediction import predict
+from tileir_performance.cost.works import ProgramCost
 from tileir_performance.explain.explanation import explain
 
 CONVOLUTION = """function (I[X, Y, CI], K[A, B, CI, CO]) -> (O) {

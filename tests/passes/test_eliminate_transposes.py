@@ -9,7 +9,7 @@ from strategies.effort import examples
 from strategies.passes import assert_same_meaning, program_of, programs
 from tileir.core.dtype import DType
 from tileir.passes.base import run
-from tileir.passes.layouts.unturn import Unturn
+from tileir.passes.layouts.eliminate_transposes import EliminateTransposes
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.ir import Program
 from tileir.stripe.lower.lowering import lower
@@ -29,7 +29,7 @@ def made(body: str, shapes: dict[str, tuple[int, ...]], dtype: DType = DType.F32
 
 def turned(program: Program) -> int:
     """Return how many tensors the pass spares a program, of which it checks the meaning."""
-    after = run((Unturn(),), program)
+    after = run((EliminateTransposes(),), program)
     verify(after)
     assert_same_meaning(program, after)
     return len(program.memory) - len(after.memory)
@@ -128,7 +128,7 @@ def test_elements_that_are_written_again_stay_as_they_were() -> None:
           1: O = store($x)
         }"""
     again = program_of([copy("A", "X"), copy("X", "T", "j, i"), copy("B", "X"), window], shapes, ("O",))
-    assert run((Unturn(),), again) is again
+    assert run((EliminateTransposes(),), again) is again
     assert turned(program_of([copy("A", "X"), copy("X", "T", "j, i"), window], shapes, ("O",))) == 2
 
 

@@ -16,26 +16,26 @@ from tileir.stripe.ir import Block, Dim, Direction, Load, Program, Refinement, S
 
 
 @attrs.frozen
-class Unturn:
-    """Let windows read and write tensors whose channels are beside each other as these lie, not turned copies of them.
+class EliminateTransposes:
+    """Let windows read and write tensors whose channels are beside each other, in place of transposed copies of them.
 
-    A network whose norms and products go along channels, and whose convolutions slide over pixels, turns each picture
-    between them. Windows do as well with channels beside each other: neighbouring threads take neighbouring channels,
-    and nothing but a place along them decides which. So where a copy has all elements of a tensor in another order of
-    axes, and a reduction slides over one of both, all kernels use the one whose fastest axis it does not slide along.
-    In the program of a copy and a window::
+    A network whose norms and products go along channels, and whose convolutions slide over pixels, transposes each
+    picture between them. Windows do as well with channels beside each other: neighbouring threads take neighbouring
+    channels, and nothing but a place along them decides which. So where a copy has all elements of a tensor in another
+    order of axes, and a reduction slides over one of both, all kernels use the one whose fastest axis it does not slide
+    along. In the program of a copy and a window::
 
         T[c, p] = X[p, c];  O[c, p] = +(T[c, p + i] * W[c, i])
 
-    the window reads ``X[p + i, c]``, and there is no ``T``. An output that is a turned copy takes the place of what it
-    copies likewise. Other temporaries along whose fastest axis windows slide get the one that has the same channels, as
-    far as kernels compute them of each other element by element, or by windows of each channel alone.
+    the window reads ``X[p + i, c]``, and there is no ``T``. An output that is a transposed copy takes the place of what
+    it copies likewise. Other temporaries along whose fastest axis windows slide get the one that has the same channels,
+    as far as kernels compute them of each other element by element, or by windows of each channel alone.
 
-    Nothing changes where the elements are written again between copy and use, nor where a kernel sees
-    the tensor with other axes, or at places that data choose.
+    Nothing changes where the elements are written again between copy and use, nor where a kernel sees the tensor with
+    other axes, or at places that data choose.
     """
 
-    name: ClassVar[str] = "unturn"
+    name: ClassVar[str] = "eliminate_transposes"
 
     def __call__(self, program: Program) -> Program:
         """Return the program with such copies, and the tensors that they read or write, gone."""
@@ -106,7 +106,7 @@ class _Scan:
     def visit(self, number: int, kernel: Block) -> None:
         """Note a copy of which one side can stand for the other one, if windows should see that."""
         copy = copied(kernel)
-        axes = None if copy is None else self._turned(kernel, *copy)
+        axes = None if copy is None else self._transposed(kernel, *copy)
         if copy is None or not axes:
             return
         source = self._place(copy[0].source, len(axes))
@@ -130,7 +130,7 @@ class _Scan:
     def _shape(self, name: str) -> TensorShape:
         return self.program.main.refinement(name).shape
 
-    def _turned(self, kernel: Block, read: Refinement, written: Refinement) -> tuple[int, ...] | None:
+    def _transposed(self, kernel: Block, read: Refinement, written: Refinement) -> tuple[int, ...] | None:
         """Return the axis that a copy of a whole tensor reads for each that it writes; None for other copies."""
         if any(
             r.source not in self.single or r.shape.strides != self._shape(r.source).strides for r in (read, written)
