@@ -5,9 +5,9 @@ from __future__ import annotations
 import attrs
 import pytest
 
+from strategies.catalogue import parse_pipeline
 from strategies.stripe_works import add, copy, less, program
 from tileir.passes.base import run
-from tileir.passes.pipelines.catalog import parse_pipeline
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.ir import Branch, Loop, Program, While, Work
 from tileir.stripe.lifetimes import clashes

@@ -5,9 +5,9 @@ from __future__ import annotations
 import attrs
 import pytest
 
+from strategies.catalogue import parse_pipeline
 from strategies.passes import program_of
 from tileir.passes.base import run
-from tileir.passes.pipelines.catalog import parse_pipeline
 from tileir.stripe.flattening import with_entry
 from tileir.stripe.ir import Block, Program, Statement
 from tileir_testing.isl.index_flow import premature_reads, undefined_reads

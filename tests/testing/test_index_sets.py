@@ -7,10 +7,10 @@ from collections.abc import Callable
 import attrs
 import pytest
 
+from strategies.catalogue import parse_pipeline
 from tileir.core.dtype import DType
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import map_kernels, run
-from tileir.passes.pipelines.catalog import parse_pipeline
 from tileir.stripe.ir import Block, Index, Program
 from tileir.stripe.lower.lowering import lower
 from tileir.tile.text.parser import parse
