@@ -58,7 +58,8 @@ def test_targets_are_listed(command: Command) -> None:
     assert all(name in out for name in names_of_targets())
     assert "PARTS=" in out
     listed = json.loads(command("targets", "--json")[1])
-    assert [each["name"] for each in listed] == list(names_of_targets())
+    own = set(names_of_targets())  # wheels that are installed bring others
+    assert [each["name"] for each in listed if each["name"] in own] == list(names_of_targets())
     cpu = next(each for each in listed if each["name"] == "cpu")
     assert cpu["parameters"]["PARTS"]["default"] == target_called("cpu").values({})["PARTS"]
 
