@@ -1,4 +1,4 @@
-"""Which views may be kept in memory of their own, told of blocks that are one step from those that may."""
+"""Legality of copies of views in memory of their own, in blocks that are one step from legal ones."""
 
 from __future__ import annotations
 

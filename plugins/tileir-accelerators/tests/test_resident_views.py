@@ -1,4 +1,4 @@
-"""What can be in an inner memory, and what stays where it is."""
+"""Views that can be in an inner memory, and those that stay where they are."""
 
 from __future__ import annotations
 

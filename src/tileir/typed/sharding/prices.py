@@ -1,6 +1,6 @@
 """Prices: seconds of work and of exchanges, by bytes and by the fields of a hardware model.
 
-All that decides by prices asks here: the choice of shardings, how many steps take one halo, what is told of exchanges.
+The choice of shardings, the number of steps for one halo, and explanations of exchanges all use these prices.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _REFUSED: Final = 1e6
 """Seconds that stand for an exchange that is refused: more than any program takes."""
 
 LEAST_CLEAN: Final = 2
-"""Of how many elements that a rank computes one has to need no halo, so that borders are computed by themselves."""
+"""Elements that a rank computes for each that needs no halo, at most, where borders are computed by themselves."""
 
 CALLS: Final = 16
 """Calls for which inputs are taken to stay where they are, so that each of them pays a part for bringing them there."""
@@ -32,7 +32,7 @@ ANY_MODEL: Final = HardwareModel(
 )
 """Model of ranks of which nothing is known: 512 operations and 64 bytes of memory in a nanosecond.
 
-Links are those of InfiniBand, and a message takes a process of Python so long that sends it and takes it in.
+Links are those of InfiniBand; their latency is the time in which a Python process sends a message and receives it.
 """
 
 
@@ -58,7 +58,7 @@ class Price:
         return self.link - self.beside + self.borders
 
     def times(self, count: int) -> Price:
-        """Return the price of so many exchanges."""
+        """Return the price of a number of exchanges."""
         return Price(count * self.link, count * self.beside, count * self.borders)
 
 
@@ -89,7 +89,7 @@ class Prices:
             self._speed = max((self.model.bandwidth(level.name, unit.name) for unit in units), default=0.0)
 
     def exchange(self, size: float) -> float:
-        """Return the price of so many bytes that all ranks together get from others."""
+        """Return the seconds in which all ranks together get a number of bytes from others."""
         return self.model.exchange_seconds(size / self.mesh.size)
 
     def laid_out(self, have: Layout, target: Layout, itemsize: int, beside: float) -> Price:

@@ -250,7 +250,7 @@ class _Candidate:
 
     @cached_property
     def _outside(self) -> tuple[Use, ...]:
-        """What a point touches before and after the reductions."""
+        """Uses at a point before and after the reductions."""
         return tuple(use for segment in self.nest.segments if not segment.loops for use in segment.uses)
 
     def _apart(self, rows: Mapping[str, int]) -> float:
