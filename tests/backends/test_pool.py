@@ -39,12 +39,14 @@ from tileir.semtree.ir import (
 from tileir_llvm.compiler import LARGE_OPERATIONS, SMALL_OPERATIONS
 from tileir_llvm.run import team
 from tileir_llvm.run.executor import LLVMExecutor
+from tileir_llvm.run.sharing import Costs
 from tileir_llvm.run.team import PythonTeam
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tileir_llvm.run.executor import LLVMKernel
+    from tileir_llvm.run.sequence import LLVMSequence
 
 INDEX = Type(DType.I64)
 I32 = Type(DType.I32)
@@ -119,6 +121,36 @@ def test_several_threads_launch_at_once(executor: LLVMExecutor) -> None:
 
     with ThreadPoolExecutor(4) as callers:
         assert all(callers.map(work, range(8)))
+
+
+def several(executor: LLVMExecutor) -> LLVMSequence:
+    """Return four launches that count: two that are shared, one that is tried both ways, and one that is alone."""
+    count, own = counting_kernel(), counting_kernel(scratch=True)
+    kernels = (count, attrs.evolve(own, operations=SMALL_OPERATIONS), attrs.evolve(count, operations=1), own)
+    library = compiler().build(kernels)
+    return executor.sequence([(executor.prepare(library, number), [0]) for number in range(len(kernels))])
+
+
+def test_several_threads_launch_sequences_at_once(executor: LLVMExecutor) -> None:
+    sequence = several(executor)
+
+    def work(_: int) -> bool:
+        out = np.zeros(GROUPS, np.int32)
+        for _ in range(50):
+            assert sequence.launch([out])
+        return np.array_equal(out, expected(200))
+
+    with ThreadPoolExecutor(4) as callers:
+        assert all(callers.map(work, range(8)))
+
+
+@pytest.mark.parametrize("known", [1e-6, 1.0])
+def test_sequences_are_the_same_bits_whatever_a_trial_finds(executor: LLVMExecutor, known: float) -> None:
+    executor.pool.costs = Costs(known, known)
+    sequence, out = several(executor), np.zeros(GROUPS, np.int32)
+    for _ in range(300):
+        assert sequence.launch([out])
+    np.testing.assert_array_equal(out, expected(1200))
 
 
 def workers_beside(before: set[threading.Thread]) -> int:
@@ -227,5 +259,8 @@ def test_without_posix_threads_python_shares_out_the_work(monkeypatch: pytest.Mo
     for _ in range(20):
         kernel.launch(buffers([out]))
     np.testing.assert_array_equal(out, expected(20))
+    for _ in range(20):
+        assert several(executor).launch([out])
+    np.testing.assert_array_equal(out, expected(100))
     assert isinstance(team.start_team(1, executor.device.features), PythonTeam)
     executor.close()

@@ -91,3 +91,17 @@ def test_one_launch_that_others_delayed_decides_nothing(shared: bool) -> None:
     assert preference.shared == shared
     preference.note(5e-3, shared=shared)
     assert preference.shared == shared
+
+
+@pytest.mark.parametrize(("alone", "shared"), [(1e-4, 6e-5), (1e-4, 2e-4)])
+def test_launches_that_nobody_times_change_no_decision(alone: float, shared: float) -> None:
+    preference = preferring(True)
+    ways: list[bool] = []
+    while len(ways) < 5000:
+        resting = preference.rests()
+        preference.rest(resting)
+        ways += [preference.shared] * resting
+        ways += launched(preference, 1, alone, shared)
+    late = ways[200:]
+    assert 0 < late.count(shared > alone) <= 0.06 * len(late)
+    assert preference.shared == (shared < alone)

@@ -12,8 +12,8 @@ from typing import Any, Final
 import attrs
 
 from tileir.runtime.host_memory import HostBuffer, allocate
-from tileir_llvm.run.sharing import Costs, Share, share_of
-from tileir_llvm.run.team import Job, Team, start_team
+from tileir_llvm.run.sharing import PYTHON_SECONDS, Costs, Share, share_of
+from tileir_llvm.run.team import Job, Jobs, Team, start_team
 from tileir_llvm.run.uninterrupted import uninterrupted
 
 CLOSING_SECONDS: Final = 0.001
@@ -51,9 +51,12 @@ class ThreadPool:
     def __attrs_post_init__(self) -> None:
         _pools.add(self)
 
-    def share(self, seconds: float, groups: int) -> Share | None:
-        """Return how to share out a kernel that takes so long on one thread; None where that does not pay."""
-        return share_of(seconds, groups, self.threads, self._measured)
+    def share(self, seconds: float, groups: int, python: float = PYTHON_SECONDS) -> Share | None:
+        """Return how to share out a kernel that takes so long on one thread; None where that does not pay.
+
+        ``python`` is what a launch takes in Python.
+        """
+        return share_of(seconds, groups, self.threads, self._measured, python)
 
     def _measured(self) -> Costs:
         """Return what sharing costs: measured by the first kernel for which it matters, and again if disturbed."""
@@ -94,16 +97,43 @@ class ThreadPool:
         try:
             if not self._takes(turn):
                 return False
-            team = self._team
-            if team is None:
-                team = uninterrupted(self._start)
-            if scratch_bytes * self.threads > self._scratch.nbytes:
-                self._scratch = allocate(scratch_bytes * self.threads)
-            job = Job(function, arguments, self._scratch.address, scratch_bytes, groups)
-            team.run(job, helpers)
+            team = self._ready(scratch_bytes)
+            team.run(Job(function, arguments, self._scratch.address, scratch_bytes, groups), helpers)
         finally:
             del turn
         return True
+
+    def launch_all(self, jobs: Callable[[int], Jobs], scratch_bytes: int, ended: Callable[[], None]) -> bool:
+        """Run several kernels one after the other, each with helpers of its own.
+
+        Args:
+            jobs: They, of the address of scratch memory. It is called when nobody else uses the threads.
+            scratch_bytes: Scratch memory that one thread needs.
+            ended: What is called then, before anybody else uses the threads.
+
+        Returns:
+            False, with nothing done, while another thread launches.
+
+        """
+        turn = _Turn()
+        try:
+            if not self._takes(turn):
+                return False
+            team = self._ready(scratch_bytes)
+            team.run_all(jobs(self._scratch.address))
+            ended()
+        finally:
+            del turn
+        return True
+
+    def _ready(self, scratch_bytes: int) -> Team:
+        """Return the threads, for whoever has the right to use them, with scratch memory for each."""
+        team = self._team
+        if team is None:
+            team = uninterrupted(self._start)
+        if scratch_bytes * self.threads > self._scratch.nbytes:
+            self._scratch = allocate(scratch_bytes * self.threads)
+        return team
 
     def _start(self) -> Team:
         team = start_team(self.threads - 1, self.features)

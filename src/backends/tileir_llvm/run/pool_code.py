@@ -20,6 +20,7 @@ A worker that is woken on the processor of the launching thread leaves it (:mod:
 from __future__ import annotations
 
 import platform
+import time
 from collections.abc import Mapping
 from string import Template
 from types import MappingProxyType
@@ -52,10 +53,10 @@ def pool_bytes(threads: int) -> int:
 
 
 def pool_code() -> str:
-    """Return the module with the functions ``setup``, ``launch``, ``work``, ``stop``, and the kernel ``count``."""
+    """Return the module with ``setup``, ``launch``, ``together``, ``work``, ``stop``, and the kernel ``count``."""
     declaration, pause = _PAUSES.get(platform.machine().lower(), ("", ""))
-    chunks = {"rest": CHUNK_OF_REST, "least": CHUNK_OF_SHARE}
-    code = _CODE.substitute(chunks, declaration=declaration, pause=pause, line=_LINE, shares=_LINE * _HEAD_LINES)
+    numbers = {"rest": CHUNK_OF_REST, "least": CHUNK_OF_SHARE, "clock": getattr(time, "CLOCK_MONOTONIC", 1)}
+    code = _CODE.substitute(numbers, declaration=declaration, pause=pause, line=_LINE, shares=_LINE * _HEAD_LINES)
     return code + places_code()
 
 
@@ -280,6 +281,70 @@ done:
   ret void
 }
 declare i64 @llvm.smax.i64(i64, i64)
+
+define internal i64 @moment(ptr %clock) nounwind {
+  %failed = call i32 @clock_gettime(i32 $clock, ptr %clock)
+  %nanoseconds_place = getelementptr i64, ptr %clock, i64 1
+  %seconds = load i64, ptr %clock
+  %nanoseconds = load i64, ptr %nanoseconds_place
+  %scaled = mul i64 %seconds, 1000000000
+  %moment = add i64 %scaled, %nanoseconds
+  ret i64 %moment
+}
+declare i32 @clock_gettime(i32, ptr)
+
+%entry = type { i64, i64, i64 }  ; function, offset of its arguments, groups, as of sequences
+
+; Run %count entries one after the other, each on this thread and on so many others as %helpers says; note the
+; nanoseconds of each in %times, unless that is null. One thread at a time may be in here.
+define void @together(
+  ptr %pool, ptr %entries, ptr %helpers, ptr %times, i64 %count, ptr %arguments, ptr %scratch, i64 %stride, i64 %spins
+) nounwind {
+entry:
+  %clock = alloca [2 x i64]
+  %timed = icmp ne ptr %times, null
+  br label %next
+next:
+  %number = phi i64 [ 0, %entry ], [ %after, %advance ]
+  %function_place = getelementptr %entry, ptr %entries, i64 %number, i32 0
+  %function = load ptr, ptr %function_place
+  %offset_place = getelementptr %entry, ptr %entries, i64 %number, i32 1
+  %offset = load i64, ptr %offset_place
+  %groups_place = getelementptr %entry, ptr %entries, i64 %number, i32 2
+  %groups = load i64, ptr %groups_place
+  %own = getelementptr i8, ptr %arguments, i64 %offset
+  %workers_place = getelementptr i64, ptr %helpers, i64 %number
+  %workers = load i64, ptr %workers_place
+  %shared = icmp ne i64 %workers, 0
+  br i1 %timed, label %begin, label %choose
+begin:
+  %before = call i64 @moment(ptr %clock)
+  br label %choose
+choose:
+  %started = phi i64 [ 0, %next ], [ %before, %begin ]
+  br i1 %shared, label %share, label %alone
+share:
+  call void @launch(ptr %pool, ptr %function, ptr %own, ptr %scratch, i64 %stride, i64 %groups, i64 %workers,
+    i64 %spins)
+  br label %done
+alone:
+  call void %function(ptr %own, ptr %scratch, i64 0, i64 %groups)
+  br label %done
+done:
+  br i1 %timed, label %note, label %advance
+note:
+  %ended = call i64 @moment(ptr %clock)
+  %taken = sub i64 %ended, %started
+  %time_place = getelementptr i64, ptr %times, i64 %number
+  store i64 %taken, ptr %time_place
+  br label %advance
+advance:
+  %after = add i64 %number, 1
+  %more = icmp ult i64 %after, %count
+  br i1 %more, label %next, label %finished
+finished:
+  ret void
+}
 
 ; The life of worker number %worker, from 1 on: it returns after @stop only.
 define void @work(ptr %pool, i64 %worker, i64 %spins) nounwind {

@@ -8,7 +8,7 @@ from functools import cached_property, partial
 
 from tileir.core import attrs
 from tileir_llvm.run.pool import ThreadPool
-from tileir_llvm.run.sharing import Preference, Share
+from tileir_llvm.run.sharing import PYTHON_SECONDS, Preference, Share
 
 
 @attrs.frozen(eq=False)
@@ -20,6 +20,7 @@ class Pooled:
         groups: How many groups there are.
         scratch_bytes: Scratch memory that it needs for one thread.
         seconds: What it takes on one thread, as estimated.
+        python: What a launch on several threads takes in Python.
 
     """
 
@@ -28,11 +29,12 @@ class Pooled:
     scratch_bytes: int
     seconds: float
     _pool: ThreadPool = attrs.field(repr=False)
+    python: float = attrs.field(default=PYTHON_SECONDS, kw_only=True)
 
     @cached_property
     def share(self) -> Share | None:
         """Its division among threads; None where it runs on the calling one. The first to ask waits for 1 ms."""
-        return self._pool.share(self.seconds, self.groups)
+        return self._pool.share(self.seconds, self.groups, self.python)
 
     @cached_property
     def preference(self) -> Preference | None:
@@ -40,8 +42,8 @@ class Pooled:
         share = self.share
         if share is None or share.is_certain:
             return None
-        again = partial(self._pool.share, groups=self.groups)
-        return Preference(share.pays, share.helpers, again, share.gain)
+        again = partial(self._pool.share, groups=self.groups, python=self.python)
+        return Preference(share.pays, share.helpers, again, share.gain, self.python)
 
     def run_shared(self, arguments: bytes, alone: Callable[[], object]) -> None:
         """Run on threads of the pool, or by ``alone`` where that is better, or they are taken."""

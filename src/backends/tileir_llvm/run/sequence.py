@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from functools import partial
+from itertools import groupby
 from operator import itemgetter
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
@@ -28,9 +29,11 @@ from tileir_llvm.run.sequence_code import (
     looping,
     straight,
 )
+from tileir_llvm.run.sharing import PYTHON_SECONDS
+from tileir_llvm.run.together import Together
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy as np
 
@@ -42,6 +45,9 @@ if TYPE_CHECKING:
 _ADDRESS: Final = Struct("P")
 _LOOPS: Final = Struct("PP")
 _POINTER_BYTES: Final = ctypes.sizeof(ctypes.c_void_p)
+
+_LONGEST_SECONDS: Final = 8e-3
+"""Kernels that take longer, by their estimates, are no more one call: Python handles signals between calls."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -100,12 +106,21 @@ class _Holds:
 _Stretches: TypeAlias = "tuple[_Stretch | _Turns | _Ways, ...]"
 
 
+@attrs.frozen(eq=False, repr=False)
+class _Run:
+    """Stretches that run one after the other; in one native call, where there is such, while nobody uses the pool."""
+
+    stretches: _Stretches
+    together: Together | None = None
+
+
 @attrs.define(eq=False, repr=False)
 class _Records:
     """What is collected of launches: entries, three numbers each, and arguments.
 
     Attributes:
         executor: What runs them.
+        python: What a launch on several threads takes in Python.
         entries: What :data:`_CODE` reads.
         template: Addresses of all arguments, 0 for those that come later.
         slots: Where those go that come later: position and number.
@@ -116,6 +131,7 @@ class _Records:
     """
 
     executor: LLVMExecutor
+    python: float
     entries: list[int] = attrs.field(factory=list, init=False)
     template: list[int] = attrs.field(factory=list, init=False)
     slots: list[tuple[int, int]] = attrs.field(factory=list, init=False)
@@ -205,9 +221,46 @@ class _Records:
         self.scratch_bytes = max(self.scratch_bytes, kernel.scratch_bytes)
         for param, argument in zip(kernel.kernel.params, arguments, strict=True):
             self._argument(argument, max(param.alignment, param.dtype.itemsize))
-        share = kernel.share
-        pooled = share is not None and (share.pays or not repeated)  # loops without Python are worth something, too
-        return _Stretch(self.count - 1, 1, kernel if pooled else None, offset)
+        pooled = kernel if repeated else attrs.evolve(kernel, python=self.python)
+        share = pooled.share
+        pays = share is not None and (share.pays or not repeated)  # loops without Python are worth something, too
+        return _Stretch(self.count - 1, 1, pooled if pays else None, offset)
+
+    def runs(self, stretches: _Stretches) -> tuple[_Run, ...]:
+        """Return stretches, of which neighbours are one call that has kernels alone, and something to share out."""
+        runs: list[_Run] = []
+        for kernels, group in groupby(stretches, self._has_kernels_alone):
+            for part in _parts(tuple(group)) if kernels else (tuple(group),):
+                runs.append(_Run(part, self._together(part) if kernels else None))
+        return tuple(runs)
+
+    def _has_kernels_alone(self, stretch: _Stretch | _Turns | _Ways) -> bool:
+        if not isinstance(stretch, _Stretch) or stretch.offset is None:
+            return False
+        return all(
+            self.entries[number * WORDS] > SKIP for number in range(stretch.first, stretch.first + stretch.count)
+        )
+
+    def _together(self, stretches: _Stretches) -> Together | None:
+        found = [stretch for stretch in stretches if isinstance(stretch, _Stretch)]
+        kernels = [stretch.pooled for stretch in found for _ in range(stretch.count)]
+        if len(kernels) < 2 or not any(kernels):
+            return None
+        return Together.of(found[0].first, kernels, self.executor.pool, self.scratch_bytes)
+
+
+def _parts(stretches: _Stretches) -> Iterator[_Stretches]:
+    """Yield stretches in parts that do not take long, as signals are handled between them."""
+    part: list[_Stretch | _Turns | _Ways] = []
+    seconds = 0.0
+    for stretch in stretches:
+        part.append(stretch)
+        seconds += stretch.pooled.seconds if isinstance(stretch, _Stretch) and stretch.pooled else 0.0
+        if seconds > _LONGEST_SECONDS:
+            yield tuple(part)
+            part, seconds = [], 0.0
+    if part:
+        yield tuple(part)
 
 
 def _joined(stretches: Sequence[_Stretch | _Turns | _Ways]) -> _Stretches:
@@ -249,6 +302,7 @@ class LLVMSequence:
 
     _executor: LLVMExecutor
     _stretches: _Stretches
+    _runs: tuple[_Run, ...]
     _entries: int
     _scratch_bytes: int
     _template: list[int]
@@ -276,7 +330,7 @@ class LLVMSequence:
 
         Loops and branches take no Python between their kernels, unless some of them are shared out.
         """
-        records = _Records(executor)
+        records = _Records(executor, PYTHON_SECONDS if len(works) == 1 else 0.0)
         stretches = records.stretches(works)
         slots, template, alignments = records.slots, records.template, records.alignments
         entries = (ctypes.c_uint64 * len(records.entries))(*records.entries)
@@ -285,6 +339,7 @@ class LLVMSequence:
         return cls(
             executor,
             stretches,
+            records.runs(stretches),
             ctypes.addressof(entries),
             records.scratch_bytes,
             template,
@@ -328,13 +383,18 @@ class LLVMSequence:
         if self._is_one_call:
             self._run(self._entries, self._count, arguments, 0)
             return True
-        if not self._scratch_bytes:
-            self._run_all(self._stretches, arguments, 0)
-            return True
-        scratch = executor.take_scratch(self._scratch_bytes)
-        self._run_all(self._stretches, arguments, scratch.address)
-        executor.give_scratch(scratch)
+        for run in self._runs:
+            if run.together is None or not run.together.run(self._entries, arguments):
+                self._run_stretches(run.stretches, arguments)
         return True
+
+    def _run_stretches(self, stretches: _Stretches, arguments: bytes) -> None:
+        if not self._scratch_bytes:
+            self._run_all(stretches, arguments, 0)
+            return
+        scratch = self._executor.take_scratch(self._scratch_bytes)
+        self._run_all(stretches, arguments, scratch.address)
+        self._executor.give_scratch(scratch)
 
     def array_call(self, formats: Sequence[Format], read: int) -> Callable[..., int | None] | None:
         """Return its launches as a function of arrays; None where they are shared out, loop, or need much scratch.

@@ -78,9 +78,9 @@ class Costs:
     settled: bool = True
 
     def of(self, helpers: int, threads: int) -> float:
-        """Return what it costs to share with some of the other threads."""
+        """Return what it costs to share with some of the other threads, without Python."""
         between = (helpers - 1) / (threads - _PAIR) if threads > _PAIR else 0.0
-        return self.pair + between * max(0.0, self.all - self.pair) + PYTHON_SECONDS
+        return self.pair + between * max(0.0, self.all - self.pair)
 
 
 @attrs.frozen
@@ -103,7 +103,9 @@ class Share:
     gain: float = 0.0
 
 
-def share_of(seconds: float, groups: int, threads: int, measured: Callable[[], Costs]) -> Share | None:
+def share_of(
+    seconds: float, groups: int, threads: int, measured: Callable[[], Costs], python: float = PYTHON_SECONDS
+) -> Share | None:
     """Return how to share a kernel out; None where the calling thread alone is as quick, whatever that costs.
 
     Args:
@@ -111,6 +113,7 @@ def share_of(seconds: float, groups: int, threads: int, measured: Callable[[], C
         groups: How many parts it has.
         threads: How many threads there are, the calling one included.
         measured: What sharing costs; asked only if that may matter.
+        python: What a launch on several threads takes in Python.
 
     """
     most = min(groups, threads)
@@ -123,7 +126,7 @@ def share_of(seconds: float, groups: int, threads: int, measured: Callable[[], C
     def saved(helpers: int, times: float = 1.0) -> float:
         """Return what is saved, less so many times the costs; the thread with most groups decides."""
         parts = -(-groups // (helpers + 1))
-        return seconds * (1 - parts / groups) - times * costs.of(helpers, threads)
+        return seconds * (1 - parts / groups) - times * (costs.of(helpers, threads) + python)
 
     helpers = max(_counts(most), key=saved)
     if saved(helpers, 0.0) <= HOPED_SECONDS:
@@ -200,6 +203,7 @@ class Preference:
     helpers: int
     _again: Callable[[float], Share | None]
     gain: float = 0.0
+    python: float = PYTHON_SECONDS
     _seconds: dict[bool, float] = attrs.field(factory=dict, init=False)
     _launches: int = attrs.field(default=0, init=False)
     _next: int = attrs.field(init=False)
@@ -248,6 +252,16 @@ class Preference:
         self._launches += 1
         return True
 
+    def rests(self) -> int:
+        """Return how many launches from now on go the same way, and nobody needs to know how long they take."""
+        if self._certain:
+            return MOST_LAUNCHES
+        return 0 if self._left else max(0, self._next - self._launches - 1 - BURST)
+
+    def rest(self, launches: int) -> None:
+        """Count so many launches, which went the same way."""
+        self._launches += launches
+
     def note(self, seconds: float, *, shared: bool) -> None:
         """Note what a launch took: less at once, more little by little, as other work may have been in the way."""
         if self._certain or self._launches == 1:
@@ -256,7 +270,7 @@ class Preference:
         self._seconds[shared] = min(seconds, known + (min(seconds, 2 * known) - known) / 8)
         if self._left or len(self._seconds) < _PAIR:
             return
-        before, self.shared = self.shared, self._seconds[True] + PYTHON_SECONDS < self._seconds[False]
+        before, self.shared = self.shared, self._seconds[True] + self.python < self._seconds[False]
         if self.shared is not before:
             self._gap = 2 * BURST
             self._next = min(self._next, self._launches + self._gap)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -22,7 +23,7 @@ SPINS: Final = 4000
 CALLER_SPINS: Final = 10_000
 """Pauses before a launching thread sleeps; it waits for the end of the last chunks only."""
 
-_ENTRIES: Final = ("setup", "launch", "work", "stop", "count")
+_ENTRIES: Final = ("setup", "launch", "together", "work", "stop", "count")
 
 _PYTHON_COSTS: Final = Costs(2e-4, 2e-4)
 """What sharing costs by Python's own means."""
@@ -47,11 +48,30 @@ class Job:
     groups: int
 
 
+@attrs.frozen
+class Jobs:
+    """Launches one after the other: ``count`` entries of a sequence, with the helpers of each.
+
+    ``times`` is the address of what takes the nanoseconds of each; 0 for nothing.
+    """
+
+    entries: int
+    helpers: int
+    times: int
+    count: int
+    arguments: bytes
+    scratch: int
+    stride: int
+
+
 class Team(Protocol):
     """Threads that are ready to help the calling one."""
 
     def run(self, job: Job, helpers: int) -> None:
         """Run a job with up to ``helpers`` threads beside the calling one; one job at a time."""
+
+    def run_all(self, jobs: Jobs) -> None:
+        """Run jobs one after the other, each with helpers of its own, or without."""
 
     def costs(self) -> Costs:
         """Measure what it costs to run jobs with the help of threads; nobody else runs one meanwhile."""
@@ -67,6 +87,7 @@ class _Native:
     code: Code
     setup: Callable[[int, int], None]
     launch: Callable[[int, int, bytes, int, int, int, int, int], None]
+    together: Callable[[int, int, int, int, int, bytes, int, int, int], None]
     work: Callable[[int, int, int], None]
     stop: Callable[[int], None]
     count: int
@@ -90,6 +111,20 @@ class NativeTeam:
             job.stride,
             job.groups,
             helpers,
+            CALLER_SPINS,
+        )
+
+    def run_all(self, jobs: Jobs) -> None:
+        """Run jobs without Python in between."""
+        self.native.together(
+            self.memory.address,
+            jobs.entries,
+            jobs.helpers,
+            jobs.times,
+            jobs.count,
+            jobs.arguments,
+            jobs.scratch,
+            jobs.stride,
             CALLER_SPINS,
         )
 
@@ -129,6 +164,18 @@ class PythonTeam:
         for helper in helping:
             helper.result()
 
+    def run_all(self, jobs: Jobs) -> None:
+        """Run jobs one after the other."""
+        entries = (ctypes.c_uint64 * (3 * jobs.count)).from_address(jobs.entries)
+        helpers = (ctypes.c_int64 * jobs.count).from_address(jobs.helpers)
+        for number in range(jobs.count):
+            begin = time.perf_counter_ns()
+            function, offset, groups = entries[3 * number : 3 * number + 3]
+            self.run(Job(function, jobs.arguments[offset:], jobs.scratch, jobs.stride, groups), helpers[number])
+            if jobs.times:
+                taken = time.perf_counter_ns() - begin
+                ctypes.c_int64.from_address(jobs.times + number * ctypes.sizeof(ctypes.c_int64)).value = taken
+
     def costs(self) -> Costs:
         """Return what jobs take on ordinary machines."""
         return _PYTHON_COSTS
@@ -163,11 +210,12 @@ def start_team(helpers: int, features: tuple[str, ...]) -> Team:
 @cache
 def _native(features: tuple[str, ...]) -> _Native:
     code = fixed_code(pool_code(), _ENTRIES, features)
-    setup, launch, work, stop, count = code.addresses
+    setup, launch, together, work, stop, count = code.addresses
     return _Native(
         code,
         ctypes.CFUNCTYPE(None, _POINTER, _NUMBER)(setup),
         ctypes.CFUNCTYPE(None, _POINTER, _POINTER, _POINTER, _POINTER, _NUMBER, _NUMBER, _NUMBER, _NUMBER)(launch),
+        ctypes.CFUNCTYPE(None, *[_POINTER] * 4, _NUMBER, _POINTER, _POINTER, _NUMBER, _NUMBER)(together),
         ctypes.CFUNCTYPE(None, _POINTER, _NUMBER, _NUMBER)(work),
         ctypes.CFUNCTYPE(None, _POINTER)(stop),
         count,
