@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -185,7 +187,12 @@ def relaid(name: str, part: Array, source: Layout, target: Layout, mesh: Mesh, t
 
 def part_of(array: Array, have: Box, box: Box) -> Array:
     """Return the elements of a box, of those that a rank has."""
-    return array[tuple(slice(low - start, high - start) for (low, high), (start, _) in zip(box, have, strict=True))]
+    return array[_within(have, box)]
+
+
+@lru_cache(4096)
+def _within(have: Box, box: Box) -> tuple[slice, ...]:
+    return tuple(slice(low - start, high - start) for (low, high), (start, _) in zip(box, have, strict=True))
 
 
 def _moving(
@@ -231,23 +238,16 @@ class Moving:
     @classmethod
     def begun(cls, collective: Collective, mesh: Mesh, transport: Transport, array: Array) -> Moving:
         """Send what others need of this rank's part; all ranks of the mesh come to this."""
-        own, place = transport.rank, _place(collective)
-        have = mesh.box(collective.source, mesh.coordinates(own))
-        transport.place = place
-        others = [rank for rank in range(mesh.size) if rank != own]
-        sent = [(rank, _packed(array, have, _from(own, pieces(collective, mesh, rank)))) for rank in others]
-        received, found = [], []
-        for rank in others:
-            given = _from(rank, pieces(collective, mesh, own))
-            message = np.empty(sum(elements(piece.box) for piece in given), array.dtype)
-            received.append((rank, message))
-            start = 0
-            for piece in given:
-                stop = start + elements(piece.box)
-                found.append((piece.box, message[start:stop].reshape(sizes_of(piece.box))))
-                start = stop
-        end = transport.begin([each for each in sent if each[1].size], [each for each in received if each[1].size])
-        return cls(place, array.dtype, end, transport, found)
+        route = _Route.of(collective, mesh, transport.rank)
+        transport.place = route.place
+        sent = [(rank, _packed(array, places)) for rank, places in route.sent]
+        received = [(rank, np.empty(size, array.dtype)) for rank, size, _ in route.received]
+        found = [
+            (box, message[start:stop].reshape(sizes_of(box)))
+            for (_, message), (_, _, runs) in zip(received, route.received, strict=True)
+            for box, start, stop in runs
+        ]
+        return cls(route.place, array.dtype, transport.begin(sent, received), transport, found)
 
     def received(self) -> Sequence[tuple[Box, Array]]:
         """Return what has come, by its places in the whole tensor, once it has."""
@@ -259,17 +259,56 @@ class Moving:
         """Return the elements of a box, of which this rank has some, and gets the others."""
         result = np.empty(sizes_of(box), self.dtype)
         for there, part in ((have, array), *self.received()):
-            both = shared(box, there)
-            if all(low < high for low, high in both):
-                part_of(result, box, both)[...] = part_of(part, there, both)
+            both = _both(box, there)
+            if both is not None:
+                result[both[0]] = part[both[1]]
         return result
+
+
+@lru_cache(4096)
+def _both(left: Box, right: Box) -> tuple[tuple[slice, ...], tuple[slice, ...]] | None:
+    """Return the elements that two boxes share, by their places in each; None for none."""
+    both = shared(left, right)
+    return (_within(left, both), _within(right, both)) if all(low < high for low, high in both) else None
+
+
+@attrs.frozen
+class _Route:
+    """Messages of one rank in a collective that moves elements.
+
+    Attributes:
+        place: The collective, as messages call it.
+        sent: The ranks that need some of its part, with the places of these in it.
+        received: The ranks that it needs some of, how many elements, and where boxes of these begin and end among them.
+
+    """
+
+    place: str
+    sent: tuple[tuple[int, tuple[tuple[slice, ...], ...]], ...]
+    received: tuple[tuple[int, int, tuple[tuple[Box, int, int], ...]], ...]
+
+    @classmethod
+    @lru_cache(4096)
+    def of(cls, collective: Collective, mesh: Mesh, own: int) -> _Route:
+        """Return those of a rank."""
+        have = mesh.box(collective.source, mesh.coordinates(own))
+        sent, received = [], []
+        for rank in range(mesh.size):
+            wanted = [each.box for each in _from(own, pieces(collective, mesh, rank))]
+            if rank != own and any(map(elements, wanted)):
+                sent.append((rank, tuple(_within(have, box) for box in wanted)))
+            boxes = [each.box for each in _from(rank, pieces(collective, mesh, own))]
+            ends = list(accumulate(map(elements, boxes), initial=0))
+            if rank != own and ends[-1]:
+                received.append((rank, ends[-1], tuple(zip(boxes, ends, ends[1:], strict=False))))
+        return cls(_place(collective), tuple(sent), tuple(received))
 
 
 def _from(rank: int, given: Sequence[Piece]) -> list[Piece]:
     return [piece for piece in given if piece.owner == rank]
 
 
-def _packed(array: Array, have: Box, given: Sequence[Piece]) -> Array:
-    """Return the elements of some pieces, one behind the other: of one that lies together in memory no copy."""
-    found = [part_of(array, have, piece.box).reshape(-1) for piece in given]
-    return np.ascontiguousarray(found[0]) if len(found) == 1 else np.concatenate([np.empty(0, array.dtype), *found])
+def _packed(array: Array, places: Sequence[tuple[slice, ...]]) -> Array:
+    """Return the elements at some places, one behind the other: of one that lies together in memory no copy."""
+    found = [array[each].reshape(-1) for each in places]
+    return np.ascontiguousarray(found[0]) if len(found) == 1 else np.concatenate(found)

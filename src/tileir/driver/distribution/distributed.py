@@ -38,6 +38,7 @@ from tileir.driver.executable import Executable, compile_for
 from tileir.runtime import Context, DeviceInfo, Options, owner_of, to_array
 from tileir.runtime.devices.home import Home
 from tileir.runtime.transports import THREADS, Threads, agree
+from tileir.typed.boxes import Box
 from tileir.typed.ir import Collective, Function, TensorType
 from tileir.typed.sharding.borders import Bordered, Pieced, PlannedStep, bordered_steps, touched
 from tileir.typed.sharding.local import Meeting, Rounds, boxes_of, local_steps
@@ -58,7 +59,9 @@ class _Plan:
     """Steps of one rank, and values between them.
 
     Attributes:
-        steps: One after the other.
+        steps: One after the other, with the values that each makes or reads.
+        boxes: The elements of each value that it has.
+        sources: What collectives are made of, by name.
         last: The values that it needs no more after each step, by its number.
         moved: Values that collectives made of the elements of others.
         borders: Values that are not made, since borders read what of them has come.
@@ -67,7 +70,9 @@ class _Plan:
 
     """
 
-    steps: tuple[PlannedStep, ...]
+    steps: tuple[tuple[PlannedStep, tuple[str, ...]], ...]
+    boxes: Mapping[str, Box]
+    sources: Mapping[str, str]
     last: Mapping[int, Sequence[str]]
     moved: frozenset[str]
     borders: frozenset[str]
@@ -100,12 +105,17 @@ class Distributed:
     _repetitions: dict[tuple[int, int], Repetition | None] = attrs.field(factory=dict, init=False)
     _rooms: Rooms = attrs.field(factory=Rooms, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
-    _facts: dict[str, str] = attrs.field(factory=dict, init=False)
+    _facts: Mapping[str, str] = attrs.field(init=False)
+    _channel: int = attrs.field(init=False)
 
-    def __attrs_post_init__(self) -> None:
-        self._facts["the version of tileir"] = f"{VERSION} {sys.byteorder}"
-        self._facts["the mesh"] = str(self.program.mesh)
-        self._facts["the program"] = str(self.program)
+    @_facts.default
+    def _compared(self) -> Mapping[str, str]:
+        version, mesh = f"{VERSION} {sys.byteorder}", str(self.program.mesh)
+        return {"the version of tileir": version, "the mesh": mesh, "the program": str(self.program)}
+
+    @_channel.default
+    def _channel_of_program(self) -> int:
+        return zlib.crc32(self._facts["the program"].encode()) % _CHANNELS
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what it was made of; the default context owns what is compiled of that."""
@@ -235,7 +245,7 @@ class Distributed:
         """
         mesh = self.program.mesh
         program = self._facts["the program"]
-        transport.channel = zlib.crc32(program.encode()) % _CHANNELS
+        transport.channel = self._channel
         if program not in (transport.agreed | transport.stepping if stepping else transport.agreed):
             agree(transport, self._facts)
             transport.agreed |= {program}
@@ -269,10 +279,10 @@ class Distributed:
         plan = self._steps(transport, home)
         states: dict[tuple[str, ...], tuple[Any, ...]] = {}
         coming: dict[str, Callable[[], Any]] = {}
-        for number, step in enumerate(plan.steps):
-            values.update({name: coming.pop(name)() for name in touched(step) if name in coming})
+        for number, (step, names) in enumerate(plan.steps):
+            values.update({name: coming.pop(name)() for name in names if name in coming})
             if isinstance(step, Bordered):
-                values.update(self._bordered(step, values, transport, home))
+                values.update(self._bordered(step, plan, values, transport, home))
             elif isinstance(step, Collective) and step.name in plan.borders:
                 values[step.name] = self._begun(step, transport, home, values)
             elif isinstance(step, Collective) and step.combine is not None:
@@ -280,7 +290,7 @@ class Distributed:
                     states[step.inputs] = self._merged_state(step, transport, home, values)
                 values[step.name] = states[step.inputs][step.result]
             elif isinstance(step, Pieced):
-                shares = self._pieces(step, transport, values)
+                shares = self._pieces(step, plan, transport, values)
                 coming[step.collective.name] = merging(step.collective, self.program.mesh, transport, shares)
             elif isinstance(step, Collective) and home is not None:
                 if step.name not in values:
@@ -326,9 +336,10 @@ class Distributed:
         with self._lock:
             if rank not in self._plans:
                 steps = bordered_steps(self.program, rank, late=home is not None)
+                sources = {each.name: each.input for each in self.program.collectives}
+                boxes = boxes_of(self.program, rank)
                 together: Mapping[str, tuple[Collective, ...]] = {}
                 if home is not None:
-                    boxes = boxes_of(self.program, rank)
                     widths = {each.name: each.dtype.itemsize for each in self.program.function.operations}
                     split = [each for each in steps if isinstance(each, Bordered)]
                     if not all(has_borders(home, each, boxes, widths) for each in split):
@@ -341,7 +352,8 @@ class Distributed:
                 moved = {each.name for each in steps if isinstance(each, Collective) and not each.kind.merges}
                 outputs = self.program.function.outputs
                 last, spent = _last_uses(steps, outputs), _merged_alone(steps, outputs)
-                self._plans[rank] = _Plan(steps, last, frozenset(moved - borders), borders, together, spent)
+                named, moved = tuple((step, touched(step)) for step in steps), moved - borders
+                self._plans[rank] = _Plan(named, boxes, sources, last, frozenset(moved), borders, together, spent)
             return self._plans[rank]
 
     def _repetition(self, transport: Transport, home: Home) -> Repetition | None:
@@ -355,13 +367,12 @@ class Distributed:
         return self._repetitions[key]
 
     def _bordered(
-        self, step: Bordered, values: Mapping[str, Any], transport: Transport, home: Home | None
+        self, step: Bordered, plan: _Plan, values: Mapping[str, Any], transport: Transport, home: Home | None
     ) -> dict[str, Any]:
         """Return what a function has for results, of which it computes borders once halos have come."""
-        mesh, rank = self.program.mesh, transport.rank
-        here, sources = mesh.coordinates(rank), {each.name: each.input for each in self.program.collectives}
+        sources, boxes = plan.sources, plan.boxes
         if home is not None:
-            halos, boxes = {name: sources[name] for name in step.halos}, boxes_of(self.program, rank)
+            halos = {name: sources[name] for name in step.halos}
             return bordered_there(
                 step, halos, boxes, home, values, lambda each, given: self._computed(each, given, home)
             )
@@ -370,24 +381,21 @@ class Distributed:
         for border in step.borders:
             given = {}
             for name, box in border.windows:
-                own = sources[name] if name in step.halos else name
-                have = mesh.box(self.program.layout(own), here)
                 if name in step.halos:
-                    given[name] = values[name].window(values[own], have, box)
+                    given[name] = values[name].window(values[sources[name]], boxes[sources[name]], box)
                 else:
-                    given[name] = part_of(values[own], have, box)
+                    given[name] = part_of(values[name], boxes[name], box)
             made = self._computed(border.function, given, None)
             for name, box in border.places:
-                part_of(found[name], mesh.box(self.program.layout(name), here), box)[...] = made[name]
+                part_of(found[name], boxes[name], box)[...] = made[name]
         for name in step.halos:
             values[name].received()  # what is sent may change from now on
         return found
 
-    def _pieces(self, step: Pieced, transport: Transport, values: Mapping[str, Any]) -> Iterator[Share]:
+    def _pieces(self, step: Pieced, plan: _Plan, transport: Transport, values: Mapping[str, Any]) -> Iterator[Share]:
         """Yield pieces of what is merged as they are asked for, those before them having been sent."""
-        boxes = boxes_of(self.program, transport.rank)
         for ranks, piece in step.pieces:
-            given = {name: part_of(values[name], boxes[name], box) for name, box in piece.windows}
+            given = {name: part_of(values[name], plan.boxes[name], box) for name, box in piece.windows}
             ((name, box),) = piece.places
             made = self._computed(piece.function, given, None)[name]
             transport.go_on()
@@ -442,13 +450,14 @@ class Distributed:
     def _checked(self, name: str, given: Any) -> Array | DistributedArray:
         """Return an input that has the type, and if it is distributed the places, that the program takes."""
         value = next(each for each in self.program.function.inputs if each.name == name)
+        layout = self.program.layout(name)
         array = given if isinstance(given, DistributedArray) else np.asarray(to_array(name, given))
         if DType.of(array.dtype) is not value.dtype or array.shape != value.shape:
             kind = TensorType(value.dtype, value.shape)
             message = f"{name!r} is {array.dtype}{list(array.shape)}, but the program takes {kind}"
             raise ArgumentError.of("TIL701", message)
-        if isinstance(array, DistributedArray) and array.layout != self.program.layout(name):
-            have, need = (", ".join(map(str, each)) for each in (array.layout, self.program.layout(name)))
+        if isinstance(array, DistributedArray) and array.layout != layout:
+            have, need = (", ".join(map(str, each)) for each in (array.layout, layout))
             message = f"{name!r} has parts [{have}], but the program takes [{need}]"
             raise ArgumentError.of("TIL352", f"{message}; write array.relaid(program.layout({name!r}))")
         return array
