@@ -289,6 +289,19 @@ def many(rank: int, size: int) -> None:
     half.Free()
 
 
+def in_pieces(size: int) -> None:
+    """Merge products that are large enough to be computed in pieces: to the bits that threads come to."""
+    text = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
+    a, b = (np.random.default_rng(number).standard_normal((1024, 1024)).astype(np.float32) for number in range(2))
+    for rows in ((None, None), ("x", None)):
+        cut = {"A": (None, "x"), "B": ("x", None)}
+        program = tileir.partition(text, {"x": size}, cut, outputs={"C": rows}, arguments=[a, b])
+        found = tileir.distribute(program, "mpi")(a, b)
+        assert np.allclose(found, a @ b, atol=1e-3)
+        if MPI.COMM_WORLD.rank == 0:
+            assert np.array_equal(found, tileir.distribute(program)(a, b))
+
+
 def initialised(how: str, size: int) -> None:
     """Initialise and finalise MPI here, or leave both to the engine."""
     if how == "own":
@@ -331,6 +344,7 @@ def main() -> None:
             straying(rank, size)
         case "many":
             many(rank, size)
+            in_pieces(size)
         case _:
             failing(how, rank, size)
 

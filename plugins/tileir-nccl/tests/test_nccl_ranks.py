@@ -141,6 +141,27 @@ def test_merges_are_made_in_place_where_one_alone_needs_the_parts(
     assert found == in_place
 
 
+def test_products_are_merged_in_pieces(fake: Fake) -> None:
+    """Pieces that all need are merged by NCCL; else each rank sends what the next one needs, and gets its own."""
+    text = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
+    a, b = (np.random.default_rng(number).integers(-3, 4, (1026, 1026)).astype(np.float32) for number in range(2))
+    found = {}
+    for rows in ((None, None), ("x", None)):
+        cut = {"A": (None, "x"), "B": ("x", None)}
+        program = tileir.partition(text, {"x": 3}, cut, outputs={"C": rows}, arguments=[a, b])
+        fake.calls.clear()
+        np.testing.assert_array_equal(tileir.distribute(program, Together(3))(a, b), a @ b)
+        found[rows] = [call for call in fake.calls if call[1] == 0 and call[2] > 10_000]
+    merges, messages = found.values()
+    assert {call[0] for call in merges} == {"all_reduce"}
+    assert len(merges) > 1
+    assert sum(call[2] for call in merges) == 1026 * 1026
+    part = 342 * 1026 * 4
+    assert [call[:4] for call in messages] == [
+        ("send", 0, part, 1), ("recv", 0, part, 2), ("send", 0, part, 2), ("recv", 0, part, 1)
+    ]  # fmt: skip
+
+
 @pytest.mark.usefixtures("fake")
 def test_floats_are_merged_in_the_order_of_ranks_where_that_is_asked_for() -> None:
     array = np.asarray([[1e8], [1.0], [-1e8], [1.0]], np.float32)

@@ -72,6 +72,7 @@ class Transport(abc.ABC):
             first step alone; an engine of processes keeps them from one launch to the next, until one fails.
         channel: The number of the program whose messages come next, below 32,768: engines whose messages have tags do
             not take those of one program for another's.
+        alike: Whether all ranks are known to have devices of one target, so that they decide alike by its prices.
 
     """
 
@@ -86,6 +87,7 @@ class Transport(abc.ABC):
     records: bool = False
     waits: bool = True
     turn: int = 0
+    alike: bool = False
 
     @abc.abstractmethod
     def exchange(self, sent: Sequence[Message], received: Sequence[Message]) -> None:

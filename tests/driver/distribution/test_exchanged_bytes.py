@@ -17,6 +17,7 @@ from strategies.tile import cases
 from tileir.driver.distribution.collectives import carried_out
 from tileir.runtime.transports import THREADS, Transport
 from tileir.typed.inference.inference import infer
+from tileir.typed.sharding import pieced
 from tileir.typed.sharding.interpreter import scattered
 
 if TYPE_CHECKING:
@@ -95,6 +96,21 @@ def test_all_kinds_of_collectives(kind: str) -> None:
     run(**{name: np.ones(shape, np.float16) for name, (_, shape) in types.items()})
     engine.counted.pop("the start of a program")
     assert engine.counted == {place: size for place, size in announced(program).items() if size}
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+@pytest.mark.parametrize("kind", ["all_reduce", "reduce_scatter"])
+def test_merges_in_pieces(kind: str, ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieced, "cheapest", lambda _, counts: max(counts))
+    text, shardings, outputs = KINDS[kind]
+    types = {name: ("f16", SHAPES[name]) for name in "AB"}
+    program = tileir.partition(text, {"x": ranks}, shardings, outputs=outputs, arguments=types)
+    assert pieced.merged_in_pieces(program)
+    engine = CountingThreads()
+    run = tileir.distribute(program, engine, options=tileir.Options(quick=True))
+    run(**{name: np.ones(SHAPES[name], np.float16) for name in "AB"})
+    engine.counted.pop("the start of a program")
+    assert engine.counted == announced(program)
 
 
 @examples(10)

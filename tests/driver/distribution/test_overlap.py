@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -57,7 +58,7 @@ class TellingThreads:
     name = "telling"
 
     def __init__(self) -> None:
-        self.told: dict[int, list[str]] = {0: [], 1: []}
+        self.told: dict[int, list[str]] = defaultdict(list)
 
     def launch(self, size: int, work: Callable[[Transport], T]) -> Mapping[int, T]:
         return THREADS.launch(size, lambda end: work(Telling(end, self.told[end.rank])))
@@ -85,8 +86,11 @@ def test_merges_in_pieces(case: Any, data: st.DataObject) -> None:
     least, random = 0 if case.dtype.name.startswith("U") else -3, np.random.default_rng(0)
     inputs = {n: np.asarray(random.integers(least, 4, s)).astype(case.dtype.numpy) for n, s in case.shapes.items()}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pieced, "_pays", lambda *_: True)
-        found = tileir.distribute(data.draw(partitioned(function)), options=QUICK)(**inputs)
+        patch.setattr(pieced, "cheapest", lambda _, counts: max(counts))
+        program = data.draw(partitioned(function))
+        found = tileir.distribute(program, context=data.draw(st.sampled_from(contexts(program))), options=QUICK)(
+            **inputs
+        )
     for actual, right in zip(
         found if isinstance(found, tuple) else (found,), interpret(function, inputs).values(), strict=True
     ):
@@ -95,52 +99,74 @@ def test_merges_in_pieces(case: Any, data: st.DataObject) -> None:
         np.testing.assert_allclose(*wide, rtol=4e-3 if right.dtype.itemsize == 2 else 1e-5, atol=1e-5)
 
 
+def contexts(program: Any) -> tuple[tileir.Context | None, tileir.Context]:
+    """Return none, so that parts are on the host, and one whose ranks have a device."""
+    return None, tileir.Context(devices=["llvm.0"] * program.mesh.size, options=QUICK)
+
+
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("mesh", [{"x": 2}, {"x": 3}, {"x": 2, "y": 2}], ids=str)
+@pytest.mark.parametrize("mesh", [{"x": 2}, {"x": 3}, {"x": 4}, {"x": 2, "y": 2}], ids=str)
 @pytest.mark.parametrize("rows", [(None, None), ("x", None), (None, "x")], ids=str)
 @pytest.mark.parametrize("dtype", ["f4", "f2", "i1"])
 def test_products_in_pieces(mesh: dict[str, int], rows: Any, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces are those of what ranks need, also where these are uneven, and merge as whole products do."""
-    monkeypatch.setattr(pieced, "_pays", lambda *_: True)
-    a, b = (np.random.default_rng(n).integers(-2, 3, (7, 7)).astype(dtype) for n in range(2))
+    random = np.random.default_rng(0)
+    a, b = (random.standard_normal((9, 9)).astype("f4").astype(dtype) for _ in range(2))
     program = tileir.partition(PRODUCT, mesh, CUT, outputs={"C": rows}, arguments=[a, b])
-    steps = bordered_steps(program, 0)
-    assert any(isinstance(each, Pieced) for each in steps) == (rows != (None, None) or mesh["x"] == 2)
-    np.testing.assert_array_equal(tileir.distribute(program, options=QUICK)(a, b), a @ b)
-
-
-def test_pieces_are_sent_while_others_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieced, "_pays", lambda *_: True)
-    arrays = {"A": np.ones((8, 6), np.float32), "B": np.ones((6, 4), np.float32)}
-    for rows, order in ((("x", None), "work begin work end"), ((None, None), f"{'work begin ' * 4}end end end end")):
-        program = tileir.partition(PRODUCT, {"x": 2}, CUT, outputs={"C": rows}, arguments=arrays)
-        with monkeypatch.context() as patch:
-            assert told(program, arrays, patch) == order.split()
-        assert beside_work(program) == {"C"}
+    assert not any(isinstance(each, Pieced) for each in bordered_steps(program, 0))
+    whole = [tileir.distribute(program, context=context, options=QUICK)(a, b) for context in contexts(program)]
+    monkeypatch.setattr(pieced, "cheapest", lambda _, counts: max(counts))
+    assert any(isinstance(each, Pieced) for each in bordered_steps(program, 0))
+    for context, right in zip(contexts(program), whole, strict=True):
+        np.testing.assert_array_equal(tileir.distribute(program, context=context, options=QUICK)(a, b), right)
 
 
 @pytest.mark.parametrize(
-    ("size", "rows", "pays"), [(64, ("x", None), False), (512, ("x", None), True), (512, (None, None), True)]
-)
-def test_prices_decide_about_pieces(size: int, rows: Any, pays: bool) -> None:
-    program = tileir.partition(PRODUCT, {"x": 2}, CUT, outputs={"C": rows}, arguments=[(size, size), (size, size)])
-    assert bool(pieced.merged_in_pieces(program)) == pays
-
-
-@pytest.mark.parametrize(
-    ("text", "ranks", "cut", "outputs"),
+    ("ranks", "rows", "order"),
     [
-        ("function (A[M, K], B[K, N]) -> (C) { C[] = +(A[i, k] * B[k, j]); }", 2, CUT, {}),
-        (PRODUCT, 3, CUT, {"C": (None, None)}),
-        (PRODUCT, 2, {"A": ("x", None)}, {"C": (None, None)}),
+        (2, ("x", None), "work begin work end"),
+        (2, (None, None), "work begin work begin end end"),
+        (3, ("x", None), "work begin work begin work end end"),
+        (3, (None, None), "work begin work begin end begin end begin end end"),
     ],
-    ids=["no axes", "three ranks that need all of it", "no merge"],
 )
-def test_what_is_not_made_in_pieces(
-    text: str, ranks: int, cut: Any, outputs: Any, monkeypatch: pytest.MonkeyPatch
+def test_pieces_are_sent_while_others_are_computed(
+    ranks: int, rows: Any, order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pieced, "_pays", lambda *_: True)
-    program = tileir.partition(text, {"x": ranks}, cut, outputs=outputs, arguments=[(8, 6), (6, 4)])
+    """More than two ranks meet again for a piece that all need when they have begun the next one."""
+    monkeypatch.setattr(pieced, "cheapest", lambda _, counts: min(counts))
+    arrays = {"A": np.ones((8, 6), np.float32), "B": np.ones((6, 4), np.float32)}
+    program = tileir.partition(PRODUCT, {"x": ranks}, CUT, outputs={"C": rows}, arguments=arrays)
+    assert told(program, arrays, monkeypatch) == order.split()
+    assert beside_work(program) == {"C"}
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+@pytest.mark.parametrize("rows", [(None, None), ("x", None)], ids=str)
+def test_prices_decide_about_pieces(ranks: int, rows: Any) -> None:
+    """Pieces of little are not worth a message, nor those of what travels beside other work anyway."""
+    for size, pays in ((64, False), (1024, True)):
+        program = tileir.partition(PRODUCT, {"x": ranks}, CUT, outputs={"C": rows}, arguments=[(size, size)] * 2)
+        assert bool(pieced.merged_in_pieces(program)) == pays
+    text = """function (A[M, K], B[K, N]) -> (C, D) {
+        C[i, j : M, N] = +(A[i, k] * B[k, j]); D[i, j : K, N] = +(B[i, k] * B[k, j]);
+    }"""
+    outputs = {"C": rows, "D": ("x", None)}
+    program = tileir.partition(text, {"x": ranks}, CUT, outputs=outputs, arguments=[(1024, 1024)] * 2)
+    assert not pieced.merged_in_pieces(program)
+
+
+@pytest.mark.parametrize(
+    ("text", "cut", "outputs"),
+    [
+        ("function (A[M, K], B[K, N]) -> (C) { C[] = +(A[i, k] * B[k, j]); }", CUT, {}),
+        (PRODUCT, {"A": ("x", None)}, {"C": (None, None)}),
+    ],
+    ids=["no axes", "no merge"],
+)
+def test_what_is_not_made_in_pieces(text: str, cut: Any, outputs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieced, "cheapest", lambda _, counts: max(counts))
+    program = tileir.partition(text, {"x": 2}, cut, outputs=outputs, arguments=[(8, 6), (6, 4)])
     assert not pieced.merged_in_pieces(program)
 
 

@@ -42,6 +42,7 @@ class Card:
         running: Held while a program runs: collectives of two would mix.
         busy: Whether a thread puts work into a stream, which a full one makes wait.
         agreed: What ranks are known to have in common, by turns: the texts of programs, and how many ranks they have.
+        alike: Whether all ranks have cards of one target.
 
     """
 
@@ -53,6 +54,7 @@ class Card:
     _communicators: dict[tuple[int, ...], Communicator] = attrs.field(factory=dict, init=False)
     _executors: set[QueueingExecutor] = attrs.field(factory=set, init=False)
     agreed: dict[int, frozenset[str]] = attrs.field(factory=dict, init=False)
+    alike: bool = attrs.field(default=False, init=False)
     _watched: bool = attrs.field(default=False, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
     _stopped: bool = attrs.field(default=False, init=False)

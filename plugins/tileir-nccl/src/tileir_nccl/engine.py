@@ -179,6 +179,7 @@ class Cards:
         if known in agreed:
             return
         sizes = meeting.share("size", str(size), range(meeting.size))
+        targets = meeting.share("target", repr(default_context().device(card.device).target), range(meeting.size))
         for rank, other in enumerate(sizes):
             if other != sizes[0]:
                 message = f"rank {rank} differs from rank 0 in the number of ranks; all ranks must run one program"
@@ -186,6 +187,7 @@ class Cards:
         if size != meeting.size:
             message = f"the program is for {size} ranks, and {meeting.size} were started"
             raise DisagreementError.of("TIL813", f"{message}: torchrun --nproc-per-node {size}")
+        card.alike = len(set(targets)) == 1
         card.agreed = {meeting.turn: agreed | {known}}
 
 

@@ -64,7 +64,7 @@ class NCCLTransport(Transport):
 
     def __attrs_post_init__(self) -> None:
         self.rank, self.size, self.device = self.card.meeting.rank, self.card.meeting.size, self.card.device
-        self.turn = self.card.meeting.turn
+        self.turn, self.alike = self.card.meeting.turn, self.card.alike
 
     @property
     def agreed(self) -> frozenset[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -18,10 +18,11 @@ from tileir.typed.boxes import Box, elements, shared, sizes_of
 from tileir.typed.ir import Collective
 from tileir.typed.sharding.exchanges import Piece, dtype_merged, kind_of, pieces
 from tileir.typed.sharding.mesh import Mesh
+from tileir.typed.sharding.pieced import in_turn
 from tileir.typed.sharding.splits import CollectiveKind
 
 if TYPE_CHECKING:
-    from tileir.runtime.transports import Array, Transport
+    from tileir.runtime.transports import Array, Message, Transport
     from tileir.typed.sharding.splits import Layout
 
 
@@ -99,7 +100,7 @@ def begun(
         wide = np.asarray(cast(array, dtype_merged(collective.aggregation, collective.dtype, len(group))), order="C")
         result = cast(transport.all_reduce(wide, collective.aggregation, group), collective.dtype)
         return lambda: result
-    wanted = {rank: mesh.box(collective.target, mesh.coordinates(rank)) for rank in group}
+    wanted = {rank: mesh.box(collective.target, mesh.coordinates(rank)) for rank in in_turn(group, transport.rank)}
     shares: list[Share] = [((rank,), box, part_of(array, have, box)) for rank, box in wanted.items()]
     if collective.kind is CollectiveKind.ALL_REDUCE:
         shares = [(tuple(group), have, array)]
@@ -113,31 +114,23 @@ def merging(collective: Collective, mesh: Mesh, transport: Transport, shares: It
         collective: What it is; all ranks come to it.
         mesh: The ranks.
         transport: Between them.
-        shares: What this rank has for others and for itself; each is sent before the next one is asked for.
+        shares: What this rank has for others and for itself; each is sent before the next one is asked for. Of an
+            aggregate that all ranks need all of, they are pieces of it.
 
     """
     how, own, place = collective.aggregation, transport.rank, _place(collective)
     group, target = mesh.group(own, collective.axes), mesh.box(collective.target, mesh.coordinates(own))
     assert how is not None
     dtype = dtype_merged(how, collective.dtype, len(group))
-    parts: dict[Box, dict[int, Array]] = defaultdict(dict)
-    ends = []
-    for ranks, box, share in shares:
-        wide = np.asarray(cast(share, dtype), order="C")
-        mine = box if own in ranks else target
-        if own in ranks:
-            parts[mine][own] = wide
-        for rank in ranks:
-            if rank != own:
-                room = parts[mine][rank] = np.empty(sizes_of(mine), dtype.numpy)
-                transport.place = place
-                ends.append(transport.begin(*([(rank, array)] if array.size else [] for array in (wide, room))))
+    wide = ((ranks, box, np.asarray(cast(share, dtype), order="C")) for ranks, box, share in shares)
+    if collective.kind is CollectiveKind.ALL_REDUCE:
+        ends = dict(_for_all(collective, group, transport, wide))
+    else:
+        ends = {target: _scattered(how, place, group, transport, np.empty(sizes_of(target), dtype.numpy), wide)}
 
     def end() -> Array:
         transport.place = place
-        for each in ends:
-            each()
-        found = {box: _merged(how, [given[rank] for rank in group]) for box, given in parts.items()}
+        found = {box: each() for box, each in ends.items()}
         result = found.get(target)
         if result is None:
             result = np.empty(sizes_of(target), dtype.numpy)
@@ -146,6 +139,89 @@ def merging(collective: Collective, mesh: Mesh, transport: Transport, shares: It
         return cast(result, collective.dtype)
 
     return end
+
+
+def _scattered(
+    how: Aggregation, place: str, group: Sequence[int], transport: Transport, like: Array, shares: Iterable[Share]
+) -> Callable[[], Array]:
+    """Send ranks of a group their shares, and return what waits for this rank's, and merges them in order.
+
+    Shares are those of the ranks behind this one, and then its own. Whenever one is sent, there comes one of the rank
+    that is as far before, which sends it at the same time: engines may wait for that.
+    """
+    parts, ends, own = {}, [], group.index(transport.rank)
+    for distance, ((rank,), _, share) in enumerate(shares, 1):
+        before = group[own - distance]
+        parts[before] = share
+        if rank != transport.rank:
+            parts[before] = np.empty_like(like)
+            transport.place = place
+            ends.append(_begun(transport, [(rank, share)], [(before, parts[before])]))
+
+    def end() -> Array:
+        for each in ends:
+            each()
+        return _merged(how, [parts[rank] for rank in group])
+
+    return end
+
+
+def _for_all(
+    collective: Collective, group: Sequence[int], transport: Transport, shares: Iterable[Share]
+) -> Iterator[tuple[Box, Callable[[], Array]]]:
+    """Begin to merge pieces that all ranks of a group need, and yield what waits for each of them.
+
+    More than two ranks meet twice for a piece: each merges an equal share of it, which they hand round when they have
+    begun the next piece. So they come to all meetings in one order.
+    """
+    how, place, before = collective.aggregation, _place(collective), None
+    assert how is not None
+    for _, box, share in shares:
+        transport.place = place
+        again = _met(how, group, transport, share)
+        if before is not None:
+            yield before[0], before[1]()
+        before = box, again
+    if before is not None:
+        transport.place = place
+        yield before[0], before[1]()
+
+
+def _met(
+    how: Aggregation, group: Sequence[int], transport: Transport, array: Array
+) -> Callable[[], Callable[[], Array]]:
+    """Begin to merge an array that all ranks of a group need, and return what goes on, and returns what ends it."""
+    own = group.index(transport.rank)
+    others = [(number, rank) for number, rank in enumerate(group) if number != own]
+    shares = [array for _ in group] if len(group) == 2 else np.array_split(array.reshape(-1), len(group))
+    parts = [share if number == own else np.empty_like(shares[own]) for number, share in enumerate(shares)]
+    first = _begun(transport, *([(rank, each[number]) for number, rank in others] for each in (shares, parts)))
+
+    def merged() -> Array:
+        first()
+        return _merged(how, parts)
+
+    def again() -> Callable[[], Array]:
+        if len(group) == 2:
+            return merged
+        mine, result = merged(), np.empty_like(array)
+        found = np.array_split(result.reshape(-1), len(group))
+        found[own][...] = mine
+        second = _begun(transport, [(rank, mine) for _, rank in others], [(rank, found[n]) for n, rank in others])
+
+        def end() -> Array:
+            second()
+            return result
+
+        return end
+
+    return again
+
+
+def _begun(transport: Transport, *messages: Sequence[Message]) -> Callable[[], None]:
+    """Begin to send messages, and to receive others, but for empty ones."""
+    sent, received = ([each for each in some if each[1].size] for some in messages)
+    return transport.begin(sent, received)
 
 
 def _merged(how: Aggregation, parts: Sequence[Array]) -> Array:

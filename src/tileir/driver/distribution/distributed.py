@@ -28,6 +28,7 @@ from tileir.driver.distribution.on_device import (
     bordered_there,
     carried_out_there,
     has_borders,
+    merged_in_pieces_there,
     merged_state_there,
     merged_together,
     resident,
@@ -289,6 +290,8 @@ class Distributed:
                 if step.inputs not in states:
                     states[step.inputs] = self._merged_state(step, transport, home, values)
                 values[step.name] = states[step.inputs][step.result]
+            elif isinstance(step, Pieced) and home is not None:
+                values[step.collective.name] = self._pieced_there(step, plan, transport, home, values)
             elif isinstance(step, Pieced):
                 shares = self._pieces(step, plan, transport, values)
                 coming[step.collective.name] = merging(step.collective, self.program.mesh, transport, shares)
@@ -335,18 +338,21 @@ class Distributed:
         rank = transport.rank
         with self._lock:
             if rank not in self._plans:
-                steps = bordered_steps(self.program, rank, late=home is not None)
-                sources = {each.name: each.input for each in self.program.collectives}
                 boxes = boxes_of(self.program, rank)
+                sources = {each.name: each.input for each in self.program.collectives}
                 together: Mapping[str, tuple[Collective, ...]] = {}
-                if home is not None:
-                    widths = {each.name: each.dtype.itemsize for each in self.program.function.operations}
-                    split = [each for each in steps if isinstance(each, Bordered)]
-                    if not all(has_borders(home, each, boxes, widths) for each in split):
-                        steps = local_steps(self.program, rank)
+                if home is None:
+                    steps = bordered_steps(self.program, rank)
+                else:
                     from tileir.core.targets.target_file import hardware_of  # only who runs on devices pays for it
 
                     model = hardware_of(home.device.target)
+                    priced = model if self._decide_alike(transport) else None
+                    steps = bordered_steps(self.program, rank, priced, late=True)
+                    widths = {each.name: each.dtype.itemsize for each in self.program.function.operations}
+                    split = [each for each in steps if isinstance(each, Bordered)]
+                    if not all(has_borders(home, each, boxes, widths) for each in split):
+                        steps = bordered_steps(self.program, rank, priced, late=True, around=False)
                     together = merged_together(steps, model.link_us, model.link_gbps)
                 borders = frozenset(name for each in steps if isinstance(each, Bordered) for name in each.halos)
                 moved = {each.name for each in steps if isinstance(each, Collective) and not each.kind.merges}
@@ -355,6 +361,11 @@ class Distributed:
                 named, moved = tuple((step, touched(step)) for step in steps), moved - borders
                 self._plans[rank] = _Plan(named, boxes, sources, last, frozenset(moved), borders, together, spent)
             return self._plans[rank]
+
+    def _decide_alike(self, transport: Transport) -> bool:
+        """Return whether the devices of all ranks are known to have one model, so that all decide alike by it."""
+        devices = self.engine.devices if isinstance(self.engine, Threads) else ()
+        return transport.alike or len({self._context.device(each).target for each in devices}) == 1
 
     def _repetition(self, transport: Transport, home: Home) -> Repetition | None:
         """Return the recordings of a rank; None where its steps need the host."""
@@ -401,6 +412,14 @@ class Distributed:
             transport.go_on()
             yield ranks, box, made
 
+    def _pieced_there(self, step: Pieced, plan: _Plan, transport: Transport, home: Home, values: Parts) -> Any:
+        """Return what a rank has on its device behind a merge in pieces."""
+
+        def run(function: Function, given: Parts, out: Any = None) -> Parts:
+            return self._computed(function, given, home, out)
+
+        return merged_in_pieces_there(step, self.program.mesh, transport, home, plan.boxes, values, run)
+
     def _home(self, transport: Transport) -> Home | None:
         """Return where a rank keeps its parts of arrays; None for on the host."""
         if transport.device is None:
@@ -432,9 +451,9 @@ class Distributed:
         together = plan.together.get(step.name, (step,))
         return carried_out_there(together, self.program.mesh, transport, home, values, run, plan.spent)
 
-    def _computed(self, function: Function, values: Parts, home: Home | None) -> dict[str, Any]:
+    def _computed(self, function: Function, values: Parts, home: Home | None, out: Any = None) -> dict[str, Any]:
         executable = self._executable(function, home)
-        made = executable(*(values[value.name] for value in function.inputs))
+        made = executable(*(values[value.name] for value in function.inputs), out=out)
         found = dict(zip(function.outputs, made if len(function.outputs) > 1 else (made,), strict=True))
         return found if home is None else {name: resident(array, home) for name, array in found.items()}
 

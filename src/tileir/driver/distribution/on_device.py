@@ -9,23 +9,34 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from tileir.core import DType, attrs
-from tileir.driver.distribution.collectives import merged_state
+from tileir.driver.distribution.collectives import merged_state, part_of
 from tileir.runtime.devices.array import DeviceArray
 from tileir.runtime.interface import PartingExecutor
 from tileir.runtime.offers import QueueingExecutor
 from tileir.runtime.transports import Merge
-from tileir.typed.boxes import Box, elements
-from tileir.typed.ir import Collective, Function, Value
+from tileir.typed.boxes import Box, elements, sizes_of
+from tileir.typed.ir import Collective, Value
 from tileir.typed.sharding.mesh import Mesh
-from tileir.typed.sharding.messages import Exchange, arriving, elements_of, exchange_of, shares_of, window_of
+from tileir.typed.sharding.messages import (
+    Exchange,
+    arriving,
+    cast_of,
+    elements_of,
+    exchange_of,
+    merge_of,
+    shares_of,
+    window_of,
+)
+from tileir.typed.sharding.splits import CollectiveKind, Split
 
 if TYPE_CHECKING:
     from tileir.runtime.devices.home import Home
     from tileir.runtime.transports import Transport
-    from tileir.typed.sharding.borders import Bordered
+    from tileir.typed.sharding.borders import Border, Bordered, Pieced
 
 Arrays: TypeAlias = Mapping[str, DeviceArray]
-Run: TypeAlias = Callable[[Function, Arrays], Arrays]
+Run: TypeAlias = Callable[..., Arrays]
+"""Computes a function of arrays by name; the third argument, if there is one, is where its one result goes."""
 
 
 def carried_out_there(
@@ -192,18 +203,126 @@ def bordered_there(
         given = {}
         for name, box in border.windows:
             own, halo = sources.get(name, name), values[name] if name in step.halos else None
-            array = values[own]
-            dtype = DType.of(array.dtype)
-            assert dtype is not None
-            value, came = Value(own, dtype, array.shape), () if halo is None else halo.boxes
-            messages = {} if halo is None else {f"came_{n}": each for n, each in enumerate(halo.messages)}
-            window = window_of(value, boxes[own], came, box)
-            given[name] = run(window, {own: array, **messages})[window.outputs[0]]
+            given[name] = _window(own, values[own], boxes[own], halo, box, run)
         made = run(border.function, given)
         for name, box in border.places:
             start, nbytes = _extent(box, boxes[name], found[name].dtype.itemsize)
             executor.copy(made[name].memory(), executor.part(found[name].memory(), start, nbytes))
     return found
+
+
+def merged_in_pieces_there(
+    step: Pieced, mesh: Mesh, transport: Transport, home: Home, boxes: Mapping[str, Box], values: Arrays, run: Run
+) -> DeviceArray:
+    """Return what a rank has behind a merge of what it computes in pieces, each of which travels beside the next.
+
+    Args:
+        step: The pieces.
+        mesh: The ranks.
+        transport: Between them.
+        home: The device of this rank.
+        boxes: The elements of each value that the rank has.
+        values: What it has of values, by name.
+        run: Computes a function on the device.
+
+    """
+
+    def made(piece: Border, room: DeviceArray | None = None) -> DeviceArray:
+        given = {}
+        for name, box in piece.windows:
+            part = _rows(values[name], boxes[name], box)
+            given[name] = _window(name, values[name], boxes[name], None, box, run) if part is None else part
+        ((name, _),) = piece.places
+        return run(piece.function, given, room)[name]
+
+    transport.place = f"{step.collective.kind.value} {step.collective.name!r}"
+    if step.collective.kind is CollectiveKind.ALL_REDUCE:
+        return _merged_for_all(step, mesh, transport, home, made, run)
+    return _merged_for_each(step.collective, [piece for _, piece in step.pieces], mesh, transport, home, made, run)
+
+
+def _merged_for_all(
+    step: Pieced, mesh: Mesh, transport: Transport, home: Home, made: Callable[..., DeviceArray], run: Run
+) -> DeviceArray:
+    """Return the merge of pieces that all ranks need: where a device has parts of memory, each is made in its place."""
+    merge, target = step.collective, mesh.box(step.collective.target, mesh.coordinates(transport.rank))
+    whole = room_for(home, Value(merge.name, merge.dtype, sizes_of(target)))
+    rooms = [_rows(whole, target, piece.places[0][1]) for _, piece in step.pieces]
+    found: dict[Box, DeviceArray] = {}
+    for (_, piece), room in zip(step.pieces, rooms, strict=True):
+        ((name, box),) = piece.places
+        layout = tuple(Split((), (interval,)) for interval in box)  # of this rank and its group
+        alone = attrs.evolve(merge, source=layout, target=layout)
+        values = {name: made(piece, room)}
+        found[box] = carried_out_there([alone], mesh, transport, home, values, run, [name])[merge.name]
+        if room is not None and found[box] is not room:
+            copied = home.executor.copy(found[box].memory(), room.memory())
+            if not isinstance(home.executor, QueueingExecutor):
+                copied.wait()
+    if None not in rooms:
+        return whole
+    (first, *others), (part, *parts) = found, found.values()
+    joined = window_of(Value(merge.name, merge.dtype, part.shape), first, tuple(others), target)
+    return run(joined, {merge.name: part, **_arrived(parts)})[joined.outputs[0]]
+
+
+def _merged_for_each(
+    merge: Collective,
+    pieces: Sequence[Border],
+    mesh: Mesh,
+    transport: Transport,
+    home: Home,
+    made: Callable[..., DeviceArray],
+    run: Run,
+) -> DeviceArray:
+    """Return the merge of what all ranks send this one, while it computes, and sends, what those behind it need."""
+    group, rank = mesh.group(transport.rank, merge.axes), transport.rank
+    own, function = group.index(rank), merge_of(merge, mesh, rank)
+    parts: dict[int, DeviceArray] = {}
+    for distance, piece in enumerate(pieces, 1):
+        part, behind, before = made(piece), group[(own + distance) % len(group)], group[own - distance]
+        value = Value(merge.input, merge.dtype, part.shape)
+        wide = function.inputs[0].dtype
+        if wide is not merge.dtype:
+            cast = cast_of(value, wide)
+            part = run(cast, {merge.input: part})[cast.outputs[0]]
+        parts[before] = part if before == rank else room_for(home, function.inputs[0])
+        if behind != rank:
+            transport.exchange([(behind, part)], [(before, parts[before])])
+    return run(function, {v.name: parts[each] for v, each in zip(function.inputs, group, strict=True)})[merge.name]
+
+
+def _rows(array: DeviceArray, have: Box, box: Box) -> DeviceArray | None:
+    """Return an array over the memory of rows of another one; None where it is not together, or a device cannot."""
+    if box == have:
+        return array
+    home, dtype = array.home, DType.of(array.dtype)
+    assert dtype is not None
+    start, nbytes = _extent(box, have, array.dtype.itemsize)
+    executor, seen = home.executor, array.seen()
+    if box[1:] != have[1:] or not nbytes:
+        return None
+    part = None
+    if seen is not None:
+        part = home.wrapped(part_of(seen, have, box))
+    elif isinstance(executor, PartingExecutor) and start % executor.part_alignment == 0:
+        part = executor.part(array.memory(), start, nbytes)
+    return None if part is None else DeviceArray.of(part, home, dtype, sizes_of(box))
+
+
+def _window(name: str, array: DeviceArray, have: Box, halo: Arriving | None, box: Box, run: Run) -> DeviceArray:
+    """Return elements of a value, of which a rank has some, and others have come."""
+    dtype = DType.of(array.dtype)
+    assert dtype is not None
+    value, came = Value(name, dtype, array.shape), () if halo is None else halo.boxes
+    window = window_of(value, have, came, box)
+    given = {name: array, **_arrived(() if halo is None else halo.messages)}
+    return run(window, given)[window.outputs[0]]
+
+
+def _arrived(arrays: Sequence[DeviceArray]) -> dict[str, DeviceArray]:
+    """Return arrays by the names that functions of windows have for them."""
+    return {f"came_{number}": each for number, each in enumerate(arrays)}
 
 
 def merged_state_there(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from tileir.core import attrs, grouped, schema
+from tileir.core import HardwareModel, attrs, grouped, schema
 from tileir.typed.boxes import Box, elements, holds, hull, shared
 from tileir.typed.ir import (
     ArrayConstant,
@@ -37,8 +37,8 @@ from tileir.typed.sharding.local import (
 )
 from tileir.typed.sharding.needs import REPEATED, needed, reads
 from tileir.typed.sharding.partitioned import Partitioned
-from tileir.typed.sharding.pieced import apart, merged_in_pieces, pieces_of
-from tileir.typed.sharding.prices import LEAST_CLEAN
+from tileir.typed.sharding.pieced import InPieces, apart, merged_in_pieces, pieces_of
+from tileir.typed.sharding.prices import ANY_MODEL, LEAST_CLEAN
 
 Boxes: TypeAlias = "Mapping[str, Box]"
 
@@ -92,15 +92,29 @@ class Bordered:
 PlannedStep: TypeAlias = "Step | Bordered | Pieced"
 
 
-def bordered_steps(program: Partitioned, rank: int, *, late: bool = False) -> tuple[PlannedStep, ...]:
+def bordered_steps(
+    program: Partitioned,
+    rank: int,
+    model: HardwareModel | None = ANY_MODEL,
+    *,
+    late: bool = False,
+    around: bool = True,
+) -> tuple[PlannedStep, ...]:
     """Return what a rank runs, one after the other, of which it only computes borders from halos where it can.
 
-    The collectives are those of :func:`tileir.typed.sharding.local.local_steps`, but functions may be more. They come
-    as soon as they may, some of them in pieces, or late, as there, and then in that order.
+    The collectives are those of :func:`tileir.typed.sharding.local.local_steps`, but functions may be more.
+
+    Args:
+        program: What all ranks run.
+        rank: The rank.
+        model: The device of each rank, by which is decided what is merged in pieces; None for nothing.
+        late: Whether exchanges come late, as there, and in that order; else as soon as they may.
+        around: Whether there may be borders; else parts and halos are put together.
+
     """
     chunks, constants = chunks_of(program, late=late)
-    merges = {} if late else merged_in_pieces(program)
-    split = _Split.of(program, rank)
+    merges = {} if model is None else merged_in_pieces(program, model)
+    split = _Split.of(program, rank, around=around)
     parts = split.all_parts(apart(chunks, merges))
     found: list[PlannedStep] = []
     for run in runs_of(program, parts, constants):
@@ -185,13 +199,13 @@ class _Split:
     clean: dict[str, Box] = attrs.field(factory=dict)
 
     @classmethod
-    def of(cls, program: Partitioned, rank: int) -> _Split:
-        """Return the beginning, in which borders read all halos."""
+    def of(cls, program: Partitioned, rank: int, *, around: bool) -> _Split:
+        """Return the beginning, in which borders read all halos, or none."""
         boxes, values = boxes_of(program, rank), (*program.function.inputs, *program.function.operations)
         halos = {
             each.name: each.input
             for each in program.collectives
-            if each.kind.goes_around and elements(boxes[each.input])
+            if around and each.kind.goes_around and elements(boxes[each.input])
         }
         partial = frozenset(name for name, placement in program.placements if placement.shares)
         readers = grouped((name, each.name) for each in program.function.operations for name in reads(each))
@@ -288,10 +302,10 @@ class _Split:
 
     # --- one of them ---
 
-    def pieced(self, run: Run, merge: Collective) -> Pieced:
+    def pieced(self, run: Run, merge: InPieces) -> Pieced:
         """Return a run of one operation, whose result is merged, in pieces."""
-        pieces = pieces_of(self.program, merge, self.rank)
-        return Pieced(merge, tuple((ranks, self._border(run, {merge.input: box})) for ranks, box in pieces))
+        pieces, name = pieces_of(self.program, merge, self.rank), merge.collective.input
+        return Pieced(merge.collective, tuple((ranks, self._border(run, {name: box})) for ranks, box in pieces))
 
     def bordered(self, run: Run, halos: Sequence[str]) -> Bordered:
         """Return a run that reads halos in two steps."""

@@ -17,7 +17,7 @@ from tileir.typed.sharding.splits import CollectiveKind, whole
 from tileir.typed.sharding.spreading import may_border, met_work, needs_of_part, work_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tileir.core import DType, HardwareModel
     from tileir.typed.ir import Shape
@@ -160,36 +160,42 @@ def seconds(program: Partitioned, prices: Prices) -> float:
 
 def work_seconds(program: Partitioned, prices: Prices) -> float:
     """Return the price of all work of a program, on the rank that has most of each operation."""
-    return _work(program.function, dict(program.placements), program.steps, prices)
+    return sum(works(program, prices).values())
 
 
 def loop_seconds(scan: Scan, step: Partitioned | None, prices: Prices) -> float:
     """Return the price of all steps of a loop, with exchanges; of one step where nobody knows how many there are."""
     if step is None:
-        return (1 if scan.count is None else scan.count) * _work(scan.body, {}, {}, prices)
+        return (1 if scan.count is None else scan.count) * sum(price for _, price in _works(scan.body, {}, {}, prices))
     exchanged = sum(each.seconds for each in exchanges(step, prices.model)) if step.meets else 0.0
     return (1 if scan.count is None else scan.count) * (work_seconds(step, prices) + exchanged)
 
 
-def _work(
+def works(program: Partitioned, prices: Prices) -> dict[str, float]:
+    """Return the price of each operation that is no exchange, by name; that of a loop under its first result."""
+    return dict(_works(program.function, dict(program.placements), program.steps, prices))
+
+
+def _works(
     function: Function,
     placements: Mapping[str, Placement],
     steps: Mapping[Scan, Partitioned | None],
     prices: Prices,
-) -> float:
-    """Return the price of the operations of a function; what has no placement is whole on each rank."""
+) -> Iterator[tuple[str, float]]:
+    """Yield the operations of a function with their prices; what has no placement is whole on each rank."""
     values = (*function.inputs, *function.operations)
     shapes, dtypes = {each.name: each.shape for each in values}, {each.name: each.dtype for each in values}
-    total, loops = 0.0, dict.fromkeys(loop_of(each) for each in function.operations if isinstance(each, Scan))
-    for loop in loops:
-        step = steps.get(loop)
-        total += (1 if loop.count is None else loop.count) * (
-            _work(loop.body, {}, {}, prices) if step is None else work_seconds(step, prices)
-        )
+    loops = set()
     for each in function.operations:
-        if reads(each) and not isinstance(each, Collective | Scan):
-            total += _work_of(each, placements, shapes, dtypes, prices)
-    return total
+        if isinstance(each, Scan):
+            loop = loop_of(each)
+            if loop not in loops:
+                loops.add(loop)
+                step = steps.get(loop)
+                inner = _works(loop.body, {}, {}, prices) if step is None else works(step, prices).items()
+                yield each.name, (1 if loop.count is None else loop.count) * sum(price for _, price in inner)
+        elif reads(each) and not isinstance(each, Collective):
+            yield each.name, _work_of(each, placements, shapes, dtypes, prices)
 
 
 def _work_of(

@@ -132,14 +132,29 @@ def _merged(collective: Collective, mesh: Mesh, rank: int) -> Exchange:
     if not elements_of(result):
         return Exchange(shares.packing, sent, (), None, result)
     parts = {rank: own, **{other: value.name for other, value in received}}
-    assert collective.aggregation is not None
-    merged = parts[group[0]]
-    for other in group[1:]:
-        merged = draft.merged(collective.aggregation, merged, parts[other], attrs.evolve(result, dtype=wide.dtype))
-    draft.cast(Value(merged, wide.dtype, result.shape), result.dtype, result.name)
+    draft.merging(collective, [parts[other] for other in group], wide.dtype, result)
     operand = Value(collective.input, collective.dtype, sizes_of(have))
     unpacking = draft.function((operand, *(value for _, value in received)), (result.name,))
     return Exchange(shares.packing, sent, received, unpacking, result)
+
+
+@lru_cache(4096)
+def merge_of(collective: Collective, mesh: Mesh, rank: int) -> Function:
+    """Return the function from what all ranks of a group have for one, in their order, to its part of the result."""
+    assert collective.aggregation is not None
+    result, group = _value(collective, mesh, rank), mesh.group(rank, collective.axes)
+    wide = dtype_merged(collective.aggregation, collective.dtype, len(group))
+    draft = _Draft(NameScope.of((result.name,)))
+    parts = tuple(Value(draft.names.fresh(f"{result.name}_from"), wide, result.shape) for _ in group)
+    draft.merging(collective, [part.name for part in parts], wide, result)
+    return draft.function(parts, (result.name,))
+
+
+@lru_cache(4096)
+def cast_of(value: Value, dtype: DType) -> Function:
+    """Return the function from a value to the same in another dtype."""
+    draft = _Draft(NameScope.of((value.name,)))
+    return draft.function((value,), (draft.cast(value, dtype, draft.names.fresh(f"{value.name}_wide")).name,))
 
 
 def _accumulated(collective: Collective, mesh: Mesh, rank: int) -> tuple[_Draft, Value]:
@@ -203,6 +218,14 @@ class _Draft:
         name = self.names.fresh(f"{like.name}_with")
         self.operations.append(Elementwise(name, how.op, (left, right), like.dtype, like.shape))
         return name
+
+    def merging(self, collective: Collective, parts: Sequence[str], wide: DType, result: Value) -> None:
+        """Add the merge of parts of one dtype, in order, as a result of another one."""
+        assert collective.aggregation is not None
+        merged, *others = parts
+        for other in others:
+            merged = self.merged(collective.aggregation, merged, other, attrs.evolve(result, dtype=wide))
+        self.cast(Value(merged, wide, result.shape), result.dtype, result.name)
 
     def cropped(self, value: Value, have: Box, box: Box) -> str:
         """Return the name of the elements of a box, of a value that has more."""

@@ -1,72 +1,139 @@
 """Merges in pieces: of an aggregate a rank computes one piece after the other, and each travels beside the next.
 
 Of an aggregate that is scattered the pieces are what other ranks get, and at last what the rank keeps itself. One that
-two ranks need all of is cut along its first axis.
+all ranks need all of is cut along its first axis, and each piece is merged by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Final, TypeAlias
 
-from tileir.core import DType, grouped
+from tileir.core import HardwareModel, attrs, grouped
 from tileir.typed.boxes import Box
 from tileir.typed.ir import Collective, Contraction
 from tileir.typed.sharding.exchanges import largest, width_merged
+from tileir.typed.sharding.explanation import works
 from tileir.typed.sharding.local import Chunk
 from tileir.typed.sharding.needs import reads
 from tileir.typed.sharding.partitioned import Partitioned
-from tileir.typed.sharding.prices import Prices
+from tileir.typed.sharding.prices import ANY_MODEL, Prices
 from tileir.typed.sharding.splits import CollectiveKind, balanced
-from tileir.typed.sharding.spreading import needs_of_part, work_of
+from tileir.typed.sharding.spreading import needs_of_part
 
-_ROWS: Final = 4
-"""Pieces of an aggregate that two ranks need all of: three quarters of it travel beside work."""
+_COUNTS: Final = (2, 4, 8)
+"""Numbers of pieces that are tried of an aggregate that all ranks need all of."""
 
 Piece: TypeAlias = "tuple[tuple[int, ...], Box]"
 """Elements of an aggregate, and the ranks that need them."""
 
 
-def merged_in_pieces(program: Partitioned) -> dict[str, Collective]:
+@attrs.frozen
+class InPieces:
+    """A merge of an aggregate that ranks compute in so many pieces."""
+
+    collective: Collective
+    count: int
+
+
+@attrs.frozen
+class Times:
+    """Seconds by which is decided whether to merge an aggregate in pieces.
+
+    Attributes:
+        work: What a rank takes to compute its part.
+        reading: What it takes to read all operands.
+        writing: What it takes to write its part.
+        travelling: What the merge takes on its way, but for what it takes however little is sent.
+        beginning: What each piece takes however little is computed and sent.
+        later: What a rank computes before it needs the merge, which may travel beside that in one piece as well.
+
+    """
+
+    work: float
+    reading: float
+    writing: float
+    travelling: float
+    beginning: float
+    later: float
+
+    def of_pieces(self, count: int, sent: int) -> float:
+        """Return when the merge is there, and all is computed that does not need it; so many of the pieces are sent."""
+        work = max(self.work, self.writing + count * self.reading) + count * self.beginning
+        first, last = work / count + self.travelling, work * sent / count + self.travelling / sent
+        return max(work + self.later, first, last)
+
+
+def merged_in_pieces(program: Partitioned, model: HardwareModel = ANY_MODEL) -> dict[str, InPieces]:
     """Return the merges for which pieces pay, by the names of the contractions whose results they merge.
 
-    What travels beside work then saves more than it takes to begin a further piece, and to read all operands for it.
+    What travels beside work then saves more than it takes to begin further pieces, and to read operands for them.
     """
-    operations = {each.name: each for each in program.function.operations}
-    readers = grouped((name, each.name) for each in program.function.operations for name in reads(each))
-    values = (*program.function.inputs, *program.function.operations)
-    shapes, dtypes = {each.name: each.shape for each in values}, {each.name: each.dtype for each in values}
-    prices, placements, found = Prices(program.mesh), dict(program.placements), {}
-    for each in program.collectives:
-        made, ranks = operations.get(each.input), program.mesh.extent(each.axes)
-        is_whole = each.kind is CollectiveKind.ALL_REDUCE
-        if (
-            each.aggregation is None
-            or not isinstance(made, Contraction)
-            or (is_whole and (ranks > 2 or not each.shape))
-        ):
-            continue
-        if readers[made.name] != [each.name] or made.name in program.function.outputs:
-            continue
-        own = placements[made.name]
-        needs = needs_of_part(made, own.layout, own.shares, shapes, program.mesh)
-        work = work_of(made, own.layout, own.shares, needs, shapes, dtypes, prices)
-        again = sum(largest(need) * dtypes[name].itemsize for name, need in needs.items())
-        count, size = _ROWS if is_whole else ranks, largest(each.target)
-        sent = (size // count if is_whole else size) * width_merged(each, each.dtype, each.shape, ranks)
-        if _pays(sent, work / count, again, prices):
-            found[made.name] = each
+    tried = list(_candidates(program))
+    found: dict[str, InPieces] = {}
+    for (made, merge, counts), times in zip(tried, _times(program, tried, model), strict=True):
+        count = cheapest(times, counts)
+        if count > 1:
+            found[made.name] = InPieces(merge, count)
     return found
 
 
-def _pays(sent: int, work: float, again: int, prices: Prices) -> bool:
-    """Return whether to send some bytes beside seconds of work is worth one more exchange, and bytes read again."""
-    saved = min(prices.model.exchange_seconds(sent), work)
-    return saved > prices.model.exchange_seconds(1) + prices.work(0, DType.F32, again)
+def cheapest(times: Times, counts: Mapping[int, int]) -> int:
+    """Return the number of pieces that takes the least time, of some that are given with how many are sent; or 1."""
+    return min((1, *counts), key=lambda count: times.of_pieces(count, counts.get(count, 1)))
 
 
-def apart(chunks: Sequence[Chunk], merges: Mapping[str, Collective]) -> list[Chunk]:
+_Tried: TypeAlias = tuple[Contraction, Collective, Mapping[int, int]]
+"""A contraction, the merge of its result, and numbers of pieces, each with how many of them are sent."""
+
+
+def _candidates(program: Partitioned) -> Iterator[_Tried]:
+    """Yield the merges that may be made in pieces."""
+    function, mesh = program.function, program.mesh
+    operations = {each.name: each for each in function.operations}
+    readers = grouped((name, each.name) for each in function.operations for name in reads(each))
+    for each in program.collectives:
+        made, ranks = operations.get(each.input), mesh.extent(each.axes)
+        if each.aggregation is None or not isinstance(made, Contraction) or made.name in function.outputs:
+            continue
+        counts = {ranks: ranks - 1}
+        if each.kind is CollectiveKind.ALL_REDUCE:
+            rows = each.target[0].intervals if each.target else ()
+            counts = {count: count for count in _COUNTS if count <= min((high - low for low, high in rows), default=0)}
+        if counts and readers[made.name] == [each.name]:
+            yield made, each, counts
+
+
+def _times(program: Partitioned, tried: Sequence[_Tried], model: HardwareModel) -> Iterator[Times]:
+    """Yield the times of some merges, in order."""
+    if not tried:
+        return
+    function, mesh, prices = program.function, program.mesh, Prices(program.mesh, model)
+    values, placements = (*function.inputs, *function.operations), dict(program.placements)
+    shapes, dtypes = {each.name: each.shape for each in values}, {each.name: each.dtype for each in values}
+    spent = works(program, prices)
+    before = list(accumulate((spent.get(each.name, 0.0) for each in function.operations), initial=0.0))
+    places = {each.name: number for number, each in enumerate(function.operations)}
+    first = {name: number for number, each in reversed([*enumerate(function.operations)]) for name in reads(each)}
+    beginning = model.link_us * 1e-6
+    for made, merge, _ in tried:
+        own, ranks = placements[made.name], mesh.extent(merge.axes)
+        needs = needs_of_part(made, own.layout, own.shares, shapes, mesh)
+        is_whole = merge.kind is CollectiveKind.ALL_REDUCE
+        share = 2 * (ranks - 1) / ranks if is_whole else ranks - 1
+        sent = share * largest(merge.target) * width_merged(merge, merge.dtype, merge.shape, ranks)
+        yield Times(
+            spent[made.name],
+            prices.work(0, made.dtype, sum(largest(need) * dtypes[name].itemsize for name, need in needs.items())),
+            prices.work(0, made.dtype, largest(own.layout) * made.dtype.itemsize),
+            model.exchange_seconds(sent) - beginning * bool(sent),
+            beginning * (2 if is_whole and ranks > 2 else 1),
+            before[first.get(merge.name, len(function.operations))] - before[places[made.name] + 1],
+        )
+
+
+def apart(chunks: Sequence[Chunk], merges: Mapping[str, InPieces]) -> list[Chunk]:
     """Return chunks in which operations whose results are merged in pieces stand alone, before the merge."""
     moved = {each.name: each for chunk in chunks if isinstance(chunk, list) for each in chunk if each.name in merges}
     found: list[Chunk] = []
@@ -80,13 +147,20 @@ def apart(chunks: Sequence[Chunk], merges: Mapping[str, Collective]) -> list[Chu
     return found
 
 
-def pieces_of(program: Partitioned, merge: Collective, rank: int) -> tuple[Piece, ...]:
-    """Return what a rank computes for a merge, in order, all pieces of others before its own."""
-    mesh = program.mesh
-    group = mesh.group(rank, merge.axes)
-    if merge.kind is CollectiveKind.ALL_REDUCE:
-        ((low, high), *rest) = mesh.box(merge.target, mesh.coordinates(rank))
-        rows = [(low + first, low + last) for first, last in balanced(high - low, min(_ROWS, max(1, high - low)))]
-        return tuple((tuple(group), (each, *rest)) for each in rows)
-    order = islice((*group, *group), group.index(rank) + 1, group.index(rank) + 1 + len(group))
-    return tuple(((each,), mesh.box(merge.target, mesh.coordinates(each))) for each in order)
+def pieces_of(program: Partitioned, merge: InPieces, rank: int) -> tuple[Piece, ...]:
+    """Return what a rank computes for a merge, in order, all pieces of others before its own.
+
+    In each turn all ranks compute what the one needs that is as far behind them.
+    """
+    mesh, each = program.mesh, merge.collective
+    group = mesh.group(rank, each.axes)
+    if each.kind is CollectiveKind.ALL_REDUCE:
+        ((low, high), *rest) = mesh.box(each.target, mesh.coordinates(rank))
+        return tuple((group, ((low + a, low + b), *rest)) for a, b in balanced(high - low, merge.count))
+    return tuple(((other,), mesh.box(each.target, mesh.coordinates(other))) for other in in_turn(group, rank))
+
+
+def in_turn(group: Sequence[int], rank: int) -> tuple[int, ...]:
+    """Return the ranks of a group that are behind one of them, those before it, and it, as if they stood in a ring."""
+    behind = group.index(rank) + 1
+    return (*group[behind:], *group[:behind])
