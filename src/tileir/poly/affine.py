@@ -35,7 +35,7 @@ class Affine(Shown):
         """Return the canonical form of ``offset + Σ coefficients[i]·i``."""
         terms = [(i, c if type(c) is int else exact(c)) for i, c in coefficients.items() if c]
         terms.sort()
-        return cls(tuple(terms), exact(offset))
+        return cls(tuple(terms), offset if type(offset) is int else exact(offset))
 
     @classmethod
     def index(cls, name: str) -> Affine:

@@ -235,37 +235,31 @@ def atomic_names(statements: Iterable[stripe.Statement]) -> frozenset[str]:
     return frozenset(s.into for s in statements if isinstance(s, stripe.Store) and stripe.ATOMIC in s.tags)
 
 
-def _touched(statements: Iterable[stripe.Statement]) -> set[str]:
-    names: set[str] = set()
-    for statement in statements:
-        names.update(stripe.views_read(statement), stripe.views_written(statement))
-    return names
-
-
 def _own_segment(kernel: stripe.Block, statements: list[stripe.Statement]) -> Segment:
-    touched = _touched(statements)
-    uses = tuple(_kernel_use(r, statements) for r in kernel.refinements if r.name in touched)
+    read: dict[str, int] = {}  # the first statement that does
+    written: dict[str, int] = {}
+    for number, statement in enumerate(statements):
+        for name in stripe.views_read(statement):
+            read.setdefault(name, number)
+        for name in stripe.views_written(statement):
+            written.setdefault(name, number)
+    touched = (r for r in kernel.refinements if r.name in read or r.name in written)
+    uses = tuple(_kernel_use(r, read.get(r.name), written.get(r.name)) for r in touched)
     return Segment((), kernel.constraints, uses, tuple(statements))
 
 
-def _kernel_use(refinement: stripe.Refinement, statements: list[stripe.Statement]) -> Use:
-    """Return how scalar statements see a refinement.
+def _kernel_use(refinement: stripe.Refinement, read: int | None, written: int | None) -> Use:
+    """Return how scalar statements see a refinement of which one is the first to read it, and one to write it.
 
     What a kernel allocates, or defines before it reads it, some of its segments only read, or only write.
     """
     name, shape, direction, into = refinement.name, refinement.shape, refinement.direction, refinement.aggregation
     if direction is stripe.Direction.NONE or (direction is stripe.Direction.OUT and not merges(into)):
-        reads = any(name in stripe.views_read(s) for s in statements)
-        writes = any(name in stripe.views_written(s) for s in statements)
-        both = stripe.Direction.OUT if _writes_first(name, statements) else stripe.Direction.INOUT
-        direction = stripe.Direction.IN if not writes else both if reads else stripe.Direction.OUT
-        into = into if writes else None
+        if written is None:
+            direction, into = stripe.Direction.IN, None
+        else:
+            direction = stripe.Direction.OUT if read is None or written < read else stripe.Direction.INOUT
     return Use(name, name, refinement.access, shape.strides, shape.dtype, direction, into, shape.sizes)
-
-
-def _writes_first(name: str, statements: Iterable[stripe.Statement]) -> bool:
-    touching = (s for s in statements if name in stripe.views_read(s) or name in stripe.views_written(s))
-    return name not in stripe.views_read(next(touching))
 
 
 def _inner_segment(kernel: stripe.Block, block: stripe.Block) -> Segment | Refused:
@@ -357,7 +351,9 @@ def _missing(statements: Iterable[stripe.Statement]) -> tuple[str, ...]:
     defined: set[str] = set()
     missing: dict[str, None] = {}
     for statement in statements:
-        missing.update(dict.fromkeys(s for s in stripe.scalar_inputs(statement) if s not in defined))
+        for scalar in stripe.scalar_inputs(statement):
+            if scalar not in defined:
+                missing[scalar] = None
         if (name := stripe.scalar_output(statement)) is not None:
             defined.add(name)
     return tuple(missing)

@@ -383,22 +383,25 @@ def scalar_inputs(statement: Statement) -> tuple[str, ...]:
 
 def scalar_output(statement: Statement) -> str | None:
     """Return the scalar that ``statement`` defines, if any."""
-    defined = schema.introduced(statement)
-    return defined[0] if defined else None
+    return statement.into if isinstance(statement, Definition) else None
 
 
 def views_read(statement: Statement) -> tuple[str, ...]:
     """Return the names, in the enclosing block, of the refinements that ``statement`` reads."""
+    if isinstance(statement, Load):
+        return (statement.source,)
     if isinstance(statement, Block):
         return tuple([view.source for view in statement.refinements if view.direction.reads])
-    return schema.reads(statement)
+    return statement.inputs if isinstance(statement, Special) else ()
 
 
 def views_written(statement: Statement) -> tuple[str, ...]:
     """Return the names, in the enclosing block, of the refinements that ``statement`` writes."""
+    if isinstance(statement, Store):
+        return (statement.into,)
     if isinstance(statement, Block):
         return tuple([view.source for view in statement.refinements if view.direction.writes])
-    return schema.writes(statement)
+    return statement.outputs if isinstance(statement, Special) else ()
 
 
 def renamed(statement: Statement, scalars: Mapping[str, str], views: Mapping[str, str]) -> Statement:

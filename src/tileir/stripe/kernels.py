@@ -108,9 +108,9 @@ def _form(block: stripe.Block, outer: Mapping[str, int]) -> object:
 
 def _statement(statement: stripe.Statement, views: Mapping[str, int], scalars: dict[str, int]) -> object:
     """Return the form of a statement; scalars get numbers when they are defined."""
-    used = tuple(scalars.get(name) for name in stripe.scalar_inputs(statement))
-    read = tuple(views.get(name) for name in stripe.views_read(statement))
-    written = tuple(views.get(name) for name in stripe.views_written(statement))
+    used = tuple(map(scalars.get, stripe.scalar_inputs(statement)))
+    read = tuple(map(views.get, stripe.views_read(statement)))
+    written = tuple(map(views.get, stripe.views_written(statement)))
     defined = stripe.scalar_output(statement)
     if defined is not None:
         scalars[defined] = len(scalars)

@@ -78,7 +78,7 @@ class TensorShape(Node):
     @property
     def strides(self) -> tuple[int, ...]:
         """Stride of each axis, in elements."""
-        return tuple(dim.stride for dim in self.dims)
+        return tuple([dim.stride for dim in self.dims])
 
     @property
     def elements(self) -> int:

@@ -186,12 +186,12 @@ def tensor_types(function: tile.Function, description: object) -> dict[str, Tens
 
 def declared_types(function: tile.Function) -> dict[str, TensorType]:
     """Return the types of the inputs that ``function`` declares with a dtype and numbers for all sizes."""
-    sizing = sizing_inputs(function)
     found: dict[str, TensorType] = {}
     for each in function.inputs:
         sizes = tuple(size.value for size in each.dims or () if isinstance(size, tile.IntLiteral))
         if each.dtype is not None and each.dims is not None and len(sizes) == len(each.dims):
             found[each.name] = TensorType(each.dtype, sizes)
+    sizing = sizing_inputs(function) if found else frozenset[str]()
     return {name: kind for name, kind in found.items() if name not in sizing}
 
 

@@ -41,7 +41,7 @@ def address(refinement: Refinement) -> Affine:
 
 def is_element(refinement: Refinement) -> bool:
     """Return whether one point touches one element only."""
-    return refinement.shape.elements == 1
+    return not [dim for dim in refinement.shape.dims if dim.size != 1]
 
 
 def views_in_one_place(views: Iterable[Refinement], statements: Iterable[Statement]) -> frozenset[str]:

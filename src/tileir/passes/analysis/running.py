@@ -149,18 +149,18 @@ def running(kernel: stripe.Block) -> Running | None:
 
 def _output(kernel: stripe.Block) -> stripe.Refinement | None:
     """Return the one refinement to which a flat kernel stores, merging; None for kernels of another form."""
+    outputs = [r for r in kernel.refinements if r.direction is not stripe.Direction.IN]
+    if len(outputs) != 1 or not outputs[0].opens_scope:
+        return None
     if kernel.blocks or not all(i.is_plain for i in kernel.indices):
         return None
-    outputs = [r for r in kernel.refinements if r.direction is not stripe.Direction.IN]
     stores = [s for s in kernel.statements if isinstance(s, stripe.Store)]
     moves = [s for s in kernel.statements if isinstance(s, stripe.Load | stripe.Store)]
-    if len(outputs) != 1 or len(stores) != 1 or any(s.index is not None for s in moves):
+    if len(stores) != 1 or any(s.index is not None for s in moves):
         return None
     if any(isinstance(s, stripe.Special) for s in kernel.statements) or not all(map(is_element, kernel.refinements)):
         return None
-    output = outputs[0]
-    merges = output.merges
-    return output if merges and output.direction is stripe.Direction.OUT else None
+    return outputs[0]
 
 
 def _is_free(

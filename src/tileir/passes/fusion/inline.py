@@ -331,8 +331,9 @@ def _read(kernel: Block) -> set[str]:
 
 def _is_flat_reduction(kernel: Block) -> bool:
     """Return whether a block without others in it merges several points into one element, or stores them in order."""
-    marked = any(attrs.evolve(i, serial=False).is_marked for i in kernel.indices)
-    if marked or any(isinstance(s, Block | Special) for s in kernel.statements):
+    if any(i.binding or i.role or i.tags.items for i in kernel.indices):
+        return False
+    if any(isinstance(s, Block | Special) for s in kernel.statements):
         return False
     if kernel.is_serial:
         return True

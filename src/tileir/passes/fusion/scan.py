@@ -201,7 +201,8 @@ class FusionScan:
         while (parent := self._joined.get(number)) is not None:
             path.append(number)
             number = parent
-        self._joined.update(dict.fromkeys(path, number))
+        if len(path) > 1:
+            self._joined.update(dict.fromkeys(path, number))
         return number
 
     def _try(self, one: int, other: int, *, sibling: bool) -> bool:
@@ -425,5 +426,7 @@ class FusionScan:
 
 def _share_nothing(*groups: FusionGroup) -> bool:
     """Return whether the loops of two groups are long, and none of one reads a tensor that one of the other touches."""
+    if any(block.points < _DEEP for group in groups for block in group.nested):
+        return False
     first, second = (set[str]().union(*list(loops_of(group))[:-1]) for group in groups)
-    return first.isdisjoint(second) and all(block.points >= _DEEP for group in groups for block in group.nested)
+    return first.isdisjoint(second)

@@ -47,6 +47,9 @@ class ChannelsLast:
 
     def __call__(self, program: Program) -> Program:
         """Return the program with other strides of temporaries."""
+        constant = _constants(program)
+        if not constant:
+            return program
         shapes = {each.name: each.shape for each in program.memory}
         old, dense = program.main.statements, {name: shape for name, shape in shapes.items() if is_dense(shape)}
         seen = tuple(with_own_axes_inside(each, dense) if isinstance(each, Block) else each for each in old)
@@ -54,7 +57,6 @@ class ChannelsLast:
         free = free_temporaries(whole)
         if not free:
             return program
-        constant = _constants(whole)
         kernels = [_Kernel.of(kernel, constant, self.vector_bytes) for kernel in whole.main.blocks]
         axes = _spread(kernels, _agreed(kernels, free), free)
         axes = {name: axis for name, axis in axes.items() if fastest(shapes[name]) != axis}

@@ -198,6 +198,8 @@ class _Pixels:
         stores = [s for s in kernel.statements if isinstance(s, Store | Block | Special)]
         if not isinstance(store, Store) or len(stores) != 1 or store.index is not None or kernel.constraints:
             return None
+        if not any(index.range >= options.pixels for index in kernel.indices):
+            return None
         result = kernel.refinement(store.into)
         others = [r for r in kernel.refinements if r is not result]
         if (

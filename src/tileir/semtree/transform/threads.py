@@ -50,7 +50,8 @@ def one_thread(kernel: KernelFunction, *, masks: bool = True, updates: int = 0) 
     """
     kernel = without_instructions(kernel, masks=masks, updates=updates)
     if math.prod(kernel.group) == 1:
-        return with_body(kernel, rewrite_stmts(_alone, kernel.body))
+        meets_others = any(isinstance(stmt, Barrier) for stmt in statements(kernel.body))
+        return with_body(kernel, rewrite_stmts(_alone, kernel.body)) if meets_others else kernel
     return attrs.evolve(kernel, body=_Threads.of(kernel).in_step(kernel.body, {}), group=(1,))
 
 
