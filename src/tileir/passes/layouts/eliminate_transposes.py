@@ -7,12 +7,10 @@ from typing import ClassVar
 
 from tileir.core import attrs, grouped
 from tileir.passes.analysis.accesses import is_element
-from tileir.passes.analysis.dependences import roots
-from tileir.passes.base import with_temporaries
 from tileir.passes.layouts.transpose import fastest, free_temporaries, relaid, with_fastest
-from tileir.passes.rewrites.write_through import copied
+from tileir.passes.rewrites.elsewhere import Elsewhere, Place, copied, is_plain, views_of
 from tileir.poly.affine import Affine
-from tileir.stripe.ir import Block, Dim, Direction, Load, Program, Refinement, Special, Statement, Store, TensorShape
+from tileir.stripe.ir import Block, Program, Refinement, Special, Statement
 
 
 @attrs.frozen
@@ -48,60 +46,23 @@ class EliminateTransposes:
             scan.visit(number, kernel)
         if not scan.moved:
             return program
-        kept = (s for number, s in enumerate(program.main.statements) if number not in scan.gone)
-        after = with_temporaries(program, [scan.redirected(s) for s in kept], (), frozenset(scan.moved))
-        return _laid_alike(after, {place.whole for place in scan.moved.values()}, scan)
+        return _laid_alike(scan.after(), {place.whole for place in scan.moved.values()}, scan)
 
 
 @attrs.frozen
-class _Place:
-    """The tensor that stands for another one; ``axes`` has the other one's axis for each of its own."""
-
-    whole: str
-    axes: tuple[int, ...]
-
-
-@attrs.frozen
-class _Scan:
+class _Scan(Elsewhere):
     """Copies that were found so far.
 
     Attributes:
-        program: A program without loops.
-        touching: The numbers of the statements that touch each tensor, in order, by what stands for it.
-        writing: Those of them that write it.
-        single: Tensors that ``main`` shows once.
-        temporaries: Those of them that may go.
-        outputs: Those of them that are outputs alone.
         slid: The axes of each tensor along which windows slide.
-        moved: What stands for those that go.
-        gone: The numbers of the copies.
 
     """
 
-    program: Program
-    touching: dict[str, list[int]]
-    writing: dict[str, list[int]]
-    single: frozenset[str]
-    temporaries: frozenset[str]
-    outputs: frozenset[str]
-    slid: dict[str, set[int]]
-    moved: dict[str, _Place] = attrs.field(factory=dict, init=False)
-    gone: set[int] = attrs.field(factory=set, init=False)
+    slid: dict[str, set[int]] = attrs.field(init=False)
 
-    @classmethod
-    def of(cls, program: Program) -> _Scan:
-        """Return the scan of a program before its first step."""
-        behind = roots(program)
-        views = grouped((root, name) for name, root in behind.items())
-        single = frozenset(name for name, root in behind.items() if name == root and len(views[root]) == 1)
-        numbered = [(n, r) for n, s in enumerate(program.main.statements) for r in _views(s)]
-        touching = grouped((r.source, n) for n, r in numbered)
-        writing = grouped((r.source, n) for n, r in numbered if r.direction.writes)
-        kept = {*program.inputs, *program.outputs, *(buffer.name for buffer in program.buffers)}
-        constant = {each.name for each in program.memory if each.constant}
-        temporaries = single - kept - constant
-        outputs = single.intersection(program.outputs).difference(program.inputs)
-        return cls(program, touching, writing, single, temporaries, outputs, _slid(program, touching))
+    @slid.default
+    def _slid_first(self) -> dict[str, set[int]]:
+        return _slid(self.program, self.touching)
 
     def visit(self, number: int, kernel: Block) -> None:
         """Note a copy of which one side can stand for the other one, if windows should see that."""
@@ -109,34 +70,25 @@ class _Scan:
         axes = None if copy is None else self._transposed(kernel, *copy)
         if copy is None or not axes:
             return
-        source = self._place(copy[0].source, len(axes))
-        target = self._place(copy[1].source, len(axes))
+        source, target = (self.place(view.source) for view in copy)
         back = tuple(axes[axis] for axis in target.axes)  # the axis of what is read for each of the other root's
         across = tuple(source.axes.index(axis) for axis in back)
         if source.whole == target.whole or not self._is_the_same(number, source.whole, target.whole):
             return
         slid = self.slid.get(source.whole, set()) | {across[axis] for axis in self.slid.get(target.whole, ())}
-        first, second = (fastest(self._shape(each.whole)) for each in (source, target))
+        first, second = (fastest(self.shape(each.whole)) for each in (source, target))
         if not slid:
             return
         if first not in slid and self._may_go(target.whole):
-            self._move(number, target.whole, _Place(source.whole, _inverse(across)))
+            self._move(number, target.whole, attrs.evolve(source, axes=_inverse(across)))
         elif across[second] not in slid and self._may_go(source.whole):
-            self._move(number, source.whole, _Place(target.whole, across))
-
-    def _place(self, name: str, rank: int) -> _Place:
-        return self.moved.get(name, _Place(name, tuple(range(rank))))
-
-    def _shape(self, name: str) -> TensorShape:
-        return self.program.main.refinement(name).shape
+            self._move(number, source.whole, attrs.evolve(target, axes=across))
 
     def _transposed(self, kernel: Block, read: Refinement, written: Refinement) -> tuple[int, ...] | None:
         """Return the axis that a copy of a whole tensor reads for each that it writes; None for other copies."""
-        if any(
-            r.source not in self.single or r.shape.strides != self._shape(r.source).strides for r in (read, written)
-        ):
+        if any(r.source not in self.single or r.shape.strides != self.shape(r.source).strides for r in (read, written)):
             return None
-        shape, other = (self._shape(view.source) for view in (read, written))
+        shape, other = (self.shape(view.source) for view in (read, written))
         if len(shape.dims) != len(other.dims) or shape.dtype is not other.dtype or kernel.constraints:
             return None
         names = [_plain(place) for place in written.access]
@@ -165,11 +117,11 @@ class _Scan:
         names = {name, *(each for each, place in self.moved.items() if place.whole == name)}
         return all(_is_movable(kernel, self.program.main, names) for kernel in kernels)
 
-    def _move(self, number: int, name: str, place: _Place) -> None:
+    def _move(self, number: int, name: str, place: Place) -> None:
         """Note that a tensor stands for another one, and for all that this did."""
         for other, old in self.moved.items():
             if old.whole == name:
-                self.moved[other] = _Place(place.whole, tuple(old.axes[axis] for axis in place.axes))
+                self.moved[other] = attrs.evolve(place, axes=tuple(old.axes[axis] for axis in place.axes))
         self.moved[name] = place
         self.gone.add(number)
         axes = self.slid.pop(name, set())
@@ -177,21 +129,6 @@ class _Scan:
         for table in (self.touching, self.writing):
             joined = {*table.get(place.whole, ()), *table.pop(name, ())} - {number}
             table[place.whole] = sorted(joined)
-
-    def redirected(self, statement: Statement) -> Statement:
-        """Return a statement with views of what stands for other tensors."""
-        if not isinstance(statement, Block) or not any(r.source in self.moved for r in statement.refinements):
-            return statement
-        return attrs.evolve(statement, refinements=tuple(map(self._view, statement.refinements)), deps=())
-
-    def _view(self, view: Refinement) -> Refinement:
-        place = None if view.direction is Direction.NONE else self.moved.get(view.source)
-        if place is None:
-            return view
-        strides = self._shape(place.whole).strides
-        dims = tuple(Dim(view.shape.sizes[axis], stride) for axis, stride in zip(place.axes, strides, strict=True))
-        access = tuple(view.access[axis] for axis in place.axes)
-        return attrs.evolve(view, source=place.whole, access=access, shape=attrs.evolve(view.shape, dims=dims))
 
 
 def _laid_alike(program: Program, alike: Collection[str], scan: _Scan) -> Program:
@@ -203,17 +140,17 @@ def _laid_alike(program: Program, alike: Collection[str], scan: _Scan) -> Progra
         if fastest(shapes[name]) in scan.slid.get(name, ())
     }
     axes = {name: fastest(program.main.refinement(name).shape) for name in alike}
-    touching = grouped((view.source, kernel) for kernel in program.main.blocks for view in _views(kernel))
+    touching = grouped((view.source, kernel) for kernel in program.main.blocks for view in views_of(kernel))
     pending = sorted(axes)
     while pending:
         name = pending.pop()
         strides = program.main.refinement(name).shape.strides
         for kernel in touching.get(name, ()):
-            seen = [v for v in _views(kernel) if v.source == name and v.shape.strides == strides]
+            seen = [v for v in views_of(kernel) if v.source == name and v.shape.strides == strides]
             along = {_plain(view.access[axes[name]]) for view in seen}
             if len(along) != 1 or not all(along):
                 continue
-            for view in _views(kernel):
+            for view in views_of(kernel):
                 at = [axis for axis, place in enumerate(view.access) if _plain(place) in along]
                 if view.source in free and view.source not in axes and len(at) == 1:
                     axes[view.source] = at[0]
@@ -228,16 +165,11 @@ def _before_others(program: Program, axes: Mapping[str, int], slid: Mapping[str,
     main = program.main
     merged = {view.source for kernel in program.main.blocks for view in kernel.refinements if view.merges}
     for kernel in program.main.blocks:
-        written = [view.source for view in _views(kernel) if view.direction.writes]
+        written = [view.source for view in views_of(kernel) if view.direction.writes]
         stays = any(n in slid and n not in axes and fastest(main.refinement(n).shape) in slid[n] for n in written)
         if stays and merged.isdisjoint(written):
-            found.update(view.source for view in _views(kernel) if view.source in merged)
+            found.update(view.source for view in views_of(kernel) if view.source in merged)
     return found
-
-
-def _views(statement: Statement) -> Sequence[Refinement]:
-    views = statement.refinements if isinstance(statement, Block) else ()
-    return [view for view in views if view.direction is not Direction.NONE]
 
 
 def _plain(place: Affine) -> str | None:
@@ -258,7 +190,7 @@ def _slid(program: Program, touching: Mapping[str, Sequence[int]]) -> dict[str, 
     pending: list[str] = []
     for kernel in program.main.blocks:
         slides = _slides(kernel) if any(view.merges for view in kernel.refinements) else frozenset()
-        for view in _views(kernel) if slides else ():
+        for view in views_of(kernel) if slides else ():
             pending += _grown(found, view, slides)
     while pending:
         name = pending.pop()
@@ -268,12 +200,12 @@ def _slid(program: Program, touching: Mapping[str, Sequence[int]]) -> dict[str, 
                 continue
             slides = frozenset(
                 index
-                for view in _views(statement)
+                for view in views_of(statement)
                 if view.source == name
                 for axis in found[name]
                 if axis < len(view.access) and (index := _plain(view.access[axis]))
             )
-            for view in _views(statement):
+            for view in views_of(statement):
                 pending += _grown(found, view, slides)
     return found
 
@@ -300,10 +232,9 @@ def _slides(kernel: Block) -> frozenset[str]:
 
 def _is_movable(statement: Statement, main: Block, names: set[str]) -> bool:
     """Return whether a kernel has tensors with their own axes, element by element, at places that no data decide."""
-    if not isinstance(statement, Block) or statement.blocks:
+    if not isinstance(statement, Block) or not is_plain(statement):
         return False
-    indirect = any(isinstance(s, Load | Store) and s.index is not None for s in statement.statements)
-    if indirect or any(isinstance(s, Special) for s in statement.statements):
+    if any(isinstance(s, Special) for s in statement.statements):
         return False
-    views = [view for view in _views(statement) if view.source in names]
+    views = [view for view in views_of(statement) if view.source in names]
     return all(is_element(v) and v.shape.strides == main.refinement(v.source).shape.strides for v in views)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
 from typing import ClassVar, TypeAlias
 
-from tileir.core import attrs, grouped
-from tileir.passes.analysis.dependences import roots
-from tileir.passes.base import selected_kernel, with_temporaries
+from tileir.core import attrs
+from tileir.passes.base import selected_kernel
+from tileir.passes.rewrites.elsewhere import Elsewhere, Place, copied, is_plain
 from tileir.poly.affine import Affine
-from tileir.stripe.ir import Block, Dim, Direction, Load, Program, Refinement, Statement, Store
+from tileir.stripe.ir import Block, Direction, Program, Refinement, Statement
 
 
 @attrs.frozen
@@ -44,18 +42,7 @@ class WriteThrough:
         ]
         for number, statement in reversed(copies):  # what a temporary is copied to is read, and copied, later
             scan.visit(number, statement)
-        if not scan.moved:
-            return program
-        kept = (s for number, s in enumerate(program.main.statements) if number not in scan.gone)
-        return with_temporaries(program, [scan.redirected(s) for s in kept], (), frozenset(scan.moved))
-
-
-@attrs.frozen
-class _Part:
-    """Where in another tensor a temporary lies."""
-
-    whole: str
-    offsets: tuple[int, ...]
+        return scan.after() if scan.moved else program
 
 
 _Box: TypeAlias = tuple[tuple[int, int], ...]
@@ -63,37 +50,8 @@ _Box: TypeAlias = tuple[tuple[int, int], ...]
 
 
 @attrs.frozen
-class _Scan:
-    """Copies that were found so far.
-
-    Attributes:
-        program: A program without loops.
-        touching: The numbers of the statements that touch each tensor, in order.
-        temporaries: Tensors that may go.
-        wholes: Tensors that they may become parts of.
-        moved: Where those lie that go.
-        gone: The numbers of the copies.
-
-    """
-
-    program: Program
-    touching: Mapping[str, Sequence[int]]
-    temporaries: frozenset[str]
-    wholes: frozenset[str]
-    moved: dict[str, _Part] = attrs.field(factory=dict, init=False)
-    gone: set[int] = attrs.field(factory=set, init=False)
-
-    @classmethod
-    def of(cls, program: Program) -> _Scan:
-        """Return the scan of a program before its first step."""
-        touching = grouped((source, n) for n, each in enumerate(program.main.statements) for source in _sources(each))
-        behind = roots(program)
-        views = Counter(behind.values())
-        kept = {*program.inputs, *program.outputs, *(buffer.name for buffer in program.buffers)}
-        single = {name for name, root in behind.items() if name == root and views[root] == 1}
-        temporaries = frozenset(single - kept)
-        outputs = single.intersection(program.outputs).difference(program.inputs)
-        return cls(program, touching, temporaries, temporaries | outputs)
+class _Scan(Elsewhere):
+    """Temporaries that lie in what they were copied to, as far as they were found."""
 
     def visit(self, number: int, kernel: Block) -> None:
         """Note a kernel that copies a temporary which can be written to where it goes."""
@@ -101,28 +59,28 @@ class _Scan:
         if copy is None:
             return
         read, written = copy
-        offsets = self._offsets(kernel, read, written)
-        own = _Part(written.source, ()) if written.source in self.wholes else None
-        place = self.moved.get(written.source, own)
-        touching = self.touching[read.source]
-        if offsets is None or place is None or read.source not in self.temporaries or touching[-1] != number:
+        offsets, touching = self._offsets(kernel, read, written), self.touching[read.source]
+        if offsets is None or read.source not in self.temporaries or touching[-1] != number:
+            return
+        if written.source not in self.temporaries and written.source not in self.outputs:
             return
         kernels = [self.program.main.statements[at] for at in touching[:-1]]
         if (
             len(kernels) < 2
-            or not all(map(_is_movable, kernels))
+            or not all(map(is_plain, kernels))
             or not all(self._keeps_axes(each, read.source) for each in kernels)
         ):
             return
-        outer = place.offsets or (0,) * len(offsets)
-        part = _Part(place.whole, tuple(a + b for a, b in zip(outer, offsets, strict=True)))
+        outer = self.place(written.source)
+        sums = tuple(a + b for a, b in zip(outer.offsets, offsets, strict=True))
+        part = attrs.evolve(outer, offsets=sums)
         if self._is_free(read.source, part, touching[0], number):
             self.moved[read.source] = part
             self.gone.add(number)
 
     def _offsets(self, kernel: Block, read: Refinement, written: Refinement) -> tuple[int, ...] | None:
         """Return by how much each axis of a copy is shifted; None where it is no shift of the whole tensor."""
-        shape, other = (self.program.main.refinement(view.source).shape for view in (read, written))
+        shape, other = (self.shape(view.source) for view in (read, written))
         if len(shape.dims) != len(other.dims) or shape.dtype is not other.dtype:
             return None
         if read.shape.strides != shape.strides or written.shape.strides != other.strides:
@@ -140,13 +98,13 @@ class _Scan:
 
     def _keeps_axes(self, kernel: Statement, tensor: str) -> bool:
         """Return whether a kernel sees a tensor with its own axes: a reshaped one may have others."""
-        strides = self.program.main.refinement(tensor).shape.strides
+        strides = self.shape(tensor).strides
         views = kernel.refinements if isinstance(kernel, Block) else ()
         return all(view.shape.strides == strides for view in views if view.source == tensor)
 
-    def _is_free(self, name: str, part: _Part, first: int, last: int) -> bool:
+    def _is_free(self, name: str, part: Place, first: int, last: int) -> bool:
         """Return whether nothing touches where a temporary is to lie, from one statement to before another."""
-        sizes = self.program.main.refinement(name).shape.sizes
+        sizes = self.shape(name).sizes
         box = tuple((at, at + size) for at, size in zip(part.offsets, sizes, strict=True))
         for number in range(first, last):
             statement = self.program.main.statements[number]
@@ -160,56 +118,10 @@ class _Scan:
 
     def _is_apart(self, kernel: Block, view: Refinement, whole: str, box: _Box) -> bool:
         """Return whether a kernel touches nothing of a box in a tensor by one of its views."""
-        place = self.moved.get(view.source)
-        if view.direction is Direction.NONE or (view.source if place is None else place.whole) != whole:
+        if view.direction is Direction.NONE or (place := self.place(view.source)).whole != whole:
             return True
-        if view.shape.strides != self.program.main.refinement(view.source).shape.strides:
+        if view.shape.strides != self.shape(view.source).strides:
             return False
-        offsets = (0,) * len(box) if place is None else place.offsets
-        bounds = [(at + offset).bounds(kernel.ranges) for at, offset in zip(view.access, offsets, strict=True)]
+        bounds = [(at + offset).bounds(kernel.ranges) for at, offset in zip(view.access, place.offsets, strict=True)]
         touched = [(low, high + size) for (low, high), size in zip(bounds, view.shape.sizes, strict=True)]
         return any(one[1] <= other[0] or other[1] <= one[0] for one, other in zip(box, touched, strict=True))
-
-    def redirected(self, statement: Statement) -> Statement:
-        """Return a statement with views of whole tensors in place of those of what lies in them."""
-        if not isinstance(statement, Block) or not any(r.source in self.moved for r in statement.refinements):
-            return statement
-        return attrs.evolve(statement, refinements=tuple(map(self._view, statement.refinements)), deps=())
-
-    def _view(self, view: Refinement) -> Refinement:
-        place = None if view.direction is Direction.NONE else self.moved.get(view.source)
-        if place is None:
-            return view
-        whole = self.program.main.refinement(place.whole).shape
-        dims = tuple(Dim(own.size, of.stride) for own, of in zip(view.shape.dims, whole.dims, strict=True))
-        access = tuple(at + offset for at, offset in zip(view.access, place.offsets, strict=True))
-        return attrs.evolve(view, source=place.whole, access=access, shape=attrs.evolve(view.shape, dims=dims))
-
-
-def _sources(statement: Statement) -> tuple[str, ...]:
-    """Return the tensors that a kernel touches, each once."""
-    if not isinstance(statement, Block):
-        return ()
-    return tuple(dict.fromkeys(r.source for r in statement.refinements if r.direction is not Direction.NONE))
-
-
-def copied(kernel: Block) -> tuple[Refinement, Refinement] | None:
-    """Return what a kernel reads and writes that copies all of a tensor, element by element; None for others."""
-    if kernel.constraints or len(kernel.statements) != 2 or not all(i.is_plain for i in kernel.indices):
-        return None
-    load, store = kernel.statements
-    if not isinstance(load, Load) or not isinstance(store, Store) or load.into != store.source:
-        return None
-    if load.index is not None or store.index is not None:
-        return None
-    read, written = kernel.refinement(load.source), kernel.refinement(store.into)
-    if read.direction is not Direction.IN or written.direction is not Direction.OUT or written.merges:
-        return None
-    return read, written
-
-
-def _is_movable(statement: Statement) -> bool:
-    """Return whether a kernel has its accesses at one level, and no data decide them."""
-    if not isinstance(statement, Block) or statement.blocks:
-        return False
-    return not any(isinstance(s, Load | Store) and s.index is not None for s in statement.statements)
