@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
@@ -53,6 +54,7 @@ from tileir.typed.ir import Function as TypedFunction, TensorType, Value
 
 if TYPE_CHECKING:
     from tileir.driver.tracing.functions import PythonFunction
+    from tileir.typed.sharding.partitioned import Partitioned
 
 P = ParamSpec("P")
 
@@ -345,13 +347,14 @@ def jit(
 
 
 @at_the_call
-def evaluate(source: Source, arrays: Any = (), **named: Any) -> Any:
+def evaluate(source: Source | Partitioned, arrays: Any = (), **named: Any) -> Any:
     """Run a program through the interpreter of its stage, which defines its meaning; no device is used.
 
     Arrays of devices are copied to the host for that, and the results to where the first of them is.
 
     Args:
-        source: A program, its text, its JSON or its file, as for :func:`tileir.compile`.
+        source: A program, its text, its JSON or its file, as for :func:`tileir.compile`; or a partitioned program,
+            which is run on the parts of all its ranks, one after the other.
         arrays: A mapping by tensor name, a sequence in declared order, or one array for the first input.
         named: Inputs by tensor name.
 
@@ -362,35 +365,42 @@ def evaluate(source: Source, arrays: Any = (), **named: Any) -> Any:
         TileError: The function is wrong or does not fit the arrays.
         ArgumentError: A value is missing, unknown or no array.
     """
+    ranks = _of_ranks(source)
     if is_python(source):
         from tileir.driver.tracing.functions import evaluated  # few programs are Python's
 
         return evaluated(source, arrays, named, evaluate)
-    program = program_of(source)
+    program = program_of(source if ranks is None else ranks.function)
     names = input_names(program)
     positional, by_name = split(arrays)
     values = bind(names, positional, {**by_name, **named})
     if all(isinstance(value, np.ndarray) or is_number(value) for value in values):
-        return _evaluated(program, names, values)
+        return _evaluated(program, ranks, names, values)
     from tileir.driver.calls.operands import home_of_any, residents, seen_by_host, sent  # they load arrays of devices
 
     values = residents(names, values, default_context())
     home = home_of_any(values)
-    found = _evaluated(program, names, seen_by_host(values))
+    found = _evaluated(program, ranks, names, seen_by_host(values))
     if home is None:
         return found
     results = sent(found if isinstance(found, tuple) else (found,), home)
     return results if isinstance(found, tuple) else results[0]
 
 
-def _evaluated(program: Program, names: tuple[str, ...], values: list[object]) -> Any:
+def _of_ranks(source: object) -> Partitioned | None:
+    """Return a partitioned program as it is, and None for others, without loading what only such programs need."""
+    module = sys.modules.get("tileir.typed.sharding.partitioned")
+    return source if module is not None and isinstance(source, module.Partitioned) else None
+
+
+def _evaluated(program: Program, ranks: Partitioned | None, names: tuple[str, ...], values: list[object]) -> Any:
     with memory_checked():
-        ordered = _interpreted(program, types_of(program, values), dict(zip(names, values, strict=True)))
+        ordered = _interpreted(program, ranks, types_of(program, values), dict(zip(names, values, strict=True)))
     return ordered[0] if len(ordered) == 1 else ordered
 
 
 def _interpreted(
-    program: Program, types: Mapping[str, TensorType], given: Mapping[str, object]
+    program: Program, ranks: Partitioned | None, types: Mapping[str, TensorType], given: Mapping[str, object]
 ) -> tuple[np.ndarray[Any, Any], ...]:
     """Return what the interpreter of a program's stage computes, in order; programs that are compiled load none."""
     if isinstance(program, Function | TypedFunction):
@@ -400,7 +410,12 @@ def _interpreted(
         graph = infer(program, types) if isinstance(program, Function) else program
         checked = check_inputs(graph.inputs, passed_values(graph, types, given))
         arrays = {tensor.name: array for tensor, array in zip(graph.inputs, checked, strict=True)}
-        results = interpret(graph, arrays)
+        if ranks is None:
+            results = interpret(graph, arrays)
+        else:
+            from tileir.typed.sharding.interpreter import interpret_partitioned
+
+            results = interpret_partitioned(ranks, arrays)
         return tuple(results[name] for name in graph.outputs)  # a typed result has a name that no input has
     tensors = [Value(name, kind.dtype, kind.shape) for name, kind in types.items()]
     arrays = dict(zip(types, check_inputs(tensors, [given[name] for name in types]), strict=True))

@@ -358,3 +358,16 @@ def test_arrays_without_elements_of_which_no_rank_needs_anything() -> None:
         return carried_out(made, tileir.Mesh({"x": 2}), end, [np.ones((2, 0), np.float32)])
 
     assert [part.shape for part in THREADS.launch(2, work).values()] == [(0, 0)] * 2
+
+
+def test_a_partitioned_program_is_evaluated_as_any() -> None:
+    """The interpreter computes the parts of all ranks: sums of sums of parts, which no device is needed for."""
+    text = "function (A[M, N]) -> (B, C) { B[i : M] = +(A[i, j]); C = A * 2; }"
+    array = np.random.default_rng(0).integers(-9, 9, (5, 7)).astype(np.float32)
+    program = tileir.partition(text, {"x": 2}, {"A": (None, "x")}, outputs={"B": (None,)}, arguments=[array])
+    assert [each.kind.value for each in program.collectives] == ["all_reduce"]
+    for given_array in (array, tileir.to_device(array)):
+        for found, right in zip(tileir.evaluate(program, [given_array]), (array.sum(1), array * 2), strict=True):
+            np.testing.assert_array_equal(np.asarray(found), right)
+    with pytest.raises(ArgumentError, match=r"TIL713.*'A' is f32\[5, 7\]"):
+        tileir.evaluate(program, [array[:4]])
