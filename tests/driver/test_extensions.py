@@ -361,12 +361,13 @@ def test_what_another_wheel_of_the_project_has_is_told_with_its_name(
     monkeypatch: pytest.MonkeyPatch, use: Callable[[], object], code: str
 ) -> None:
     monkeypatch.setattr(EXTENSIONS, "find", lambda kind: [e for e in installed(kind) if e.name not in WHEELS])
-    monkeypatch.setattr(target_file, "target_called", target_file.target_called.__wrapped__)
+    target_file.target_called.cache_clear()
     EXTENSIONS.forget()
     try:
         with pytest.raises(tileir.TileError, match="; it comes with tileir-accelerators: pip install") as caught:
             use()
     finally:
         monkeypatch.undo()
+        target_file.target_called.cache_clear()
         EXTENSIONS.forget()
     assert [fault.code for fault in caught.value.diagnostics] == [code]
