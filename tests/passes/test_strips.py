@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 def before(*, merge: bool = True) -> tuple[Pass, ...]:
     """Return the passes before strips; with indices of neighbouring elements merged into one, or as they are."""
-    first = (Canonicalise(merge=False), UnrollWindow(), Forward(mark=True), Accumulate(), DeadCode(), Fuse())
+    first = (Canonicalise(merge=False), UnrollWindow(cut_bytes=0), Forward(mark=True), Accumulate(), DeadCode(), Fuse())
     then = (Forward(), Localise(), Scalarise(), DeadCode(), Canonicalise(merge=merge))
     return (*first, *then, SplitBorder(points=0, share=0, rows=1), Canonicalise(merge=merge), Separate())
 
@@ -115,6 +115,19 @@ def test_chains_keep_their_meaning(mode: str, shape: tuple[int, ...], windows: l
     program = chain(mode, windows, *shape)
     # The first rows of a picture that wraps around read the last ones of the picture before, so all of that is needed.
     assert bool(strips(run((ALWAYS,), program))) is (mode != "wrap" or all(rows == 1 for rows, _ in windows[1:]))
+    same(program)
+
+
+@pytest.mark.parametrize(("sizes", "channel", "shape"), [("H, W", "", (12, 20)), ("H, W, C", ", c", (14, 5, 2))])
+def test_stencils_that_the_border_cuts_are_in_strips(sizes: str, channel: str, shape: tuple[int, ...]) -> None:
+    def step(name: str, read: str) -> str:
+        along = f"+({read}[y + 2 * i - 1, x{channel}]), i < 2;"
+        across = f">({read}[y, x + i - 1{channel}]), i < 3;"
+        return "".join(f"{name}{n}[y, x{channel} : {sizes}] = {each}" for n, each in enumerate((along, across)))
+
+    text = f"{step('A', 'X')} T = X - A0 * A1; {step('B', 'T')} O = B0 - B1;"
+    program = run(before(), Written(f"function (X[{sizes}]) -> (O) {{ {text} }}", {"X": shape}).program())
+    assert strips(run((ALWAYS,), program))
     same(program)
 
 

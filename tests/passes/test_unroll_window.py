@@ -15,6 +15,7 @@ from tileir.core.ops import Op
 from tileir.passes.algorithms.unroll_window import UnrollWindow
 from tileir.passes.base import run
 from tileir.schedule.remarks import Remarks, listening
+from tileir.stripe.check.verifier import verify
 from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Intrinsic, Load, Program
 from tileir.stripe.lower.lowering import lower
@@ -58,6 +59,64 @@ def test_elements_of_the_window_are_loaded_once() -> None:
     text = "function (I[H, W]) -> (O) { O[y, x : 6, 6] = +(I[y, x + j] * I[y, x + 2 - j]), j < 3; }"
     (kernel,) = after(text, I=(6, 8)).main.blocks
     assert sum(isinstance(s, Load) for s in kernel.statements) == 3
+
+
+CUT = {
+    "in a line": ("{0}[x : N] = {2}({1}[x + i - 1]), i < 3;", (9,)),
+    "wider than the tensor": ("{0}[x : N] = {2}({1}[x + i - 4]), i < 9;", (3,)),
+    "at one end, with holes": ("{0}[x : N] = {2}({1}[x + 3 * i]), i < 2;", (7,)),
+    "along two axes": ("{0}[y, x : N, M] = {2}({1}[y + i - 1, x + 2 * j - 2]), i < 3, j < 3;", (6, 7)),
+    "beside a whole axis": ("{0}[y, x : N, M] = {2}({1}[y + i - 2, x]), i < 5;", (4, 5)),
+    "in space": ("{0}[z, y, x : N, M, L] = {2}({1}[z + i - 1, y + j, x + 1 - k]), i < 2, j < 2, k < 2;", (3, 4, 5)),
+}
+"""Windows that the border cuts, by the result, the operand and the aggregation."""
+
+
+def two_windows(step: str, how: str, sizes: str, between: str = "T = A * 2;") -> str:
+    """Return a program of two windows, and what is between them."""
+    first, second = step.format("A", "X", how), step.format("B", "T", how)
+    return f"function (X[{sizes}]) -> (A, B) {{ {first} {between} {second} }}"
+
+
+@pytest.mark.parametrize("name", CUT)
+@pytest.mark.parametrize(("how", "dtype"), [("+", DType.I32), (">", DType.F32), ("*", DType.I64), ("<", DType.U8)])
+def test_windows_that_the_border_cuts_leave_out_what_is_beyond(name: str, how: str, dtype: DType) -> None:
+    step, shape = CUT[name]
+    program = Case(two_windows(step, how, ", ".join("NML"[: len(shape)])), dtype, {"X": shape}).program()
+    written_out = run((UnrollWindow(cut_bytes=0),), program)
+    assert any(kernel.constraints for kernel in program.main.blocks)
+    assert not any(kernel.constraints for kernel in written_out.main.blocks)
+    verify(written_out)
+    assert_same_meaning(program, written_out)
+
+
+def test_what_is_left_out_is_not_multiplied() -> None:
+    """A weight that is not finite makes nothing of what is beyond the border."""
+    step = "{0}[x : N] = {2}({1}[x + i - 1] * K[i]);"
+    text = two_windows(step, "+", "N").replace("(X[N])", "(X[N], K[P])")
+    program = Case(text, DType.F32, {"X": (5,), "K": (3,)}).program()
+    written_out = run((UnrollWindow(cut_bytes=0),), program)
+    given = {"X": np.ones(5, np.float32), "K": np.array([np.inf, 1, 1], np.float32)}
+    assert interpret(written_out, given)["A"].tolist() == [2, np.inf, np.inf, np.inf, np.inf]
+    assert_same_meaning(program, written_out, given)
+
+
+LINE = CUT["in a line"][0]
+
+
+@pytest.mark.parametrize(
+    ("text", "most"),
+    [
+        (two_windows(LINE, "+", "N"), 37),  # bytes, one more than there are
+        ("function (X[N]) -> (A) { " + LINE.format("A", "X", "+") + " }", 0),  # alone
+        (two_windows(LINE, "+", "N", "T[x : N] = +(A[k] * A[x]);"), 0),  # more than elements is between
+        (two_windows("{0}[x : N] = {2}({1}[x + i - 4]), i < 3;", ">", "N"), 0),  # some elements are zeros
+        (two_windows("{0}[x : N] = {2}({1}[x + i - 1]), i < 3, x + i < 7;", "+", "N"), 0),  # cut by more
+    ],
+)
+def test_other_windows_that_constraints_cut_stay(text: str, most: int) -> None:
+    program = Case(text, DType.F32, {"X": (9,)}).program()
+    assert run((UnrollWindow(cut_bytes=most),), program) is program
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from itertools import product
 from math import prod
@@ -10,16 +10,21 @@ from typing import ClassVar
 
 from tileir.core import Aggregation, DType, NameScope, Op, attrs
 from tileir.passes.analysis.accesses import address, is_element
+from tileir.passes.analysis.cut_windows import in_chains, is_cut_by_border
 from tileir.passes.base import at_least, map_kernels, selected_kernel
 from tileir.passes.kernels.merge import made_once
 from tileir.passes.kernels.unroll_and_jam import MERGES
+from tileir.passes.rewrites.through import reading_inside
 from tileir.poly.affine import Affine, Rational
 from tileir.schedule import Refused, moved, refused, reindexed, renamed
+from tileir.stripe.aliases import byte_size
 from tileir.stripe.ir import (
     Block,
+    Constant,
     Direction,
     Index,
     Intrinsic,
+    LoadIndex,
     Program,
     Refinement,
     Special,
@@ -37,27 +42,53 @@ class UnrollWindow:
     A kernel of that form is elementwise: it joins others that meet at the same elements, and neighbouring rows share
     what they load. A window slides where an index of the reduction and one of the output move along one axis of an
     input, which all indices of the output move; other inputs, such as weights, share some of these. Contractions in
-    which two inputs are used again for different outputs, as in products of matrices, stay as they are; so do windows
-    that constraints cut. A reduction over the very elements that such a window reads, as the sum of its weights is one,
-    is written out beside it, so that both can run as one kernel.
+    which two inputs are used again for different outputs, as in products of matrices, stay as they are. A reduction
+    over the very elements that such a window reads, as the sum of its weights is one, is written out beside it, so that
+    both can run as one kernel.
+
+    Windows that the border of a tensor cuts stay, too, but for large ones of which one reads what another one makes, as
+    in several steps of a stencil: elements beyond the border are tested for, and left out. The pass split_border finds
+    where none are, and the pass strips takes the chain.
 
     Attributes:
         reqs: Tags that a kernel must carry.
         most: Most points of a window.
+        cut_bytes: Fewest bytes of the result of a window that the border cuts; None where all of these stay.
     """
 
     name: ClassVar[str] = "unroll_window"
     reqs: tuple[str, ...] = ()
     most: int = attrs.field(default=64, validator=at_least(1))
+    cut_bytes: int | None = attrs.field(default=None, validator=attrs.validators.optional(at_least(0)))
 
     def __call__(self, program: Program) -> Program:
         """Return the program with small windows written out."""
+        sliding: dict[str, Block] = {}
         weighed: set[_Walk] = set()
         for kernel in program.main.blocks:
             found = self._window(kernel) if selected_kernel(kernel, self.reqs) else None
             if found is not None and _slides(kernel, *found):
-                weighed.update(_walks(kernel, *found))
-        return map_kernels(program, partial(self._kernel, weighed), self.reqs)
+                sliding[found[0].source] = kernel
+        if self.cut_bytes is None or not any(kernel.constraints for kernel in sliding.values()):
+            together: Collection[str] = ()
+        else:
+            together = in_chains(program, sliding)
+        written = {name for name, kernel in sliding.items() if self._is_taken(kernel, name in together, program.main)}
+        for name in written:
+            found = self._window(sliding[name])
+            assert found is not None
+            weighed.update(() if sliding[name].constraints else _walks(sliding[name], *found))
+        return map_kernels(program, partial(self._kernel, program.main, written, weighed), self.reqs)
+
+    def _is_taken(self, kernel: Block, together: bool, main: Block) -> bool:
+        """Return whether a window that slides is written out."""
+        if not kernel.constraints:
+            return True
+        found = self._window(kernel)
+        if not together or found is None or self.cut_bytes is None:
+            return False
+        large = byte_size(main.refinement(found[0].source)) >= self.cut_bytes
+        return large and is_cut_by_border(kernel, [i.name for i in found[1]], main)
 
     def _window(self, kernel: Block) -> tuple[Refinement, list[Index]] | None:
         """Return the result of a flat kernel that aggregates few points, and the indices of these."""
@@ -68,19 +99,22 @@ class UnrollWindow:
         window = [i for i in kernel.indices if i.name not in output]
         return (result, window) if 1 < prod(i.range for i in window) <= self.most else None
 
-    def _kernel(self, weighed: set[_Walk], kernel: Block) -> Block | Refused:
+    def _kernel(self, main: Block, taken: Collection[str], weighed: set[_Walk], kernel: Block) -> Block | Refused:
         """Return a kernel written out where its window slides, or where it walks through tensors as such windows do."""
         found = self._window(kernel)
         if found is None:
             return refused("TR678")
+        if kernel.constraints:
+            cut = found[0].source in taken
+            return reading_inside(_written_out(kernel, *found), main) if cut else refused("TR678")
         walks = _walks(kernel, *found)
         alike = walks and weighed.issuperset(walks)
-        return _written_out(kernel, *found) if alike or _slides(kernel, *found) else refused("TR678")
+        return _written_out(kernel, *found) if alike or found[0].source in taken else refused("TR678")
 
 
 def _aggregate(kernel: Block) -> Refinement | None:
     """Return the view through which a flat kernel merges its points; None for other kernels."""
-    if kernel.constraints or any(isinstance(s, Block | Special) for s in kernel.statements):
+    if any(isinstance(s, Block | Special) for s in kernel.statements):
         return None
     if not all(i.is_plain for i in kernel.indices):
         return None
@@ -147,18 +181,26 @@ def _slides(kernel: Block, result: Refinement, window: Sequence[Index]) -> bool:
 
 
 def _written_out(kernel: Block, result: Refinement, window: Sequence[Index]) -> Block:
-    """Return the kernel with a copy of its statements for each point of the window, merged one after the other."""
+    """Return the kernel with a copy of its statements for each point of the window, merged one after the other.
+
+    Points that constraints leave out are computed, too, and not merged.
+    """
     (store,) = (s for s in kernel.statements if isinstance(s, Store))
     scalars = NameScope.of(filter(None, map(scalar_output, kernel.statements)))
     names = NameScope.of(r.name for r in kernel.refinements)
     views: dict[Refinement, str] = {}
     chain = _Chain(result, store.source, _factors(kernel, result, store.source), scalars)
+    if kernel.constraints:
+        chain.begin_with_identity()
     window = _rows_first(kernel, window)
     by_rows = result.aggregation in (Aggregation.MAX, Aggregation.MIN) and len(window) > 1
     for point in product(*(range(i.range) for i in window)):
         if by_rows and not any(point[1:]):
             chain.begin_row()
         place = {i.name: Affine.constant(value) for i, value in zip(window, point, strict=True)}
+        tests = [test.substitute(place) for test in kernel.constraints]
+        if any(test.bounds(kernel.ranges)[1] < 0 for test in tests):
+            continue
         chosen: dict[str, str] = {}
         for view in kernel.refinements:
             if view is not result:
@@ -168,13 +210,16 @@ def _written_out(kernel: Block, result: Refinement, window: Sequence[Index]) -> 
                 chosen[view.name] = views[there]
         body = reindexed(attrs.evolve(kernel, refinements=()), (), place).statements
         fresh = {s: scalars.fresh(s) for s in filter(None, map(scalar_output, kernel.statements))}
+        before = chain.total
         chain.add([renamed(s, fresh, chosen) for s in body if not isinstance(s, Store)], fresh)
+        chain.keep(before, [test for test in tests if test.bounds(kernel.ranges)[0] < 0])
     chain.merge_rows()
     stored = attrs.evolve(result, aggregation=None)
     return attrs.evolve(
         kernel,
         indices=tuple(i for i in kernel.indices if i not in window),
         refinements=(*(attrs.evolve(view, name=name) for view, name in views.items()), stored),
+        constraints=(),
         statements=(*made_once(chain.statements), Store(chain.total, result.name, tags=store.tags)),
         tags=kernel.tags.add("eltwise", "window"),
         deps=(),
@@ -211,12 +256,32 @@ class _Chain:
     statements: list[Statement] = attrs.field(factory=list)
     total: str = ""
     rows: list[str] = attrs.field(factory=list)
+    start: str = ""
+
+    def begin_with_identity(self) -> None:
+        """Let chains begin with what merges without a trace, for those of which any point may be left out."""
+        how, dtype = self.result.aggregation, self.result.shape.dtype
+        assert how is not None
+        self.total = self.start = self.scalars.fresh(f"{self.result.name}_start")
+        self.statements.append(Constant(self.start, dtype, how.identity(dtype)))
+
+    def keep(self, before: str, tests: Sequence[Affine]) -> None:
+        """Keep what was merged before the last point where one of some affines is negative there."""
+        for test in tests:
+            at, zero, holds, total = map(self.scalars.fresh, ("at", "zero", "holds", self.result.name))
+            self.statements += [
+                LoadIndex(test, at, DType.I64),
+                Constant(zero, DType.I64, 0),
+                Intrinsic(Op.CMP_GE, (at, zero), holds, DType.BOOL),
+                Intrinsic(Op.COND, (holds, self.total, before), total, self.result.shape.dtype),
+            ]
+            self.total = total
 
     def begin_row(self) -> None:
         """Begin another chain."""
-        if self.total:
+        if self.total != self.start:
             self.rows.append(self.total)
-        self.total = ""
+        self.total = self.start
 
     def merge_rows(self) -> None:
         """Merge the chains of all rows."""

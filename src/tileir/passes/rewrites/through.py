@@ -155,6 +155,33 @@ def reading_through(kernel: Block, through: Mapping[str, Pieces], main: Block, m
     return attrs.evolve(kernel, refinements=views, statements=tuple(loads.statements), deps=())
 
 
+def reading_inside(kernel: Block, main: Block) -> Block:
+    """Return an elementwise kernel that loads nothing beyond its tensors: the nearest elements in place of such."""
+    loads, moved = _Loads(kernel, main), set[str]()
+    for statement in kernel.statements:
+        view = kernel.refinement(statement.source) if isinstance(statement, Load) else None
+        if view is None or not isinstance(statement, Load):
+            loads.statements.append(statement)
+            continue
+        dims = main.refinement(view.source).shape.dims
+        axes = [_axis_inside(a, dim, kernel.ranges) for a, dim in zip(view.access, dims, strict=True)]
+        if all(axis.affine is not None for axis in axes):
+            loads.statements.append(statement)
+        else:
+            loads.add(statement, view, axes, Pieces(view.source, ()))
+            moved.add(view.name)
+    kept = (r for r in kernel.refinements if r.name not in moved)
+    return attrs.evolve(kernel, refinements=(*kept, *loads.views.values()), statements=tuple(loads.statements), deps=())
+
+
+def _axis_inside(coordinate: Affine, dim: Dim, ranges: Mapping[str, int]) -> Axis:
+    """Return what an axis of a tensor adds to a place, at the nearest of its coordinates."""
+    first, last = (int(bound) for bound in coordinate.bounds(ranges))
+    low, high = max(first, 0), min(last, dim.size - 1)
+    run = _Run(low, dim.stride, 0)
+    return Axis(coordinate, _around([(run, high)], first, last), run, low * dim.stride, high * dim.stride, None, None)
+
+
 def place_view(view: Refinement, held: TensorShape, affine: Affine, reach: int | None) -> Refinement:
     """Return a view of the element at a place of a dense tensor, or of that and the ``reach`` elements behind it."""
     dims, access = [Dim(1, 1)], [affine]
