@@ -27,6 +27,7 @@ HEAVY: Final = (
     "mpmath",
     "PIL",
     "tileir_cuda",
+    "tileir_emit",
     "cuda",
     "tileir_llvm",
     "tileir_opencl",

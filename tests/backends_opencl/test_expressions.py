@@ -13,8 +13,8 @@ from strategies.effort import examples
 from tileir.core.dtype import DType
 from tileir.core.numbers.arithmetic import rounded
 from tileir.core.ops import Op
-from tileir.semtree.emit.c_like import ATOM, UNARY, Value
 from tileir.semtree.ir import KernelFunction, Type
+from tileir_emit.c_like import ATOM, UNARY, Value
 from tileir_opencl.device.features import Features
 from tileir_opencl.emit.expressions import Expressions
 

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from strategies.effort import examples
 from tileir.core.text.names import NameScope
-from tileir.semtree.emit.c_like import identifiers
+from tileir_emit.c_like import identifiers
 from tileir_opencl.emit.words import HELPERS, means_nothing
 
 

@@ -100,6 +100,7 @@ def test_smaller_groups_are_asked_for_where_that_changes_something() -> None:
 
 
 class Compiler:
+    built_on = ("base",)
     identity = "one"
 
 
@@ -132,12 +133,12 @@ def test_libraries_that_differ_in_anything_have_keys_of_their_own(monkeypatch: p
     keys.append(_library_key())
     monkeypatch.setattr(compilation, "source_digest", lambda name: f"False {name}")
     keys.append(_library_key())
-    for package in ("tileir", "elsewhere"):
+    for package in ("tileir", "elsewhere", "base"):
         monkeypatch.setattr(compilation, "source_digest", lambda name, new=package: f"{name == new} {name}")
         keys.append(_library_key())
     assert None not in keys
     assert len(set(keys)) == len(keys)
-    for package in ("tileir", "elsewhere"):
+    for package in ("tileir", "elsewhere", "base"):
         monkeypatch.setattr(compilation, "source_digest", lambda name, new=package: None if name == new else name)
         assert _library_key() is None
 

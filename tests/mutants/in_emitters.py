@@ -64,24 +64,24 @@ IN_EMITTERS: Final = (
     ),
     Mutant(
         "OpenCL: sums of 16 bits left as wide as C makes them",
-        "semtree.emit.c_vectors",
+        "tileir_emit.c_vectors",
         "or kind.dtype.is_float or kind.dtype.bits >= 32:",
         "or kind.dtype.is_float or kind.dtype.bits >= 16:",
-        tests="semtree/emit/test_c_vectors.py",
+        tests="emit/test_c_vectors.py",
     ),
     Mutant(
         "lanes of a chunk taken from the first one",
-        "semtree.legalise.lanes",
+        "tileir_emit.lanes",
         "order = {key: width * position for position, key in enumerate(used)}",
         "order = {key: 0 * position for position, key in enumerate(used)}",
-        tests="semtree/legalise/test_lanes.py",
+        tests="emit/test_lanes.py",
     ),
     Mutant(
         "chunks written before the next is read",
-        "semtree.legalise.lanes",
+        "tileir_emit.lanes",
         "return scalar and not (loads and self.overlap) and all(node.array != stmt.target.array for node in loads)",
         "return scalar",
-        tests="semtree/legalise/test_lanes.py",
+        tests="emit/test_lanes.py",
     ),
     Mutant(
         "OpenCL: fmax of operands that may be NaN",
@@ -134,9 +134,9 @@ IN_EMITTERS: Final = (
     ),
     Mutant(
         "lanes in one loop that touch what others write",
-        "semtree.legalise.scalariser",
+        "tileir_emit.scalariser",
         "else 0 < abs(distance) < self.lanes",
         "else 0 < distance < self.lanes",
-        tests="semtree/legalise/test_scalariser.py",
+        tests="emit/test_scalariser.py",
     ),
 )

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = {
     "tileir": ROOT / "src",
     "tileir_llvm": ROOT / "src/backends",
+    "tileir_emit": ROOT / "src/backends",
     "tileir_opencl": ROOT / "src/backends",
     "tileir_c": ROOT / "plugins/tileir-c/src",
     "tileir_accelerators": ROOT / "plugins/tileir-accelerators/src",

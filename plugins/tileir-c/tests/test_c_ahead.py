@@ -21,12 +21,12 @@ from tileir.core.dtype import DType
 from tileir.core.numbers import arithmetic
 from tileir.core.ops import Op
 from tileir.semtree.analysis.constant_works import constant_works
-from tileir.semtree.emit.c_like import NATIVE
 from tileir.semtree.interpret import interpreter
 from tileir.semtree.ir import Apply, Buffer, BufferRole, Cast, KernelFunction, Launch, ParamAccess, Program, Type
 from tileir.semtree.simplify.simplifier import simplify
 from tileir_c.aot.lowering import lower
 from tileir_c.aot.program import ahead
+from tileir_emit.c_like import NATIVE
 from tileir_testing.generated.case import Manner, assert_equal, make
 from tileir_testing.generated.choices import Seeded
 from tileir_testing.generated.works import works_case

@@ -16,11 +16,11 @@ from strategies.semtree_values import ALL_DTYPES, allowed_ops, same_content
 from tileir.core.dtype import DType
 from tileir.core.numbers import arithmetic
 from tileir.core.ops import Op
-from tileir.semtree.emit.c_like import NATIVE
 from tileir.semtree.interpret import interpreter
 from tileir.semtree.ir import Apply, Assign, Cast, Const, KernelFunction, Reduce, Subscript, Type
 from tileir.semtree.text.parser import parse_kernel
 from tileir.semtree.text.printer import to_text
+from tileir_emit.c_like import NATIVE
 
 if TYPE_CHECKING:
     from strategies.semtree import KernelCase

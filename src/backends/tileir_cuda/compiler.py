@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import ClassVar
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -24,6 +25,7 @@ from tileir_llvm.device.host import usable_threads
 class CudaCompiler:
     """Compiles for one device; may be used from several threads."""
 
+    built_on: ClassVar = ("tileir_emit",)
     device: DeviceInfo
     options: Options
     architecture: Architecture

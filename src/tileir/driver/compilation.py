@@ -324,10 +324,17 @@ def _library_key(compilation: Compilation, compiler: Compiler[Any], device: Devi
     return None if maker is None else digest_of(compilation.kernels, *maker)
 
 
+def digest_of_maker(compiler: type[Compiler[Any]]) -> str | None:
+    """Return a digest of the package of a compiler and of those it is ``built_on``; None where one cannot be told."""
+    packages = (compiler.__module__.partition(".")[0], *getattr(compiler, "built_on", ()))
+    digests = [source_digest(package) for package in packages]
+    return None if None in digests else " ".join(map(str, digests))
+
+
 def _maker(compiler: Compiler[Any], device: DeviceInfo) -> tuple[str | bytes, ...] | None:
     """Return what tells the code that a compiler makes of kernels from that of others; None where nothing does."""
     kind = type(compiler)
-    ours, theirs = source_digest("tileir"), source_digest(kind.__module__.partition(".")[0])
+    ours, theirs = source_digest("tileir"), digest_of_maker(kind)
     if ours is None or theirs is None:
         return None
     described = (kind.__module__, kind.__qualname__, compiler.identity, device.backend, device.name, *device.features)

@@ -12,10 +12,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from tileir.core import TileError, attrs
-from tileir.driver.compilation import Request
+from tileir.driver.compilation import Request, digest_of_maker
 from tileir.runtime.caches.carried_entries import Entries
 from tileir.runtime.caches.disk_cache import DiskCache, digest_of
-from tileir.runtime.caches.source_digest import source_digest
 from tileir.runtime.interface import Compiler, DeviceInfo
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def winner_key(request: Request, compiler: Compiler[Any], device: DeviceInfo) ->
     """Return what names a program on a device; None where that cannot be told. Passes of ``request`` do not count."""
     program = (request if request.passes is None else attrs.evolve(request, passes=None)).key
     kind = type(compiler)
-    theirs = source_digest(kind.__module__.partition(".")[0])
+    theirs = digest_of_maker(kind)
     if program is None or theirs is None:
         return None
     described = (kind.__module__, kind.__qualname__, compiler.identity, device.backend, device.name, *device.features)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 class CCompiler:
     """Compiles with one toolchain; may be used from several threads."""
 
+    built_on: ClassVar[tuple[str, ...]] = ("tileir_emit",)
     toolchain: Toolchain
     options: Options
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from tileir.core.targets.target import Target
 from tileir.runtime.interface import DeviceInfo
-from tileir.semtree.emit.c_like import NATIVE
+from tileir_emit.c_like import NATIVE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

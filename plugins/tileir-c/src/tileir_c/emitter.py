@@ -15,12 +15,12 @@ import attrs
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
-from tileir.semtree.emit.c_like import UNARY, CLike, Value, call, scalar_c
 from tileir.semtree.ir import DeclareArray, For, GridIndex, GridLevel, LoopKind, Prefetch, Subscript, Type
 from tileir.semtree.legalise.capabilities import C_LIKE
 from tileir.semtree.rewrite import distinct_nodes, kernel_names, statements
 from tileir.semtree.transform.layout import ALIGNMENT, layout
 from tileir_c.identifiers import RESERVED, identifier, identifiers
+from tileir_emit.c_like import UNARY, CLike, Value, call, scalar_c
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
@@ -24,6 +24,8 @@ LANGUAGE: Final = ("-x", "c++", "-std=c++17")
 @attrs.frozen
 class CppCompiler(CCompiler):
     """Compiles C++ with the toolchain of `tileir-c`; the faults are those of its compiler."""
+
+    built_on: ClassVar[tuple[str, ...]] = ("tileir_c", *CCompiler.built_on)
 
     @property
     def flags(self) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Kernels as C++: vectors are a class template with the operators of scalars, so that both are written alike.
 
 What C++ leaves undefined, or lacks, :mod:`tileir.semtree.legalise` has expressed before, and what it has in common with
-C is :class:`tileir.semtree.emit.c_like.CLike`: here stands what vectors add.
+C is :class:`tileir_emit.c_like.CLike`: here stands what vectors add.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import attrs
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.semtree import ir as sem
-from tileir.semtree.emit.c_like import NATIVE, PRODUCT, CLike, Value, call, comment, identifiers
 from tileir.semtree.legalise.capabilities import C_LIKE
 from tileir.semtree.legalise.legaliser import legalise
-from tileir.semtree.legalise.repeated import with_parts_named
 from tileir.semtree.rewrite import kernel_names
 from tileir.semtree.transform.expansions import expand_kernel
 from tileir.semtree.transform.threads import one_thread
+from tileir_emit.c_like import NATIVE, PRODUCT, CLike, Value, call, comment, identifiers
+from tileir_emit.repeated import with_parts_named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Products of matrices by the instructions of warps, ``mma.sync``, whose operands are in registers.
 
-:mod:`tileir.semtree.warp_fragments` says where threads find these.
+:mod:`tileir_emit.warp_fragments` says where threads find these.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 from tileir.core import DType, Op, attrs
 from tileir.core.fragments import FRAGMENTS, Fragment
 from tileir.semtree.ir import GridLevel, MatrixMultiply, Type
-from tileir.semtree.warp_fragments import WarpOperand, steps
+from tileir_emit.warp_fragments import WarpOperand, steps
 from tileir_llvm.emit.conversions import cast, integer
 from tileir_llvm.emit.expressions import Environment, evaluate, offset_of
 from tileir_llvm.emit.integers import apply_integer

@@ -14,12 +14,12 @@ from typing import Final
 import numpy as np
 
 from tileir.core import DType, Op, attrs
-from tileir.semtree.emit import c_like
-from tileir.semtree.emit.c_like import Value, call
-from tileir.semtree.emit.c_vectors import CVectors, Place
 from tileir.semtree.ir import Apply, GridIndex, GridLevel, Subscript, Type
-from tileir.semtree.legalise.guards import guard
-from tileir.semtree.legalise.lanes import register_bits
+from tileir_emit import c_like
+from tileir_emit.c_like import Value, call
+from tileir_emit.c_vectors import CVectors, Place
+from tileir_emit.guards import guard
+from tileir_emit.lanes import register_bits
 from tileir_opencl.device.features import Features
 from tileir_opencl.emit.operations import FAST
 from tileir_opencl.emit.peephole import Call, call_for

@@ -1,6 +1,6 @@
 """Asynchronous copies and products of matrices as statements of PTX, which NVIDIA's OpenCL C passes on.
 
-:mod:`tileir.semtree.warp_fragments` says where threads find operands.
+:mod:`tileir_emit.warp_fragments` says where threads find operands.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 from tileir.core import DType, attrs
 from tileir.core.fragments import FRAGMENTS
-from tileir.semtree.emit.c_like import PRODUCT, SUM
 from tileir.semtree.ir import AsyncCopy, MatrixMultiply
-from tileir.semtree.warp_fragments import ROW_BYTES, WarpOperand, steps
+from tileir_emit.c_like import PRODUCT, SUM
+from tileir_emit.warp_fragments import ROW_BYTES, WarpOperand, steps
 
 if TYPE_CHECKING:
-    from tileir.semtree.emit.c_vectors import Place
+    from tileir_emit.c_vectors import Place
     from tileir_opencl.emit.expressions import Expressions
 
 _PTX: Final = {DType.F16: "f16", DType.U16: "bf16", DType.F32: "tf32"}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tileir.core import DType, Op
-from tileir.semtree.emit.c_like import PRODUCT
 from tileir.semtree.ir import Update
+from tileir_emit.c_like import PRODUCT
 from tileir_opencl.emit.expressions import Expressions
 
 

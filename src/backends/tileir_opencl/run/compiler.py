@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from typing import Final
+from typing import ClassVar, Final
 
 import pyopencl as cl
 
@@ -30,6 +30,7 @@ KERNELS: Final = 4
 class OpenCLCompiler:
     """Compiles for one device; may be used from several threads."""
 
+    built_on: ClassVar = ("tileir_emit",)
     device: DeviceInfo
     options: Options
     _entry: Device = attrs.field(repr=False)

@@ -46,12 +46,12 @@ from tileir.semtree.ir import (
 )
 from tileir.semtree.legalise.capabilities import C_LIKE, Capabilities
 from tileir.semtree.legalise.legaliser import legalise
-from tileir.semtree.legalise.repeated import with_parts_named
-from tileir.semtree.legalise.scalariser import scalarised
 from tileir.semtree.rewrite import kernel_names, rewrite_stmts, trip_values, unrolled, with_body
 from tileir.semtree.transform.expansions import EXPANDED, expand_kernel
 from tileir.semtree.transform.layout import ALIGNMENT, Layout, layout
 from tileir.semtree.transform.threads import one_thread
+from tileir_emit.repeated import with_parts_named
+from tileir_emit.scalariser import scalarised
 
 LOOSE, TERNARY, EITHER, BOTH, BIT_OR, BIT_XOR, BIT_AND, EQUAL, ORDER, SHIFT, SUM, PRODUCT, UNARY, ATOM = range(14)
 """How tightly operators bind; what is ``LOOSE`` stands in brackets wherever it is an operand."""

@@ -10,10 +10,10 @@ from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.semtree.analysis.ranges import Ranges
-from tileir.semtree.emit.c_like import LOOSE, PRODUCT, SUM, UNARY, CLike, Helpers, Infix, Value, comment, scalar_c
 from tileir.semtree.ir import Apply, Barrier, Broadcast, Const, Expr, KernelFunction, LoopKind, Shuffle, Type, Var
 from tileir.semtree.rewrite import kernel_names
 from tileir.semtree.text.parser import parse_kernel
+from tileir_emit.c_like import LOOSE, PRODUCT, SUM, UNARY, CLike, Helpers, Infix, Value, comment, scalar_c
 
 I32 = Type(DType.I32)
 

@@ -9,8 +9,6 @@ import pytest
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree.analysis.ranges import Ranges
-from tileir.semtree.emit.c_like import Value
-from tileir.semtree.emit.c_vectors import CVectors, Place
 from tileir.semtree.ir import (
     Apply,
     Assign,
@@ -25,6 +23,8 @@ from tileir.semtree.ir import (
     Type,
     Var,
 )
+from tileir_emit.c_like import Value
+from tileir_emit.c_vectors import CVectors, Place
 
 I16, I32, I32X4, F64X4 = Type(DType.I16), Type(DType.I32), Type(DType.I32, 4), Type(DType.F64, 4)
 s, t = Var("s", I32), Var("t", I16)

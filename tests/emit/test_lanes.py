@@ -15,12 +15,12 @@ from tileir.core.dtype import DType
 from tileir.semtree.check.verifier import verify
 from tileir.semtree.interpret import interpreter
 from tileir.semtree.ir import Assign, Const, Shuffle, Subscript, Type
-from tileir.semtree.legalise.lanes import WIDTHS, register_bits, split_lanes
 from tileir.semtree.matrices import without_instructions
 from tileir.semtree.rewrite import expressions, statements, walk, with_body
 from tileir.semtree.text.parser import parse_kernel
 from tileir.semtree.text.printer import to_text
 from tileir.semtree.transform.expansions import EXPANDED, expand_kernel
+from tileir_emit.lanes import WIDTHS, register_bits, split_lanes
 
 if TYPE_CHECKING:
     from strategies.semtree import KernelCase

@@ -13,7 +13,7 @@ from tileir.core.numbers.ranges import Range
 from tileir.core.ops import Op
 from tileir.semtree.analysis.ranges import Ranges
 from tileir.semtree.ir import Apply, Const, Expr, KernelFunction, Type, Var
-from tileir.semtree.legalise.guards import guard
+from tileir_emit.guards import guard
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,12 +10,12 @@ import pytest
 from tileir.core.dtype import DType
 from tileir.semtree.check.verifier import verify
 from tileir.semtree.interpret.interpreter import run
-from tileir.semtree.legalise.scalariser import scalarised
 from tileir.semtree.rewrite import mentions, statements, walk
 from tileir.semtree.text.parser import parse_kernel
 from tileir.semtree.text.printer import to_text
 from tileir.semtree.transform.expansions import expand_kernel
 from tileir.semtree.transform.threads import one_thread
+from tileir_emit.scalariser import scalarised
 from tileir_testing.generated.choices import Seeded
 from tileir_testing.generated.kernel_case import kernel
 from tileir_testing.semtree_kernels import PLAIN

@@ -7,9 +7,9 @@ import pytest
 from tileir.core.dtype import DType
 from tileir.semtree.check.verifier import verify
 from tileir.semtree.interpret.interpreter import run
-from tileir.semtree.legalise.repeated import with_parts_named
 from tileir.semtree.text.parser import parse_kernel
 from tileir.semtree.text.printer import to_text
+from tileir_emit.repeated import with_parts_named
 from tileir_testing.generated.choices import Seeded
 from tileir_testing.generated.kernel_case import kernel
 

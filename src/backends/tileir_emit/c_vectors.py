@@ -13,7 +13,9 @@ from types import MappingProxyType
 from typing import ClassVar, Final
 
 from tileir.core import DType, Op, attrs
-from tileir.semtree.emit.c_like import (
+from tileir.semtree.ir import Apply, Assign, Broadcast, Const, Declare, Expr, Ramp, Shuffle, Subscript, Type, Var
+from tileir.semtree.legalise.offsets import ramp_of
+from tileir_emit.c_like import (
     BIT_AND,
     BIT_OR,
     BIT_XOR,
@@ -32,9 +34,7 @@ from tileir.semtree.emit.c_like import (
     Value,
     call,
 )
-from tileir.semtree.ir import Apply, Assign, Broadcast, Const, Declare, Expr, Ramp, Shuffle, Subscript, Type, Var
-from tileir.semtree.legalise.lanes import register_bits
-from tileir.semtree.legalise.offsets import ramp_of
+from tileir_emit.lanes import register_bits
 
 _RANKS: Final[Mapping[str, int]] = MappingProxyType(
     {

@@ -1,1 +1,0 @@
-"""Bases for emitters: a public one for languages like C."""
