@@ -50,7 +50,7 @@ def test_the_lanes_are_set_filled_and_merged_and_the_rest_is_taken_by_shorter_ve
     assert [2, 4] in ranges  # identities
     assert [9] in ranges  # steps of 8 over 75 elements
     assert [2] in ranges  # two of the three that are left
-    assert ranges[-3:-1] == [[4], [4]]  # one vector into the other, and that into a scalar
+    assert ranges[-5:-2] == [[4], [4], [2]]  # one vector into the other, that into a scalar, and of the rest as well
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,13 @@ def steps(draw: st.DrawFn, tree: Tree, number: int) -> Step | None:
                 outside=st.sampled_from(Outside),
             ),
             st.builds(AccumulateApart, st.sampled_from(roots), st.just(loop), st.just(into[0])),
-            st.builds(RFactor, st.sampled_from(roots), st.just(loop), st.just(into[0])),
+            st.builds(
+                RFactor,
+                st.sampled_from(roots),
+                st.just(loop),
+                st.just(into[0]),
+                through=st.sampled_from([(), (2,), (4,), (4, 2)]),
+            ),
             st.builds(
                 Interleave,
                 st.sampled_from(memory),
@@ -125,7 +131,7 @@ def steps_of_groups(draw: st.DrawFn, tree: Tree, number: int) -> Step | None:
             st.builds(Split, st.just(loop), st.integers(2, 3), st.just(into), st.sampled_from(Tail)),
             st.builds(Jam, st.just(chain[: draw(st.integers(1, len(chain)))])),
             st.builds(Bind, st.just(loop), st.sampled_from(bindings)),
-            st.builds(Bind, st.just(loop), st.just(Binding.THREAD)),
+            st.builds(Bind, st.just((loop, chain[-1]) if loop != chain[-1] else loop), st.just(Binding.THREAD)),
             st.builds(RFactor, st.sampled_from(roots), st.just(loop), st.just(into[0]), st.sampled_from(Level)),
             st.builds(Stage, st.sampled_from(roots), st.just(loop), st.just(into[0]), st.just(Level.LOCAL)),
             st.builds(Pipeline, st.sampled_from(holding or [loop]), st.integers(2, 3)),

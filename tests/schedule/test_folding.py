@@ -198,7 +198,7 @@ REFUSALS: dict[str, tuple[str, dict[str, Any]]] = {
     "fold{memory=line, loop=i, by=2, into=round}": ("TR754", {"rows": 2, "filled": 3}),
     "fold{memory=line, loop=i, by=3, into=round, axis=1}": ("TR753", {"memory": "line"}),
     "split{loop=line_0, by=2, into=(a, b)}, fold{memory=line, loop=i, by=3, into=round}": ("TR753", {"rows": 3}),
-    "bind{loop=k, to=vector}, fold{memory=line, loop=i, by=3, into=round}": ("TR721", {}),
+    "bind{loop=i, to=vector}, fold{memory=line, loop=i, by=3, into=round}": ("TR721", {}),
     "split{loop=k, by=2, into=(a, b), tail=shift}, fold{memory=line, loop=i, by=3, into=round}": ("TR747", {}),
     "fold{memory=line, loop=i, by=3, into=round}, bind{loop=round, to=grid}": ("TR707", {"binding": "serial"}),
     "fold{memory=line, loop=i, by=3, into=round}, split{loop=round, by=2, into=(a, b)}": ("TR707", {}),

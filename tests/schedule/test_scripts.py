@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tileir
+from tileir.core import Aggregation, attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import ParseError
 from tileir.core.targets.target import Target
@@ -16,11 +17,16 @@ from tileir.passes.base import run
 from tileir.passes.pipelines import pipeline
 from tileir.passes.pipelines.catalog import PASSES, load_pipeline, parse_pipeline
 from tileir.passes.schedules.scripted import Scripted, with_scripts
+from tileir.poly.affine import Affine
+from tileir.schedule.nest import Use
 from tileir.schedule.remarks import Remarks, listening
 from tileir.schedule.script import Step
+from tileir.schedule.steps.legality import no_vector
+from tileir.schedule.tree import Leaf, Loop
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.stripe.bindings import Binding
+from tileir.stripe.ir import Direction, Load, Store
 from tileir.stripe.lower.lowering import lower
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
@@ -131,6 +137,37 @@ def test_lanes_have_partial_results_of_their_own(size: int, how: str) -> None:
     np.testing.assert_array_equal(rows(values), reduced)
 
 
+LEVELS = """script{steps=(
+    split{loop=k, by=16, into=(step, part), tail=peel}, reorder{loops=(part, step)},
+    rfactor{memory=S_acc, loop=part, into=parts, through=(8, 4)}, reorder{loops=(step, part)},
+    bind{loop=(parts_left_0, parts_left_1, parts_merge), to=vector}, bind{loop=(parts_start, parts_more_0), to=unroll}
+)}"""
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("size", [16, 37, 100])
+@pytest.mark.parametrize("how", ["+", "*", ">", "<"])
+def test_lanes_merge_partial_results_level_by_level(size: int, how: str) -> None:
+    text = f"function (A[M, K]) -> (S) {{ S[i : M] = {how}(A[i, k]); }}"
+    values = np.random.default_rng(0).integers(1, 3, (5, size)).astype(np.int64 if how == "*" else np.float32)
+    reducers: dict[str, Callable[..., Any]] = {"+": np.sum, "*": np.prod, ">": np.max, "<": np.min}
+    rows = tileir.compile(text, {"A": values}, passes=f"accumulate,canonicalise,{LEVELS}")
+    found = [[i.range for i in block.indices] for block in rows.scheduled.main.blocks[0].blocks]
+    assert found[-4:-1] == [[8], [4], [4]]  # 16 parts, halves of halves, and the sum of four lanes
+    np.testing.assert_array_equal(rows(values), reducers[how](values, axis=1))
+
+
+def test_lanes_that_read_what_they_merge_into_are_refused() -> None:
+    use = Use("A", "A", (Affine.index("i"),), (1,), DType.F32, Direction.IN)
+    into = Use("S", "S", (Affine(),), (1,), DType.F32, Direction.INOUT, Aggregation.SUM)
+    seen = attrs.evolve(into, name="T", direction=Direction.IN, aggregation=None)
+    statements = (Load("A", "a"), Store("a", "S"))
+    assert no_vector(Loop("i", 4, (Leaf(statements, (use, into)),))) is None
+    found = no_vector(Loop("i", 4, (Leaf((*statements, Load("T", "t")), (use, into, seen)),)))
+    assert found is not None
+    assert found.code == "TR721"
+
+
 def test_a_loop_is_cut_at_several_places() -> None:
     passes = 'accumulate,canonicalise,script{steps=(cut{loop=i, at=(2, "i - 1"), into=(first, most, last)})}'
     a = np.arange(30, dtype=np.int32).reshape(5, 6)
@@ -223,6 +260,16 @@ REFUSALS: dict[str, tuple[str, dict[str, Any]]] = {
         {"loop": "l", "step": "2 bind"},
     ),
     "bind{loop=i, to=dot}": ("TR726", {"to": "dot"}),
+    "bind{loop=(), to=unroll}": ("TR708", {"loops": ""}),
+    "bind{loop=(i, l), to=unroll}": ("TR701", {"loop": "l"}),
+    "bind{loop=(j, k), to=grid}": ("TR718", {"step": "0 bind", "loop": "k"}),
+    "jam{loops=(j)}, split{loop=j, by=4, into=(v, l)}, bind{loop=(i, l), to=vector}": ("TR721", {"loop": "i"}),
+    "rfactor{memory=C_acc, loop=k, into=parts, through=(3)}": ("TR706", {"factor": 3}),
+    "rfactor{memory=C_acc, loop=k, into=parts, through=(1, 1)}": ("TR706", {"size": 1}),
+    "split{loop=k, by=2, into=(p_more_0, q)}, rfactor{memory=C_acc, loop=q, into=p, through=(1)}": (
+        "TR705",
+        {"name": "p_more_0"},
+    ),
     "stage{tensor=A, at=i, into=own}, distribute{loop=i, after=1, into=(a, b)}, bind{loop=a, to=grid}": (
         "TR758",
         {"step": "2 bind", "loop": "a", "memory": "own"},

@@ -142,7 +142,7 @@ def test_lanes_of_several_reductions_of_one_name_have_partial_results(size: int,
     found = sketched(Sketch(("i",), (rows,), "", 4, 2), tree)
     assert isinstance(found, Sketched)
     drawn = Scripted(found.steps, parameters=found.parameters)
-    assert sum(step.name == "rfactor" for step in drawn.steps) >= 2 * 3  # sums and maxima: parts, halves, quarters
+    assert sum(step.name == "rfactor" for step in drawn.steps) == 2  # sums and maxima
     softmax = tileir.compile(SOFTMAX, {"A": values}, device="llvm", context=context, passes=(*steps[:first], drawn))
     exponentials = np.exp(values - values.max(axis=1, keepdims=True))
     np.testing.assert_allclose(

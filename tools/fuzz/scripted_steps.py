@@ -151,7 +151,8 @@ def _persist(d: Drawing) -> str:
 
 
 def _bind(d: Drawing) -> str:
-    return f"bind{{loop={d.loop()}, to={d.choices.pick(('vector', 'unroll', 'grid', 'vector', 'thread'))}}}"
+    loop = d.loop() if d.choices.integer(0, 3) else f"({d.loop()}, {d.loop()})"
+    return f"bind{{loop={loop}, to={d.choices.pick(('vector', 'unroll', 'grid', 'vector', 'thread'))}}}"
 
 
 def _stage(d: Drawing) -> str:
@@ -167,7 +168,8 @@ def _accumulate(d: Drawing) -> str:
 
 
 def _rfactor(d: Drawing) -> str:
-    return f"rfactor{{memory={d.memory()}, loop={d.loop()}, into={d.names(1)}{d.level()}}}"
+    through = d.choices.pick(("", "", ", through=(2)", ", through=(4)", ", through=(4, 2)"))
+    return f"rfactor{{memory={d.memory()}, loop={d.loop()}, into={d.names(1)}{d.level()}{through}}}"
 
 
 def _pipeline(d: Drawing) -> str:

@@ -215,7 +215,7 @@ _SCRIPTS: Final = {
     "TR705": Reason("the name is taken in this kernel"),
     "TR706": Reason("the size is no multiple of the factor: let the split guard, mask or peel its tail"),
     "TR707": Reason("the loop is bound already: rearrange it before it is bound"),
-    "TR708": Reason("a step that orders loops names one or more, each once"),
+    "TR708": Reason("a step over several loops names one or more, each once"),
     "TR709": Reason("the loops do not stand in one another with nothing between them"),
     "TR710": Reason("accesses do not move along both loops as along one"),
     "TR711": Reason("uses of the tensor move along other loops in different ways"),

@@ -130,8 +130,7 @@ class Script:
         causes = (
             ("step", f"{number} {step.name}")
             for number, step in enumerate(self.steps)
-            if (isinstance(step, Bind) and step.loop == told.get("loop"))
-            or (isinstance(step, Transpose) and told.get("loop") in step.loops)
+            if (isinstance(step, Bind | Transpose) and told.get("loop") in step.loops)
             or told.get("memory") in (getattr(step, "memory", ""), getattr(step, "into", ""))
         )
         return tuple(causes)[-1:]

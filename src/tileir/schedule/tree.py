@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import takewhile
 from typing import TypeAlias
 
@@ -32,7 +32,7 @@ from tileir.core.targets.template_expressions import (
 from tileir.poly.affine import Affine, Rational
 from tileir.schedule.nest import Nest, Use, analyse
 from tileir.schedule.reindex import in_memory_order, with_values
-from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.remarks import Refused, accepted, refused, refusing
 from tileir.stripe import ir as stripe
 
 
@@ -136,11 +136,9 @@ class Tree:
     allocations: tuple[stripe.Refinement, ...]
     bounds: Mapping[str, tuple[tuple[int, int], ...]]
 
-    def loops(self) -> Iterator[Loop]:
-        """Yield all loops, outer ones first."""
-        for item in walk(self.body):
-            if isinstance(item, Loop):
-                yield item
+    def loops(self) -> list[Loop]:
+        """Return all loops, outer ones first."""
+        return [item for item in walk(self.body) if isinstance(item, Loop)]
 
     def loop_sizes(self) -> dict[str, int]:
         """Return the sizes of loops by name, of several of a name the greatest."""
@@ -190,19 +188,24 @@ def tree_of_nest(nest: Nest) -> Tree:
     return Tree(nest.kernel, items, allocations, _bounds(items, ranges))
 
 
-def walk(items: tuple[Item, ...]) -> Iterator[Item]:
-    """Yield items and all below them, outer ones first."""
-    pending = [*reversed(items)]
-    while pending:
-        item = pending.pop()
-        yield item
+def walk(items: tuple[Item, ...]) -> list[Item]:
+    """Return items and all below them, outer ones first."""
+    found: list[Item] = []
+    for item in items:
+        found.append(item)
         if isinstance(item, Loop):
-            pending.extend(reversed(item.body))
+            found += walk(item.body)
+    return found
 
 
-def leaves(items: tuple[Item, ...]) -> Iterator[Leaf]:
-    """Yield the leaves below items, in order."""
-    return (item for item in walk(items) if isinstance(item, Leaf))
+def _has_loop(items: tuple[Item, ...], name: str) -> bool:
+    """Return whether a loop of a name is among items or below them."""
+    return any(isinstance(item, Loop) and (item.name == name or _has_loop(item.body, name)) for item in items)
+
+
+def leaves(items: tuple[Item, ...]) -> list[Leaf]:
+    """Return the leaves below items, in order."""
+    return [item for item in walk(items) if isinstance(item, Leaf)]
 
 
 def own_memory(loop: Loop) -> set[str]:
@@ -326,11 +329,10 @@ class _Replacing:
         found = False
         for item in items:
             new: Replaced | Refused | None = None
-            if isinstance(item, Loop):
-                called = item.name == self.name
-                new = (
-                    self.rewrite(item, around) if called else self.within(item.body, item.allocations, (*around, item))
-                )
+            if isinstance(item, Loop) and item.name == self.name:
+                new = self.rewrite(item, around)
+            elif isinstance(item, Loop) and _has_loop(item.body, self.name):
+                new = self.within(item.body, item.allocations, (*around, item))
             if isinstance(new, Refused):
                 return new
             if new is None or not isinstance(item, Loop):
@@ -431,10 +433,12 @@ class Known:
         producer: Returns the kernel before this one that alone makes a tensor, by its name in the program; None where
             there is none. What it reads is still there when this one runs, and this one writes none of it. With True as
             second argument, nobody between reads the tensor either, so that this one may store it instead.
+        trusted: Whether names that steps give are new, so that nobody looks for them in the kernel.
     """
 
     values: Mapping[str, Value] = attrs.field(factory=dict)
     producer: Producers = attrs.field(default=no_producer)
+    trusted: bool = False
 
     def size(self, size: Size, tree: Tree) -> int | Refused:
         """Return the value of a size, which must be 1 or more."""
@@ -451,3 +455,8 @@ class Known:
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             return refused("TR704", expression=str(size), value=str(value))
         return value
+
+    @refusing
+    def sizes(self, sizes: Iterable[Size], tree: Tree) -> tuple[int, ...] | Refused:
+        """Return the values of several sizes, or why one has none."""
+        return tuple([accepted(self.size(size, tree)) for size in sizes])

@@ -232,26 +232,14 @@ def _partial(sketch: Sketch, writer: _Writer, loop: str) -> list[str]:
 
 
 def _apart(sketch: Sketch, writer: _Writer, memory: str, part: str) -> list[str]:
-    """Give each iteration of a loop an element to merge into, and merge these by halves."""
-    into = writer.fresh(f"{memory}_parts")
-    writer.add(RFactor(memory, part, into))
-    found = [writer.lanes(f"{into}_start")[1]]
-    merging, size = f"{into}_merge", sketch.parts * sketch.lanes
-    lanes = sketch.lanes
-    while lanes > 1:
-        if size > lanes:
-            rest, lane = writer.split(merging, lanes, "rest", "lane")
-            writer.add(Reorder((lane, rest)))
-            own = writer.fresh(f"{memory}_halves")
-            writer.add(RFactor(memory, lane, own))
-            writer.add(Reorder((rest, lane)))
-            writer.add(Bind(lane, Binding.LANE))
-            writer.add(Bind(rest, Binding.UNROLL))
-            writer.add(Bind(f"{own}_start", Binding.LANE))
-            found += [lane, f"{own}_start"]
-            merging, size = f"{own}_merge", lanes
-        lanes //= 2
-    writer.add(Bind(merging, Binding.UNROLL))
+    """Give each iteration of a loop an element to merge into, and merge vectors of these, at last their lanes."""
+    into, several = writer.fresh(f"{memory}_parts"), sketch.parts > 1
+    writer.add(RFactor(memory, part, into, through=(LANES,) * several))
+    merging = (f"{into}_merge", *[f"{into}_left_0"] * several)
+    found = [writer.lanes(f"{into}_start")[1], *merging]
+    writer.add(Bind(merging, Binding.LANE))
+    if several:
+        writer.add(Bind(f"{into}_more_0", Binding.UNROLL))
     return found
 
 

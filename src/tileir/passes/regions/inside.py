@@ -1,16 +1,15 @@
-"""Interior of an index, where no constraint ever fails, and kernels and loops that are cut there."""
+"""Interior of an index, where no constraint ever fails, and kernels that are cut there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from tileir.core import NameScope, attrs
 from tileir.passes.analysis.rows import Rows, rows_written
-from tileir.passes.kernels import schedule as sch
 from tileir.passes.rewrites.canonicalise import simplified
 from tileir.passes.rewrites.decided import computed_tests, decided
 from tileir.poly.affine import Affine
-from tileir.schedule import Nest, Segment, leaf, reindexed
+from tileir.schedule import Nest, Segment, reindexed
 from tileir.stripe import ir as stripe
 
 
@@ -87,16 +86,3 @@ def span_inside(nest: Nest, segment: Segment, loop: stripe.Index) -> tuple[int, 
     """Return the values of a loop of a segment for which no constraint on it ever fails."""
     ranges = {i.name: i.range for i in (*nest.indices, *segment.loops)}
     return inside(loop, segment.constraints, ranges)
-
-
-def cut(nest: Nest, segment: Segment, loop: stripe.Index, names: NameScope) -> Iterator[Segment]:
-    """Yield a segment for the values of a loop inside, without tests on it, and one for those at either end."""
-    low, high = span_inside(nest, segment, loop)
-    for start, end in ((low, high), (0, low), (high, loop.range)):
-        if start < end:
-            part = attrs.evolve(loop, name=names.fresh(loop.name), range=end - start)
-            node = leaf(segment, {loop.name: sch.part(part) + start}, ())
-            tests = tuple(c for c in segment.constraints if not c.coefficient(loop.name))
-            tests = tests if (start, end) == (low, high) else node.constraints
-            loops = sch.present(part if i is loop else i for i in segment.loops)
-            yield Segment(loops, tests, node.uses, node.statements, segment.tags)

@@ -66,7 +66,7 @@ class Fold:
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree with memory that outlasts iterations of the loop."""
         by = accepted(known.size(self.by, tree))
-        rule_out(taken(tree, (self.into,)))
+        rule_out(taken(known, tree, (self.into,)))
         return with_loops_replaced(tree, self.loop, lambda loop, around: self._folded(tree, loop, around, by))
 
     @refusing

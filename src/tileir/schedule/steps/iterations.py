@@ -40,9 +40,9 @@ class Fuse:
     into: str
 
     @refusing
-    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002  # all steps are called alike
+    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # all steps are called alike
         """Return the tree with one loop for each two that are neighbours."""
-        rule_out(taken(tree, (self.into,), *self.loops))
+        rule_out(taken(known, tree, (self.into,), *self.loops))
         known_loops = {loop.name for loop in tree.loops()}
         if missing := [name for name in self.loops if name not in known_loops]:
             return refused("TR701", loop=missing[0], loops=", ".join(sorted(known_loops)))
@@ -134,7 +134,7 @@ class Distribute:
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree with two loops."""
         after = accepted(known.size(self.after, tree))
-        rule_out(taken(tree, tuple(dict.fromkeys(self.into)), self.loop))  # these may share a name
+        rule_out(taken(known, tree, tuple(dict.fromkeys(self.into)), self.loop))  # these may share a name
         return with_loops_replaced(tree, self.loop, lambda loop, _: self._distributed(loop, after))
 
     def _distributed(self, loop: Loop, after: int) -> Replaced | Refused:
@@ -176,7 +176,7 @@ class Skew:
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree with the inner loop skewed."""
         by = accepted(known.size(self.by, tree))
-        rule_out(taken(tree, (self.into,), *self.loops[1:]))
+        rule_out(taken(known, tree, (self.into,), *self.loops[1:]))
         return with_loops_replaced(tree, self.loops[0], lambda loop, _: self._skewed(loop, by))
 
     @refusing
@@ -216,7 +216,7 @@ class Persist:
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree with a loop over groups around one over turns."""
         groups = accepted(known.size(self.groups, tree))
-        rule_out(taken(tree, self.into, self.loop))
+        rule_out(taken(known, tree, self.into, self.loop))
         return with_loops_replaced(tree, self.loop, lambda loop, _: self._persistent(loop, min(groups, loop.size)))
 
     def _persistent(self, loop: Loop, groups: int) -> Replaced | Refused:

@@ -11,9 +11,9 @@ from math import inf
 from typing import Final
 
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import atomic_names, chosen_by_data
+from tileir.schedule.nest import Use, atomic_names, chosen_by_data
 from tileir.schedule.remarks import Refused, refused
-from tileir.schedule.tree import Item, Leaf, Loop, Tree, leaves, own_memory, walk
+from tileir.schedule.tree import Item, Known, Leaf, Loop, Tree, leaves, own_memory, walk
 from tileir.stripe.bindings import Binding
 
 
@@ -48,17 +48,22 @@ _MOST_CHANNELS: Final = 4
 def no_vector(loop: Loop) -> Refused | None:
     """Return why the iterations of a loop cannot be the lanes of a vector; None where they can.
 
-    Lanes that merge into places that data choose do so one after the other.
+    Lanes that merge into places that data choose do so one after the other, those that merge into one element at once.
     """
     for leaf in leaves(loop.body):
         in_turn = chosen_by_data(leaf.statements)
         for use in leaf.uses:
             stride = use.stride(loop.name)
-            if use.merges and use.name in in_turn:
+            if use.merges and (use.name in in_turn or not (stride or _seen_again(use, leaf))):
                 continue
             if use.direction.writes and not 1 <= stride <= _MOST_CHANNELS:
                 return refused("TR721", loop=loop.name, memory=use.root, stride=stride)
     return None
+
+
+def _seen_again(use: Use, leaf: Leaf) -> bool:
+    """Return whether a leaf has another use of the memory that a use merges into."""
+    return any(each.root == use.root and each is not use for each in leaf.uses)
 
 
 _MOST_UNROLLED: Final = 1 << 12
@@ -84,8 +89,10 @@ def unrolled(items: tuple[Item, ...]) -> int:
 _NAME: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 
-def taken(tree: Tree, into: tuple[str, ...], *replaced: str) -> Refused | None:
+def taken(known: Known, tree: Tree, into: tuple[str, ...], *replaced: str) -> Refused | None:
     """Return why loops and memory cannot have these names, of which some are replaced; None where they can."""
+    if known.trusted:
+        return None
     names = tree.taken()
     again = [name for at, name in enumerate(into) if name in into[:at] or (name not in replaced and name in names)]
     return refused("TR705", name=again[0]) if again else against_names(into)

@@ -61,7 +61,7 @@ class Split:
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree with the loop split."""
         by = accepted(known.size(self.by, tree))
-        rule_out(taken(tree, self.into, self.loop))
+        rule_out(taken(known, tree, self.into, self.loop))
         if self.tail is Tail.SHIFT and (memory := in_place(tree)) is not None:
             return refused("TR747", loop=self.loop, memory=memory)
         return with_loops_replaced(tree, self.loop, lambda loop, _: self._split(loop, by))
@@ -157,9 +157,9 @@ class Join:
     into: str
 
     @refusing
-    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002
+    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree with the loops joined."""
-        rule_out(taken(tree, (self.into,), *self.loops))
+        rule_out(taken(known, tree, (self.into,), *self.loops))
         return with_loops_replaced(tree, self.loops[0], lambda loop, _: self._joined(loop))
 
     @refusing
@@ -261,14 +261,11 @@ class Cut:
     @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree with loops in turn."""
-        places: list[int] = []
-        for at in self.at if isinstance(self.at, tuple) else (self.at,):
-            place = accepted(known.size(at, tree))
-            places.append(place)
-        rule_out(taken(tree, self.into, self.loop))
+        places = accepted(known.sizes(self.at if isinstance(self.at, tuple) else (self.at,), tree))
+        rule_out(taken(known, tree, self.into, self.loop))
         return with_loops_replaced(tree, self.loop, lambda loop, _: self._cut(loop, places))
 
-    def _cut(self, loop: Loop, places: list[int]) -> Replaced | Refused:
+    def _cut(self, loop: Loop, places: tuple[int, ...]) -> Replaced | Refused:
         if loop.bound:
             return refused("TR707", loop=loop.name, binding=loop.bound)
         ends = (*places, loop.size)
@@ -293,9 +290,9 @@ class Specialise:
     into: tuple[str, str, str]
 
     @refusing
-    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002
+    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree with a loop that tests nothing."""
-        rule_out(taken(tree, self.into, self.loop))
+        rule_out(taken(known, tree, self.into, self.loop))
         return with_loops_replaced(tree, self.loop, self._specialised)
 
     def _specialised(self, loop: Loop, around: tuple[Loop, ...]) -> Replaced | Refused:
@@ -340,27 +337,44 @@ class Bind:
     other loops, more threads than a group has, lanes that do not write neighbours.
 
     Attributes:
-        loop: The loop.
+        loop: The loop, or several.
         to: What its iterations are.
     """
 
     name: ClassVar[str] = "bind"
-    loop: str
+    loop: str | tuple[str, ...]
     to: stripe.Binding
 
-    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002
-        """Return the tree with the loop bound."""
-        return with_loops_replaced(tree, self.loop, lambda loop, _: self._bound(loop))
+    @property
+    def loops(self) -> tuple[str, ...]:
+        """All loops that it binds."""
+        return self.loop if isinstance(self.loop, tuple) else (self.loop,)
 
-    def _bound(self, loop: Loop) -> Replaced | Refused:
+    @refusing
+    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002
+        """Return the tree with the loops bound."""
+        names = dict.fromkeys(loop.name for loop in tree.loops())
+        if not self.loops:
+            return refused("TR708", loops="")
+        if missing := [name for name in self.loops if name not in names]:
+            return refused("TR701", loop=missing[0], loops=", ".join(names))
+        return attrs.evolve(tree, body=self._within(tree.body))
+
+    def _within(self, items: tuple[Item, ...]) -> tuple[Item, ...]:
+        """Return items with all loops bound that have one of the names."""
+        return tuple([self._bound(item) if isinstance(item, Loop) else item for item in items])
+
+    def _bound(self, loop: Loop) -> Loop:
+        loop = attrs.evolve(loop, body=self._within(loop.body))
+        if loop.name not in self.loops:
+            return loop
         if self.to is stripe.Binding.DOT:
-            return refused("TR726", loop=loop.name, to=self.to.value)
+            rule_out(refused("TR726", loop=loop.name, to=self.to.value))
         if loop.bound:
-            return refused("TR707", loop=loop.name, binding=loop.bound)
+            rule_out(refused("TR707", loop=loop.name, binding=loop.bound))
         if self.to in (stripe.Binding.GRID, stripe.Binding.THREAD) and (shared := shared_merge(loop)) is not None:
-            return refused("TR718", loop=loop.name, memory=shared)
-        if self.to is stripe.Binding.LANE and loop.size > MAX_LANES:
-            return refused("TR759", loop=loop.name, size=loop.size, most=MAX_LANES)
-        if self.to is stripe.Binding.LANE and (refusal := no_vector(loop)) is not None:
-            return refusal
-        return Replaced((attrs.evolve(loop, binding=self.to),))
+            rule_out(refused("TR718", loop=loop.name, memory=shared))
+        if self.to is stripe.Binding.LANE:
+            wide = loop.size > MAX_LANES
+            rule_out(refused("TR759", loop=loop.name, size=loop.size, most=MAX_LANES) if wide else no_vector(loop))
+        return attrs.evolve(loop, binding=self.to)

@@ -171,7 +171,7 @@ class Stage:
             return refused("TR712", tensor=self.tensor)
         if not uses:
             return refused("TR738", tensor=self.tensor, known=", ".join(tree.bounds))
-        rule_out(taken(tree, (*_names(self.into, len(self.over) or _rank(uses)), f"{self.into}_lane")))
+        rule_out(taken(known, tree, (*_names(self.into, len(self.over) or _rank(uses)), f"{self.into}_lane")))
         lanes = accepted(known.size(self.lanes, tree))
         return with_loops_replaced(tree, self.at, lambda loop, _: self._staged(tree, loop, lanes))
 
@@ -303,9 +303,9 @@ class Accumulate:
     level: Level = Level.REGISTER
 
     @refusing
-    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002
+    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree with memory for each iteration."""
-        rule_out(taken(tree, _names(self.into, _rank([use for leaf in leaves(tree.body) for use in leaf.uses]))))
+        rule_out(taken(known, tree, _names(self.into, _rank([use for leaf in leaves(tree.body) for use in leaf.uses]))))
         nowhere = not any(loop.name == self.at and self._uses(loop) for loop in tree.loops())
         return with_loops_replaced(
             tree,

@@ -127,7 +127,7 @@ class JoinKernel:
         outer = [loop.name for loop in producer.tree.loops() if not loop.reduces]
         if self.into and len(self.into) != len(outer):
             return refused("TR725", what="loops", wanted=len(self.into), found=len(outer))
-        rule_out(taken(tree, self.into))
+        rule_out(taken(known, tree, self.into))
         joined = producer.beside(tree.names(), root, dict(zip(outer, self.into, strict=False)))
         own = (each for each in tree.kernel.refinements if each.name != root)
         kernel = attrs.evolve(

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import ClassVar
 
 from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine
-from tileir.schedule.remarks import Refused, refused, refusing, rule_out
+from tileir.schedule.nest import Use
+from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.steps.legality import taken
 from tileir.schedule.steps.loops import expanded, in_array
 from tileir.schedule.steps.memory import Accumulate, Level
-from tileir.schedule.tree import Item, Known, Loop, Replaced, Tree, leaves, map_leaves, map_uses, with_loops_replaced
+from tileir.schedule.tree import (
+    Item,
+    Known,
+    Loop,
+    Replaced,
+    Size,
+    Tree,
+    leaves,
+    map_leaves,
+    map_uses,
+    with_loops_replaced,
+)
 
 
 @attrs.frozen
@@ -19,13 +33,15 @@ class RFactor:
 
     What the iterations merge into the same elements becomes an array over them, so that they may be lanes, or threads.
     The loop that clears the array is called ``into`` with ``_start`` behind it, the one that merges it ``into`` with
-    ``_merge``.
+    ``_merge``. Where results are first merged into fewer of them, as those of many threads, the loops that do so are
+    called ``into`` with ``_more_`` and ``_left_`` and the number of the level, and merge what is so far apart.
 
     Attributes:
         memory: What the loop merges into: a tensor that the kernel writes, or memory of the kernel.
         loop: The loop.
         into: The name of the array.
         level: Where it lies.
+        through: How many elements are left after each level of a tree, before they are merged into the memory.
     """
 
     name: ClassVar[str] = "rfactor"
@@ -33,18 +49,19 @@ class RFactor:
     loop: str
     into: str
     level: Level = Level.REGISTER
+    through: tuple[Size, ...] = ()
 
     @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree with an array of partial results."""
-        rule_out(taken(tree, (self._start, self._merge)))
+        through = accepted(known.sizes(self.through, tree))
+        levels = [f"{self.into}_{what}_{level}" for level in range(len(through)) for what in ("more", "left")]
+        rule_out(taken(known, tree, (self._start, self._merge, *levels)))
         uses = [use for leaf in leaves(tree.body) for use in leaf.uses if use.root == self.memory]
         if any(use.merges and use.sizes for use in uses):
             return refused("TR761", loop=self.loop, memory=self.memory)
-        new = Accumulate(self.memory, self.loop, self.into, self.level)(tree, known)
-        return (
-            new if isinstance(new, Refused) else with_loops_replaced(new, self.loop, lambda loop, _: self._apart(loop))
-        )
+        new = accepted(Accumulate(self.memory, self.loop, self.into, self.level)(tree, known))
+        return with_loops_replaced(new, self.loop, lambda loop, _: self._apart(loop, through))
 
     @property
     def _start(self) -> str:
@@ -54,23 +71,42 @@ class RFactor:
     def _merge(self) -> str:
         return f"{self.into}_merge"
 
-    def _apart(self, loop: Loop) -> Replaced | Refused:
-        """Return three loops in place of one that clears, fills and merges memory of each iteration."""
+    def _apart(self, loop: Loop, through: Sequence[int]) -> Replaced | Refused:
+        """Return loops in turn in place of one that clears, fills and merges memory of each iteration."""
         if self.into not in {each.name for each in loop.allocations}:
             return Replaced((loop,))
         if loop.bound:
             return refused("TR707", loop=loop.name, binding=loop.bound)
+        levels = [*pairwise((loop.size, *through))]
+        if uneven := [(size, left) for size, left in levels if size % left or size == left]:
+            return refused("TR706", loop=loop.name, size=uneven[0][0], factor=uneven[0][1])
         *others, found = loop.allocations
         array = expanded(found, [loop])
         first, *middle, last = map_uses(loop.body, lambda use: in_array(use, [loop], {found.name: array}))
         return Replaced(
             (
-                self._over(loop, self._start, first),
+                _over(self._start, loop.size, first, loop),
                 attrs.evolve(loop, body=tuple(middle), allocations=tuple(others), reduces=False),
-                attrs.evolve(self._over(loop, self._merge, last), reduces=True),
+                *(self._level(loop, last, number, *sizes) for number, sizes in enumerate(levels)),
+                attrs.evolve(_over(self._merge, (loop.size, *through)[-1], last, loop), reduces=True),
             ),
             (array,),
         )
 
-    def _over(self, loop: Loop, name: str, item: Item) -> Loop:
-        return Loop(name, loop.size, map_leaves((item,), {loop.name: Affine.index(name)}))
+    def _level(self, loop: Loop, last: Item, number: int, size: int, left: int) -> Item:
+        """Return loops that merge ``size`` elements of the array into ``left`` of them."""
+        more, first = f"{self.into}_more_{number}", f"{self.into}_left_{number}"
+        (own,) = [use for leaf in leaves((last,)) for use in leaf.uses if use.root == self.into]
+        other = own.substitute({loop.name: Affine.of({more: left, first: 1}, left)})
+        target = own.substitute({loop.name: Affine.index(first)})
+
+        def towards_first(use: Use) -> Use:
+            place = attrs.evolve(use, root=target.root, access=target.access, strides=target.strides)
+            return other if use is own else place
+
+        inner = Loop(first, left, map_uses((last,), towards_first))
+        return Loop(more, size // left - 1, (inner,), reduces=True)
+
+
+def _over(name: str, size: int, item: Item, loop: Loop) -> Loop:
+    return Loop(name, size, map_leaves((item,), {loop.name: Affine.index(name)}))

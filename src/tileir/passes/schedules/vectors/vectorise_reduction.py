@@ -3,37 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import ClassVar, Final
 
 from tileir.core import NameScope, attrs
-from tileir.passes.base import KernelPass, at_least
+from tileir.passes.base import at_least
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import reduction_nest
-from tileir.passes.regions.inside import cut, span_inside
+from tileir.passes.regions.inside import span_inside
+from tileir.passes.schedules.strategy import Strategy
 from tileir.passes.schedules.vectors.pipelining import beside, pipelined, with_shared_reads
-from tileir.poly.affine import Affine
-from tileir.schedule import (
-    Done,
-    Fact,
-    Nest,
-    Node,
-    Refused,
-    Segment,
-    Use,
-    accepted,
-    emit,
-    leaf,
-    product,
-    refused,
-    refusing,
-    strongest,
-)
-from tileir.schedule.emitter import identity_of
+from tileir.schedule import Fact, Nest, Refused, Segment, Use, accepted, product, refused, refusing, strongest
+from tileir.schedule.nest import with_loops_called
+from tileir.schedule.rearranging import Candidate, Rearrangement
+from tileir.schedule.steps.loops import Bind, Cut, Reorder, Specialise, Split
+from tileir.schedule.steps.reductions import RFactor
+from tileir.schedule.tree import Tail
 from tileir.stripe import ir as stripe
 
 
 @attrs.frozen
-class VectoriseReduction(KernelPass):
+class VectoriseReduction(Strategy):
     """Vectorise along loops inside a kernel, with several vectors in flight to hide the latency of adding.
 
     A loop may add up, store elements, or both.
@@ -56,10 +46,10 @@ class VectoriseReduction(KernelPass):
     registers: int = attrs.field(default=1, validator=at_least(1))
     threads: int = attrs.field(default=1, validator=at_least(1))
 
-    @refusing
-    def _kernel(self, kernel: stripe.Block) -> Done | Refused:
-        first, *others = [accepted(self._vectorised(nest)) for nest in self._parts(accepted(reduction_nest(kernel)))]
-        return Done(tuple(emit(node, kernel) for node, _ in (first, *others)), first[1])
+    def candidates(self, kernel: stripe.Block) -> Iterator[Candidate | Refused]:
+        """Yield vectors along the loops that have contiguous elements, with rows that share what they load."""
+        parts = [accepted(self._vectorised(nest)) for nest in self._parts(accepted(reduction_nest(kernel)))]
+        yield Candidate(tuple((nest, steps) for nest, steps, _ in parts), parts[0][2])
 
     def _parts(self, nest: Nest) -> Iterator[Nest]:
         """Yield nests for all points of a nest: for rows beside each other, and for what is left of them."""
@@ -82,36 +72,76 @@ class VectoriseReduction(KernelPass):
         return 1 if steps < _LEAST_STEPS else next(choices, 1)
 
     @refusing
-    def _vectorised(self, nest: Nest) -> tuple[Node, tuple[Fact, ...]] | Refused:
-        nest = self._cut(nest)
-        found = {n: self._index(nest, s) for n, s in enumerate(nest.segments) if s.loops}
-        chosen = {n: i for n, i in found.items() if not isinstance(i, Refused)}
+    def _vectorised(self, nest: Nest) -> tuple[Nest, list[Rearrangement], tuple[Fact, ...]] | Refused:
+        """Return a nest whose loops have names of their own, and steps that vectorise those of which that can be."""
+        names, lanes = nest.taken_names(), self._lanes(nest)
+        segments = [with_loops_called(s, {i.name: names.fresh(i.name) for i in s.loops}) for s in nest.segments]
+        nest = attrs.evolve(nest, segments=tuple(segments))
+        found = [self._inside(nest, segment) for segment in segments if segment.loops]
+        chosen = [each for each in found if not isinstance(each, Refused)]
         if not chosen:
-            return strongest([why for why in found.values() if isinstance(why, Refused)])
-        facts = (("loops", len(found)), ("vectorised", len(chosen)), ("lanes", self._lanes(nest)))
-        return _ReductionKernel(self, nest).kernel(chosen), facts
+            return strongest([why for why in found if isinstance(why, Refused)])
+        bound: dict[stripe.Binding, list[str]] = {stripe.Binding.UNROLL: [], stripe.Binding.LANE: []}
+        steps = [step for each in chosen for step in self._steps(*each, lanes, names, *bound.values())]
+        steps += [Bind(tuple(loops), binding) for binding, loops in bound.items() if loops]
+        return nest, steps, (("loops", len(found)), ("vectorised", len(chosen)), ("lanes", lanes))
 
-    def _cut(self, nest: Nest) -> Nest:
-        """Return a nest whose reductions are cut where constraints on the loop to vectorise begin to hold always."""
-        names = nest.taken_names()
-        segments: list[Segment] = []
-        for segment in nest.segments:
-            if not isinstance(self._index(nest, segment), Refused):
-                segments.append(segment)
-                continue
-            index = self._index(nest, attrs.evolve(segment, constraints=()))
-            low, high = (0, 0) if isinstance(index, Refused) else span_inside(nest, segment, index)
-            written = [use.merges for use in segment.uses if use.direction.writes]
-            alike = all(written) or not any(written)  # parts of a loop may then run in any order
-            if (
-                not isinstance(index, Refused)
-                and alike
-                and high - low >= max(self._least(nest, segment), index.range // 2)
-            ):
-                segments.extend(cut(nest, segment, index, names))
-            else:
-                segments.append(segment)
-        return attrs.evolve(nest, segments=tuple(segments))
+    def _steps(
+        self,
+        segment: Segment,
+        index: stripe.Index,
+        size: int,
+        lanes: int,
+        names: NameScope,
+        unrolled: list[str],
+        wide: list[str],
+    ) -> Iterator[Rearrangement]:
+        """Yield what vectorises ``size`` values of an index, and note the loops that are to be unrolled, or lanes."""
+        along, others = index.name, tuple(i.name for i in segment.loops if i is not index)
+        part, step, vector, lane = (names.fresh(f"{along}_{what}") for what in ("part", "step", "vector", "lane"))
+        wide.append(lane)
+        yield Reorder((along, *others))
+        if size < index.range:
+            before, along, after = (names.fresh(along) for _ in range(3))
+            yield Specialise(index.name, (before, along, after))
+        if others and _may_repeat(segment):  # the last vector of a row may overlap the one before it
+            lanes = min(lanes, sch.power_of_two_below(size))
+            unrolled += [vector] * (size // lanes <= self.unroll)
+            yield Reorder((*others, along))
+            yield Split(along, lanes, (vector, lane), Tail.SHIFT)
+            return
+        width = lanes * min(self.unroll, size // lanes)
+        if rest := [1 << bit for bit in reversed(range(lanes.bit_length())) if size % lanes & 1 << bit]:
+            *ends, _ = accumulate((size // lanes * lanes, *rest))
+            cut, (along, *short) = along, [names.fresh(along) for _ in (0, *rest)]
+            yield Cut(cut, tuple(ends), (along, *short))
+            yield from (Reorder((*others, each)) for each in short)
+            wide += short
+        yield Split(along, width, (step, part), Tail.PEEL)
+        yield Reorder((part, *others, step))
+        for root in dict.fromkeys(use.root for use in segment.uses if use.merges):
+            own = names.fresh(f"{root}_lanes")
+            first, each = (names.fresh(f"{own}_{what}") for what in ("vector", "lane"))
+            yield RFactor(root, part, own, through=(lanes,) * (width > lanes))
+            yield Split(f"{own}_start", lanes, (first, each), Tail.EVEN)
+            unrolled += (first, *[f"{own}_more_0"] * (width > lanes))
+            wide += (each, f"{own}_merge", *[f"{own}_left_0"] * (width > lanes))
+        yield Reorder((*others, step, part))
+        yield Split(part, lanes, (vector, lane), Tail.EVEN)
+        unrolled.append(vector)
+
+    def _inside(self, nest: Nest, segment: Segment) -> tuple[Segment, stripe.Index, int] | Refused:
+        """Return the index of a loop to vectorise along, and how many of its values no constraint on it cuts off."""
+        index = self._index(nest, segment)
+        if not isinstance(index, Refused):
+            return segment, index, index.range
+        inner = self._index(nest, attrs.evolve(segment, constraints=()))
+        if isinstance(inner, Refused):
+            return index
+        low, high = span_inside(nest, segment, inner)
+        written = {use.merges for use in segment.uses if use.direction.writes}
+        few = high - low < max(self._least(nest, segment), inner.range // 2)
+        return index if few or len(written) > 1 else (segment, inner, high - low)
 
     def _lanes(self, nest: Nest) -> int:
         return sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes)
@@ -173,126 +203,8 @@ def _near(segment: Segment, reads: Sequence[Use], plain: Sequence[Use], apart: i
     ]
 
 
-@attrs.define(eq=False, repr=False)
-class _ReductionKernel:
-    """Builds one kernel."""
-
-    options: VectoriseReduction
-    nest: Nest
-    names: NameScope = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.names = self.nest.taken_names()
-
-    def kernel(self, chosen: dict[int, stripe.Index]) -> Node:
-        """Return the tree of the kernel, with segment number n vectorised along ``chosen[n]``."""
-        children: list[Node] = []
-        allocations = list(self.nest.allocations)
-        for number, segment in enumerate(self.nest.segments):
-            if number in chosen:
-                added, nodes = self._vectors(segment, chosen[number])
-                allocations.extend(added)
-                children.extend(nodes)
-            else:
-                children.append(leaf(segment, {}, segment.loops))
-        return Node(self.nest.indices, tuple(allocations), tuple(children))
-
-    def _vectors(self, segment: Segment, index: stripe.Index) -> tuple[list[stripe.Refinement], list[Node]]:
-        """Return the lanes' accumulators, and nodes that set, fill and merge them, and take what fills no vector."""
-        lanes = sch.vector_lanes(self.options.vector_bytes, sch.widest_itemsize(self.nest), self.options.max_lanes)
-        unroll = min(self.options.unroll, max(1, index.range // lanes))
-        width = lanes * unroll
-        steps, left = divmod(index.range, width)
-        step = sch.index(self.names.fresh(f"{index.name}_step"), steps)
-        vector = sch.index(self.names.fresh(f"{index.name}_vector"), unroll, stripe.Binding.UNROLL)
-        lane = sch.index(self.names.fresh(f"{index.name}_lane"), lanes, stripe.Binding.LANE)
-        others = sch.present(i for i in segment.loops if i.name != index.name)
-        if others and _may_repeat(segment):
-            return [], [self._rows(segment, index, others, min(lanes, sch.power_of_two_below(index.range)))]
-        inner = sch.part(vector, lanes) + sch.part(lane)
-        accumulators = {u: self._lanes_of(u, width, inner) for u in segment.uses if u.merges}
-        wide = {u: use for u, (_, use) in accumulators.items()}
-        moved = attrs.evolve(segment, uses=tuple(wide.get(u, u) for u in segment.uses))
-        nodes = [self._set(use, sch.present((vector, lane))) for use in wide.values()]
-        nodes.append(_run(moved, {index.name: sch.part(step, width) + inner}, (*others, step), (vector, lane)))
-        if left >= lanes:
-            more = attrs.evolve(vector, name=self.names.fresh(vector.name), range=left // lanes)
-            value = sch.part(more, lanes) + sch.part(lane) + steps * width
-            fewer = tuple(_at_vector(u, more, lane) if u in wide.values() else u for u in moved.uses)
-            nodes.append(_run(attrs.evolve(moved, uses=fewer), {index.name: value}, others, (more, lane)))
-        nodes.extend(self._rest(segment, index, others, left % lanes))
-        for narrow, use in wide.items():
-            nodes.extend(self._merge(narrow, use, vector, lane))
-        return [allocation for allocation, _ in accumulators.values()], nodes
-
-    def _rows(self, segment: Segment, index: stripe.Index, others: tuple[stripe.Index, ...], lanes: int) -> Node:
-        """Return a node that stores row after row; the last vector of a row may overlap the one before it."""
-        vectors, left = divmod(index.range, lanes)
-        vector = sch.index(self.names.fresh(f"{index.name}_vector"), vectors)
-        if vectors <= self.options.unroll:
-            vector = vector.bound(stripe.Binding.UNROLL)
-        lane = sch.index(self.names.fresh(f"{index.name}_lane"), lanes, stripe.Binding.LANE)
-        runs = [_run(segment, {index.name: sch.part(vector, lanes) + sch.part(lane)}, (), sch.present((vector, lane)))]
-        if left:
-            runs.append(_run(segment, {index.name: sch.part(lane) + (index.range - lanes)}, (), (lane,)))
-        return Node(others, children=tuple(runs), tags=segment.tags)
-
-    def _rest(
-        self, segment: Segment, index: stripe.Index, others: tuple[stripe.Index, ...], left: int
-    ) -> Iterator[Node]:
-        """Yield nodes for the last ``left`` elements, by ever shorter vectors, whose lanes merge at once."""
-        while left:
-            lanes = sch.power_of_two_below(left)
-            lane = sch.index(self.names.fresh(f"{index.name}_lane"), lanes, stripe.Binding.LANE)
-            yield _run(segment, {index.name: sch.part(lane) + (index.range - left)}, others, (lane,))
-            left -= lanes
-
-    def _lanes_of(self, use: Use, width: int, inner: Affine) -> tuple[stripe.Refinement, Use]:
-        held = stripe.allocation(self.names.fresh(f"{use.root}_lanes"), use.dtype, (width,), sch.REGISTER)
-        return held, attrs.evolve(use, root=held.name, access=(inner,), strides=(1,), sizes=())
-
-    def _set(self, use: Use, tile: tuple[stripe.Index, ...]) -> Node:
-        """Set every lane to the identity."""
-        constant = identity_of(use, "identity")
-        plain = attrs.evolve(use, aggregation=None, direction=stripe.Direction.OUT)
-        return Node(tile, statements=(constant, stripe.Store("identity", use.name)), uses=(plain,))
-
-    def _merge(self, narrow: Use, use: Use, vector: stripe.Index, lane: stripe.Index) -> Iterator[Node]:
-        """Yield the merge of all vectors into the first, and of its lanes into the accumulator that the kernel had."""
-        name = self.names.fresh("lanes")
-        source = attrs.evolve(use, name=name, direction=stripe.Direction.IN, aggregation=None)
-        if vector.range > 1:
-            others = attrs.evolve(vector, name=self.names.fresh(vector.name), range=vector.range - 1)
-            place = (sch.part(others, lane.range) + sch.part(lane) + lane.range,)
-            first = attrs.evolve(use, access=(sch.part(lane),))
-            yield _handing_on(attrs.evolve(source, access=place), first, (others, lane))
-        yield _handing_on(attrs.evolve(source, access=(sch.part(lane),)), narrow, (lane,))
-
-
 def _may_repeat(segment: Segment) -> bool:
     """Return whether a segment only stores, whatever it did before, so that it may store some elements twice."""
     written = {use.root for use in segment.uses if use.direction.writes}
     reads = (use.root for use in segment.uses if not use.direction.writes)
     return written.isdisjoint(reads) and not any(use.merges for use in segment.uses)
-
-
-def _handing_on(source: Use, target: Use, indices: tuple[stripe.Index, ...]) -> Node:
-    """Return a block that stores each element of ``source`` through ``target``."""
-    statements = (stripe.Load(source.name, "lane"), stripe.Store("lane", target.name))
-    return Node(sch.present(indices), statements=statements, uses=(source, target))
-
-
-def _run(
-    segment: Segment, values: dict[str, Affine], loops: tuple[stripe.Index, ...], tile: tuple[stripe.Index, ...]
-) -> Node:
-    """Return ``loops`` around the points of ``tile``, with the constraints between them."""
-    body = leaf(segment, values, sch.present(tile))
-    if not sch.present(loops) and not body.constraints:
-        return body
-    inside = attrs.evolve(body, constraints=())
-    return Node(sch.present(loops), children=(inside,), constraints=body.constraints, tags=segment.tags)
-
-
-def _at_vector(use: Use, vector: stripe.Index, lane: stripe.Index) -> Use:
-    """Return the use of an accumulator at another number of vectors."""
-    return attrs.evolve(use, access=(sch.part(vector, lane.range) + sch.part(lane),))
