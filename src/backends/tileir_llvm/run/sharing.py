@@ -37,7 +37,10 @@ _WORTH: Final = 8
 """Trials come so often that what they may save is so many times what they take, if they take twice as long."""
 
 BURST: Final = 8
-"""How many launches a trial has: the first wake threads, and bring data from one thread's cache to those of others."""
+"""How many launches a trial of threads has: the first wake them, and bring data from one cache to those of others."""
+
+ALONE: Final = 3
+"""How many a trial of the calling thread has, which is awake."""
 
 TIMED: Final = 2
 """How many launches on the calling thread are timed before others are shared."""
@@ -223,10 +226,10 @@ class Preference:
         if self._launches >= self._next:
             self._gap = min(2 * self._gap, self._most_launches())
             self._next = self._launches + self._gap
-            self._left = BURST if self.shared else BURST + TIMED
+            self._left = ALONE if self.shared else BURST + TIMED
         if self._left == 0:
             return self.shared
-        if self._left == BURST and self._estimate():
+        if self._left == (ALONE if self.shared else BURST) and self._estimate():
             return True
         self._left -= 1
         return not self.shared and self._left < BURST
