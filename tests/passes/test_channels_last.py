@@ -15,6 +15,7 @@ from tileir import FunctionBuilder, ops
 from tileir.core.dtype import DType
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
+from tileir.passes.fusion.fuse import Fuse, Fusion
 from tileir.passes.layouts import channels_last
 from tileir.passes.layouts.channels_last import ChannelsLast
 from tileir.passes.rewrites.canonicalise import Canonicalise
@@ -109,6 +110,16 @@ ROWS: dict[str, tuple[Callable[[FunctionBuilder, Any], Any], int]] = {
         0,
     ),
     "channels that fill no vectors": (lambda f, x: conv(f, conv(f, x, 6, 3, 3, 3), 6, 6, 1, 1), 0),
+    "channels that fill half a vector more": (lambda f, x: conv(f, conv(f, x, 42, 3, 3, 3), 4, 42, 3, 3), 1),
+    "channels that fill a quarter of a vector more": (lambda f, x: conv(f, conv(f, x, 41, 3, 3, 3), 4, 41, 3, 3), 0),
+    "one group for each channel before long sums": (
+        lambda f, x: conv(f, ops.maximum(conv(f, conv(f, x, 40, 3, 1, 1), 40, 1, 3, 3, groups=40), 0.0), 4, 40, 3, 3),
+        3,
+    ),
+    "groups of two channels": (
+        lambda f, x: conv(f, conv(f, conv(f, x, 40, 3, 1, 1), 40, 2, 3, 3, groups=20), 4, 40, 3, 3),
+        0,
+    ),
     "one group for each channel": (
         lambda f, x: conv(f, conv(f, conv(f, x, 8, 3, 1, 1), 8, 1, 3, 3, groups=8), 4, 8, 1, 1),
         0,
@@ -134,6 +145,19 @@ def test_a_kernel_that_walks_along_rows_for_long_keeps_them() -> None:
         return conv(f, first, 8, 8, 1, 1) + ops.sum(first, 1, keepdims=True)
 
     assert laid(network((1, 3, 6, 6), body)) == []
+
+
+def gated(f: FunctionBuilder, x: Any) -> Any:
+    """Return a convolution of channels, each times a factor that a product computes of all of them."""
+    y = conv(f, x, 40, 3, 1, 1)
+    return conv(f, y * conv(f, ops.max(y, (2, 3), keepdims=True), 40, 40, 1, 1), 4, 40, 3, 3)
+
+
+def test_a_kernel_of_a_product_and_longer_loops_keeps_what_these_run_along() -> None:
+    program = network((1, 3, 6, 6), gated)
+    fusion = Fusion(rows=True, shorten=True, products=True, least_points=1, least_row=1, fused_set=("fused", "rows"))
+    assert len(laid(program)) == 4
+    assert laid(run((Fuse(), fusion), program)) == []
 
 
 def test_products_of_matrices_have_sums_along_rows_anyway() -> None:

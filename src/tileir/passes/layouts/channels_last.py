@@ -10,7 +10,9 @@ stored as they are::
 A temporary is laid out so where all products that touch it ask for the same axis, and other kernels, as those of
 pools and sums are, walk along that axis of all they touch, or do little beside the products. Temporaries that no
 product touches, as those between two steps of a pool, follow the others of their kernels. A product that reads it and
-turns what it stores, as for a depthwise convolution, which wants pixels beside each other, counts among those others.
+turns what it stores counts among those others. A depthwise convolution has lanes along its channels then, and neither
+turns planes of pixels nor tests the edges of rows. A kernel with a product that has further loops, over all pixels of
+what it computed a factor for, leaves these as they lie.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ class ChannelsLast:
     """Choose as fastest axis of temporaries the one along which products with constants sum, or lay their lanes.
 
     Attributes:
-        vector_bytes: Width of a vector register: lanes of products run along multiples of so many bytes.
+        vector_bytes: Width of a vector register: lanes of products run along multiples of half so many bytes.
     """
 
     name: ClassVar[str] = "channels_last"
@@ -170,9 +172,10 @@ def _asked(
     """Yield the tensors that a kernel with products touches, and the axis that it asks for; None for none."""
     lanes = {_lanes(nest, segment, constant, vector_bytes) for segment in products}
     (index,) = lanes if len(lanes) == 1 else ("",)
-    others = {factor: loop for segment in products for factor, loop in _summed(nest, segment, constant)}
+    others = {factor: loop for segment in products for factor, loop in _summed(nest, segment, constant, index)}
+    longer = {use.root for s in nest.segments if s.loops and s not in products for use in sch.reads_of(nest, s)}
     for use in _outside(nest):
-        name = others.get(use, index)
+        name = "" if use.root in longer else others.get(use, index)
         axes = [axis for axis, place in enumerate(use.access) if name and _alone(place) == name]
         moving = sum(name in place.indices for place in use.access)
         yield nest.kernel.refinement(use.root).source, axes[0] if index and len(axes) == moving == 1 else None
@@ -191,22 +194,33 @@ def _weight(nest: Nest, segment: Segment, constant: Collection[str]) -> tuple[Us
 
 
 def _lanes(nest: Nest, segment: Segment, constant: Collection[str], vector_bytes: int) -> str:
-    """Return the index along which lanes of a product run that move a constant factor alone; none without such."""
+    """Return the index along which lanes of a product run; none without such.
+
+    It moves a constant factor alone, or numbers channels that have windows of their own.
+    """
     found = _weight(nest, segment, constant)
     if found is None:
         return ""
     weight, other = found
     moved = [i for i in nest.indices if i.range > 1 and weight.stride(i.name)]
-    fit = [i.name for i in moved if i.range * weight.dtype.itemsize % vector_bytes == 0]
-    return fit[0] if len(fit) == 1 and not any(other.stride(i.name) for i in moved) else ""
+    sizes = {i.name: i.range * weight.dtype.itemsize for i in moved}
+    fit = [name for name, size in sizes.items() if size >= vector_bytes and 2 * size % vector_bytes == 0]
+    own = len(moved) == 1 and any(_alone(place) == moved[0].name for place in other.access)
+    return fit[0] if len(fit) == 1 and (own or not any(other.stride(i.name) for i in moved)) else ""
 
 
-def _summed(nest: Nest, segment: Segment, constant: Collection[str]) -> Iterator[tuple[Use, str]]:
-    """Yield the factor of a product beside a constant, and the loop that moves along an axis of it alone."""
+def _summed(nest: Nest, segment: Segment, constant: Collection[str], lanes: str) -> Iterator[tuple[Use, str]]:
+    """Yield the factor of a product beside a constant, and the index that moves along an axis of it alone.
+
+    That is a loop, or the index along which lanes run, where they move this factor as well.
+    """
     found = _weight(nest, segment, constant)
     if found is None:
         return
     weight, other = found
+    if lanes and other.stride(lanes):
+        yield other, lanes
+        return
     loops = [i.name for i in segment.loops if i.range > 1 and weight.stride(i.name)]
     alone = [name for name in map(_alone, other.access) if name in loops]
     yield other, alone[0] if len(alone) == 1 else ""
