@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 from strategies.effort import examples
 from strategies.passes import assert_same_meaning, programs
 from strategies.pipelines import fused
+from tileir import ops
 from tileir.core.dtype import DType
 from tileir.core.targets.target import Target
 from tileir.driver.compiler import compile_stages
@@ -21,6 +22,7 @@ from tileir.semtree.ir import KernelFunction
 from tileir.semtree.text.printer import to_text
 from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Program
+from tileir.tile.builder import FunctionBuilder
 from tileir.typed.ir import TensorType
 
 TARGET = Target(index_dtype=DType.I32)
@@ -116,3 +118,15 @@ def test_all_sizes(text: str, size: tuple[int, ...], threads: int, dtype: DType)
 @examples(50)
 def test_the_meaning_stays(program: Program, threads: int, tile: int) -> None:
     assert_same_meaning(program, run((Accumulate(), GroupTranspose(threads, tile=tile)), program))
+
+
+def test_tensors_may_have_names_with_dots() -> None:
+    """Front ends name results of operations so; local memory has a name that steps can say."""
+    builder = FunctionBuilder()
+    read = builder.input("A", "M", "N")
+    function = builder.build(
+        **{"B.1": ops.transpose(read * 2.0, (1, 0)), "C.1": ops.transpose(builder.input("A.1", "M", "N"), (1, 0))}
+    )
+    types = {name: TensorType(DType.F32, (64, 96)) for name in ("A", "A.1")}
+    for found in compile_stages(function, types, TARGET, passes=(*fused(TARGET), GroupTranspose())).sem.kernels:
+        assert "_stage[1056]" in to_text(found)

@@ -87,6 +87,7 @@ def unrolled(items: tuple[Item, ...]) -> int:
 
 
 _NAME: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+_OTHER: Final = re.compile("[^A-Za-z0-9_]+")
 
 
 def taken(known: Known, tree: Tree, into: tuple[str, ...], *replaced: str) -> Refused | None:
@@ -101,3 +102,8 @@ def taken(known: Known, tree: Tree, into: tuple[str, ...], *replaced: str) -> Re
 def against_names(names: Iterable[str]) -> Refused | None:
     """Return why text cannot say names; None where it can."""
     return next((refused("TR760", name=name) for name in names if not _NAME.fullmatch(name)), None)
+
+
+def word(name: str) -> str:
+    """Return a name of a tensor as text of steps can say it, which may have dots and quotes otherwise."""
+    return _OTHER.sub("_", name)

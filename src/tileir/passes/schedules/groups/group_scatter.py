@@ -13,6 +13,7 @@ from tileir.passes.schedules.strategy import Strategy
 from tileir.schedule import Nest, Refused, accepted, product, refused, rule_out
 from tileir.schedule.nest import atomic_names
 from tileir.schedule.rearranging import Candidate, Rearrangement
+from tileir.schedule.steps.legality import word
 from tileir.schedule.steps.loops import Bind, Reorder, Split
 from tileir.schedule.steps.memory import Accumulate, Level
 from tileir.schedule.tree import Tail
@@ -86,7 +87,7 @@ class GroupScatter(Strategy):
             inside.append(near)
         yield Reorder((group, thread, *inside, step, *outer, lane))
         yield Bind(group, stripe.Binding.GRID)
-        yield Accumulate(root, group, into := names.fresh(f"{root}_table"), Level.LOCAL)
+        yield Accumulate(root, group, into := names.fresh(f"{word(root)}_table"), Level.LOCAL)
         for each in (thread, *inside):
             yield Bind(each, stripe.Binding.THREAD)
         if lanes > 1:

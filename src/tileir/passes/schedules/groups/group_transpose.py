@@ -18,6 +18,7 @@ from tileir.passes.kernels.merge import merged
 from tileir.passes.schedules.strategy import Strategy
 from tileir.schedule import Nest, Refused, Use, accepted, refused, rule_out
 from tileir.schedule.rearranging import Candidate, Rearrangement
+from tileir.schedule.steps.legality import word
 from tileir.schedule.steps.loops import Bind, Reorder, Split
 from tileir.schedule.steps.memory import Level, Outside, Stage, reach_of
 from tileir.schedule.tree import Tail, tree_of_nest
@@ -92,7 +93,7 @@ class GroupTranspose(Strategy):
         down = sch.power_of_two_below(min(tile.height, self.threads // across))
         team = across * down
         for use in reversed(crossing):
-            stage, lanes = names.fresh(f"{use.root}_stage"), self._lanes(nest, use, tile, team)
+            stage, lanes = names.fresh(f"{word(use.root)}_stage"), self._lanes(nest, use, tile, team)
             yield Stage(use.root, grid[-1], stage, Level.LOCAL, (), inside, tile.pad, lanes, Outside.CLAMP)
             yield from _shared(((f"{stage}_1", tile.width), (f"{stage}_0", tile.height // lanes)), team)
         if tile.lanes > 1:
