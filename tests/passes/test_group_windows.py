@@ -160,3 +160,54 @@ def test_threads_of_a_group_take_places_of_a_gradient_by_weights(dtype: DType, p
     found = stages(text, shapes, dtype, GroupReduction(64, groups=64))
     check(found, shapes, dtype)
     assert any("row_thread" in to_text(kernel) for kernel in found.sem.kernels)
+
+
+@given(
+    batch=st.integers(1, 2),
+    gradient=st.tuples(st.integers(2, 7), st.integers(4, 12)),
+    channels=st.sampled_from((4, 8, 12)),
+    window=st.tuples(st.integers(1, 4), st.integers(2, 5)),
+    steps=st.tuples(st.integers(1, 2), st.integers(1, 2), st.integers(0, 2)),
+    threads=st.sampled_from((2, 8, 64)),
+    dtype=st.sampled_from((DType.I32, DType.F32, DType.F16)),
+    spots=st.integers(0, 2),
+)
+@examples(40)
+def test_gradients_by_weights_keep_their_meaning(
+    batch: int,
+    gradient: tuple[int, int],
+    channels: int,
+    window: tuple[int, int],
+    steps: tuple[int, int, int],
+    threads: int,
+    dtype: DType,
+    spots: int,
+) -> None:
+    """A thread has all places of a window along a row, and terms of each in turns."""
+    (high, wide), (rows, columns), (stride, dilation, pad) = gradient, window, steps
+    picture = tuple(stride * (n - 1) + dilation * (k - 1) + 1 - 2 * pad for n, k in zip(gradient, window, strict=True))
+    assume(min(picture) > 0 and batch * high * wide >= 32)
+    text = f"""function (A[N, H, W, C], G[N, P, Q, C]) -> (O) {{
+        O[i, j, c : {rows}, {columns}, C] = +(
+            A[n, {stride} * o + {dilation} * i - {pad}, {stride} * p + {dilation} * j - {pad}, c] * G[n, o, p, c]
+        );
+    }}"""
+    shapes = {"A": (batch, *picture, channels), "G": (batch, high, wide, channels)}
+    found = stages(text, shapes, dtype, GroupReduction(threads))
+    check(found, shapes, dtype, spots)
+
+
+@pytest.mark.parametrize(
+    ("window", "wide", "stride", "terms"),
+    [(7, 28, 1, 7), (3, 56, 1, 8), (5, 12, 1, 6), (3, 24, 2, 6), (7, 7, 1, 7), (3, 13, 1, 0)],
+)
+def test_a_thread_has_all_places_of_a_row(window: int, wide: int, stride: int, terms: int) -> None:
+    """It holds what they see of as many terms as registers hold; pixels whose number is prime are no such rows."""
+    text = f"""function (A[N, H, W, C], G[N, P, Q, C]) -> (O) {{
+        O[i, j, c : {window}, {window}, C] = +(A[n, {stride} * o + i - 1, {stride} * p + j - 1, c] * G[n, o, p, c]);
+    }}"""
+    size = stride * (wide - 1) + window - 2
+    found = stages(text, {"A": (1, size, size, 8), "G": (1, wide, wide, 8)}, DType.F32, GroupReduction(64))
+    (kernel,) = found.sem.kernels
+    assert (f"_sums[{4 * window}]" in to_text(kernel)) == (terms > 0)
+    assert not terms or to_text(kernel).count(" = G[") == terms

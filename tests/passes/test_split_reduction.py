@@ -332,3 +332,21 @@ def test_axes_that_several_indices_move_are_cut_where_each_place_has_one_value(d
     after = run((SplitReduction(parts=16, operations=0, columns=4),), program)
     assert len(parts_of(after)) == 1
     assert_same_meaning(program, after)
+
+
+@pytest.mark.parametrize(
+    ("batch", "rows", "counts"),
+    [(4, 8, (4, 4)), (1, 16, (8,)), (64, 8, (64, 4)), (4, 7, (4,))],
+    ids=["two indices", "rows", "narrow", "prime"],
+)
+def test_gradients_of_one_channel_are_cut_along_two_indices(batch: int, rows: int, counts: tuple[int, ...]) -> None:
+    """No part is without a term for some place: of 8 rows a part has two, as none of the first row meets the last."""
+    text = """function (X[N, P, Q, C], G[N, P, Q, C]) -> (O) {
+        O[c, i, j : C, 3, 3] = +(X[n, p + i - 1, q + j - 1, c] * G[n, p, q, c]);
+    }"""
+    types = {name: TensorType(DType.F32, (batch, rows, 32, 16)) for name in "XG"}
+    program = lower(infer(parse(text), types))
+    after = run((SplitReduction(parts=64, operations=0, columns=64, group_bytes=64, outputs=1),), program)
+    (parts,) = (r.shape.sizes for r in after.entry.refinements if r.name.endswith("_parts"))
+    assert parts == (*counts, 3, 3, 16)
+    assert_same_meaning(program, after)

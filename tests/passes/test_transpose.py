@@ -16,14 +16,14 @@ from tileir.core.errors import TileError
 from tileir.core.fragments import named
 from tileir.core.targets.target import Target
 from tileir.passes.algorithms.accumulate import Accumulate
-from tileir.passes.base import Pass, run
+from tileir.passes.base import Pass, run, with_kernels
 from tileir.passes.layouts.transpose import Transpose
 from tileir.passes.pipelines.catalog import parse_pipeline
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.lower.lowering import lower as lower_kernels
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.interpret.interpreter import interpret
-from tileir.stripe.ir import Buffer, Tags
+from tileir.stripe.ir import Block, Buffer, Tags
 from tileir.stripe.lower.lowering import lower
 from tileir.tile.text.parser import parse
 from tileir.typed import ir as typed
@@ -83,6 +83,26 @@ def test_one_copy_serves_several_kernels() -> None:
     assert_same_meaning(before, after)
 
 
+@pytest.mark.parametrize(("tagged", "copied"), [("C", True), ("E", True), ("D", False)])
+def test_others_read_a_copy_that_kernels_with_the_tags_get(tagged: str, copied: bool) -> None:
+    """Only where it is what they ask for: nothing is copied for them alone."""
+    text = (
+        "function (A[M, K], B[N, K], D[M, K]) -> (C, E) "
+        "{ C[i, j : M, N] = +(A[i, k] * B[j, k]); E[i, j : M, N] = +(D[i, k] * B[j, k]); }"
+    )
+
+    def asking(kernel: Block) -> Block:
+        tags = ("asking",) if any(r.source == tagged and r.direction.writes for r in kernel.refinements) else ()
+        return attrs.evolve(kernel, tags=kernel.tags.add(*tags))
+
+    plain = program(text, A=(16, 8), B=(24, 8), D=(16, 8))
+    before = with_kernels(plain, tuple(map(asking, plain.main.blocks)))
+    after = run((Transpose(reqs=("asking",), temporaries=False),), before)
+    read = {block.refinement("B").source for block in after.main.blocks if block.name.startswith("kernel")}
+    assert read == {"B_laid" if copied else "B"}
+    assert_same_meaning(before, after)
+
+
 FIRST = """function (A[N, C, Y, X], B[F, C, P, Q]) -> (R) {
     R[n, f, y, x : N, F, Y, X] = +(A[n, c, y + p - 1, x + q - 1] * B[f, c, p, q]);
 }"""
@@ -95,6 +115,9 @@ OF_WEIGHTS = """function (A[N, C, Y, X], D[N, F, Y, X]) -> (R) {
 ONE_BY_ONE = "function (A[N, C, X], B[F, C]) -> (R) { R[n, f, x : N, F, X] = +(A[n, c, x] * B[f, c]); }"
 DEPTHWISE = """function (A[N, C, Y, X], B[C, P, Q]) -> (R) {
     R[n, c, y, x : N, C, Y, X] = +(A[n, c, y + p - 1, x + q - 1] * B[c, p, q]);
+}"""
+PLACES = """function (A[N, C, Y, X], D[N, C, Y, X]) -> (R) {
+    R[c, p, q : C, 3, 3] = +(A[n, c, y + p - 1, x + q - 1] * D[n, c, y, x]);
 }"""
 OUTER = "function (A[Y, X], B[N]) -> (R) { R[n, y, x : N, Y, X / 2] = =(A[y, 2*x + 1] * B[n]); }"
 FACTORS = Transpose(temporaries=False, factors=True, least_reuse=2)
@@ -112,6 +135,8 @@ FACTORS = Transpose(temporaries=False, factors=True, least_reuse=2)
         (ONE_BY_ONE, {"A": (2, 16, 5), "B": (3, 16)}, {}),
         (DEPTHWISE, {"A": (16, 4, 6, 6), "B": (4, 3, 3)}, {}),
         (OUTER, {"A": (16, 8), "B": (4,)}, {}),
+        (PLACES, {"A": (2, 16, 4, 5), "D": (2, 16, 4, 5)}, {"A": (320, 1, 80, 16), "D": (320, 1, 80, 16)}),
+        (PLACES, {"A": (2, 12, 4, 5), "D": (2, 12, 4, 5)}, {}),
     ],
 )
 def test_factors_are_copied_along_what_they_share_where_neighbours_are_a_window(

@@ -24,7 +24,7 @@ from tileir.schedule.nest import chosen_by_data
 from tileir.stripe import ir as stripe
 
 PARTED: Final = "parted"
-"""Tag of products of matrices of which each part has a tile."""
+"""Tag of products of matrices of which each part has a tile, and of gradients of one channel by a window."""
 
 
 @attrs.frozen
@@ -86,14 +86,17 @@ class SplitReduction:
         (output,) = (r for r in kernel.refinements if r.direction.writes)
         written = {i for access in output.access for i in access.indices}
         constrained = {i for constraint in kernel.constraints for i in constraint.indices}
-        pieces = self._pieces(kernel, output, written)
+        pieces, seen = self._pieces(kernel, output, written), _read_through(kernel, turned)
         if self.tile and kernel.points >= self.operations:
-            shared = product_parts(kernel, written, sizes, tile=self.tile, groups=self.groups, least=pieces)
+            shared = product_parts(seen, written, sizes, tile=self.tile, groups=self.groups, least=pieces)
             if shared is not None:
-                return _build(attrs.evolve(kernel, tags=kernel.tags.add(PARTED)), output, *shared, names)
-        wanted = max(self._parts(_read_through(kernel, turned), written, followed=output.source in followed), pieces)
+                tags = kernel.tags.add(PARTED) if seen == kernel else kernel.tags  # copies would be turned twice
+                return _build(attrs.evolve(kernel, tags=tags), output, (shared,), names)
+        wanted = max(self._parts(seen, written, followed=output.source in followed), pieces)
         points = kernel.points
         free = [i for i in kernel.indices if i.name not in written | constrained]
+        if not free and self.columns and _places_of_window(kernel, written) > 1:
+            free = [i for i in kernel.indices if i.name not in written]
         if wanted < 2:
             return refused(
                 "TR621", points=points, outputs=product(i.range for i in kernel.indices if i.name in written)
@@ -109,9 +112,41 @@ class SplitReduction:
             parts = wanted
         if parts < 2:
             return refused("TR624", index=index.name, range=index.range, wanted=wanted)
-        if (cut := written & constrained) and not is_whole(kernel, written, index, parts):
+        cut = {index.name} & constrained or written & constrained
+        if cut and not (parts := self._whole(kernel, written, index, parts)):
             return refused("TR622", index=min(cut))
-        return _build(kernel, output, index, parts, names)
+        if not self.columns or _channels(kernel, written) < 2:
+            return _build(kernel, output, ((index, parts),), names)
+        cuts = ((index, parts), *self._more(kernel, written, index, parts, wanted))
+        return _build(attrs.evolve(kernel, tags=kernel.tags.add(PARTED)), output, cuts, names)
+
+    def _more(
+        self, kernel: stripe.Block, written: Collection[str], index: stripe.Index, parts: int, wanted: int
+    ) -> tuple[tuple[stripe.Index, int], ...]:
+        """Return a second index, and parts of it, where a window's gradient has too few parts along the first one.
+
+        Sums of all parts are no more than half of what is read.
+        """
+        if parts < index.range:
+            return ()
+        outer = product(i.range for i in kernel.indices if i.name in written)
+        read = sum(_seen(kernel, view) for view in kernel.refinements if view.direction is stripe.Direction.IN)
+        narrow = max(1, self.columns // _channels(kernel, written))  # groups have as many threads fewer
+        most = min(-(-wanted // parts) * 2 * narrow, read // (2 * parts * outer * _SUM_BYTES))
+        others = [i for i in kernel.indices if i.name not in written and i is not index and i.range > 1]
+        other = max(others, key=lambda i: _reach(kernel, i.name), default=index)
+        more = self._whole(kernel, written, other, min(most, other.range)) if other is not index and most > 1 else 0
+        return ((other, more),) if more else ()
+
+    def _whole(self, kernel: stripe.Block, written: Collection[str], index: stripe.Index, most: int) -> int:
+        """Return how many parts of an index have a term for each output, ``most`` of them; 0 where there are none.
+
+        Fewer may do where outputs count by columns: places of windows have no term where all of a part is at a border.
+        """
+        if is_whole(kernel, written, index, most):
+            return most
+        fewer = range(most - 1, 1, -1) if self.columns else ()
+        return next((n for n in fewer if index.range % n == 0 and is_whole(kernel, written, index, n)), 0)
 
     def _parts(self, kernel: stripe.Block, written: Collection[str], *, followed: bool) -> int:
         """Return how many parts to make, where the result may be ``followed`` by more in one kernel, or not."""
@@ -129,7 +164,7 @@ class SplitReduction:
         most = 2 * self.group_bytes if followed else self.group_bytes
         if reads_a_row(kernel, written, None if followed and outer >= self.groups else most):
             return 1
-        together = min(self.columns, beside)
+        together = min(self.columns, max(beside, _channels(kernel, written)))
         wanted = -(-self.parts // max(1, outer // (together * _places_of_window(kernel, written))))
         reduced = product(i.range for i in kernel.indices if i.name not in written)
         if width > 1:
@@ -160,12 +195,36 @@ def _places_of_window(kernel: stripe.Block, written: Collection[str]) -> int:
         return 1
     inputs = [r for r in kernel.refinements if r.direction is stripe.Direction.IN]
     moved = {name for r in inputs for access in r.access if len(access.indices) > 1 for name in access.indices}
-    places = (
-        i.range
+    places = [
+        i
         for i in kernel.indices
-        if i.name in moved & set(written) and any(all(i.name not in a.indices for a in r.access) for r in inputs)
-    )
-    return max((n for n in places if n <= _PLACES), default=1)
+        if i.name in moved & set(written)
+        and i.range <= _PLACES
+        and any(all(i.name not in a.indices for a in r.access) for r in inputs)
+    ]
+    several = _channels(kernel, written) > 1
+    return product(i.range for i in places) if several else max((i.range for i in places), default=1)
+
+
+def _channels(kernel: stripe.Block, written: Collection[str]) -> int:
+    """Return how many channels a gradient by the weights of a window goes through one by one, as lanes of threads.
+
+    They lie beside each other, or factors are copied so; 1 for other kernels.
+    """
+    inputs = [r for r in kernel.refinements if r.direction is stripe.Direction.IN]
+    windows = any(len(access.indices) > 1 for r in inputs for access in r.access)
+    if len(inputs) != 2 or not windows or is_product(kernel, written):
+        return 1
+    alone = [{access.indices[0] for access in r.access if len(access.indices) == 1} for r in inputs]
+    found = [i for i in kernel.indices if i.name in written and all(i.name in names for names in alone)]
+    near = any(reads_neighbours(kernel, i.name) for i in found)
+    return max((i.range for i in found), default=1) if near or kernel.points >= CHANNELS_LAST else 1
+
+
+def _seen(kernel: stripe.Block, view: stripe.Refinement) -> int:
+    """Return about how many bytes a view shows: of windows, one for each place or term, whichever are more."""
+    axes = (max((kernel.ranges[name] for name in access.indices), default=1) for access in view.access)
+    return product(axes) * view.shape.dtype.itemsize
 
 
 def reads_a_row(kernel: stripe.Block, written: Collection[str], most: int | None) -> bool:
@@ -278,6 +337,12 @@ def _is_precise(view: stripe.Refinement) -> bool:
     return view.shape.dtype.is_float and view.shape.dtype.bits >= 32
 
 
+CHANNELS_LAST: Final = 1 << 24
+"""Products from which on gradients by the weights of a window of one channel read copies with channels last."""
+
+_SUM_BYTES: Final = 4
+"""Bytes of a sum of a part."""
+
 _PLACES: Final = 16
 """Places of a window, at most, that threads of one group take."""
 
@@ -345,6 +410,8 @@ def _kept(kernel: stripe.Block, output: stripe.Refinement) -> list[stripe.Index]
     """
     place = address(output)
     least = _BESIDE.get(min(r.shape.dtype.itemsize for r in kernel.refinements if r.direction.reads), _WIDE)
+    if PARTED in kernel.tags and _channels(kernel, place.indices) > 1:
+        least = _BESIDE[2]
     kept = [i for i in kernel.indices if i.name in place.indices]
     in_order = sorted(kept, key=lambda i: -abs(int(place.coefficient(i.name))))
     long = [i for i in in_order if i.range >= least]
@@ -358,30 +425,38 @@ _BESIDE: Final = {2: 16}
 
 
 def _build(
-    kernel: stripe.Block, output: stripe.Refinement, index: stripe.Index, parts: int, names: NameScope
+    kernel: stripe.Block,
+    output: stripe.Refinement,
+    cuts: Sequence[tuple[stripe.Index, int]],
+    names: NameScope,
 ) -> Replacement:
+    """Return a kernel that reduces parts of some indices, and one that merges what it found."""
     indices = NameScope.of(i.name for i in kernel.indices)
-    within = attrs.evolve(index, range=-(-index.range // parts))
-    parts = -(-index.range // within.range)
-    part = stripe.Index(indices.fresh(f"{index.name}_part"), parts)
-    value = Affine.of({part.name: within.range, index.name: 1})
+    within = {i.name: attrs.evolve(i, range=-(-i.range // parts)) for i, parts in cuts}
+    parts = [stripe.Index(indices.fresh(f"{i.name}_part"), -(-i.range // within[i.name].range)) for i, _ in cuts]
+    values = {
+        i.name: Affine.of({part.name: within[i.name].range, i.name: 1})
+        for part, (i, _) in zip(parts, cuts, strict=True)
+    }
     name = names.fresh(f"{output.source}_parts")
     kept = _kept(kernel, output)
-    temporary = stripe.allocation(name, output.shape.dtype, (parts, *(i.range for i in kept)))
-    place = (Affine.index(part.name), *(Affine.index(i.name) for i in kept))
+    temporary = stripe.allocation(name, output.shape.dtype, tuple(i.range for i in (*parts, *kept)))
+    place = tuple(Affine.index(i.name) for i in (*parts, *kept))
     partial_view = attrs.evolve(output, source=name, access=place, shape=temporary.shape.element)
     moved = tuple(
-        partial_view
-        if r is output
-        else attrs.evolve(r, access=tuple(a.substitute({index.name: value}) for a in r.access))
+        partial_view if r is output else attrs.evolve(r, access=tuple(a.substitute(values) for a in r.access))
         for r in kernel.refinements
     )
-    statements = tuple(with_values(s, {index.name: value}) for s in kernel.statements)
-    end = () if index.range == parts * within.range else (index.range - 1 - value,)
+    statements = tuple(with_values(s, values) for s in kernel.statements)
+    ends = tuple(
+        i.range - 1 - values[i.name]
+        for part, (i, _) in zip(parts, cuts, strict=True)
+        if i.range < part.range * within[i.name].range
+    )
     partial = attrs.evolve(
         kernel,
-        indices=(part, *(within if i is index else i for i in kernel.indices)),
-        constraints=(*(each.substitute({index.name: value}) for each in kernel.constraints), *end),
+        indices=(*parts, *(within.get(i.name, i) for i in kernel.indices)),
+        constraints=(*(each.substitute(values) for each in kernel.constraints), *ends),
         refinements=moved,
         statements=statements,
     )
@@ -390,11 +465,11 @@ def _build(
     final = attrs.evolve(
         kernel,
         name=f"{kernel.name}_merge" if kernel.name else "",
-        indices=(*kept, part),
+        indices=(*kept, *parts),
         constraints=tuple(each for each in kernel.constraints if {i.name for i in kept}.issuperset(each.indices)),
         refinements=(source, output),
         statements=(stripe.Load(source.name, "part"), stripe.Store("part", output.name)),
         deps=(),
     )
-    facts = (("index", index.name), ("parts", parts))
+    facts = (("index", ", ".join(i.name for i, _ in cuts)), ("parts", product(part.range for part in parts)))
     return Replacement((attrs.evolve(partial, deps=()), final), (temporary,), facts)

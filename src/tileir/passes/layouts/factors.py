@@ -15,6 +15,9 @@ from tileir.stripe.ir import TensorShape
 LEAST: Final = 16
 """Fewer neighbours are not worth a copy."""
 
+_OUTER: Final = "1:"
+"""Beginning of the names of counters of a kernel's own indices, those of loops inside have a greater depth."""
+
 _HALF: Final = 2
 """Bytes of elements of which rows are copied to begin where lines of the cache do."""
 
@@ -85,6 +88,31 @@ def depth_axis(
     shared = [axis for axis in range(len(walk.access)) if (name := _alone(walk, axis)) and name not in kept]
     shared = [axis for axis in shared if sizes[axis] >= LEAST and other.stride(_indices_of(walk, axis))]
     return max(shared, key=lambda axis: sizes[axis], default=None)
+
+
+def channel_axis(walk: Walk, together: Sequence[Walk], sizes: Sequence[int]) -> int | None:
+    """Return the axis of the channels of what a gradient by the weights of a window reads, channel by channel.
+
+    What the window slides over moves with all indices of the output, what comes back from its results with all but
+    those of places: threads take neighbouring channels, and have several places each. None for other kernels.
+    """
+    reads, kept = [each for each in together if not each.writes], _kept(together)
+    if len(reads) != 2 or walk not in reads or not kept or len({each.points for each in reads}) > 1:
+        return None
+    other, slid = sorted(reads, key=lambda each: len(_indices(each) & kept))
+    places = kept - _indices(other)
+    if not kept <= _indices(slid) or not places or not (_indices(other) - kept) or _indices(other) - _indices(slid):
+        return None
+    moved = [name for affine in slid.access if places & {*affine.indices} for name in affine.indices]
+    if not any(name not in kept for name in moved):
+        return None
+    fastest = _fastest(walk)
+    own = [
+        axis
+        for axis in range(len(walk.access))
+        if (name := _alone(walk, axis)) in kept and name not in places and sizes[axis] >= LEAST and other.stride(name)
+    ]
+    return None if fastest in own else min(own, key=lambda axis: abs(walk.strides[axis]), default=None)
 
 
 def far_axis(walk: Walk, together: Sequence[Walk], shape: TensorShape, near_bytes: int) -> int | None:
@@ -229,7 +257,11 @@ def _other(walk: Walk, together: Sequence[Walk]) -> Walk | None:
 
 
 def _kept(together: Sequence[Walk]) -> set[str]:
-    return {name for each in together if each.writes for name in _indices(each)}
+    """Return the indices of outputs: where none is seen, as results have other axes than tensors, all outer ones."""
+    found = {name for each in together if each.writes for name in _indices(each)}
+    names = {name for each in together for name in _indices(each)}
+    outer = {name for name in names if name.startswith(_OUTER)}
+    return found or (outer if outer < names else set())
 
 
 def _fastest(walk: Walk) -> int | None:

@@ -13,11 +13,13 @@ from typing import ClassVar, Final
 
 from tileir.core import DType, NameScope, attrs
 from tileir.core.fragments import usable
+from tileir.passes.algorithms.split_reduction import CHANNELS_LAST
 from tileir.passes.analysis.places import Level
 from tileir.passes.analysis.walks import Walk, asked_axis, walks
 from tileir.passes.base import at_least, selected_kernel, with_kernels, with_temporaries
 from tileir.passes.kernels.walk import refitted
 from tileir.passes.layouts.factors import (
+    channel_axis,
     depth_axis,
     factor_axis,
     far_axis,
@@ -42,6 +44,13 @@ from tileir.stripe.ir import (
     Tags,
     TensorShape,
 )
+
+_PLACES: Final = 2
+"""Reads of each element of the larger picture, from which on those of gradients of one channel by a window are copied
+with channels last."""
+
+_ALIKE: Final = 8
+"""Elements of a factor for each of another one, at most, where both are pictures."""
 
 _BOX: Final = 16
 """Bytes of which the distances in a tensor are multiples whose boxes are copied."""
@@ -118,15 +127,25 @@ class Transpose:
 
     def _with_copies(self, program: Program) -> Program:
         """Put a copy in front of each kernel that reads a tensor often, and against its grain."""
+        wanted = self._wanted(program)
         copier = _Copier(program, self)
         statements: list[Statement] = []
         for kernel in program.main.statements:
-            if isinstance(kernel, Block) and selected_kernel(kernel, self.reqs):
-                statements.extend(copier.kernels(kernel))
+            if isinstance(kernel, Block) and (selected_kernel(kernel, self.reqs) or wanted):
+                statements.extend(copier.kernels(kernel, wanted))
             else:
                 statements.append(kernel)
             copier.forget(kernel)
         return copier.finished(tuple(statements))
+
+    def _wanted(self, program: Program) -> frozenset[tuple[str, TensorShape]]:
+        """Return the copies that kernels with the tags get; others read these, too, where they ask for the same."""
+        copier = _Copier(program, self)
+        for kernel in program.main.statements if self.reqs else ():
+            if isinstance(kernel, Block) and selected_kernel(kernel, self.reqs):
+                for _ in copier.kernels(kernel, frozenset()):
+                    pass
+        return copier.made
 
 
 def fastest(shape: TensorShape) -> int:
@@ -218,13 +237,24 @@ class _Copier:
         self._roots = {r.name: self._main.root(r) for r in self.program.main.refinements}
         self._names = NameScope.of(r.name for r in self.program.memory)
 
-    def kernels(self, kernel: Block) -> Iterable[Block]:
-        """Yield what copies operands of a kernel, and the kernel that uses the copies."""
+    @property
+    def made(self) -> frozenset[tuple[str, TensorShape]]:
+        """The tensors of which there are copies, with the shapes of these."""
+        return frozenset(self._copies)
+
+    def kernels(self, kernel: Block, wanted: frozenset[tuple[str, TensorShape]]) -> Iterable[Block]:
+        """Yield what copies operands of a kernel, and the kernel that uses the copies.
+
+        Of a kernel without the tags that are asked for only those that are ``wanted`` anyway.
+        """
         together = walks(kernel, self._main)
+        selected = selected_kernel(kernel, self.options.reqs)
         for walk in together:
+            if not selected and all(tensor != walk.tensor for tensor, _ in wanted):
+                continue
             source = self._main.view(walk.tensor)
             shape = self._shape(kernel, walk, together, source)
-            if shape is None:
+            if shape is None or not (selected or (walk.tensor, shape) in wanted):
                 continue  # it asks for nothing, has what it asks for, or reads a copy by now
             copy = self._copies.get((walk.tensor, shape))
             if copy is None:
@@ -251,6 +281,10 @@ class _Copier:
             least = max(options.box_points if padded else options.least_points, options.least_reuse * elements)
             if self._pays(kernel, walk, source, least):
                 return with_fastest(source.shape, axis, row if padded else 1)
+        if options.factors and axis is None and self._are_alike(together):
+            axis, least = channel_axis(walk, together, source.shape.sizes), _PLACES * self._largest(together)
+            if axis is not None and self._pays(kernel, walk, source, max(CHANNELS_LAST, least)):
+                return with_fastest(source.shape, axis)
         if boxed and have_rows(walk) and _is_off_boxes(source.shape, last):
             pays = self._pays(kernel, walk, source, max(options.box_points, options.box_reuse * largest))
             return with_fastest(source.shape, last, row) if pays else None
@@ -272,6 +306,11 @@ class _Copier:
 
     def _largest(self, together: Sequence[Walk]) -> int:
         return max((self._main.view(each.tensor).shape.elements for each in together if not each.writes), default=0)
+
+    def _are_alike(self, together: Sequence[Walk]) -> bool:
+        """Return whether no factor is much smaller than another one, as weights are."""
+        read = [self._main.view(each.tensor).shape.elements for each in together if not each.writes]
+        return max(read, default=0) <= _ALIKE * min(read, default=0)
 
     def _are_pairs(self, together: Sequence[Walk]) -> bool:
         """Return whether boxes of a product's factors can be copied as they lie, which pairs of groups do."""

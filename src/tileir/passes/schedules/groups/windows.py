@@ -1,12 +1,13 @@
 """Windows that slide along two axes, or one, of which a thread computes several neighbours from what it loads once.
 
 Of each row of its inputs a thread loads all that its outputs see into registers; each element is then multiplied into
-all sums that it is part of, row after row.
+all sums that it is part of, row after row. In gradients by weights the places in a window are the outputs, and the
+terms of their sums, which are many, come in loops over a few that are neighbours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from tileir.core import NameScope, attrs
@@ -45,7 +46,7 @@ class Slide:
     def holds(self, constraint: Affine) -> bool:
         """Return whether a constraint asks for a place along this axis alone, whichever output has it."""
         step, apart = constraint.coefficient(self.output.name), constraint.coefficient(self.term.name)
-        return len(constraint.terms) == _AXES and step != 0 and step * self.apart == apart * self.step
+        return step != 0 and step * self.apart == apart * self.step
 
 
 @attrs.frozen(eq=False)
@@ -53,7 +54,8 @@ class WindowPlan:
     """Work of the threads of a group: ``beside`` of them stand along ``column``, ``lanes`` each, ``down`` along rows.
 
     ``slid`` is the input that the window slides over, along one axis or, outer one first, two; ``staged`` the inputs
-    that a group copies to local memory.
+    that a group copies to local memory, ``held`` those of which a thread loads all terms of a row. What it adds up for
+    them is repeated for ``loops``. Threads ``down`` stand along ``row``, or along the outputs of the last slide.
     """
 
     column: stripe.Index
@@ -63,6 +65,9 @@ class WindowPlan:
     beside: int
     down: int
     staged: tuple[Use, ...] = ()
+    held: tuple[Use, ...] = ()
+    loops: tuple[stripe.Index, ...] = ()
+    row: stripe.Index | None = None
 
     @property
     def threads(self) -> int:
@@ -92,7 +97,7 @@ def slides_of(nest: Nest, segment: Segment, use: Use) -> tuple[Slide, ...]:
     whole = {slide.term.name for slide in found} == terms.keys() and len(found) == len(terms)
     alone = all(sum(bool(a.coefficient(s.output.name)) for a in use.access) == 1 for s in found)
     forward = all(slide.step > 0 and slide.apart for slide in found)
-    tests = all(any(slide.holds(each) for slide in found) for each in segment.constraints)
+    tests = all(len(c.terms) == _AXES and any(slide.holds(c) for slide in found) for c in segment.constraints)
     return tuple(found) if whole and alone and forward and tests and len(found) <= _AXES else ()
 
 
@@ -113,6 +118,46 @@ def shared_out(slides: tuple[Slide, ...], lanes: int, most: int) -> tuple[Slide,
             found = sized
             break
     return found
+
+
+def places_of(nest: Nest, use: Use) -> tuple[Nest, Slide] | None:
+    """Return how a thread has all places of a window, as outputs, along an axis of an input, and a nest for that.
+
+    The terms of a place are many: they are cut into loops over so many neighbours as registers hold. None where the
+    outputs along no axis are few, or terms too many to be held and prime, or constraints ask for more than the axis.
+    """
+    segment = sch.the_reduction(nest)
+    outputs, terms = ({i.name: i for i in indices} for indices in (nest.indices, segment.loops))
+    for affine, stride in sorted(zip(use.access, use.strides, strict=True), key=lambda axis: axis[1]):
+        moving, reduced = ([name for name in affine.indices if name in each] for each in (outputs, terms))
+        if stride <= 0 or len(moving) != 1 or len(reduced) != 1:
+            continue
+        output, term = outputs[moving[0]], terms[reduced[0]]
+        step, apart = (int(affine.coefficient(each.name)) for each in (output, term))
+        slide = Slide(output, term, step, apart, output.range)
+        alone = all(slide.holds(c) or not {output.name, term.name} & {*c.indices} for c in segment.constraints)
+        own = sum(output.name in a.indices or term.name in a.indices for a in use.access) == 1
+        counts = (n for n in range(term.range, 1, -1) if term.range % n == 0)
+        sized = (attrs.evolve(slide, term=attrs.evolve(term, range=n)) for n in counts)
+        found = next((each for each in sized if len(each.places) <= _ROW), None)
+        if 1 < output.range <= _ROW and step > 0 and apart and alone and own and found is not None:
+            return _cut(nest, segment, term, found)
+    return None
+
+
+def _cut(nest: Nest, segment: Segment, term: stripe.Index, slide: Slide) -> tuple[Nest, Slide]:
+    """Return a nest whose loop over terms is one over those of a slide, and one around that if there are more."""
+    if slide.term.range == term.range:
+        return nest, slide
+    outer = sch.index(nest.taken_names().fresh(f"{term.name}_row"), term.range // slide.term.range)
+    place = {term.name: sch.part(outer, slide.term.range) + sch.part(slide.term)}
+    parted = attrs.evolve(
+        segment,
+        loops=tuple(each for loop in segment.loops for each in ((outer, slide.term) if loop is term else (loop,))),
+        uses=tuple(use.substitute(place) for use in segment.uses),
+        constraints=tuple(each.substitute(place) for each in segment.constraints),
+    )
+    return attrs.evolve(nest, segments=tuple(parted if each is segment else each for each in nest.segments)), slide
 
 
 _AXES: Final = 2
@@ -151,6 +196,7 @@ class _Windows:
     start: Affine
     ends: tuple[Affine, ...]
     row: stripe.Refinement
+    held: Mapping[Use, stripe.Refinement]
     sums: Mapping[Use, stripe.Refinement]
     elements: Mapping[str, int]
 
@@ -163,7 +209,8 @@ class _Windows:
         lane = sch.index(names.fresh("lane"), plan.lanes, stripe.Binding.LANE)
         sides = {slide.output.name: (slide.outputs, 1) for slide in plan.slides}
         across = plan.slides[-1]
-        sides[across.output.name] = across.outputs, plan.down
+        rows = across.output if plan.row is None else plan.row
+        sides[rows.name] = sides.get(rows.name, (1, 1))[0], plan.down
         sides[plan.column.name] = plan.lanes, plan.beside
         grid, values, ends = [], {}, []
         start = Affine()
@@ -172,7 +219,7 @@ class _Windows:
             count = -(-index.range // (each * threads))
             group = stripe.Index(names.fresh(f"{index.name}_group"), count, None, stripe.Binding.GRID)
             grid.append(group)
-            thread = place if index is plan.column else above if index.name == across.output.name else None
+            thread = place if index is plan.column else above if index is rows else None
             first = sch.part(group, each * threads)
             start = first if index is plan.column else start
             values[index.name] = first if thread is None else first + sch.part(thread, each)
@@ -187,6 +234,12 @@ class _Windows:
         row = stripe.allocation(
             names.fresh(f"{plan.slid.root}_row"), plan.slid.dtype, (len(across.places), plan.lanes), sch.REGISTER
         )
+        held = {
+            use: stripe.allocation(
+                names.fresh(f"{use.root}_row"), use.dtype, (across.term.range, plan.lanes), sch.REGISTER
+            )
+            for use in plan.held
+        }
         sums = {
             use: stripe.allocation(names.fresh(f"{use.root}_sums"), use.dtype, extents, sch.REGISTER)
             for use in segment.uses
@@ -194,7 +247,7 @@ class _Windows:
         }
         team = sch.present((above, place))
         return cls(
-            nest, plan, names, team, sch.present(grid), lane, own, values, start, tuple(ends), row, sums, elements
+            nest, plan, names, team, sch.present(grid), lane, own, values, start, tuple(ends), row, held, sums, elements
         )
 
     def kernel(self) -> Node:
@@ -218,7 +271,7 @@ class _Windows:
             room,
             (*map(self._output, before), *map(self._merge, self.sums), *map(self._output, after)),
         )
-        memory = (self.row, *self.sums.values())
+        memory = (self.row, *self.held.values(), *self.sums.values())
         team = Node(self.team, memory, (*begin, *rows, done), constraints=self.ends)
         return Node(self.grid, tuple(stages.values()), (*fills, team))
 
@@ -259,14 +312,44 @@ class _Windows:
                 parts = tuple(self._add(segment, place, pair) for pair in pairs)
                 adds.append(Node(children=parts, constraints=tests))
             if loads:
-                tests = self._tests(segment, outer[0], (*above[0], across.pairs(0)[0])) if outer else ()
-                yield Node(children=(*loads, *adds), constraints=tests, tags=segment.tags)
+                tests = (
+                    self._tests(segment, outer[0], (*above[0], across.pairs(0)[0])) if outer else self._around(segment)
+                )
+                kept = self._loads_of_terms(across)
+                yield Node(self.plan.loops, children=(*kept, *loads, *adds), constraints=tests, tags=segment.tags)
 
     def _tests(self, segment: Segment, slide: Slide, pairs: Sequence[tuple[int, int]]) -> tuple[Affine, ...]:
         """Return the tests for a place along an axis; they are the same for all outputs that have it."""
-        tests = (each.substitute(self._at(pairs)) for each in segment.constraints if slide.holds(each))
-        ranges = {i.name: i.range for i in (*self.grid, *self.team)}
+        return self._open(c.substitute(self._at(pairs)) for c in segment.constraints if slide.holds(c))
+
+    def _around(self, segment: Segment) -> tuple[Affine, ...]:
+        """Return the tests that no slide sees to, for all terms of a row."""
+        slides = self.plan.slides
+        others = (c for c in segment.constraints if not any(slide.holds(c) for slide in slides))
+        return self._open(each.substitute(self.values) for each in others)
+
+    def _open(self, tests: Iterable[Affine]) -> tuple[Affine, ...]:
+        """Return the tests that do not hold everywhere."""
+        ranges = {i.name: i.range for i in (*self.grid, *self.team, *self.plan.loops)}
         return tuple(test for test in tests if test.bounds(ranges)[0] < 0)
+
+    def _loads_of_terms(self, slide: Slide) -> list[Node]:
+        """Return the loads of what each term of a row has, which all outputs of a thread read."""
+        loads = []
+        for use, memory in self.held.items():
+            for term in range(slide.term.range):
+                source = use.substitute(self._at(((0, term),)))
+                target = Use(
+                    memory.name,
+                    memory.name,
+                    (Affine.constant(term), sch.part(self.lane)),
+                    memory.shape.strides,
+                    use.dtype,
+                    stripe.Direction.OUT,
+                )
+                statements = (stripe.Load(source.name, "value"), stripe.Store("value", target.name))
+                loads.append(Node(sch.present((self.lane,)), statements=statements, uses=(source, target)))
+        return loads
 
     def _in_row(self, place: int, name: str) -> Use:
         access = (Affine.constant(place - self.plan.slides[-1].places.start), sch.part(self.lane))
@@ -284,6 +367,12 @@ class _Windows:
         uses = []
         for use in segment.uses:
             seen = self._in_row(place, use.name) if use == self.plan.slid else use
+            if use in self.held:
+                term = Affine.constant(pairs[-1][1])
+                memory = self.held[use]
+                seen = attrs.evolve(
+                    use, root=memory.name, access=(term, sch.part(self.lane)), strides=memory.shape.strides, sizes=()
+                )
             uses.append(self._sum(use, own) if use in self.sums else seen)
         inside = leaf(attrs.evolve(segment, uses=tuple(uses)), self._at(pairs), sch.present((self.lane,)))
         return attrs.evolve(inside, constraints=())
@@ -309,7 +398,9 @@ class _Windows:
     def _output(self, segment: Segment) -> Node:
         """Return a segment that runs once for each output."""
         moved = attrs.evolve(segment, uses=tuple(map(self._in_registers, segment.uses)))
-        return sch.below_tests(leaf(moved, self._outputs, sch.present((self.lane,))))
+        beside = all(use.stride(self.plan.column.name) == 1 for use in sch.written_uses(self.nest))
+        lane = self.lane if beside else self.lane.bound(stripe.Binding.UNROLL)
+        return sch.below_tests(leaf(moved, self._outputs, sch.present((lane,))))
 
     def _merge(self, use: Use) -> Node:
         """Return the merge of a sum into the accumulator that the segments know."""
