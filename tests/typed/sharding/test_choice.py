@@ -76,6 +76,12 @@ def test_no_other_shardings_are_much_cheaper(count: int, seed: int) -> None:
 
 
 @pytest.mark.sampled(0)
+@pytest.mark.parametrize("seed", range(12, 72))
+def test_no_other_shardings_of_six_statements_are_much_cheaper(seed: int) -> None:
+    assert_hardly_dearer(drawn(6, seed), TWO, LINKS[seed % 3])
+
+
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize(("count", "seed"), list(product(range(1, 3), range(12))))
 def test_no_other_shardings_are_much_cheaper_on_two_axes(count: int, seed: int) -> None:
     assert_hardly_dearer(drawn(count, seed), Mesh({"x": 2, "y": 2}), LINKS[(count + seed) % 3])
