@@ -3,12 +3,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import attrs
+import numpy as np
 import pytest
 
 import tileir
 from tileir.driver.compilation import Request
 from tileir.driver.compiler import passes_of
 from tileir.driver.programs import function_of
+from tileir.driver.requests import requested
 from tileir.driver.winners import (
     TUNING,
     WINNER,
@@ -21,6 +23,8 @@ from tileir.driver.winners import (
     winner_key,
 )
 from tileir.passes.pipelines.catalog import parse_pipeline
+from tileir.typed import ir as typed
+from tileir.typed.sharding.local import local_steps
 
 DOUBLE = "function (X) -> (Y) { Y = X + X; }"
 PASSES = parse_pipeline("accumulate,thread")
@@ -53,6 +57,25 @@ def test_winners_are_found_again(disk: tileir.DiskCache) -> None:
         for passes in (None, PASSES, "cpu")
     )
     assert used == named != usual
+
+
+def test_ranks_take_no_winners(disk: tileir.DiskCache) -> None:
+    """Ranks of other machines may have others, and the kernels of all ranks are to round alike."""
+    context = tileir.Context(disk_cache=disk)
+    device, array = context.device("llvm"), np.ones(64, np.float32)
+    program = tileir.partition(DOUBLE, {"x": 2}, {"X": ("x",)}, arguments=[array])
+    (function,) = local_steps(program, 0)
+    assert isinstance(function, typed.Function)
+    usual = tileir.compile(function, context=context).scheduled
+    types = {each.name: tileir.TensorType(each.dtype, each.shape) for each in function.inputs}
+    request = requested(function, types, context, device, context.options, None, None)
+    key = winner_key(request, context.compiler(device), device)
+    assert key is not None
+    assert store_winner(disk, key, PASSES, "llvm: cpu", "Y: 1 ms instead of 2 ms")
+    assert tileir.compile(function, context=context).scheduled != usual
+    run = tileir.distribute(program, context=context)
+    np.testing.assert_array_equal(run(array), 2 * array)
+    assert [each.scheduled for each in run._compiled.values()] == [usual]
 
 
 def test_keys_name_everything_that_decides(disk: tileir.DiskCache) -> None:

@@ -429,18 +429,20 @@ def compile_for(
     passes: tuple[Pass, ...] | str | None = None,
     choice: Target | TargetChoice | None = None,
     carried: CarriedEntries | None = None,
+    *,
+    winners: bool = True,
 ) -> Executable:
     """Compile a program whose inputs have known types; its schedule counts on no more threads than may run.
 
-    Where nobody names passes, those that tuning found for it are taken, else those of the target. Code that is
-    ``carried`` is taken before that of the cache on disk.
+    Where nobody names passes, those that tuning found for it are taken if ``winners``, else those of the target. Code
+    that is ``carried`` is taken before that of the cache on disk.
     """
     with collection_paused(lasting=True):
         chosen = context.device(device)
         wanted = context.options if options is None else options
         on_disk = None if wanted.quick else context.disk_cache
         disk = None if wanted.quick else carried or on_disk
-        request = requested(program, types, context, chosen, wanted, passes, choice, carried)
+        request = requested(program, types, context, chosen, wanted, passes, choice, carried, winners=winners)
         resources = context.resources(chosen, attrs.evolve(wanted, quick=False))  # threads that run, and their memory
 
         def prepare(compilation: Compilation, library: Library) -> Plan:

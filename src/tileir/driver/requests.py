@@ -58,8 +58,10 @@ def requested(
     passes: tuple[Pass, ...] | str | None,
     choice: Target | TargetChoice | None,
     carried: CarriedEntries | None = None,
+    *,
+    winners: bool = True,
 ) -> Request:
-    """Return all that decides which kernels a program becomes."""
+    """Return all that decides which kernels a program becomes; what tuning found is not looked for without winners."""
     if context.disk_cache is not None and isinstance(program, Function) and not wanted.quick:
         recall_digests(arrays(program), context.disk_cache)
     device_target = chosen.target.with_approximations() if wanted.fast_math else chosen.target
@@ -69,7 +71,7 @@ def requested(
         scheduling = attrs.evolve(target, pipeline=_QUICK)
     request = Request(program, dict(types), target, given_passes(passes), scheduling, default=passes is None)
     disk = carried or context.disk_cache
-    if passes is None and disk is not None and not wanted.quick:
+    if winners and passes is None and disk is not None and not wanted.quick:
         request = tuned(request, disk, context.compiler(chosen, wanted), chosen)
     return request
 

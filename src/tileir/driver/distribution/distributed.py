@@ -463,7 +463,9 @@ class Distributed:
         with self._lock:
             if key not in self._compiled:
                 types = {value.name: TensorType(value.dtype, value.shape) for value in function.inputs}
-                self._compiled[key] = compile_for(function, types, self._context, device, self._options)
+                self._compiled[key] = compile_for(
+                    function, types, self._context, device, self._options, winners=False
+                )  # ranks on other machines may have tuned otherwise, and would round otherwise
             return self._compiled[key]
 
     def _checked(self, name: str, given: Any) -> Array | DistributedArray:
