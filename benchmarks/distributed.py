@@ -3,6 +3,7 @@
 python distributed.py                      4096 x 4096 points, 496 steps; matrices of 4096 x 4096
 python distributed.py --rounds 1 --steps 24 --size 1024
 python distributed.py --jax PYTHON         JAX's own sharding over two devices beside it, in an interpreter that has it
+python distributed.py --devito PYTHON      Devito on two ranks beside it, in an interpreter that has it and mpi4py
 
 Rounds run all ways one after the other, and ratios are of the best of each way. Results are compared to the last bit,
 which products of parts need not share: sums of blocks of other sizes are rounded otherwise.
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +52,9 @@ IN_JAX = {
     "JAX, two devices, one program for 8 steps": (2, 8),
 }
 """How many devices JAX has in each way, and how many steps a program makes."""
+
+IN_DEVITO = {"Devito, one thread": 1, "Devito, two ranks, one thread each": 2}
+"""How many ranks Devito has in each way."""
 
 
 def values(y: Any, x: Any) -> Any:
@@ -125,18 +130,35 @@ def measured(
     worker = [sys.executable, str(Path(__file__)), "--worker", name, "--threads", str(threads)]
     worker += ["--size", str(options.size), "--steps", str(options.steps), "--at-once", str(at_once)]
     if ranks > 1:
-        mpiexec = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or "mpiexec"
-        worker = [mpiexec, "--allow-run-as-root", "--bind-to", "core", "-n", str(ranks), *worker]
+        worker = [*mpiexec(sys.executable, ranks), *worker]
     said = subprocess.run(worker, capture_output=True, text=True, check=True).stdout
     seconds, busy, digest = json.loads(said.splitlines()[-1])
     return seconds, busy, digest
 
 
+def mpiexec(python: str, ranks: int) -> list[str]:
+    """Return a command that runs another one on ranks, each on a processor: that beside an interpreter, if any."""
+    command = shutil.which("mpiexec", path=str(Path(python).parent)) or "mpiexec"
+    return [command, "--allow-run-as-root", "--bind-to", "core", "-n", str(ranks)]
+
+
 def measured_in_jax(options: argparse.Namespace, devices: int, at_once: int) -> tuple[float, float]:
     """Return the seconds of Jacobi's method in JAX, and those of the processor for all of its threads."""
     worker = [options.jax, str(Path(__file__).with_name("jax_jacobi.py"))]
-    worker += map(str, (options.size, options.steps, devices, at_once))
-    seconds, busy, _ = json.loads(subprocess.run(worker, capture_output=True, text=True, check=True).stdout)
+    return elsewhere([*worker, *map(str, (options.size, options.steps, devices, at_once))])
+
+
+def measured_in_devito(options: argparse.Namespace, ranks: int) -> tuple[float, float]:
+    """Return the seconds of Jacobi's method in Devito, and those of the processor of rank 0."""
+    worker = [options.devito, str(Path(__file__).with_name("devito_jacobi.py"))]
+    worker += map(str, (options.size, options.steps, ranks))
+    return elsewhere([*mpiexec(options.devito, ranks), *worker] if ranks > 1 else worker)
+
+
+def elsewhere(worker: list[str]) -> tuple[float, float]:
+    """Return the seconds that a worker of another library prints, and those of the processor."""
+    said = subprocess.run(worker, capture_output=True, text=True, check=True).stdout
+    seconds, busy, _ = json.loads(said.splitlines()[-1])
     return seconds, busy
 
 
@@ -147,6 +169,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=496, help="of Jacobi's method (a multiple of 8 (default: 496)")
     parser.add_argument("--rounds", type=int, default=3, help="how often each way runs (default: 3)")
     parser.add_argument("--jax", help="an interpreter that has JAX")
+    parser.add_argument("--devito", help="an interpreter that has Devito, mpi4py and an MPI")
     parser.add_argument("--worker", choices=("jacobi", "product"), help=argparse.SUPPRESS)
     parser.add_argument("--threads", type=int, default=1, help=argparse.SUPPRESS)
     parser.add_argument("--at-once", type=int, default=1, help=argparse.SUPPRESS)
@@ -156,22 +179,25 @@ def main() -> None:
         return
     for name in ("jacobi", "product"):
         ways = {way: each for way, each in WAYS.items() if name == "jacobi" or each[2] == 1}
-        in_jax = IN_JAX if options.jax and name == "jacobi" else {}
-        times: dict[str, list[tuple[float, float]]] = {way: [] for way in (*ways, *in_jax)}
+        peers: dict[str, dict[str, Callable[[], tuple[float, float]]]] = {}
+        if name == "jacobi" and options.jax:
+            peers["JAX"] = {way: partial(measured_in_jax, options, *each) for way, each in IN_JAX.items()}
+        if name == "jacobi" and options.devito:
+            peers["Devito"] = {way: partial(measured_in_devito, options, each) for way, each in IN_DEVITO.items()}
+        others = {way: measure for some in peers.values() for way, measure in some.items()}
+        times: dict[str, list[tuple[float, float]]] = {way: [] for way in (*ways, *others)}
         digests = set()
         for _ in range(options.rounds):
             for way, (ranks, threads, at_once) in ways.items():
                 seconds, busy, digest = measured(name, options, ranks, threads, at_once)
                 times[way].append((seconds, busy))
                 digests.add(digest)
-            for way, (devices, at_once) in in_jax.items():
-                times[way].append(measured_in_jax(options, devices, at_once))
+            for way, measure in others.items():
+                times[way].append(measure())
         print(f"{name}, {options.size} x {options.size}: results are {'equal' if len(digests) == 1 else 'not equal'}")
-        if in_jax:  # which rounds otherwise, so its results are not compared
-            ours, theirs = (min(t for way in some for t, _ in times[way]) for some in (list(ways)[2:], in_jax))
-            print(
-                f"  two ranks make {theirs / ours:.2f}x of the steps that JAX makes in the same time, the best of each"
-            )
+        for peer, some in peers.items():  # which round otherwise, so their results are not compared
+            ours, theirs = (min(t for way in each for t, _ in times[way]) for each in (list(ways)[2:], some))
+            print(f"  two ranks make {theirs / ours:.2f}x of the steps that {peer} makes in the same time, at best")
         one = min(seconds for seconds, _ in times["one process, one thread"])
         for way, each in times.items():
             seconds, busy = (min(column) for column in zip(*each, strict=True))
