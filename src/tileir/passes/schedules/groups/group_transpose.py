@@ -88,7 +88,7 @@ class GroupTranspose(Strategy):
         yield Split(column, tile.width, (column, inside[1]))
         grid = tuple(index.name for index in nest.indices)
         yield Reorder((*grid, *inside))
-        yield from (Bind(name, stripe.Binding.GRID) for name in grid)
+        yield Bind(grid, stripe.Binding.GRID)
         across = sch.power_of_two_below(min(tile.width // tile.lanes, self.threads))
         down = sch.power_of_two_below(min(tile.height, self.threads // across))
         team = across * down
@@ -143,8 +143,8 @@ def _shared(loops: Sequence[tuple[str, int]], threads: int) -> Iterator[Rearrang
             team.insert(0, (f"{name}_more", f"{name}_thread"))
             yield Split(name, own, team[0])
     yield Reorder((*(thread for _, thread in team), *(more for more, _ in team)))
-    yield from (Bind(thread, stripe.Binding.THREAD) for _, thread in team)
-    yield from (Bind(more, stripe.Binding.UNROLL) for more, _ in team)
+    yield Bind(tuple(thread for _, thread in team), stripe.Binding.THREAD)
+    yield Bind(tuple(more for more, _ in team), stripe.Binding.UNROLL)
 
 
 def _widest(uses: Sequence[Use]) -> int:

@@ -107,9 +107,9 @@ class StreamReduction(Strategy):
             Jam((step, lane)),
             *(Split(name, self._rows(size), parts[name], Tail.EVEN) for name, size in last.items()),
             *(Reorder((block, step, row, lane)) for block, row in parts.values()),
-            *(Bind(row, stripe.Binding.UNROLL) for _, row in parts.values()),
+            Bind(tuple(row for _, row in parts.values()), stripe.Binding.UNROLL),
             Bind(lane, stripe.Binding.LANE),
-            *(Bind(loop, stripe.Binding.GRID) for loop in grid),
+            Bind(grid, stripe.Binding.GRID),
         )
 
     def _rows(self, size: int) -> int:
