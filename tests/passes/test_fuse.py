@@ -11,7 +11,7 @@ from strategies.passes import assert_same_meaning, program_of, programs
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.passes.algorithms.accumulate import Accumulate
-from tileir.passes.base import map_kernels, run
+from tileir.passes.base import map_kernels, run, with_kernels
 from tileir.passes.fusion.fuse import Fuse, Fusion
 from tileir.passes.pipelines.catalog import parse_pipeline
 from tileir.passes.rewrites.localise import Localise
@@ -174,6 +174,19 @@ def test_two_reductions_stay_apart() -> None:
     operations: list[Operation] = [total("s", "X"), total("t", "X"), binary("b", "s", "t", (4,))]
     assert names(fused(operations, MATRIX, "b")) == ["0(X)", "1(X)+2(s,t)"]
     assert names(fused(operations, MATRIX, "b", fuse=Fuse(max_reductions=2))) == ["0(X)+1(X)+2(s,t)"]
+
+
+@pytest.mark.parametrize(("outputs", "kernels"), [(("T", "L"), 2), (("L",), 1)])
+def test_copies_in_another_layout_stay_apart_from_what_is_needed_as_it_is(
+    outputs: tuple[str, ...], kernels: int
+) -> None:
+    operations = (unary("T", "A"), unary("L", "T"))
+    program = lower(Function((Value("A", F32, (4, 8)),), outputs, operations))
+    first, last = program.main.blocks
+    copy = attrs.evolve(last, tags=last.tags.add("transpose"))
+    after = run((Fuse(),), with_kernels(program, (first, copy)))
+    assert len(after.main.blocks) == kernels
+    assert_same_meaning(program, after)
 
 
 def test_a_transposed_copy_stays_apart_where_its_neighbours_are_tested() -> None:

@@ -38,6 +38,9 @@ _MOST_CANDIDATES = 16
 """Groups that are tried for one block; keeps the scan linear."""
 _MOST_POINTS = 1 << 20
 """Products of fewer elements take no longer than the launch of another kernel."""
+_TURNED = "transpose"
+"""Tag of kernels that copy a tensor to another layout."""
+
 _NARROW = 2
 """Bytes of an element of narrow matrices at most."""
 _DEEP = 32
@@ -230,6 +233,8 @@ class FusionScan:
             return refused("TR687")
         if self._keeps_more(first, second, position):
             return refused("TR688")
+        if self._turns(first, second):
+            return refused("TR689")
         base = self._joined_whole(first, second, sibling=sibling)
         if base is None and (not self.options.perfect or (sibling and self.options.sibling_reductions)):
             base = self._joined_shared(first, second, sibling=sibling)
@@ -237,6 +242,17 @@ class FusionScan:
             return refused("TR689")
         base.position = position
         return base
+
+    def _turns(self, first: FusionGroup, second: FusionGroup) -> bool:
+        """Return whether one group copies to another layout what the other one writes, and others need as it is.
+
+        Tiles of a copy go through local memory, but not where the same threads store elements in both layouts.
+        """
+        return any(
+            _TURNED in copy.block.tags and self._is_shared(root, copy.touched[root] + made.touched[root])
+            for made, copy in ((first, second), (second, first))
+            for root in made.written & copy.read
+        )
 
     def _joined_whole(self, first: FusionGroup, second: FusionGroup, *, sibling: bool) -> FusionGroup | None:
         """Join groups whose boxes correspond, and return what has both; None where they cannot."""
