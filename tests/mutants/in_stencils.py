@@ -57,6 +57,13 @@ IN_STENCILS: Final = (
         tests="passes/test_unroll_window.py",
     ),
     Mutant(
+        "element beyond the border merged into a window",
+        "passes.algorithms.unroll_window",
+        "(holds, self.total, before)",
+        "(holds, self.total, self.total)",
+        tests="passes/test_unroll_window.py",
+    ),
+    Mutant(
         "end of a row after a shorter vector dropped",
         "schedule.steps.loops",
         "return _in_turn(loop, self.into, (0, *ends))",
