@@ -94,7 +94,7 @@ IN_STENCILS: Final = (
     Mutant(
         "part of a part at the place of the whole",
         "passes.rewrites.write_through",
-        "tuple(a + b for a, b in zip(outer, offsets, strict=True))",
+        "tuple(a + b for a, b in zip(outer.offsets, offsets, strict=True))",
         "offsets",
         tests="passes/test_write_through.py",
     ),

@@ -41,15 +41,15 @@ IN_PASSES: Final = (
     Mutant(
         "part of a reduction off by one",
         "passes.algorithms.split_reduction",
-        "else (index.range - 1 - value,)",
-        "else (index.range - value,)",
+        "i.range - 1 - values[i.name]",
+        "i.range - values[i.name]",
         "split_reduction{parts=8,operations=1,columns=4}",
     ),
     Mutant(
         "part of a reduction without end",
         "passes.algorithms.split_reduction",
-        "else (index.range - 1 - value,)",
-        "else ()",
+        "if i.range < part.range * within[i.name].range",
+        "if False",
         "split_reduction{parts=8,operations=1,columns=4}",
     ),
     Mutant(
