@@ -121,6 +121,19 @@ def test_products_in_pieces(mesh: dict[str, int], rows: Any, dtype: str, monkeyp
         np.testing.assert_array_equal(tileir.distribute(program, context=context, options=QUICK)(a, b), right)
 
 
+@pytest.mark.parametrize("sizes", [(3, 1, 2), (3, 2, 0), (1, 2, 3)], ids=str)
+@pytest.mark.parametrize("rows", [(None, None), (None, "x")], ids=str)
+def test_ranks_that_have_nothing_to_merge(
+    sizes: tuple[int, int, int], rows: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pieced, "cheapest", lambda _, counts: max(counts, default=1))
+    m, k, n = sizes
+    a, b = np.ones((m, k), np.float32), np.ones((k, n), np.float32)
+    program = tileir.partition(PRODUCT, {"x": 2}, CUT, outputs={"C": rows}, arguments=[a, b])
+    for context in contexts(program):
+        np.testing.assert_array_equal(tileir.distribute(program, context=context, options=QUICK)(a, b), a @ b)
+
+
 @pytest.mark.parametrize(
     ("ranks", "rows", "order"),
     [

@@ -259,7 +259,7 @@ def _merged_for_all(
             copied = home.executor.copy(found[box].memory(), room.memory())
             if not isinstance(home.executor, QueueingExecutor):
                 copied.wait()
-    if None not in rooms:
+    if None not in rooms or not elements(target):
         return whole
     (first, *others), (part, *parts) = found, found.values()
     joined = window_of(Value(merge.name, merge.dtype, part.shape), first, tuple(others), target)
@@ -314,6 +314,8 @@ def _window(name: str, array: DeviceArray, have: Box, halo: Arriving | None, box
     """Return elements of a value, of which a rank has some, and others have come."""
     dtype = DType.of(array.dtype)
     assert dtype is not None
+    if not elements(box):
+        return room_for(array.home, Value(name, dtype, sizes_of(box)))
     value, came = Value(name, dtype, array.shape), () if halo is None else halo.boxes
     window = window_of(value, have, came, box)
     given = {name: array, **_arrived(() if halo is None else halo.messages)}
