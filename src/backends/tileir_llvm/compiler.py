@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -39,6 +39,7 @@ LARGE_OPERATIONS: Final = 1 << 30
 class LLVMCompiler:
     """Compiles for one device; may be used from several threads."""
 
+    built_on: ClassVar = ("tileir_emit",)
     device: DeviceInfo
     options: Options
 
@@ -92,9 +93,9 @@ class LLVMCompiler:
         """Write modules one after the other, those first that take LLVM longest."""
         # Where the code is on disk, nothing of what writes it is loaded: that is half of what a first call loads.
         from tileir.semtree.check.verifier import verify
-        from tileir.semtree.legalise.storage import stored_as_bits
         from tileir.semtree.matrices import without_instructions
         from tileir.semtree.transform.expansions import expand_kernel
+        from tileir_emit.storage import stored_as_bits
         from tileir_llvm.dots.checked import checked_dots
         from tileir_llvm.dots.compensated import compensated_dots
         from tileir_llvm.emit.alike import in_order, outline

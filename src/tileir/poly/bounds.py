@@ -362,5 +362,4 @@ def _steps(residues: _Residues, period: int, limits: Sequence[_Limit]) -> int:
 
 
 def _moved(constraints: Sequence[RangeConstraint], replacements: Mapping[str, Affine]) -> tuple[RangeConstraint, ...]:
-    """Substitute in the polynomials."""
     return tuple(RangeConstraint(c.polynomial.substitute(replacements), c.bound) for c in constraints)

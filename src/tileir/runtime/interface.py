@@ -289,7 +289,6 @@ class Options:
 
 
 def _titled(forms: Mapping[str, str] | Sequence[str]) -> Mapping[str, str]:
-    """Return forms with titles; a name without one is its own."""
     return MappingProxyType(dict(forms) if isinstance(forms, Mapping) else {form: form for form in forms})
 
 

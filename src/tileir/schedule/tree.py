@@ -199,7 +199,6 @@ def walk(items: tuple[Item, ...]) -> list[Item]:
 
 
 def _has_loop(items: tuple[Item, ...], name: str) -> bool:
-    """Return whether a loop of a name is among items or below them."""
     return any(isinstance(item, Loop) and (item.name == name or _has_loop(item.body, name)) for item in items)
 
 

@@ -160,7 +160,6 @@ class _Nesting:
         )
 
     def _own(self, memory: Refinement) -> Refinement:
-        """Return what a loop allocates."""
         return memory if memory.name in self.inner else tagged(memory, TEMPORARY)
 
     def _branch(self, branch: Branch) -> Block:

@@ -30,7 +30,6 @@ def counting(size: int) -> DType:
 
 
 def _keeps(operation: Operation, source: Value | Operation, *_: object) -> bool:
-    """Return whether a value has dtype and shape of what it is made of."""
     return operation.dtype is source.dtype and operation.shape == source.shape
 
 

@@ -26,13 +26,13 @@ from tileir.semtree.ir import (
 )
 from tileir.semtree.legalise.capabilities import C_LIKE
 from tileir.semtree.legalise.legaliser import legalise
-from tileir.semtree.legalise.storage import stored_as_bits
 from tileir.semtree.rewrite import rewrite_stmts, statements, with_body
 from tileir.semtree.text.parser import parse_kernel
 from tileir.semtree.transform.expansions import expand_kernel
 from tileir.semtree.transform.threads import one_thread
 from tileir_emit.repeated import with_parts_named
 from tileir_emit.scalariser import scalarised
+from tileir_emit.storage import stored_as_bits
 
 if TYPE_CHECKING:
     from tileir.semtree.ir import Expr, Stmt

@@ -19,7 +19,6 @@ from tileir.semtree.check.verifier import verify
 from tileir.semtree.clusters import with_parts, without_clusters
 from tileir.semtree.ir import Exchange, GridLevel, KernelFunction, MatrixMultiply, ParamAccess, Type
 from tileir.semtree.legalise.legaliser import legalise
-from tileir.semtree.legalise.storage import stored_as_bits
 from tileir.semtree.matrices import is_plain, without_instructions
 from tileir.semtree.rewrite import statements
 from tileir.semtree.transform.expansions import expand_kernel
@@ -36,6 +35,7 @@ from tileir_cuda.emit.shared_divisors import by_shared_reciprocals
 from tileir_cuda.emit.shared_memory import SharedMemory
 from tileir_cuda.emit.statements import CudaStatements
 from tileir_cuda.emit.warpgroups import CONVERGENT, OF_WARPGROUPS, is_spelt
+from tileir_emit.storage import stored_as_bits
 from tileir_llvm.emit.conversions import integer
 from tileir_llvm.emit.emitter import FAST_MATH, coordinates, promises
 from tileir_llvm.emit.expressions import Environment

@@ -14,8 +14,8 @@ from typing import Final
 from tileir.core import DType, Op
 from tileir.semtree.ir import Prefetch
 from tileir.semtree.legalise.capabilities import COMPARISONS, INTEGERS, WIDE_FLOATS, Capabilities, Support, table
-from tileir.semtree.legalise.storage import STORED
 from tileir.semtree.transform.expansions import EXPANDED
+from tileir_emit.storage import STORED
 
 _PLAIN: Final = (DType.BOOL, *INTEGERS)
 _CONNECTIVES: Final = (Op.BIT_AND, Op.BIT_OR, Op.BIT_XOR, Op.BIT_NOT)

@@ -18,7 +18,6 @@ from tileir.semtree import ir as sem
 from tileir.semtree.analysis.effects import census
 from tileir.semtree.analysis.ranges import Ranges
 from tileir.semtree.legalise.legaliser import legalise
-from tileir.semtree.legalise.storage import as_bits
 from tileir.semtree.matrices import without_instructions
 from tileir.semtree.rewrite import distinct_nodes, kernel_names, mentions, statements, walk
 from tileir.semtree.transform.expansions import expand_kernel
@@ -27,6 +26,7 @@ from tileir_emit.c_like import SUM, Helpers, Value, comment, identifiers
 from tileir_emit.c_vectors import Place
 from tileir_emit.lanes import split_lanes
 from tileir_emit.repeated import with_parts_named
+from tileir_emit.storage import as_bits
 from tileir_opencl.device.features import SPELT, WIDEST_UPDATE, Features
 from tileir_opencl.emit.expressions import Expressions
 from tileir_opencl.emit.instructions import commit, copy, multiply, wait

@@ -284,7 +284,6 @@ def _gathered(
 
 
 def _fields(found: tuple[Slot, ...]) -> Callable[[Any], tuple[Any, ...]]:
-    """Return a function of nodes that gives their fields, one for each slot."""
     return _getter([slot.name for slot in found])
 
 

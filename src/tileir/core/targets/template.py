@@ -179,5 +179,4 @@ class _Rendering:
 
 
 def _spelt(value: Value) -> str:
-    """Return a value as JSON spells it; a text stands as it is."""
     return value if isinstance(value, str) else json.dumps(value)

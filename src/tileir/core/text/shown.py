@@ -52,7 +52,6 @@ class ShownWhole(Shown):
     __slots__ = ()
 
     def _repr_html_(self) -> str:
-        """Return what notebooks show: the text, highlighted."""
         return highlighted(str(self))
 
 

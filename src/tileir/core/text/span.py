@@ -299,7 +299,6 @@ def _expression(name: str, number: int, text: str, place: _Place, by_library: bo
 
 
 def _characters(line: str, count: int) -> int:
-    """Return how many characters the first bytes of a line are."""
     return len(line.encode()[:count].decode(errors="ignore"))
 
 

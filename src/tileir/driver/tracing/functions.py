@@ -158,7 +158,6 @@ class PythonFunction(Generic[P, R_co]):
         return found
 
     def _named(self, call: _Call) -> list[str]:
-        """Return the name of the argument that each leaf is in."""
         return [name for name, structure in call.structures.items() for _ in range(_count(structure))]
 
     def _taken_apart(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Call:

@@ -389,7 +389,6 @@ def _magnitude(x: Operand) -> Operand:
 
 
 def _if_infinite(x: Operand) -> Operand:
-    """Return x where it is infinite, else 0."""
     return call("cond", x == _INFINITY, x, 0) if isinstance(x, Tensor) else x * (x == _INFINITY)
 
 
@@ -399,7 +398,6 @@ def _nonzero(x: Tensor) -> Tensor:
 
 
 def _signed(x: Operand, magnitude: Tensor) -> Tensor:
-    """Return a magnitude with the sign of ``x``; zeros stay themselves."""
     return call(
         "cond", call("cmp_eq", x, 0), call("mul", x, 1.0), call("cond", call("cmp_lt", x, 0), -magnitude, magnitude)
     )

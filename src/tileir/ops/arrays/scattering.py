@@ -257,7 +257,6 @@ _MERGES: Final[Mapping[str, Callable[[Tensor, Tensor], Tensor]]] = {
 
 
 def _longer(rows: Tensor) -> Tensor:
-    """Return a tensor with one row more."""
     return full(rows, [dims_of(rows)[0] + 1], 0)
 
 

@@ -77,5 +77,4 @@ def _fans(state: Tensor, sizes: Sequence[Size], in_axis: int, out_axis: int) -> 
 
 
 def _root(state: Tensor, factor: float, count: Dim) -> Tensor:
-    """Return ``sqrt(factor / count)`` in f32."""
     return tf.sqrt(tf.cast(tensor_of(state, factor), "f32") / real(count))

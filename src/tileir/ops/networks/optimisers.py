@@ -298,7 +298,6 @@ def _like(value: Operand, x: Tensor) -> Operand:
 
 
 def _replaced(old: Tensor, new: Tensor) -> Tensor:
-    """Return a new value in the dtype of the old one."""
     return tf.as_like(new, old)
 
 

@@ -227,7 +227,6 @@ def _plain(value: object) -> object:
 
 @functools.cache
 def _kind(annotation: str) -> _Kind:
-    """Return what an annotation allows."""
     return _kind_of(ast.parse(annotation, mode="eval").body)
 
 

@@ -142,7 +142,6 @@ def spherical_bessel_j0(x: Operand) -> Tensor:
 
 
 def _grown(y: Tensor, x: Tensor, far: Tensor) -> Tensor:
-    """Return ``exp(abs(x)) * y``, and a limit at infinities."""
     return call("cond", abs(x) == math.inf, far, exp(abs(x)) * y)
 
 
@@ -153,7 +152,6 @@ def _ratio(y: Tensor, x: Tensor, at_zero: float) -> Tensor:
 
 
 def _signed(y: Tensor, x: Tensor) -> Tensor:
-    """Return ``y`` times the sign of x."""
     return call("cond", x < 0, -y, call("cond", x == 0, 0, y))
 
 

@@ -170,7 +170,6 @@ class _Split:
         return frozenset(index.name for index in self.inner)
 
     def _mixed(self) -> tuple[Affine, ...]:
-        """Return the constraints that the inner block must test."""
         return tuple(c for c in self.block.constraints if self._reduced.intersection(c.indices))
 
     def always_reached(self) -> bool:

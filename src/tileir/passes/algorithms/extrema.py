@@ -71,7 +71,6 @@ def _in_memory(found: TupleReduction) -> tuple[stripe.Index, ...]:
 
 
 def _needed(found: TupleReduction, scalar: str) -> list[stripe.Statement]:
-    """Return the statements of a step that a scalar depends on."""
     return needed(found.step.statements, (scalar,), stripe.scalar_output, stripe.scalar_inputs)
 
 

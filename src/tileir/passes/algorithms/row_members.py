@@ -80,7 +80,6 @@ def members_of(program: Program, parts: Callable[[Block], int]) -> dict[int, Mem
 
 
 def _touching(statements: Sequence[Statement]) -> Mapping[str, list[int]]:
-    """Return the numbers of the statements that touch each tensor."""
     return grouped(
         (name, number)
         for number, each in enumerate(statements)

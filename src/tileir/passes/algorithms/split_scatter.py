@@ -191,7 +191,6 @@ def _runs(
 def _filling(
     kernel: stripe.Block, output: stripe.Refinement, moved: Mapping[str, Affine], table: stripe.Refinement
 ) -> stripe.Block:
-    """Return the kernel with an index moved and a table in place of the output."""
     return attrs.evolve(
         kernel,
         refinements=tuple(

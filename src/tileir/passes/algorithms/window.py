@@ -132,7 +132,6 @@ class _WindowKernels:
         return stripe.allocation(self.names.fresh(f"{output.source}_{what}"), output.shape.dtype, sizes)
 
     def _view(self, temporary: stripe.Refinement, place: Affine, direction: stripe.Direction) -> stripe.Refinement:
-        """Return the view of the element at ``place`` of each point of the other indices."""
         return temporary.element(direction, (*(Affine.index(i.name) for i in self.terms.others), place))
 
     def _scan(

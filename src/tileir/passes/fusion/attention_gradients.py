@@ -369,7 +369,6 @@ class _Joined:
         return found if all(self._is_of(found, word, inverse[word]) for word in self.parts) else None
 
     def _is_written(self, views: list[stripe.Refinement], start: int) -> bool:
-        """Return whether what views show is written from a kernel on."""
         return max((n for view in views for n in self.elements.writers(view.source)), default=-1) >= start
 
     def _kept(self, inverse: Mapping[str, Mapping[str, Affine]]) -> Kept | None:

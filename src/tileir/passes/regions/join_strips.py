@@ -56,7 +56,6 @@ class JoinStrips:
 
 
 def _strips(statement: Statement) -> object:
-    """Return what tells the strips of a kernel from others; None where it has none."""
     return statement.tags.get(STRIP) if isinstance(statement, Block) else None
 
 

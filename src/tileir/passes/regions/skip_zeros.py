@@ -223,7 +223,6 @@ def _axis(number: int) -> str:
 
 
 def _places(view: Refinement) -> dict[str, Affine]:
-    """Return where a view begins along each axis of what it views."""
     return {_axis(number): access for number, access in enumerate(view.access)}
 
 

@@ -135,7 +135,6 @@ def _tightened(constraints: tuple[Affine, ...], bounds: Bounds) -> tuple[Affine,
 
 
 def _used_indices(block: Block) -> frozenset[str]:
-    """Return the indices of a block on which something depends."""
     return observed_indices(block).union(*(access.indices for view in block.refinements for access in view.access))
 
 

@@ -117,7 +117,6 @@ def _is_dead(statement: Store | Special, live: set[str]) -> bool:
 
 
 def _hints(block: Block) -> bool:
-    """Return whether a block has a statement that writes no view."""
     return any(isinstance(s, Special) and not s.outputs for s in block.statements)
 
 

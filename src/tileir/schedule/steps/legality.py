@@ -62,7 +62,6 @@ def no_vector(loop: Loop) -> Refused | None:
 
 
 def _seen_again(use: Use, leaf: Leaf) -> bool:
-    """Return whether a leaf has another use of the memory that a use merges into."""
     return any(each.root == use.root and each is not use for each in leaf.uses)
 
 

@@ -361,7 +361,6 @@ class Bind:
         return attrs.evolve(tree, body=self._within(tree.body))
 
     def _within(self, items: tuple[Item, ...]) -> tuple[Item, ...]:
-        """Return items with all loops bound that have one of the names."""
         return tuple([self._bound(item) if isinstance(item, Loop) else item for item in items])
 
     def _bound(self, loop: Loop) -> Loop:

@@ -123,7 +123,6 @@ class _Points:
 
 
 def _outside(affine: Affine, inner: Mapping[str, int]) -> Affine:
-    """Return the terms of indices that are not in ``inner``."""
     return Affine(tuple(term for term in affine.terms if term[0] not in inner), exact(0))
 
 

@@ -71,7 +71,6 @@ class Transpose:
 
 
 def _is_single(use: Use) -> bool:
-    """Return whether a use sees one element at each point."""
     return all(size == 1 for size in use.sizes)
 
 

@@ -298,7 +298,6 @@ def _writes(program: Program, works: Iterable[Work], buffer: str) -> bool:
 
 
 def _params(program: Program, launch: Launch) -> tuple[Param, ...]:
-    """Return the parameters of what is launched, none where there is no such kernel."""
     return program.kernels[launch.kernel].params if 0 <= launch.kernel < len(program.kernels) else ()
 
 

@@ -30,7 +30,6 @@ def _scale(form: FloatFormat) -> int:
 
 
 def _word(value: Term) -> Term:
-    """Return the bits of a narrow float as u32."""
     return value.bitcast(unsigned(value.type.dtype)).cast(DType.U32)
 
 

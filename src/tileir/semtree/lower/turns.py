@@ -109,7 +109,6 @@ def cluster_of(block: stripe.Block, target: Target) -> int:
 
 
 def _groups_of(block: stripe.Block) -> int:
-    """Return how many groups the pipeline in a block asks for; 0 where none does."""
     return _largest(block, lambda pipeline: pipeline.groups)
 
 

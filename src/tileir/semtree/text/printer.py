@@ -78,7 +78,6 @@ def expr_text(expr: Expr, index: DType = DType.I64) -> str:
 
 
 def _text(node: Node) -> str:
-    """Return the text of a node with a form, in a kernel that counts in i64."""
     return LANGUAGE.text(_Expressions(DType.I64), node)
 
 

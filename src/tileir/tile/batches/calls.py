@@ -22,7 +22,6 @@ _ELEMENT: Final = "element"
 
 
 def _recorded(body: Body, call: Call, axis: int | None, *arguments: Expr) -> Part:
-    """Record a call of the same function with other arguments."""
     return Part(body.recorded(attrs.evolve(call, arguments=arguments)), axis)
 
 
@@ -151,7 +150,6 @@ def _gather(body: Body, call: Call) -> Value:
 
 
 def _joined(body: Body, part: Part, rows: Expr, rest: Sequence[Expr]) -> Expr:
-    """Return the rows of all examples one after the other."""
     return Call("reshape", (part.name, Binary(BinaryOperator.MUL, body.layout.size, rows), *rest))
 
 

@@ -235,7 +235,6 @@ def _attribute(attribute: Attribute) -> str:
 
 
 def _parameter(parameter: str) -> str:
-    """Spell a parameter, which may be the name of a tensor."""
     return spell_word(parameter) if is_index_name(parameter) else spell_tensor(parameter)
 
 

@@ -180,7 +180,6 @@ def _log(site: Site, t: Tensor) -> Tensor:
 
 
 def _times_function(site: Site, t: Tensor, *, op: Op) -> Tensor:
-    """Multiply by ``op(x)``."""
     return site.algebra.mul(t, site.algebra.compute(op, site.operand(0)))
 
 
@@ -229,7 +228,6 @@ def _erf(site: Site, t: Tensor) -> Tensor:
 
 
 def _times_operand(site: Site, t: Tensor, *, position: int) -> Tensor:
-    """Multiply by an operand."""
     return site.algebra.mul(t, site.operand(position))
 
 

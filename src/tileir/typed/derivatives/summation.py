@@ -181,7 +181,6 @@ def is_bare(polynomial: Affine) -> bool:
 
 
 def _holds(polynomial: Affine, size: int) -> bool:
-    """Return whether a constant polynomial is an integer in [0, size)."""
     return polynomial.is_integral and 0 <= polynomial.offset < size
 
 

@@ -145,7 +145,6 @@ def _binary_crossentropy(emission: Emission, operands: Sequence[Operand], span: 
 
 
 def _summed(emission: Emission, value: Tensor, shape: Shape, span: Span | None) -> Tensor:
-    """Undo the broadcasting of ``shape``, if there was any."""
     return value if broadcasts_to(value.shape, shape) else reduce_to(emission, value, shape, Aggregation.SUM, span)
 
 

@@ -149,7 +149,6 @@ class _ContractionKernel:
 
     @property
     def _outputs(self) -> dict[str, Affine]:
-        """The values of the output indices."""
         return {**self.starts, **{index.name: self.starts[index.name] + place for index, place in self._axes}}
 
     @property

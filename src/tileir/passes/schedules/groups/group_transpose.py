@@ -148,7 +148,6 @@ def _shared(loops: Sequence[tuple[str, int]], threads: int) -> Iterator[Rearrang
 
 
 def _widest(uses: Sequence[Use]) -> int:
-    """Return the bytes of the widest element of some uses."""
     return max(use.dtype.itemsize for use in uses)
 
 

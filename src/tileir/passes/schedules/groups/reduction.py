@@ -184,7 +184,6 @@ class _Builder:
 
     @property
     def _outputs(self) -> tuple[stripe.Index, ...]:
-        """The lanes that are outputs of their own."""
         return sch.present((self.lane,)) if self.plan.along_outputs else ()
 
     def _team(
@@ -313,7 +312,6 @@ class _Builder:
         )
 
     def _merge_lanes(self, accumulator: _Accumulator, unrolled: stripe.Index) -> Node:
-        """Return the merge of a thread's vectors."""
         return merge_block(
             self._wide(accumulator, unrolled),
             self._narrow(accumulator, accumulator.narrow.name),

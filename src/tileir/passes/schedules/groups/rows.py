@@ -125,7 +125,6 @@ class _Builder:
 
     @property
     def _number(self) -> Affine:
-        """The number of a thread in its group."""
         return sch.number_of(self._in_order(self.place, self.part))
 
     def _in_memory(self, use: Use) -> Use:

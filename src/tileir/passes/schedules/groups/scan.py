@@ -90,7 +90,6 @@ class GroupScanKernels(ScanKernels):
         return Use(name, name, access, array.shape.strides, array.shape.dtype, direction, aggregation)
 
     def _copy(self, source: Affine, target: Affine, *, merges: bool) -> Node:
-        """Return the block of the first thread that moves one sum."""
         return merge_block(self._sum(0, source), _as(self._sum(0, target), merges=merges), ())
 
     def _element(self, start: Affine) -> tuple[tuple[stripe.Index, ...], stripe.Index, Affine, tuple[Affine, Affine]]:
@@ -196,5 +195,4 @@ class GroupScanKernels(ScanKernels):
 
 
 def _as(use: Use, *, merges: bool) -> Use:
-    """Return a use to merge into, or to write."""
     return use if merges else attrs.evolve(use, aggregation=None, direction=stripe.Direction.OUT)

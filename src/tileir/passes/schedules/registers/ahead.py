@@ -99,7 +99,6 @@ class Tile:
         return share if fits and adds >= _LEAST_ADDS else 0
 
     def _moving(self, use: Use) -> list[stripe.Index]:
-        """Return the loops of the reduction that move a use."""
         return [i for i in self.steps if use.stride(i.name) and i.range > 1]
 
     def _later(self, use: Use) -> stripe.Index | None:
@@ -128,7 +127,6 @@ class Tile:
 
 
 def _request(name: str, ahead: int, use: Use) -> Node:
-    """Return a request for what is so many elements ahead of a use."""
     return Node(statements=(stripe.Special("prefetch", (name,), (), (("ahead", ahead),)),), uses=(use,))
 
 

@@ -187,7 +187,6 @@ def address(use: Use) -> Affine:
 
 
 def _is_seen(use: Use, shape: stripe.TensorShape) -> bool:
-    """Return whether the strides of a use are those of a tensor, or of its elements in a row."""
     return use.strides in (shape.strides, (1,))
 
 

@@ -106,7 +106,6 @@ def computed_apart(nest: Nest, vector: str, points: int) -> bool:
 
 
 def _place(use: Use) -> Affine:
-    """Return the element that a use shows at a point."""
     return total(access * stride for access, stride in zip(use.access, use.strides, strict=True))
 
 

@@ -113,5 +113,4 @@ class StreamReduction(Strategy):
         )
 
     def _rows(self, size: int) -> int:
-        """Return how many rows to add at a time, where there are so many."""
         return next(n for n in range(min(self.unroll, size), 0, -1) if size % n == 0)

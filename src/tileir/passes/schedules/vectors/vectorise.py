@@ -216,7 +216,6 @@ def _ends(left: int, vectors: int) -> Iterator[tuple[int, int]]:
 
 
 def _divisor_up_to(value: int, most: int) -> int:
-    """Return the greatest divisor of a value that is not greater than ``most``."""
     return next(each for each in range(min(value, most), 0, -1) if value % each == 0)
 
 
@@ -312,7 +311,6 @@ def _sides(nest: Nest) -> set[str]:
 
 
 def _offset(use: Use) -> int:
-    """Return the element that a use begins with."""
     return sum(int(affine.offset) * stride for affine, stride in zip(use.access, use.strides, strict=True))
 
 

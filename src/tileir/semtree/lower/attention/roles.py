@@ -117,7 +117,6 @@ class Roles(WarpGroups):
 
     @property
     def _column(self) -> Affine:
-        """The first column of a thread."""
         return Affine.index(self.quad.name) * 2
 
     def _starts(self) -> tuple[sem.Stmt, ...]:

@@ -192,7 +192,6 @@ class WarpGroups(Softmax):
         return sem.Subscript(self.names[self.ready[matrix]], self._number(0), sem.Type(DType.U64))
 
     def _step_of(self, step: sem.ChannelStep, matrix: int) -> sem.Stmt:
-        """Return a step of the channel of keys or of values."""
         return sem.Channel(step, self._channel(matrix))
 
     def _tile(

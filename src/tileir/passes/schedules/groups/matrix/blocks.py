@@ -155,7 +155,6 @@ class _MatrixKernel:
 
     @property
     def _firsts(self) -> dict[str, Affine]:
-        """Where tiles begin along the output indices, and along the loop in a step."""
         return {**self.starts, self.plan.loop.name: sch.part(self.step, self.plan.depth)}
 
     def _inside(self, index: stripe.Index, extent: int, place: Affine) -> tuple[Affine, ...]:
@@ -178,7 +177,6 @@ class _MatrixKernel:
 
     @property
     def _vector(self) -> tuple[stripe.Index, ...]:
-        """The neighbours that are a vector in what follows the reduction, if they are."""
         return (self.pair,) if self.pair is not None and self.pair.binding is Binding.LANE else ()
 
     def _sum(self, use: Use, held: stripe.Refinement) -> Use:

@@ -58,7 +58,6 @@ def _row_of(use: Use, rows: Sequence[stripe.Index], least: int = 1) -> stripe.In
 
 
 def _rows_of(nest: Nest, left: Use, right: Use) -> list[stripe.Index]:
-    """Return the indices that only the left input moves along."""
     return [i for i in nest.indices if i.range > 1 and left.stride(i.name) and not right.stride(i.name)]
 
 

@@ -8,8 +8,8 @@ import pytest
 from tileir.core.dtype import DType
 from tileir.semtree.check.verifier import verify
 from tileir.semtree.interpret.interpreter import run
-from tileir.semtree.legalise.storage import stored_as_bits
 from tileir.semtree.text.printer import to_text
+from tileir_emit.storage import stored_as_bits
 from tileir_testing.generated.choices import Seeded
 from tileir_testing.generated.kernel_case import kernel
 
