@@ -92,6 +92,13 @@ IN_STENCILS: Final = (
         tests="passes/test_bordered_windows.py",
     ),
     Mutant(
+        "first elements taken for all of a tensor",
+        "passes.layouts.eliminate_transposes",
+        "return axes if [shape.sizes[axis] for axis in axes] == list(other.sizes) else None",
+        "return axes",
+        tests="passes/test_eliminate_transposes.py",
+    ),
+    Mutant(
         "part of a part at the place of the whole",
         "passes.rewrites.write_through",
         "tuple(a + b for a, b in zip(outer.offsets, offsets, strict=True))",

@@ -55,6 +55,19 @@ ARGUMENTS = "(X[N, H, V, C], W[C, I, J])"
             NHWC,
             2,
         ),
+        # the first elements of a window alone, and of what it reads
+        (
+            f"{ARGUMENTS} -> (R) {{ {READ} O[n, c, y, x : N, C, H, V] = {DEPTHWISE};"
+            " R[n, y, x, c : N, H - 1, V, C] = =(O[n, c, y, x]); }",
+            NHWC,
+            1,
+        ),
+        (
+            f"{ARGUMENTS} -> (O) {{ T[n, c, y, x : N, C, H, V - 1] = =(X[n, y, x, c]);"
+            f" O[n, c, y, x : N, C, H, V] = {DEPTHWISE}; }}",
+            NHWC,
+            0,
+        ),
         # what is computed of a window element by element
         (
             f"{ARGUMENTS} -> (R) {{ {READ} O[n, c, y, x : N, C, H, V] = {DEPTHWISE};"
@@ -134,7 +147,7 @@ def test_elements_that_are_written_again_stay_as_they_were() -> None:
 
 @st.composite
 def windows(draw: st.DrawFn) -> Program:
-    """Return windows between turned copies, in drawn orders of axes."""
+    """Return windows between turned copies, of which the last may be of the first elements only, in drawn orders."""
     axes = ("n", "c", "y", "x")
     names = {"n": "N", "c": "C", "y": "H", "x": "V"}
     order, back = draw(st.permutations(axes)), draw(st.permutations(axes))
@@ -142,7 +155,8 @@ def windows(draw: st.DrawFn) -> Program:
     between = draw(st.sampled_from(("T", "T + T", "max(T, 1.0)")))
     kind = draw(st.sampled_from((DEPTHWISE, BY_DATA.replace("[n, c, y, x]", "[n, c, y + i - 1, x + j - 1]"))))
     written = ", ".join(names[a] for a in order), ", ".join(order)
-    result = ", ".join(back), ", ".join(names[a] for a in back)
+    left = {a: draw(st.sampled_from((0, 0, 1))) if shape[names[a]] > 1 else 0 for a in axes}
+    result = ", ".join(back), ", ".join(f"{names[a]} - {left[a]}" for a in back)
     body = f"""(X[{written[0]}], W[C, I, J]) -> (R{draw(st.sampled_from(("", ", S", ", T")))}) {{
         U[n, c, y, x : N, C, H, V] = =(X[{written[1]}]); T = U + 1.0;
         P = {between};

@@ -101,7 +101,8 @@ class _Scan(Elsewhere):
         if sorted(left, key=str) != sorted(names, key=str):
             return None
         free = [axis for axis, name in enumerate(left) if not name]
-        return tuple(left.index(name) if name else free.pop(0) for name in names)
+        axes = tuple(left.index(name) if name else free.pop(0) for name in names)
+        return axes if [shape.sizes[axis] for axis in axes] == list(other.sizes) else None
 
     def _is_the_same(self, number: int, source: str, target: str) -> bool:
         """Return whether a copy alone makes a tensor, and what it reads stays as it is."""
