@@ -78,6 +78,16 @@ def test_a_module_of_one_file_has_one(package: Path, monkeypatch: pytest.MonkeyP
     assert _digest() is not None
 
 
+def test_a_package_that_is_not_imported_has_the_one_that_it_has_later(package: Path) -> None:
+    _write(package.parent / "alone.py", "x = 1\n")
+    later = _digest()
+    del sys.modules["digested"]
+    assert _digest() == later
+    assert _digest("alone") not in (None, later)
+    assert sys.modules.keys().isdisjoint({"digested", "alone"})
+    importlib.import_module("digested")
+
+
 def test_what_has_no_source_has_none() -> None:
     assert _digest("sys") is None
     assert _digest("no_such_module") is None

@@ -32,7 +32,7 @@ _STARTED: Final = time.time()
 
 @cache
 def source_digest(package: str) -> str | None:
-    """Return a SHA-256 over the sources of an imported package or module, in hexadecimal.
+    """Return a SHA-256 over the sources of a package or module, imported or not, in hexadecimal.
 
     Native libraries in it count by size and time. None where there is no source to be found, or where a file is newer
     than this process, which may then run other code than the file has.
@@ -60,10 +60,14 @@ def _files(package: str) -> Iterator[tuple[str, str, os.stat_result]]:
 
     Each process does so before it looks into the cache, and there are hundreds: paths are texts here.
     """
-    module = sys.modules.get(package)
-    roots = getattr(module, "__path__", None)
+    module, spec = sys.modules.get(package), None
+    if module is None:
+        from importlib.util import find_spec  # back ends mostly are loaded, and what they are built on
+
+        spec = find_spec(package)
+    roots = getattr(module, "__path__", None) if spec is None else spec.submodule_search_locations
     if roots is None:
-        file = getattr(module, "__file__", None)
+        file = getattr(module, "__file__", None) if spec is None else spec.origin
         if file is not None and Path(file).is_file():
             yield "", file, Path(file).stat()
         return
