@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pytest
@@ -65,7 +65,7 @@ def test_what_is_seen_is_drawn_before_the_rest(browser: Browser, address: str) -
         replace_text(page, SLOW.format(1), "Formula")
         sigma = slider(page, "sigma, step 2 gaussian")
         sigma.wait_for()
-        old_near, old_far = values(SLOW.format(1))
+        old_near, old_far = values(tileir.craft(SLOW.format(1))(LEVELS))
         wait_until_drawn(page, old_near, old_far)
         zoom(page, "100 %")
         page.get_by_role("region", name="Pictures").evaluate("stage => stage.scrollTo(1000, 800)")
@@ -80,13 +80,13 @@ def test_what_is_seen_is_drawn_before_the_rest(browser: Browser, address: str) -
         changed = [near != old_near for near, _ in drawn].index(True)
         assert drawn[changed][1] == old_far, "the part that is seen did not come first"
         page.mouse.up()
-        wait_until_drawn(page, *values(SLOW.format(value)))
-        expected = tileir.craft(SLOW.format(value))(LEVELS).astype(int)
-        assert np.abs(picture(page) - expected).max() <= 1  # values are arguments until they are baked
+        expected = tileir.craft(SLOW.format(value))(LEVELS)
+        wait_until_drawn(page, *values(expected))
+        assert np.abs(picture(page) - expected.astype(int)).max() <= 1  # values are arguments until they are baked
 
 
-def values(text: str) -> tuple[str, str]:
-    made = tileir.craft(text)(LEVELS)
+def values(made: np.ndarray[Any, Any]) -> tuple[str, str]:
+    """Return the colours of both pixels, as the page spells them."""
     near, far = (" ".join(map(str, made[place])) for place in (NEAR, FAR))
     return near, far
 
