@@ -130,4 +130,5 @@ def _content_of(kind: type) -> Callable[[object], object]:
 
 
 def _exact(tags: stripe.Tags) -> str:
+    """Return tags as text, which tells 0.0 from -0.0 and 1 from True."""
     return repr(tags.items) if tags.items else ""

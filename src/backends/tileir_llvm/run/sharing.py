@@ -37,13 +37,13 @@ _WORTH: Final = 8
 """Trials come so often that what they may save is so many times what they take, if they take twice as long."""
 
 BURST: Final = 8
-"""How many launches a trial of threads has: the first wake them, and bring data from one cache to those of others."""
+"""Launches in a trial of several threads: the first wake them, and bring data from one cache to those of others."""
 
 ALONE: Final = 3
-"""How many a trial of the calling thread has, which is awake."""
+"""Launches in a trial of the calling thread, which is awake."""
 
 TIMED: Final = 2
-"""How many launches on the calling thread are timed before others are shared."""
+"""Launches on the calling thread that are timed before others are shared."""
 
 _STEPS: Final = 100_000
 """What a launch counts to that is measured, all threads together: 40 µs or less."""

@@ -58,6 +58,7 @@ def isclose(x: Operand, y: Operand, *, rtol: float = 1e-5, atol: float = 1e-8) -
 
 
 def _of_most_bits(x: Operand) -> Tensor:
+    """Return integers as ones of 64 bits, and floats of 16 bits as ones of 32."""
     return call("widen", call("mul", x, cast_to(tensor_of(x, 1), "i64")))
 
 

@@ -291,6 +291,7 @@ def _computed(dtype: DType | str) -> DType:
 
 
 def _bits_of(dtype: DType | str) -> int:
+    """Return how many bits uniform numbers have from which those of a type are computed."""
     return 2 * _BITS if _computed(dtype) is DType.F64 else _BITS
 
 

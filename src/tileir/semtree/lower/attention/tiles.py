@@ -293,6 +293,7 @@ class Threads:
         return result[0]
 
     def _slot_row(self, slot: sem.Var) -> Affine:
+        """Return the row of a slot: rows of a thread are eight apart."""
         return Affine.index(self.row.name) + Affine.index(slot.name) * 8
 
     def _unrolled(self, counter: sem.Var, extent: int, *body: sem.Stmt) -> sem.Stmt:
