@@ -191,21 +191,32 @@ def test_captures_get_launches_in_the_place_of_graphs(driver: CardDriver, contex
     assert driver.capture_mode == "CU_STREAM_CAPTURE_MODE_GLOBAL"
 
 
-def test_temporaries_of_captured_calls_live_as_long_as_the_program(driver: CardDriver, context: tileir.Context) -> None:
+@pytest.mark.parametrize("way", ["addresses", "arrays"])
+def test_temporaries_of_captured_calls_live_as_long_as_the_program(
+    driver: CardDriver, context: tileir.Context, way: str
+) -> None:
     """Whoever captures a call launches it again, when others may have asked for memory."""
-    room = aligned(np.eye(4, dtype=np.float32))
-    many = tileir.compile(chain(3), [room, room], context=context)
-    result = aligned(np.zeros((4, 4), np.float32))
-    places = [each.ctypes.data for each in (room, room, result)]
+    kind = exchanging(stream=1)
+    a, w, out = (kind(aligned(np.eye(4, dtype=np.float32)), CUDA) for _ in range(3))
+    programs = [tileir.compile(chain(3), [a.array, w.array], context=context)]
+    places = [each.array.ctypes.data for each in (a, w, out)]
+
+    def call() -> None:
+        (many,) = programs
+        assert many.run_at(places, 1) if way == "addresses" else many(a, w, out=out) is out
+
     for captured in (False, True):
-        driver.captured = {1} if captured else set()
-        assert many.run_at(places, 1)
-        assert many.run_at(places, 1)
+        driver.captured = set(driver.streams) if captured else set()
+        for _ in range(2):
+            call()
         driver.cuCtxSynchronize()
         before = set(driver.memory)
         assert (context.trim() == 0) is captured
         assert (set(driver.memory) == before) is captured
-    del many
+    driver.captured = set()
+    call()
+    assert not context.trim()
+    programs.clear()
     gc.collect()
     assert context.trim()
 

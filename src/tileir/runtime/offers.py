@@ -294,8 +294,8 @@ class RecordingExecutor(QueueingExecutor, Protocol):
 
         """
 
-    def captures(self, stream: int) -> bool:
-        """Return whether somebody else records what goes into a stream of theirs."""
+    def captures(self) -> bool:
+        """Return whether somebody else records the queue."""
 
 
 @runtime_checkable

@@ -288,9 +288,9 @@ class CudaExecutor(Renewable):
         used = [each.used(writes=False) for each in read] + [each.used(writes=True) for each in written]
         return capture.following([*used, APART])
 
-    def captures(self, stream: int) -> bool:
-        """Return whether somebody else makes a graph of what goes into a stream, as PyTorch does."""
-        status, found = driver.cuStreamIsCapturing(stream)
+    def captures(self) -> bool:
+        """Return whether somebody else makes a graph of what goes into the stream, as PyTorch does."""
+        status, found = driver.cuStreamIsCapturing(self.stream.native)
         return status is SUCCESS and int(found) != 0
 
     def allocator(self, nbytes: int) -> Callable[[], CudaBuffer]:

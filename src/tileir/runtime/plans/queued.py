@@ -149,9 +149,16 @@ class QueuedRuns:
                 workspace = self._workspace()
             try:
                 run = workspace.call or ready(workspace)
-                return None if run is None else run(*arrays)
+                found = None if run is None else run(*arrays)
+                if found is not None:
+                    self._note_capture(workspace)
+                return found
             finally:
-                resources.give_back(workspace, spare)
+                if workspace.captured:
+                    resources.forget(workspace)
+                    spare.append(workspace)
+                else:
+                    resources.give_back(workspace, spare)
 
         return call
 
@@ -165,8 +172,8 @@ class QueuedRuns:
         """
         workspace = self._taken()
         event = workspace.queue.launch(addresses, stream)
-        if stream is not None and self._layout.nbytes and self._records and self.executor.captures(stream):
-            workspace.captured = True
+        if stream is not None and self._layout.nbytes:
+            self._note_capture(workspace)
         self._give_back(workspace)
         return event
 
@@ -242,6 +249,10 @@ class QueuedRuns:
         if not self._layout.nbytes:
             return self._without_temporaries()
         return self._resources.take(self._spare) or self._workspace()
+
+    def _note_capture(self, workspace: _QueuedWorkspace) -> None:
+        if self._records and self.executor.captures():
+            workspace.captured = True
 
     def _give_back(self, workspace: _QueuedWorkspace) -> None:
         if workspace.captured:

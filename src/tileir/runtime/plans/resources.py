@@ -116,9 +116,9 @@ class Resources(Renewable):
         """Return something that :meth:`keep` put into ``home``, None where there is nothing left."""
         with self._lock:
             found = self.borrow(home)
-            if found is not None:
-                self._forget(weakref.ref(found))
-            return found
+        if found is not None:
+            self.forget(found)
+        return found
 
     def keep(self, item: W, home: Spare[W]) -> None:
         """Put something into ``home`` for the next run, and drop what exceeds the limit."""
@@ -197,9 +197,11 @@ class Resources(Renewable):
                 if home is not None:
                     home.remove(oldest())
 
-    def _forget(self, reference: weakref.ref[Any]) -> None:
-        nbytes, _ = self._kept.pop(reference, (0, None))
-        self._kept_bytes -= nbytes
+    def forget(self, item: Keepable) -> None:
+        """Leave what was borrowed to its plan."""
+        with self._lock:
+            nbytes, _ = self._kept.pop(weakref.ref(item), (0, None))
+            self._kept_bytes -= nbytes
 
     def _wraps_parts(self) -> bool:
         host = self.executor.allocate(2 * ALIGNMENT).host()
