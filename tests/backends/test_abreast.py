@@ -11,7 +11,7 @@ from strategies.effort import examples
 from tileir.semtree.interpret import interpreter
 from tileir.semtree.ir import For
 from tileir.semtree.text.parser import parse_kernel
-from tileir_llvm.emit.abreast import runs_abreast
+from tileir_llvm.emit.statements import runs_abreast
 
 HEADER = "kernel k(inout f32 O[256] align(4) noalias, inout f32 A[256] align(4) noalias) grid(2) operations(64)"
 CHAIN = "f32x8 b = a * a - a; f32x8 c = b * b - b; f32x8 d = c * a - b; f32x8 e = d * d - a; f32x8 g = e * b - c;"

@@ -29,7 +29,7 @@ from tileir.semtree.ir import (
     Var,
 )
 from tileir.semtree.rewrite import distinct_nodes
-from tileir_cuda.emit.quotients import by_reciprocals
+from tileir_cuda.emit.remainders import by_reciprocals
 
 Array = np.ndarray[Any, Any]
 

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from strategies.effort import examples
 from tileir.core.text.names import NameScope
 from tileir_emit.c_like import identifiers
-from tileir_opencl.emit.words import HELPERS, means_nothing
+from tileir_opencl.emit.emitter import HELPERS, means_nothing
 
 
 @examples(200)

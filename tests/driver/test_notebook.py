@@ -13,7 +13,7 @@ import pytest
 import tileir
 from strategies.markup import read
 from tileir.driver.notebook import MOST_KERNELS
-from tileir_performance.explain.notebook import explanation_html
+from tileir_performance.explain.explanation import explanation_html
 
 PROGRAM = "function (A[M, K], B[K, N]) -> (Y) { C[i, j : M, N] = +(A[i, k] * B[k, j]); Y = C < 3.0 ? C : 0.5; }"
 TYPES = {"A": "f32[20, 30]", "B": "f32[30, 40]"}

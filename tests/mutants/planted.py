@@ -96,7 +96,7 @@ IN_PASSES: Final = (
     ),
     Mutant(
         "lanes that merge where the first one does",
-        "semtree.lower.lanes",
+        "semtree.lower.block",
         "sem.Shuffle((v,), (lane,)) for v in (place, *values)",
         "sem.Shuffle((v,), (0,)) for v in (place, *values)",
         tests="passes/test_vectorise_scatter.py",

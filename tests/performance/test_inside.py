@@ -1,4 +1,4 @@
-"""What :mod:`tileir_performance.warnings.inside` decides, beside the enumeration of all points."""
+"""What :mod:`tileir_performance.warnings.accesses` decides, beside the enumeration of all points."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from strategies.poly import NAMES, Problem, affines, problems
 from tileir.poly.affine import Affine
-from tileir_performance.warnings.inside import Axis, axes_of, culprits, is_empty, left, mismatches
+from tileir_performance.warnings.accesses import Axis, axes_of, culprits, is_empty, left, mismatches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -18,7 +18,7 @@ from tileir.semtree.clusters import part_of, without_clusters
 from tileir.semtree.interpret.interpreter import run
 from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.ir import BulkCopy, KernelFunction, Scope
-from tileir.semtree.lower.beside import beside
+from tileir.semtree.lower.lowering import beside
 from tileir.semtree.matrices import without_instructions
 from tileir.semtree.rewrite import statements
 from tileir.semtree.text.parser import parse_kernel

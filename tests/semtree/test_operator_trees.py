@@ -14,8 +14,7 @@ from tileir.core.dtype import DType
 from tileir.core.numbers.arithmetic import apply, cast
 from tileir.core.numbers.number_system import REAL
 from tileir.core.ops import Op
-from tileir.semtree.interpret.evaluation import ExpressionCompiler
-from tileir.semtree.interpret.operator_trees import DEEPEST
+from tileir.semtree.interpret.evaluation import DEEPEST, ExpressionCompiler
 from tileir.semtree.ir import Apply, Cast, Const, Expr, Type, Var
 
 if TYPE_CHECKING:

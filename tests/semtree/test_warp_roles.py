@@ -16,7 +16,7 @@ from tileir.semtree.check.verifier import verify
 from tileir.semtree.interpret.interpreter import run
 from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.ir import KernelFunction, WarpRole
-from tileir.semtree.lower.beside import beside
+from tileir.semtree.lower.lowering import beside
 from tileir.semtree.matrices import without_instructions
 from tileir.semtree.roles import releasing
 from tileir.semtree.simplify.simplifier import simplify

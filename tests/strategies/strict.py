@@ -10,7 +10,7 @@ from tileir.core.numbers.ranges import Range
 from tileir.core.ops import Op
 from tileir.semtree.analysis.ranges import is_defined
 from tileir.semtree.interpret import evaluation, interpreter, scalar_arithmetic
-from tileir.semtree.interpret.operator_trees import OperatorTree
+from tileir.semtree.interpret.evaluation import OperatorTree
 from tileir.semtree.legalise.capabilities import Support
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from tileir.core.errors import TileError
 from tileir_formula.definitions.catalogue import own_functions
 from tileir_formula.text.parser import parse
 from tileir_formula.verifier import faults_of
-from tileir_studio.design.completion import Completions, formula_completions, tile_completions
-from tileir_studio.design.designer import offers_view
+from tileir_studio.design.designer import Completions, formula_completions, offers_view, tile_completions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

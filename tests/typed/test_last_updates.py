@@ -15,7 +15,7 @@ from tileir.driver.compiler import typed_of
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Function, Scan, Scatter, TensorType
-from tileir.typed.simplify.last_updates import with_last_updates
+from tileir.typed.simplify.preparation import with_last_updates
 from tileir.typed.text.parser import parse
 from tileir.typed.text.printer import to_text
 from tileir.typed.verifier import verify

@@ -12,8 +12,7 @@ from tileir.core.dtype import DType
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Cast, Function, TensorType
-from tileir.typed.simplify.narrow_moves import with_narrow_moves
-from tileir.typed.simplify.preparation import prepared
+from tileir.typed.simplify.preparation import prepared, with_narrow_moves
 from tileir.typed.simplify.simplifier import simplify
 from tileir.typed.verifier import verify
 

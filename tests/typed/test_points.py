@@ -8,8 +8,8 @@ from hypothesis import assume, given, strategies as st
 
 from strategies.effort import examples
 from tileir.poly.affine import Affine
-from tileir.typed import points
-from tileir.typed.points import valid_points
+from tileir.typed import interpreter
+from tileir.typed.interpreter import valid_points
 from tileir_testing.programs.case import Array
 
 INDICES = ("i", "j")
@@ -83,7 +83,7 @@ def test_an_index_without_bounds_is_refused() -> None:
 
 
 def test_chunks_do_not_lose_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(points, "_CHUNK", 7)
+    monkeypatch.setattr(interpreter, "_CHUNK", 7)
     i, j = Affine.index("i"), Affine.index("j")
     chunks = list(valid_points([[i, j], [j, i]], [[5, 6], [6, 5]]))
     assert sum(len(out) for out, _ in chunks) == 30

@@ -28,8 +28,7 @@ from tileir_cuda.emit.boxes import Channels, copies_boxes, promised, stores_boxe
 from tileir_cuda.emit.exponentials import CAPABILITIES, EXPONENTIAL, OWN, ROUNDED, exponentials, in_base_two
 from tileir_cuda.emit.flags import with_shared_arrivals
 from tileir_cuda.emit.products import OF_WARPS
-from tileir_cuda.emit.quotients import by_reciprocals
-from tileir_cuda.emit.remainders import remainders
+from tileir_cuda.emit.remainders import by_reciprocals, remainders
 from tileir_cuda.emit.roles import Roles, faults as role_faults
 from tileir_cuda.emit.shared_divisors import by_shared_reciprocals
 from tileir_cuda.emit.shared_memory import SharedMemory

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
+from tileir.core.fragments import FRAGMENTS
 from tileir.core.nodes import attrs
+from tileir.core.ops import Op
 from tileir.semtree.analysis.effects import writes
 from tileir.semtree.ir import (
     WARP,
+    Apply,
     Arrive,
     Assign,
     AsyncCommit,
@@ -39,9 +42,11 @@ from tileir.semtree.ir import (
     TurnStep,
     Type,
     Update,
+    Var,
     Vote,
     WarpRole,
 )
+from tileir.semtree.matrices import held
 from tileir.semtree.rewrite import mentions, statements, walk
 from tileir_cuda.emit import flags, products, warpgroups
 from tileir_cuda.emit.boxes import Channels, meet_cluster
@@ -49,13 +54,57 @@ from tileir_cuda.emit.products import Shared, thread_number
 from tileir_cuda.emit.roles import Roles
 from tileir_cuda.emit.shared_memory import SharedMemory
 from tileir_cuda.emit.warpgroups import CONVERGENT, OF_WARPGROUPS, Begun
-from tileir_cuda.emit.zeroing import makes_zeros
 from tileir_llvm.emit.expressions import evaluate, offset_of
 from tileir_llvm.emit.memory import Offset, Place, load, pointer_to, store
 from tileir_llvm.emit.spelling import register
 from tileir_llvm.emit.statements import Statements
 from tileir_llvm.emit.text import Value
 from tileir_llvm.emit.updates import update
+
+
+def makes_zeros(stmt: Stmt, after: Stmt | None) -> bool:
+    """Return whether loops make all sums zeros, and nothing else, that an instruction of four warps adds to next."""
+    if not isinstance(stmt, For) or not isinstance(after, MatrixMultiply) or after.fragment not in OF_WARPGROUPS:
+        return False
+    sums = after.accumulators
+    if after.tile[:2] != FRAGMENTS[after.fragment].mnk[:2] or sums.offset != Const(0, sums.offset.type):
+        return False
+    places = _zeros(stmt, sums.array, {})
+    return places is not None and places == set(range(held(after)))
+
+
+def _zeros(stmt: Stmt, array: str, values: Mapping[str, int]) -> set[int] | None:
+    """Return which elements of an array a statement makes zeros; None where it does anything else."""
+    match stmt:
+        case For(counter=counter, begin=Const(value=begin), end=Const(value=end), step=step, body=body):
+            turns = range(int(begin), int(end), step)
+            parts = [_zeros(each, array, {**values, counter.name: turn}) for turn in turns for each in body]
+            known = [part for part in parts if part is not None]
+            return set().union(*known) if len(known) == len(parts) else None
+        case Assign(target=Subscript(array=name, offset=offset, type=kind), value=value) if name == array:
+            while isinstance(value, Broadcast):
+                value = value.operand
+            first = _value(offset, values) if isinstance(value, Const) and value.value == 0 else None
+            return None if first is None else set(range(first, first + kind.lanes))
+        case _:
+            return None
+
+
+def _value(expr: Expr, values: Mapping[str, int]) -> int | None:
+    """Return the value of a sum of products of known variables."""
+    match expr:
+        case Const(value=value):
+            return int(value)
+        case Var(name=name):
+            return values.get(name)
+        case Apply(op=Op.ADD | Op.MUL as op, args=args):
+            left, right = (_value(arg, values) for arg in args)
+            if left is None or right is None:
+                return None
+            return left + right if op is Op.ADD else left * right
+        case _:
+            return None
+
 
 _CACHED_ONCE: Final = 16
 """Copies of so many bytes pass by the first-level cache, where nothing else would find them."""

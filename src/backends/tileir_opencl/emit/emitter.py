@@ -9,6 +9,7 @@ groups of ``group``; a missing axis counts 1.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
@@ -17,12 +18,13 @@ from tileir.core import BackendError, Diagnostic, DType, NameScope, Op, attrs
 from tileir.semtree import ir as sem
 from tileir.semtree.analysis.effects import census
 from tileir.semtree.analysis.ranges import Ranges
+from tileir.semtree.ir import Update
 from tileir.semtree.legalise.legaliser import legalise
 from tileir.semtree.matrices import without_instructions
 from tileir.semtree.rewrite import distinct_nodes, kernel_names, mentions, statements, walk
 from tileir.semtree.transform.expansions import expand_kernel
 from tileir.semtree.transform.layout import Layout, layout
-from tileir_emit.c_like import SUM, Helpers, Value, comment, identifiers
+from tileir_emit.c_like import PRODUCT, SUM, Helpers, Value, comment, identifiers
 from tileir_emit.c_vectors import Place
 from tileir_emit.lanes import split_lanes
 from tileir_emit.repeated import with_parts_named
@@ -32,8 +34,60 @@ from tileir_opencl.emit.expressions import Expressions
 from tileir_opencl.emit.instructions import commit, copy, multiply, wait
 from tileir_opencl.emit.operations import BITS, FAST, NATIVE, SINGLE, capabilities
 from tileir_opencl.emit.peephole import accumulation
-from tileir_opencl.emit.updates import update
-from tileir_opencl.emit.words import means_nothing
+
+HELPERS: Final = ("magnitude", "rounded", "copy_async", "wait_for_copies", "multiply")
+"""First words of the names of helper functions."""
+
+_PATTERN: Final = re.compile(
+    r"(?:u?(?:char|short|int|long)|float|double|half|bool|quad)(?:\d+(?:x\d+)?)?"
+    r"|(?:convert|as|native|half|get|atomic|atom|async|read|write|work_group|sub_group|ndrange|is|cl|intel)_\w*"
+    r"|half\d+_in_\w*|v(?:load|store)\w*|is(?:nan|inf|finite|normal|equal|notequal|less|greater|ordered|unordered)\w*"
+    r"|(?:size|ptrdiff|u?intptr|event|sampler|image\w*|queue|clk_event|ndrange|reserve_id)_t"
+    rf"|(?:{'|'.join(HELPERS)})_\w*"
+    r"|(?:CLK?|M|FLT|DBL|HALF|FP|S?CHAR|UCHAR|U?SHRT|U?INT|U?LONG)_\w*"
+    r"|_\w*"
+)
+
+_WORDS: Final = frozenset(
+    """
+    auto break case char const continue default do double else enum extern float for goto if inline int long register
+    restrict return short signed sizeof static struct switch typedef union unsigned void volatile while true false
+    complex imaginary generic kernel global local private constant pipe uniform read_only write_only read_write
+    linux unix NAN INFINITY MAXFLOAT HUGE_VAL HUGE_VALF NULL
+    abs abs_diff add_sat all any barrier bitselect ceil clamp clz cos cross degrees distance dot erf exp exp2 fabs fdim
+    floor fma fmax fmin fmod fract hadd hypot ilogb isnan ldexp length log log2 log10 mad mad24 mad_hi mad_sat max
+    maxmag mem_fence min minmag mix modf mul24 mul_hi nan normalize pow popcount powr prefetch printf radians remainder
+    remquo rhadd rint root rotate round rsqrt select shuffle sign sin sincos sinh smoothstep sqrt step sub_sat tan tanh
+    tgamma trunc upsample vec_step cosh acos asin atan atan2 asinh acosh atanh cbrt copysign erfc exp10 expm1 frexp
+    lgamma log1p logb nextafter pown rootn sinpi cospi tanpi acospi asinpi atanpi atan2pi trunc signbit
+    commit_copies load_matrices load_turned round_tf32
+    """.split()  # noqa: SIM905  # a list of strings would be longer than the screen
+)
+"""Keywords, macros, and functions that a variable would hide, the last four of them helpers."""
+
+
+def means_nothing(name: str) -> bool:
+    """Return whether a word is free for variables."""
+    return name not in _WORDS and _PATTERN.fullmatch(name) is None
+
+
+def update(out: Expressions, stmt: Update) -> str:
+    """Return the statement of an update; that of an extremum of floats is one of integers with their bits."""
+    place, dtype, word = out.arrays[stmt.target.array], stmt.target.type.dtype, stmt.op.value
+    value = out.canonical(out.value(stmt.value))
+    offset = out.value(stmt.target.offset)
+    integer = "uint" if dtype is DType.U32 else "int"
+
+    def step(function: str, kind: str, text: str) -> str:
+        return f"{function}((volatile {place.qualifiers}{kind} *)({place.pointer} + {offset.at(PRODUCT)}), {text});"
+
+    if dtype is not DType.F32:
+        return step(f"atomic_{word}", integer, value.text)
+    own, kept = out.temporary("update", value), "0x7fc00000" if stmt.op is Op.MAX else "0xffc00000u"
+    bits = f"(isnan({own.text}) ? as_float({kept}) : {own.text})"
+    negative = step("atomic_min" if stmt.op is Op.MAX else "atomic_max", "uint", f"as_uint({bits})")
+    return f"if (as_int({bits}) < 0) {negative} else {step(f'atomic_{word}', 'int', f'as_int({bits})')}"
+
 
 ALIGNMENT: Final = 128
 """Alignment in bytes of each group's scratch memory, and of every array in it: that of the widest vector."""

@@ -9,15 +9,16 @@ from typing import assert_never
 import attrs
 import numpy as np
 
+from tileir.core.errors import fail
 from tileir.core.numbers.number_system import NumberSystem
 from tileir.semtree.clusters import channels_of_clusters
 from tileir.semtree.interpret.channels import ChannelState, acquiring, bulk_copying, meeting, receiving, stepping
-from tileir.semtree.interpret.evaluation import CLUSTER, COPIES, SHARED, ExpressionCompiler, Frame
-from tileir.semtree.interpret.flags import arriving, awaiting
+from tileir.semtree.interpret.evaluation import AGENT, CLUSTER, COPIES, SHARED, ExpressionCompiler, Frame
 from tileir.semtree.interpret.instructions import (
     Action,
     Step,
     Steps,
+    Waiting,
     copying,
     exchanging,
     masked,
@@ -26,9 +27,10 @@ from tileir.semtree.interpret.instructions import (
     voting,
     waiting,
 )
-from tileir.semtree.interpret.memory import NO_CHECKS, Checks, Memory, WatchedMemory, poisoned
+from tileir.semtree.interpret.memory import NO_CHECKS, Agent, Checks, Memory, WatchedMemory, poisoned
+from tileir.semtree.interpret.orders import Order
+from tileir.semtree.interpret.scalar_arithmetic import operation
 from tileir.semtree.interpret.stores import storing
-from tileir.semtree.interpret.updates import updating
 from tileir.semtree.ir import (
     Arrive,
     Assign,
@@ -62,6 +64,87 @@ from tileir.semtree.ir import (
 from tileir.semtree.matrices import waits
 from tileir.semtree.rewrite import statements
 from tileir.semtree.roles import releasing
+
+
+def updating(expressions: ExpressionCompiler, stmt: Update) -> Action:
+    """Return the closure that merges a value into an element."""
+    slot, offset = expressions.slot(stmt.target.array), expressions.evaluator(stmt.target.offset)
+    value, merge = expressions.evaluator(stmt.value), operation(stmt.op, stmt.target.type, expressions.numbers)
+
+    plain = not stmt.target.type.dtype.is_float
+
+    def update(frame: Frame) -> None:
+        memory: Memory = frame[slot]
+        place, own = offset(frame), value(frame)
+        if not 0 <= place < len(memory.data):
+            raise memory.outside(expressions.kernel, place, place)
+        if expressions.watched:
+            memory.updates(place, frame[AGENT])
+        before = memory.data.item(place) if plain else memory.data[place]
+        memory.data[place] = merge(before, own)
+
+    return update
+
+
+def arriving(expressions: ExpressionCompiler, stmt: Arrive) -> Steps:
+    """Return the generator that lets a group arrive at a flag, when all its threads have come."""
+    slot, offset = expressions.slot(stmt.flag.array), expressions.evaluator(stmt.flag.offset)
+    store = expressions.store(stmt.target, lambda frame: frame[SHARED][stmt][1])
+
+    def arrive(frame: Frame) -> Generator[Step, None, None]:
+        yield stmt
+        memory, place = _flag(frame, slot, offset(frame), expressions.kernel)
+        if frame[AGENT].thread == 0:
+            before = memory.data[place]
+            order = _learn(frame[AGENT], memory, place)
+            memory.arrivals[place] = order.arrives()
+            frame[SHARED][stmt] = place, before
+            memory.data[place] = before + 1
+        yield stmt
+        _check_same(expressions.kernel, stmt, frame[SHARED][stmt][0], place)
+        store(frame)
+
+    return arrive
+
+
+def awaiting(expressions: ExpressionCompiler, stmt: Await) -> Steps:
+    """Return the generator that lets a group wait until others have arrived at a flag."""
+    slot, offset = expressions.slot(stmt.flag.array), expressions.evaluator(stmt.flag.offset)
+    count = expressions.evaluator(stmt.count)
+
+    def wait(frame: Frame) -> Generator[Step, None, None]:
+        (memory, place), least = _flag(frame, slot, offset(frame), expressions.kernel), count(frame)
+        yield Waiting(stmt, lambda: bool(memory.data[place] >= least))
+        if frame[AGENT].thread == 0:
+            _learn(frame[AGENT], memory, place)
+            frame[SHARED][stmt] = place, least
+        yield stmt
+        _check_same(expressions.kernel, stmt, frame[SHARED][stmt], (place, least))
+
+    return wait
+
+
+def _flag(frame: Frame, slot: int, place: int, kernel: str) -> tuple[Memory, int]:
+    """Return the memory of a flag, and where it is there."""
+    memory: Memory = frame[slot]
+    if not 0 <= place < len(memory.data):
+        raise memory.outside(kernel, place, place)
+    return memory, place
+
+
+def _learn(agent: Agent, memory: Memory, place: int) -> Order:
+    """Read a flag, and let the group know what those do that have arrived there."""
+    assert agent.order is not None
+    agent.order.learns(memory.arrivals.get(place, {}))
+    agent.known[agent.party] = agent.time
+    memory.reads(place, agent)
+    return agent.order
+
+
+def _check_same(kernel: str, stmt: Arrive | Await, first: object, own: object) -> None:
+    if first != own:
+        word = type(stmt).__name__.lower()
+        raise fail("TIL555", f"kernel {kernel!r}: threads of a group {word} different flags of {stmt.flag.array!r}")
 
 
 @attrs.define(eq=False, repr=False)

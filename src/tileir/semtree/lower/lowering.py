@@ -3,25 +3,31 @@
 The program must have been scheduled: aggregation scopes made explicit by the pass ``accumulate``, and
 indices bound to ``grid``, ``thread``, ``unroll`` and ``vector`` where they are to become grid axes, threads of a
 group, unrolled loops and vector lanes. Everything else becomes a serial loop, the first index outermost.
+
+Loops of a Stripe program to launches that are repeated.
+
+What a step makes for the next one is not copied: two steps take turns, and the second one reads where the first one
+writes and writes where it reads. So a loop repeats two steps, after a single one where their number is odd.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import TYPE_CHECKING, Final, Protocol, TypeGuard, assert_never
 
-from tileir.core import DType, NameScope, Target, attrs
+from tileir.core import DType, NameScope, Op, Target, attrs
 from tileir.core.numbers.integers import network_comparisons
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.clusters import clustered
-from tileir.semtree.launches import launches, with_launches
-from tileir.semtree.lower.beside import beside
+from tileir.semtree.launches import launches, used_buffers, with_buffers, with_launches
 from tileir.semtree.lower.block import BlockLowering
 from tileir.semtree.lower.loops import thread_count
-from tileir.semtree.lower.repeats import lower_loop
 from tileir.semtree.lower.turns import cluster_of
 from tileir.semtree.lower.views import View
+from tileir.semtree.rewrite import freshened, kernel_names, map_expr, map_stmts, renamed
+from tileir.semtree.roles import roles
 from tileir.stripe import ir as stripe
 from tileir.stripe.attending import Attending, attending_of
 from tileir.stripe.lower.kernel_table import launched
@@ -30,9 +36,218 @@ from tileir.stripe.sorting import Sorting, sorting_of
 from tileir.stripe.works import local_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping
+    from collections.abc import Mapping
 
     from tileir.semtree.lower.threads import GroupLowering
+
+
+def beside(
+    one: sem.KernelFunction, other: sem.KernelFunction, same: Sequence[int | None], local_bytes: int
+) -> sem.KernelFunction | None:
+    """Return the kernel that does what two do; None where their groups or indices differ, or memory does not suffice.
+
+    Args:
+        one: The kernel of the first groups, whose parameters come first.
+        other: The kernel of the groups behind.
+        same: For each parameter of the other kernel, which one of the first is the same array, or None.
+        local_bytes: Memory that the threads of a group share.
+
+    """
+    if one.group != other.group or one.index is not other.index or max(one.cluster, other.cluster) > 1:
+        return None
+    if roles(one) or roles(other):  # these stand in no condition
+        return None
+    names = NameScope.of(kernel_names(one))
+    params = list(one.params)
+    called = {}
+    for param, place in zip(other.params, same, strict=True):
+        if place is None:
+            params.append(attrs.evolve(param, name=names.fresh(param.name)))
+            called[param.name] = params[-1].name
+        else:
+            params[place] = _both(params[place], param)
+            called[param.name] = params[place].name
+    first, count = prod(one.grid), prod(other.grid)
+    shared, body = _sharing(one.body, renamed(freshened(other.body, names), called))
+    if sum(array.size * array.dtype.itemsize for array in shared) > local_bytes:
+        return None
+    group = sem.GridIndex(sem.GridLevel.GROUP, 0, sem.Type(one.index))
+    start = sem.Const(first, group.type)
+    then = _placed(_without(one.body), one.grid, group)
+    otherwise = _placed(body, other.grid, sem.Apply(Op.SUB, (group, start)))
+    return attrs.evolve(
+        one,
+        params=tuple(params),
+        body=(*shared, sem.If(sem.Apply(Op.CMP_LT, (group, start)), then, otherwise)),
+        grid=(first + count,),
+        operations=one.operations + other.operations,
+        comments=tuple(dict.fromkeys((*one.comments, *other.comments))),
+    )
+
+
+def _sharing(
+    one: Sequence[sem.Stmt], other: tuple[sem.Stmt, ...]
+) -> tuple[list[sem.DeclareArray], tuple[sem.Stmt, ...]]:
+    """Return the local arrays of two kernels, of which a group runs one, and the second one with those of the first.
+
+    They take turns by size, the largest first; but channels, of which each has a number of messages of its own.
+    """
+    arrays, more = sorted(filter(_is_local, one), key=_size), []
+    places: dict[str, str] = {}
+    for array in sorted(filter(_is_local, other), key=_size):
+        free = [n for n, each in enumerate(arrays) if each.dtype is array.dtype and each.name not in places.values()]
+        if not free or array.dtype is DType.U64:
+            more.append(array)
+            continue
+        size, alignment = max(arrays[free[0]].size, array.size), max(arrays[free[0]].alignment, array.alignment)
+        arrays[free[0]] = attrs.evolve(arrays[free[0]], size=size, alignment=alignment)
+        places[array.name] = arrays[free[0]].name
+    return [*arrays, *more], renamed(_without(other), places)
+
+
+def _is_local(stmt: sem.Stmt) -> TypeGuard[sem.DeclareArray]:
+    return isinstance(stmt, sem.DeclareArray) and stmt.region is not sem.Region.PRIVATE
+
+
+def _size(array: sem.DeclareArray) -> int:
+    return -array.size
+
+
+def _without(body: Iterable[sem.Stmt]) -> tuple[sem.Stmt, ...]:
+    """Return statements without local arrays, which stand at the beginning of a kernel."""
+    return tuple(stmt for stmt in body if not _is_local(stmt))
+
+
+def _both(one: sem.Param, other: sem.Param) -> sem.Param:
+    access = one.access if one.access is other.access else sem.ParamAccess.READ_WRITE
+    no_alias = one.no_alias and other.no_alias
+    return attrs.evolve(one, access=access, no_alias=no_alias, alignment=max(one.alignment, other.alignment))
+
+
+def _placed(body: tuple[sem.Stmt, ...], grid: tuple[int, ...], place: sem.Expr) -> tuple[sem.Stmt, ...]:
+    """Return statements for the group that is at a place of a grid, axis 0 fastest."""
+    axes: list[sem.Expr] = []
+    left = place
+    for extent in grid:
+        size = sem.Const(extent, place.type)
+        axes.append(left if len(axes) + 1 == len(grid) else sem.Apply(Op.MOD, (left, size)))
+        left = sem.Apply(Op.DIV, (left, size))
+
+    def at(node: sem.Expr) -> sem.Expr:
+        match node:
+            case sem.GridIndex(level=sem.GridLevel.GROUP, axis=axis):
+                return axes[axis]
+            case _:
+                return node
+
+    return map_stmts(lambda expr: map_expr(at, expr), body)
+
+
+class Lowering(Protocol):
+    """Parts of a program that a loop in it needs when it is lowered."""
+
+    program: stripe.Program
+    buffers: dict[str, sem.Buffer]
+    kernels: list[sem.KernelFunction]
+    unaligned: set[str]
+    local: dict[int, frozenset[str]]
+
+    def works(self, works: Iterable[stripe.Work], fresh: Container[str]) -> tuple[sem.Work, ...]:
+        """Return what becomes of works; ``fresh`` is memory that holds nothing before them."""
+
+    def copy(self, source: str, target: str) -> sem.Launch:
+        """Return what copies one buffer to another."""
+
+
+def lower_loop(lowering: Lowering, loop: stripe.Loop, before: list[sem.Work], fresh: Container[str]) -> list[sem.Work]:
+    """Return the works before a loop followed by those of the loop.
+
+    Where the number of steps is odd, the first values go to the other one of each two buffers that take turns: then
+    the last values are where others expect them. That cannot be where first values are made somewhere else than in
+    front of the loop; they are copied in the end then.
+
+    Args:
+        lowering: The program.
+        loop: The loop.
+        before: The works in front of the loop, in the same list.
+        fresh: Memory that holds nothing before these.
+
+    """
+    turns: dict[str, str] = {}
+    for carry in loop.carries:
+        turns |= {carry.made: carry.kept, carry.kept: carry.made}
+        if lowering.buffers[carry.kept].role is not sem.BufferRole.TEMPORARY or carry.kept in lowering.unaligned:
+            lowering.unaligned.add(carry.made)
+    step = lowering.works(loop.works, lowering.local.get(id(loop), frozenset()))
+    copies = tuple(lowering.copy(carry.made, carry.kept) for carry in loop.carries) if step else ()
+    if isinstance(loop.times, stripe.While):
+        return [*before, sem.Loop(sem.While(loop.times.memory), (*step, *copies))]
+    if not step:
+        return [*before, *copies]
+    last = loop.works[-1]
+    if isinstance(last, stripe.Launch) and stripe.ADVANCE in lowering.program.kernels[last.kernel].block.tags:
+        step = _joined(lowering.kernels, step)
+    if not turns:
+        return [*before, sem.Loop(loop.times, step)]
+    other = with_buffers(step, turns)
+    repeated = [sem.Loop(loop.times // 2, (*step, *other))] if loop.times > 1 else []
+    if loop.times % 2 == 0:
+        return [*before, *repeated]
+    if all(carry.kept in fresh and _first_written(lowering, before, carry.kept) for carry in loop.carries):
+        return [*with_buffers(tuple(before), turns), *other, *repeated]
+    return [*before, *repeated, *step, *copies]
+
+
+def _first_written(lowering: Lowering, works: Iterable[sem.Work], buffer: str) -> bool:
+    """Return whether a launch that only writes a buffer comes before all else that uses it."""
+    for work in works:
+        if isinstance(work, sem.Launch):
+            if buffer in work.arguments:
+                param = lowering.kernels[work.kernel].params[work.arguments.index(buffer)]
+                return param.access is sem.ParamAccess.WRITE
+        elif buffer in used_buffers((work,)):
+            return False
+    return False
+
+
+def _joined(kernels: list[sem.KernelFunction], step: tuple[sem.Work, ...]) -> tuple[sem.Work, ...]:
+    """Return a step whose last kernel, which counts the steps, is part of another one that reads the step.
+
+    The first thread of that kernel counts: a launch less where launches are what a step costs.
+    """
+    *others, advance = step
+    if not isinstance(advance, sem.Launch):
+        return step
+    counting = kernels[advance.kernel]
+    if [param.access for param in counting.params] != [sem.ParamAccess.WRITE, sem.ParamAccess.READ]:
+        return step
+    new, now = advance.arguments
+    for place, work in reversed(list(enumerate(others))):
+        if isinstance(work, sem.Launch) and now in work.arguments:
+            host = kernels[work.kernel]
+            reads = host.params[work.arguments.index(now)].access is sem.ParamAccess.READ
+            if reads and host.index is counting.index:
+                kernels.append(_counting(host, counting, host.params[work.arguments.index(now)].name))
+                others[place] = sem.Launch(len(kernels) - 1, (*work.arguments, new))
+                return tuple(others)
+    return step
+
+
+def _counting(host: sem.KernelFunction, counting: sem.KernelFunction, step: str) -> sem.KernelFunction:
+    """Return ``host``, whose first thread also does what ``counting`` does, with a further parameter for the result."""
+    scope = NameScope.of(kernel_names(host))
+    names = {name: scope.fresh(name) for name in dict.fromkeys(kernel_names(counting))}
+    names[counting.params[1].name] = step
+    body = renamed(counting.body, names)
+    index = sem.Type(host.index)
+    for level, extents in ((sem.GridLevel.GROUP, host.grid), (sem.GridLevel.LOCAL, host.group)):
+        for axis, extent in enumerate(extents):
+            if extent > 1:
+                first = sem.Apply(Op.CMP_EQ, (sem.GridIndex(level, axis, index), sem.Const(0, index)))
+                body = (sem.If(first, body),)
+    param = attrs.evolve(counting.params[0], name=names[counting.params[0].name])
+    return attrs.evolve(host, params=(*host.params, param), body=(*host.body, *body))
+
 
 _OVERHANG: Final = 1 << 20
 """Indices may pass the end of what they run over by so much before a test turns them away."""

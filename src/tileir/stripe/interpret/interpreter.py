@@ -13,7 +13,7 @@ from typing import assert_never
 import attrs
 import numpy as np
 
-from tileir.core import ArgumentError, Diagnostic, TileError, checkpoint, fail
+from tileir.core import Aggregation, ArgumentError, Diagnostic, TileError, checkpoint, fail
 from tileir.core.numbers.number_system import REAL, NumberSystem
 from tileir.stripe.attending import ATTEND, ATTEND_BACK
 from tileir.stripe.check.verifier import verify
@@ -21,8 +21,6 @@ from tileir.stripe.interpret.attention import attend
 from tileir.stripe.interpret.lanes import Lanes, interfere
 from tileir.stripe.interpret.memory import Array, Elements, Hidden, Memory, ScopeKey, View, check_axis, check_offsets
 from tileir.stripe.interpret.plan import Grid, Plan, ViewPlan, plan_block
-from tileir.stripe.interpret.segments import add_segments
-from tileir.stripe.interpret.sorting import sort_rows
 from tileir.stripe.ir import (
     Block,
     Branch,
@@ -38,9 +36,65 @@ from tileir.stripe.ir import (
     views_written,
 )
 from tileir.stripe.lower.kernel_table import launched
-from tileir.stripe.segments import ADD_SEGMENTS
-from tileir.stripe.sorting import ORDER
+from tileir.stripe.segments import ADD_SEGMENTS, Segments
+from tileir.stripe.sorting import ORDER, Sorting
 from tileir.stripe.works import local_memory
+
+
+def sort_rows(special: Special, views: Mapping[str, View]) -> None:
+    """Execute a special whose views are rows: stable, with NaN as the greatest element."""
+    plan, rows = Sorting.of(special), [views[name].loaded(name).ravel() for name in special.inputs]
+    keys, payload = rows[0], rows[1] if len(rows) > 1 else np.arange(len(rows[0]))
+    numbers, found = views[special.inputs[0]].memory.numbers, []
+    for start, end in plan.stretches(len(keys)):
+        places = numbers.order(keys[start:end], 0, descending=plan.descending)
+        found.append(start + places[: plan.keep or None])
+    chosen = np.concatenate(found)
+    for name, row in zip(special.outputs, (payload, keys), strict=False):
+        shape = views[name].shape
+        views[name].fill(name, row[chosen][: shape.elements].reshape(shape.sizes))
+
+
+def add_segments(special: Special, views: Mapping[str, View]) -> None:
+    """Execute a special that adds updates with equal keys, one after the other."""
+    plan = Segments.of(special)
+    inputs, outputs = ([views[name] for name in names] for names in (special.inputs, special.outputs))
+    for name, view in zip((*special.inputs, *special.outputs), (*inputs, *outputs), strict=True):
+        check_offsets(name, view.offsets(), view.memory)
+    keys, updates, *places = (view.memory.data[view.offsets()] for view in inputs)
+    rows, size = outputs[0].shape.dims[0].size, keys.size
+    keys, updates = np.clip(keys.ravel(), 0, rows - 1), updates.reshape(size, -1)
+    if places:
+        updates = updates[places[0].ravel()]
+    numbers, dtype = outputs[0].memory.numbers, outputs[0].shape.dtype
+    updates = numbers.cast(updates, dtype)
+    table, carried = outputs[0].offsets().reshape(rows, -1), [view.offsets().reshape(-1) for view in outputs[1:]]
+    for part, start in enumerate(range(0, size, plan.part or size)):
+        own = keys[start : start + (plan.part or size)]
+        edges = np.concatenate(([0], np.flatnonzero(np.diff(own)) + 1))
+        sums = np.zeros((len(edges), updates.shape[1]), updates.dtype)
+        numbers.merge_at(
+            Aggregation.SUM,
+            dtype,
+            sums,
+            np.searchsorted(edges, np.arange(len(own)), "right") - 1,
+            updates[start:][: len(own)],
+        )
+        inner = slice(None)
+        if plan.part:
+            inner = slice(1, len(edges) - 1)
+            last = sums[-1] if len(edges) > 1 else np.zeros_like(sums[0])
+            both = np.stack([own[0], own[-1]]), np.stack([sums[0], last])
+            for view, offsets, values in zip(outputs[1:], carried, both, strict=True):
+                there = offsets.reshape(-1, values.size)[part]
+                _put(view, there, values.reshape(-1))
+        _put(outputs[0], table[own[edges[inner]]], sums[inner])
+
+
+def _put(view: View, offsets: Array, values: Array) -> None:
+    if view.memory.written is not None:
+        view.memory.written[offsets] = True
+    view.memory.data[offsets] = values
 
 
 def interpret(

@@ -8,10 +8,11 @@ Contractions: solved bounds become a flat block over all valid points.
 
 from __future__ import annotations
 
+import re
 from math import prod
 from typing import Final, assert_never
 
-from tileir.core import Aggregation, Combination, Diagnostic, Op, TileError, attrs
+from tileir.core import Aggregation, Combination, Diagnostic, NameScope, Op, TileError, attrs, schema
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import Domain
 from tileir.poly.coverage import covers
@@ -22,7 +23,6 @@ from tileir.stripe.lower.overwriting import solved, written_together
 from tileir.stripe.lower.program_builder import ProgramBuilder
 from tileir.stripe.lower.reduce import lower_reduce
 from tileir.stripe.lower.scan import lower_scan
-from tileir.stripe.lower.spelling import spelled
 from tileir.stripe.lower.storage import ZERO, Storage, Tensor
 from tileir.stripe.places import IndirectIndex, Places
 from tileir.typed.dataflow import loop_of
@@ -47,6 +47,37 @@ from tileir.typed.ir import (
 )
 from tileir.typed.reductions import reduction_of
 from tileir.typed.simplify.preparation import unmarked
+
+SPELT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.']*")
+"""The names that Stripe can spell."""
+_OTHER: Final = re.compile(r"[^A-Za-z0-9_]+")
+
+
+def spelled(function: Function) -> Function:
+    """Return a function whose values have names that Stripe can spell; itself where all have."""
+    values = (*function.inputs, *function.operations)
+    plain = [value.name for value in values if SPELT.fullmatch(value.name)]
+    scope = NameScope.of(plain)
+    names = {value.name: scope.fresh(_word(value.name)) for value in values if not SPELT.fullmatch(value.name)}
+    steps = {each.body: spelled(each.body) for each in function.operations if isinstance(each, Scan)}
+    if not names and all(new is old for old, new in steps.items()):
+        return function
+    operations = (
+        attrs.evolve(operation, body=steps[operation.body]) if isinstance(operation, Scan) else operation
+        for operation in function.operations
+    )
+    return attrs.evolve(
+        function,
+        inputs=tuple(schema.with_names(value, names) for value in function.inputs),
+        outputs=tuple(names.get(name, name) for name in function.outputs),
+        operations=tuple(schema.with_names(operation, names) for operation in operations),
+        labels=tuple((names.get(name, name), label) for name, label in function.labels),
+    )
+
+
+def _word(name: str) -> str:
+    word = _OTHER.sub("_", name).strip("_")
+    return word if SPELT.fullmatch(word) else f"v_{word}"
 
 
 def lower(function: Function, name: str = "program") -> Program:

@@ -1,7 +1,7 @@
 """Spelling of the fields of nodes in Stripe text: the forms of their classes say the rest.
 
 The texts of blocks, indices and refinements depend on the style, and on what stands around them:
-:mod:`tileir.stripe.text.printer` writes them, and :mod:`tileir.stripe.text.header_parser` reads them.
+:mod:`tileir.stripe.text.printer` writes them, and :mod:`tileir.stripe.text.parser` reads them.
 """
 
 from __future__ import annotations

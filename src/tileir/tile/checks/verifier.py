@@ -1,4 +1,9 @@
-"""The rules of a Tile function that hold for all shapes. One check for each rule; all faults at once."""
+"""The rules of a Tile function that hold for all shapes. One check for each rule; all faults at once.
+
+Rules for scans: what is passed to the step, and what it gives back.
+
+What a constant may be, and the dimensions that it names.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +12,19 @@ from collections.abc import Callable, Iterator, Mapping, Set as AbstractSet
 from itertools import chain, islice
 from typing import Final
 
-from tileir.core import MAX_FAULTS, Diagnostic, Span, VerifyError, attrs
+from tileir.core import MAX_FAULTS, ArrayValue, Diagnostic, Span, VerifyError, attrs
 from tileir.core.text.advice import meant, own_form
-from tileir.tile.checks.nodes import Nodes, check_depth, collect
+from tileir.tile.checks.integers import sizing_inputs
 from tileir.tile.checks.polynomial_rules import check_affine
-from tileir.tile.checks.scan_rules import check_constant_arrays, check_scan, check_while, count_of
 from tileir.tile.checks.scope import NO_CALLEES, Kind, Scope
-from tileir.tile.functions import advice, builtin
+from tileir.tile.functions import SIZE, advice, builtin
 from tileir.tile.ir import (
     Access,
     Assignment,
     Call,
+    Constant,
     Contraction,
+    Expr,
     FloatLiteral,
     Function,
     IndexName,
@@ -27,9 +33,160 @@ from tileir.tile.ir import (
     Scan,
     While,
 )
-from tileir.tile.text.grammar import MAX_INTEGER, MAX_NAME, MAX_SCANS, is_index_name, is_tensor_name
-from tileir.tile.traversal import Role, dimensions, expressions, index_names, named
+from tileir.tile.text.grammar import (
+    MAX_DEPTH,
+    MAX_INTEGER,
+    MAX_NAME,
+    MAX_NODES,
+    MAX_SCANS,
+    is_index_name,
+    is_tensor_name,
+)
+from tileir.tile.traversal import Role, dimensions, expressions, index_names, named, result_sizes, walk, walk_with_depth
 from tileir.tile.tuples import parts
+
+
+def check_scan(statement: Scan, scope: Scope) -> Iterator[Diagnostic]:
+    """Yield what is wrong with a scan, its step itself left out."""
+    where, step, given = statement.name_span or statement.span, statement.step, statement.operands
+    if statement.count is None and not statement.sequences:
+        message = f"{statement.name!r} has no sequences, so say how many steps there are: scan(…) N times function"
+        yield Diagnostic("TIL218", message, where)
+    if len(step.inputs) != len(given):
+        passed, taken = count_of(len(given), "tensor", "tensors"), count_of(len(step.inputs), "input", "inputs")
+        note = "the inputs of a step are the carries, a slice of each sequence, and the constants, in this order"
+        yield Diagnostic("TIL218", f"{statement.name!r} passes {passed}, but its step has {taken}", where, (note,))
+    if len(step.outputs) < len(statement.carries):
+        carries = count_of(len(statement.carries), "carry", "carries")
+        made = count_of(len(step.outputs), "output", "outputs")
+        note = "the outputs of a step are a new value for each carry, and then what it puts out"
+        yield Diagnostic("TIL218", f"{statement.name!r} has {carries}, but its step has {made}", where, (note,))
+    yield from _check_operands((*statement.carries, *statement.sequences), given, step, scope)
+
+
+def check_while(statement: While, scope: Scope) -> Iterator[Diagnostic]:
+    """Yield what is wrong with a loop that runs while something holds, its functions themselves left out."""
+    where, given, carries = statement.name_span or statement.span, statement.operands, statement.carries
+    if not carries:
+        message = f"{statement.name!r} has no carries, so its condition would never change"
+        yield Diagnostic("TIL218", message, where)
+    for function, kind in ((statement.condition, "condition"), (statement.step, "step")):
+        if len(function.inputs) != len(given):
+            passed, taken = count_of(len(given), "tensor", "tensors"), count_of(len(function.inputs), "input", "inputs")
+            note = "the inputs of condition and step are the carries and the constants, in this order"
+            yield Diagnostic(
+                "TIL218", f"{statement.name!r} passes {passed}, but its {kind} has {taken}", where, (note,)
+            )
+        wanted = len(carries) if function is statement.step else 1
+        if len(function.outputs) != wanted:
+            made, needed = count_of(len(function.outputs), "output", "outputs"), f"{wanted}"
+            note = "the output of a condition is one bool, and those of a step are a new value for each carry"
+            message = f"the {kind} of {statement.name!r} has {made}, but {needed} is needed"
+            yield Diagnostic("TIL218", message, where, (note,))
+        yield from _check_operands(carries, given if function is statement.step else (), function, scope)
+
+
+def _check_operands(
+    changing: tuple[Name, ...], given: tuple[Name, ...], step: Function, scope: Scope
+) -> Iterator[Diagnostic]:
+    """Check that sizes are computed from nothing that changes, and that what is passed are tensors."""
+    sizing = sizing_inputs(step)
+    for operand, parameter in zip(changing, step.inputs, strict=False):
+        if parameter.name in sizing:
+            message = f"{operand.name!r} changes from step to step, but sizes of the step are computed from it"
+            note = "pass what sizes are computed from among the constants of the loop"
+            yield Diagnostic("TIL204", message, operand.span, (note,))
+    for operand in given:
+        definition = scope.definitions.get(operand.name)
+        if definition is not None and definition.kind is Kind.DIMENSION:
+            message = f"{operand.name!r} is a dimension, not a tensor; a step has the dimensions of its own inputs"
+            yield Diagnostic("TIL205", message, operand.span)
+
+
+def count_of(number: int, one: str, many: str) -> str:
+    """Return a number with what is counted."""
+    return f"{number} {one if number == 1 else many}"
+
+
+def check_constant_arrays(function: Function, scope: Scope) -> Iterator[Diagnostic]:
+    """Check that numbers fit 64 bits, and that constants name one dimension for each axis, of one size all over."""
+    sizes: dict[str, tuple[int, str]] = {}
+    for statement in function.statements:
+        if not isinstance(statement, Constant):
+            continue
+        value, dims = statement.value, statement.dims
+        if type(value) is int and not -(1 << 63) <= value <= MAX_INTEGER:
+            yield Diagnostic("TIL212", f"{value} is no constant: an integer has at most 64 bits", statement.span)
+        if dims is None:
+            continue
+        if len(dims) != len(statement.shape):
+            rank = f"is {value}" if isinstance(value, ArrayValue) else "is a number, which has no axes"
+            message = f"the constant {statement.name!r} {rank}, but names {len(dims)} dimensions"
+            yield Diagnostic("TIL305", message, statement.name_span or statement.span)
+            continue
+        for axis, (dim, size) in enumerate(zip(dims, statement.shape, strict=True)):
+            place = f"axis {axis} of {statement.name!r}"
+            if isinstance(dim, IntLiteral):
+                if dim.value != size:
+                    message = f"{place} is declared as {dim.value}, but has {size} elements"
+                    yield Diagnostic("TIL304", message, dim.span)
+                continue
+            known, where = sizes.setdefault(dim.name, (size, place))
+            if scope.definitions[dim.name].kind is not Kind.DIMENSION:
+                yield Diagnostic("TIL202", f"{dim.name!r} is a tensor, so no dimension can have that name", dim.span)
+            elif known != size:
+                yield Diagnostic("TIL304", f"{dim.name!r} is {known} on {where}, but {size} on {place}", dim.span)
+
+
+@attrs.frozen
+class Nodes:
+    """The nodes of all expressions by kind, with where their expressions stand, in the order of the text.
+
+    A name comes with the position of its statement, too; the sizes of results stand behind all statements.
+    """
+
+    names: list[tuple[int, Role, Name]] = attrs.field(factory=list)
+    calls: list[tuple[Role, Call]] = attrs.field(factory=list)
+    indices: list[tuple[Role, IndexName]] = attrs.field(factory=list)
+    numbers: list[IntLiteral | FloatLiteral] = attrs.field(factory=list)
+    too_deep: list[Span | None] = attrs.field(factory=list)
+
+
+def collect(function: Function) -> Nodes:
+    """Sort the nodes of all expressions by kind; an expression that nests too deeply is cut off."""
+    nodes = Nodes()
+    for position, statement in enumerate(function.statements):
+        for place, root in expressions(statement):
+            _collect(nodes, position, place, root, statement.span)
+    for root in result_sizes(function):
+        _collect(nodes, len(function.statements), Role.CONSTANT, root, function.span)
+    nodes.numbers.extend(dim for each in function.inputs for dim in each.dims or () if isinstance(dim, IntLiteral))
+    return nodes
+
+
+def _collect(nodes: Nodes, position: int, place: Role, root: Expr, span: Span | None) -> None:
+    measured: set[int] = set()  # names of tensors of which only a size is asked for
+    for count, (node, depth) in enumerate(walk_with_depth(root)):
+        if isinstance(node, Name):
+            nodes.names.append((position, Role.VALUE if id(node) in measured else place, node))
+        elif isinstance(node, IndexName):
+            nodes.indices.append((place, node))
+        elif isinstance(node, IntLiteral | FloatLiteral):
+            nodes.numbers.append(node)
+        elif isinstance(node, Call):
+            nodes.calls.append((place, node))
+            if node.function == SIZE:
+                measured.update(id(each) for argument in node.arguments[:1] for each in walk(argument))
+        if depth > MAX_DEPTH or count > MAX_NODES:
+            nodes.too_deep.append(node.span or span)
+            break
+
+
+def check_depth(nodes: Nodes) -> Iterator[Diagnostic]:
+    """Check that expressions nest at most ``MAX_DEPTH`` levels, and are no larger than any text."""
+    for span in nodes.too_deep:
+        message = f"this is nested more than {MAX_DEPTH} levels deep; split it into several statements"
+        yield Diagnostic("TIL103", message, span)
 
 
 @attrs.frozen

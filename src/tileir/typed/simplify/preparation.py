@@ -12,45 +12,185 @@ The rule is that of Chen, Xu, Zhang and Guestrin, "Training deep nets with subli
 inputs, outputs, constants, and what a checkpoint marks. Every other value that the backward pass recalls is computed
 again, with all that leads to it from what is kept, just before the backward pass first reads it. So it goes segment by
 segment, from one checkpoint to the next. A backward pass computes a value again only once; another one does so anew.
+
+Rows replaced by the last of their updates, found by the greatest number, for devices whose threads have no order.
+
+```text
+O = scatter_assign(U, I, L) ordered    ->    N = coordinate(0)            number of each update
+                                             W = scatter_max(N, I)        the last update of each row
+                                             O = cond(W >= 0, gather(U, W), L)
+```
+
+Factors of 16 bits that are read as they are, where sums of their products are kept in f32.
+
+A program says ``W = as_f32(A); C[i, j] = +(W[i, k] * B[k, j])`` to have sums that are not rounded to f16. A contraction
+converts its factors itself, and so do instructions for matrices, so the cast need not be stored.
+
+Elements of 16 bits that are moved as they are, where a program widens them first and narrows them behind.
+
+Operations of the library compute in f32, so that gradients are added up before they are rounded. Where they only move
+elements, ``as_f16(O)`` of ``O[i] = widen(X)[i + 1]`` is a move of X, and no f32 is stored.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from tileir.core import Aggregation, NameScope, Op, TileError, attrs
+from tileir.core import Aggregation, Combination, DType, NameScope, Op, TileError, accumulator, attrs
 from tileir.core.contraction_types import contraction_types
 from tileir.poly.bounds import solve
 from tileir.poly.coverage import injective
 from tileir.typed.dataflow import with_bodies, with_operands, without_dead
 from tileir.typed.ir import (
+    Access,
     ArrayConstant,
+    Cast,
     Checkpoint,
     Constant,
     Contraction,
+    Coordinate,
     Elementwise,
     Function,
+    Gather,
     Marker,
     Operation,
     Override,
     Recall,
     Reshape,
     Scan,
+    Scatter,
     Upstream,
     Value,
+    counting,
     operands,
 )
 from tileir.typed.reductions import with_components_named
 from tileir.typed.simplify.bands import with_bands
 from tileir.typed.simplify.distribution import distributed
 from tileir.typed.simplify.factorisation import factorised
-from tileir.typed.simplify.last_updates import with_last_updates
-from tileir.typed.simplify.narrow_factors import with_narrow_factors
-from tileir.typed.simplify.narrow_moves import with_narrow_moves
 from tileir.typed.simplify.prefixes import with_ends
 from tileir.typed.simplify.separation import separated
 from tileir.typed.simplify.simplifier import simplify
+
+
+def with_narrow_moves(function: Function) -> Function:
+    """Return ``function`` with moves before the casts that widen what is moved; itself where there are none."""
+    function = with_bodies(function, with_narrow_moves)
+    dtypes = {value.name: value.dtype for value in (*function.inputs, *function.operations)}
+    widened = {
+        each.name: (each.input, dtypes[each.input])
+        for each in function.operations
+        if isinstance(each, Cast) and dtypes[each.input].is_narrow and each.dtype.is_float
+    }
+    if not widened:
+        return function
+    names = NameScope.of(dtypes)
+    operations: list[Operation] = []
+    for operation in function.operations:
+        moved = _moved(operation, widened, names)
+        if moved is None:
+            operations.append(operation)
+        else:
+            widened[operation.name] = moved.name, moved.dtype
+            cast = Cast(operation.name, moved.name, operation.dtype, operation.shape, span=operation.span)
+            operations += [moved, cast]
+    changed = len(operations) > len(function.operations)
+    return attrs.evolve(function, operations=tuple(operations)) if changed else function
+
+
+def _moved(operation: Operation, widened: Mapping[str, tuple[str, DType]], names: NameScope) -> Operation | None:
+    """Return the move of what was there before it was widened; None where something else is computed."""
+    match operation:
+        case Reshape(input=name) if name in widened:
+            source, dtype = widened[name]
+            return attrs.evolve(operation, name=names.fresh(operation.name), input=source, dtype=dtype)
+        case Gather(data=name) if name in widened:
+            source, dtype = widened[name]
+            return attrs.evolve(operation, name=names.fresh(operation.name), data=source, dtype=dtype)
+        case Contraction(
+            aggregation=Aggregation.ASSIGN, combination=Combination.NONE, inputs=(access,), default=default
+        ) if access.tensor in widened:
+            source, dtype = widened[access.tensor]
+            before = (None, dtype) if default is None else widened.get(default, ("", DType.BOOL))
+            if before[1] is not dtype:
+                return None
+            inputs = (attrs.evolve(access, tensor=source),)
+            return attrs.evolve(
+                operation, name=names.fresh(operation.name), inputs=inputs, operand_dtype=dtype, accumulator=dtype,
+                dtype=dtype, default=before[0],
+            )  # fmt: skip
+        case _:
+            return None
+
+
+def with_narrow_factors(function: Function) -> Function:
+    """Return ``function`` with products of what was cast to f32 before; itself where there are none."""
+    function = with_bodies(function, with_narrow_factors)
+    definitions: dict[str, Value | Operation] = {
+        value.name: value for value in (*function.inputs, *function.operations)
+    }
+    operations = tuple(_read_narrow(operation, definitions) for operation in function.operations)
+    if all(new is old for new, old in zip(operations, function.operations, strict=True)):
+        return function
+    return without_dead(attrs.evolve(function, operations=operations))
+
+
+def _read_narrow(operation: Operation, definitions: Mapping[str, Value | Operation]) -> Operation:
+    if not isinstance(operation, Contraction) or operation.combination is not Combination.MUL:
+        return operation
+    inputs = tuple(_before_cast(access, operation.operand_dtype, definitions) for access in operation.inputs)
+    return operation if inputs == operation.inputs else attrs.evolve(operation, inputs=inputs)
+
+
+def _before_cast(access: Access, dtype: DType, definitions: Mapping[str, Value | Operation]) -> Access:
+    """Return an access to what is cast to ``dtype``, in which such values are added up; else ``access``."""
+    cast = definitions[access.tensor]
+    if not isinstance(cast, Cast) or cast.dtype is not dtype:
+        return access
+    source = definitions[cast.input].dtype
+    narrow = source.is_float and source is not dtype and accumulator(source) is dtype
+    return attrs.evolve(access, tensor=cast.input) if narrow else access
+
+
+def with_last_updates(function: Function) -> Function:
+    """Return ``function`` without ordered assignments; itself where it has none."""
+    function = with_bodies(function, with_last_updates)
+    if not any(isinstance(each, Scatter) and each.ordered for each in function.operations):
+        return function
+    definitions = {each.name: each for each in (*function.inputs, *function.operations)}
+    names = NameScope.of(definitions)
+    operations: list[Operation] = []
+    for operation in function.operations:
+        if isinstance(operation, Scatter) and operation.ordered:
+            operations += _by_numbers(operation, definitions, names)
+        else:
+            operations.append(operation)
+    return attrs.evolve(function, operations=tuple(operations))
+
+
+def _by_numbers(
+    operation: Scatter, definitions: Mapping[str, Value | Operation], names: NameScope
+) -> Iterator[Operation]:
+    """Yield what finds the last update of each row, and puts it there."""
+    assert operation.into is not None  # it replaces
+    places, shape, dtype = definitions[operation.indices].shape, operation.shape, operation.dtype
+    count = math.prod(places)
+    if count == 0:
+        yield Elementwise(operation.name, Op.IDENT, (operation.into,), dtype, shape, span=operation.span)
+        return
+    counted, rows, how = counting(count), shape[:1], Aggregation.MAX
+    number, own, last, none, is_hit, hit, updates, found = (names.fresh(operation.name) for _ in range(8))
+    yield Coordinate(number, 0, counted, (count,))
+    yield Reshape(own, number, counted, places)
+    yield Scatter(last, own, operation.indices, counted, counted, rows, how, span=operation.span)
+    yield Constant(none, counted, 0)
+    yield Elementwise(is_hit, Op.CMP_GE, (last, none), DType.BOOL, rows)
+    yield Reshape(hit, is_hit, DType.BOOL, (*rows, *[1] * (len(shape) - 1)))
+    yield Reshape(updates, operation.updates, dtype, (count, *shape[1:]))
+    yield Gather(found, updates, last, dtype, shape)
+    yield Elementwise(operation.name, Op.COND, (hit, found, operation.into), dtype, shape, span=operation.span)
 
 
 def prepared(function: Function, *, doubles: bool = True, in_order: bool = True) -> Function:
