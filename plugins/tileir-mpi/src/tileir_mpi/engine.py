@@ -88,7 +88,7 @@ class Ranks:
         """Return the ranks of the communicator.
 
         Raises:
-            BackendError: TIL811, there is no MPI, it has ended, or ``mpiexec`` is another one's.
+            BackendError: TIL811, there is no MPI, it has ended, or others were started without it.
         """
         try:
             from mpi4py import MPI
@@ -102,13 +102,24 @@ class Ranks:
             raise BackendError.of("TIL811", "MPI has been finalised: run programs before")
         if not MPI.Is_initialized():
             MPI.Init_thread()
-        started = next((os.environ[name] for name in _STARTED if name in os.environ), "1")
-        if MPI.COMM_WORLD.size == 1 and started not in {"0", "1"}:
-            message = (
-                f"mpiexec started {started} processes, and each is alone: it is not that of the library that mpi4py "
-                f"uses, {MPI.Get_library_version().strip().splitlines()[0]}"
-            )
-            raise BackendError.of("TIL811", message)
+        if MPI.COMM_WORLD.size == 1:
+            _check_alone(MPI.Get_library_version())
         end_together()
         communicator = MPI.COMM_WORLD if self.communicator is None else self.communicator
         return peers_of(communicator, self.late, self.timeout)
+
+
+def _check_alone(version: str) -> None:
+    """Find out that a process which MPI takes to be alone is so.
+
+    Raises:
+        BackendError: TIL811, ``mpiexec`` is that of another library than this version, or ``torchrun`` started several.
+    """
+    started = next((os.environ[name] for name in _STARTED if name in os.environ), "1")
+    if started not in {"0", "1"}:
+        message = f"mpiexec started {started} processes, and each is alone: it is not that of the library that mpi4py"
+        raise BackendError.of("TIL811", f"{message} uses, {version.strip().splitlines()[0]}")
+    ranks = os.environ.get("WORLD_SIZE", "1")
+    if "RANK" in os.environ and ranks != "1":
+        message = f"torchrun started {ranks} processes, and to MPI each is alone: call mpiexec -n {ranks}"
+        raise BackendError.of("TIL811", f"{message}, or the engine nccl where each has a card")

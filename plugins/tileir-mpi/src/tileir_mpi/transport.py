@@ -20,12 +20,11 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 ANSWER: Final = 1.0
 """Seconds in which ranks that wait answer where."""
 
-_INTEGERS: Final = {
-    **{f"int{bits}": (getattr(MPI, f"INT{bits}_T"), getattr(MPI, f"UINT{bits}_T")) for bits in (8, 16, 32, 64)},
-    **{f"uint{bits}": (getattr(MPI, f"UINT{bits}_T"),) * 2 for bits in (8, 16, 32, 64)},
-    "bool": (MPI.UINT8_T, MPI.UINT8_T),
-}
-"""Types of elements: one that compares as they do, and one whose sums and products wrap as theirs do."""
+_ADDED: Final = {f"{sign}int{bits}": getattr(MPI, f"UINT{bits}_T") for sign in ("", "u") for bits in (32, 64)}
+"""Types of elements whose sums and products wrap as theirs do; Open MPI saturates some narrower ones."""
+
+_COMPARED: Final = {f"int{bits}": getattr(MPI, f"INT{bits}_T") for bits in (8, 16, 32, 64)} | {"bool": MPI.UINT8_T}
+"""Types of elements that are compared as they are; MPICH 4.0 compares those without a sign as if they had one."""
 
 _OPERATIONS: Final = {
     Aggregation.SUM: MPI.SUM,
@@ -35,16 +34,18 @@ _OPERATIONS: Final = {
 }
 
 
+_OF_BOOLS: Final = {Aggregation.SUM: Aggregation.MAX, Aggregation.PROD: Aggregation.MIN}
+"""A sum of 0 and 1 is true where any is, a product where all are."""
+
+
 def _exact(how: Aggregation, dtype: np.dtype[Any]) -> tuple[MPI.Datatype, MPI.Op] | None:
     """Return type and operation by which MPI merges to the right bits, in any order; None where it does not."""
-    if dtype.name not in _INTEGERS or how not in _OPERATIONS:
+    if dtype.name == "bool":
+        how = _OF_BOOLS.get(how, how)
+    types = _ADDED if how in {Aggregation.SUM, Aggregation.PROD} else _COMPARED
+    if dtype.name not in types or how not in _OPERATIONS:
         return None
-    compared, added = _INTEGERS[dtype.name]
-    if how in {Aggregation.SUM, Aggregation.PROD} and dtype.itemsize < 4 and dtype.name != "bool":
-        return None  # Open MPI saturates some of these where it has instructions for that
-    if dtype.name == "bool":  # 0 and 1: a sum is true where any is, a product where all are
-        return added, MPI.MAX if how in {Aggregation.SUM, Aggregation.MAX} else MPI.MIN
-    return (added if how in {Aggregation.SUM, Aggregation.PROD} else compared), _OPERATIONS[how]
+    return types[dtype.name], _OPERATIONS[how]
 
 
 def _bytes(array: Array) -> list[Any]:
@@ -56,8 +57,8 @@ def _bytes(array: Array) -> list[Any]:
 class MPITransport(Transport):
     """A rank of a communicator.
 
-    Integers that all ranks need are merged by MPI's own reductions; everything else, and sums and products of narrow
-    integers, in the order of ranks by NumPy. So results have the same bits whatever the library does.
+    Most integers that all ranks need are merged by MPI's own reductions; everything else, and those of which a
+    library makes other numbers, in the order of ranks by NumPy. So results have the same bits whatever a library does.
 
     Attributes:
         begun: Exchanges whose end nobody has waited for, by their numbers: MPI uses their buffers.
