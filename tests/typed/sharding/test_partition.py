@@ -51,6 +51,18 @@ def test_contractions_with_windows_strides_and_borders(case: Case, data: st.Data
     assert_partitioned(data.draw(partitioned(function)), function, inputs)
 
 
+@pytest.mark.parametrize("shape", [(6, 9), (3, 9), (2, 9), (2, 3)], ids=str)
+@pytest.mark.parametrize("cut", [("x", None), ("y", None), (None, "y"), ("x", "y")], ids=str)
+@pytest.mark.parametrize("result", ["T = reduce_argmin(B, 0); P = element(T, 1)", "P[] = +(B[i])"])
+def test_axes_that_are_merged_and_aggregated(shape: tuple[int, int], cut: Any, result: str) -> None:
+    """No two ranks have the same places of what is shared out, also where inner axes cannot be cut."""
+    text = f"function (A[M, N]) -> (P) {{ B = reshape(A, M * N); {result}; }}"
+    array = np.random.default_rng(0).integers(-9, 9, shape, np.int32)
+    function = infer(parse(text), types_of({"A": array}))
+    program = partition(function, Mesh({"x": 2, "y": 2}), {"A": Sharding(cut)}, {"P": Sharding(())})
+    assert_partitioned(program, function, {"A": array})
+
+
 @examples(40)
 @given(problems(), st.data())
 def test_contractions_with_mixed_indices_fractions_constraints_and_defaults(problem: Any, data: st.DataObject) -> None:

@@ -154,7 +154,7 @@ def _reshaped(source: Shape, shape: Shape, axis: int, split: Split) -> Iterator[
 
 
 def _merged(source: Shape, shape: Shape, axes: tuple[str, ...], mesh: Mesh) -> Iterator[Way]:
-    """Yield splits of axes that several others are merged to, which axes of the mesh cut one after the other."""
+    """Yield splits of axes that several others are merged to, which axes of the mesh cut one by one, no ranks alike."""
     for group in joined_axes(source, shape):
         long = [axis for axis in group.axes[0] if source[axis] > 1]
         if group.leading[1] >= 0 and group.inner[1] == 1 and len(long) >= len(axes):
@@ -168,7 +168,8 @@ def _merged(source: Shape, shape: Shape, axes: tuple[str, ...], mesh: Mesh) -> I
                     for start, stop in intervals
                     for low, high in parts
                 ]
-            yield group.leading[1], Split(axes, tuple(intervals))
+            if all(intervals.count(each) == 1 for each in intervals if each[0] < each[1]):
+                yield group.leading[1], Split(axes, tuple(intervals))
 
 
 def _moved(split: Split, ends: Mapping[int, int]) -> Split:
