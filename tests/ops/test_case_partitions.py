@@ -63,9 +63,10 @@ def test_values_and_gradients_with_shardings_of_any_values(name: str, data: st.D
 @pytest.mark.parametrize(("name", "cut"), [(name, cut) for name in CASES for cut in MESHES])
 def test_values_of_all_ranks_together(name: str, cut: str) -> None:
     case, (mesh, cuts) = CASES[name], MESHES[cut]
-    arrays = case.arrays("f32")
+    dtype = case.dtypes[0]
+    arrays = case.arrays(dtype)
     function = simplify(infer(case.function(), types_of(arrays)))
     program = partition(function, mesh, {each: cut_along(array.ndim, cuts) for each, array in arrays.items()})
     verify(program)
     results = tuple(interpret_partitioned(program, arrays).values())
-    case.check(results if len(results) > 1 else results[0], case.expected(arrays), "f32")
+    case.check(results if len(results) > 1 else results[0], case.expected(arrays), dtype)
