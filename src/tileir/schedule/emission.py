@@ -7,15 +7,16 @@ from itertools import groupby
 
 from tileir.core import NameScope, attrs
 from tileir.poly.affine import Affine
-from tileir.schedule.groups import unshared, with_threads
+from tileir.schedule.groups import is_thread, unshared, with_threads
 from tileir.schedule.nest import Node, emit
 from tileir.schedule.padding import with_padding
-from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.remarks import Refused, accepted, refused, refusing
 from tileir.schedule.tree import Item, Leaf, Loop, Tree, fills, leaves, map_leaves, updated, walk
 from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
 
 
+@refusing
 def kernels_of(tree: Tree, *, knowing: bool = False) -> tuple[stripe.Block, ...] | Refused:
     """Return the kernels of a tree, in order: one, or more where remainders of a grid are peeled.
 
@@ -34,14 +35,14 @@ def kernels_of(tree: Tree, *, knowing: bool = False) -> tuple[stripe.Block, ...]
     made = []
     for part, body in zip(parts, bodies, strict=True):
         own = attrs.evolve(tree, body=body)
-        plain = knowing and not own.allocations and not any(loop.allocations for loop in own.loops())
-        grouped = own if plain else with_threads(own, {})
-        if not isinstance(grouped, Tree):
-            return grouped
-        if (memory := unshared(grouped)) is not None:
-            return refused("TR729", memory=memory)
+        loops = own.loops()
+        if any(map(is_thread, loops)):
+            plain = knowing and not tree.allocations and not any(loop.allocations for loop in loops)
+            own = own if plain else accepted(with_threads(own, {}))
+            if (memory := unshared(own)) is not None:
+                return refused("TR729", memory=memory)
         if body:
-            made.append(emit(_root(grouped.body, grouped, alone=any(map(_is_grid, part))), tree.kernel))
+            made.append(emit(_root(own.body, own, alone=any(map(_is_grid, part))), tree.kernel))
     return tuple(made)
 
 
@@ -85,8 +86,10 @@ def _tidy(items: tuple[Item, ...], around: Mapping[str, int], names: NameScope) 
     result: list[Item] = []
     for item in items:
         if isinstance(item, Leaf):
-            tests = tuple(test for test in dict.fromkeys(item.constraints) if test.bounds(around)[0] < 0)
-            result.append(item if tests == item.constraints else attrs.evolve(item, constraints=tests))
+            if item.constraints:
+                tests = tuple(test for test in dict.fromkeys(item.constraints) if test.bounds(around)[0] < 0)
+                item = item if tests == item.constraints else attrs.evolve(item, constraints=tests)
+            result.append(item)
             continue
         for part in _parts(item, around, names):
             body = _tidy(part.body, {**around, part.name: part.size}, names)
@@ -120,10 +123,9 @@ def _parts(loop: Loop, around: Mapping[str, int], names: NameScope) -> list[Loop
     full = _full_iterations(loop, around) if loop.peels else loop.size
     if full == loop.size:
         return [_at_zero(attrs.evolve(loop, peels=False) if loop.peels else loop)]
-    name = names.fresh(loop.name)
-    place = Affine.index(name) + full
-    rest = attrs.evolve(loop, name=name, size=loop.size - full, peels=False)
-    rest = _at_zero(attrs.evolve(rest, body=map_leaves(loop.body, {loop.name: place})))
+    name, size = names.fresh(loop.name), loop.size - full
+    place = Affine.constant(full) if size == 1 else Affine.index(name) + full
+    rest = attrs.evolve(loop, name=name, size=size, body=map_leaves(loop.body, {loop.name: place}), peels=False)
     return [_at_zero(attrs.evolve(loop, size=full, peels=False)), rest] if full else [rest]
 
 
@@ -158,16 +160,17 @@ def _at_zero(loop: Loop) -> Loop:
 
 def _full_iterations(loop: Loop, around: Mapping[str, int]) -> int:
     """Return how many iterations, counted from 0 on, fail no test of their own that others pass."""
-    ranges = {**_sizes_below(loop), **around}
-    return min((_iterations(leaf, loop, ranges, every=True) for leaf in leaves(loop.body)), default=loop.size)
+    ranges = {**_sizes_below(loop), **around, loop.name: 1}
+    cut = (leaf for leaf in loop.leaves if loop.name in leaf.tested)
+    return min((_iterations(leaf, loop, ranges, every=True) for leaf in cut), default=loop.size)
 
 
 def _cut_lanes(items: tuple[Item, ...]) -> str | None:
     """Return a loop over lanes that a test cuts and that is not masked, as none of an instruction is; None for none."""
+    if not (tested := [name for leaf in leaves(items) for test in leaf.constraints for name in test.indices]):
+        return None
     lanes = {item.name for item in walk(items) if isinstance(item, Loop) and not _may_be_cut(item)}
-    return next(
-        (name for leaf in leaves(items) for test in leaf.constraints for name in test.indices if name in lanes), None
-    )
+    return next((name for name in tested if name in lanes), None)
 
 
 def _may_be_cut(loop: Loop) -> bool:
@@ -182,11 +185,10 @@ def _sizes_below(loop: Loop) -> dict[str, int]:
 
 def _shortened(loop: Loop, around: Mapping[str, int], names: NameScope) -> Loop:
     """Return a loop without last iterations in which a test of each leaf below it fails."""
-    if (loop.masks and loop.binding is Binding.LANE) or not all(leaf.constraints for leaf in leaves(loop.body)):
+    if (loop.masks and loop.binding is Binding.LANE) or not all(loop.name in leaf.tested for leaf in loop.leaves):
         return loop
-    below = list(leaves(loop.body))
-    ranges = {**_sizes_below(loop), **around}
-    size = max((_iterations(leaf, loop, ranges) for leaf in below), default=loop.size)
+    ranges = {**_sizes_below(loop), **around, loop.name: 1}
+    size = max((_iterations(leaf, loop, ranges) for leaf in loop.leaves), default=loop.size)
     if size == loop.size:
         return loop
     name = names.fresh(loop.name)
@@ -201,12 +203,15 @@ def _shortened(loop: Loop, around: Mapping[str, int], names: NameScope) -> Loop:
 
 
 def _iterations(leaf: Leaf, loop: Loop, ranges: Mapping[str, int], *, every: bool = False) -> int:
-    """Return how many iterations of a loop, counted from 0 on, some point of a leaf needs at most, or every one has."""
+    """Return how many iterations of a loop, counted from 0 on, some point of a leaf needs at most, or every one has.
+
+    In ``ranges`` the loop has one.
+    """
     most = loop.size
     for test in leaf.constraints:
         step = test.coefficient(loop.name)
         if step < 0:
-            room = (test - Affine.of({loop.name: step})).bounds(ranges)[0 if every else 1]
+            room = test.bounds(ranges)[0 if every else 1]
             most = min(most, max(0, int(room // -step) + 1))
     return most
 
@@ -225,9 +230,9 @@ def nodes_of(items: tuple[Item, ...]) -> tuple[Node, ...]:
     return tuple(_node(item) for item in items)
 
 
-def _node(item: Item) -> Node:
+def _node(item: Item, indices: tuple[stripe.Index, ...] = ()) -> Node:
     if isinstance(item, Leaf):
-        return Node(statements=item.statements, uses=item.uses, constraints=item.constraints, tags=item.tags)
+        return Node(indices, (), (), item.statements, item.uses, item.constraints, "", item.tags)
     chain = [item]
     while len(chain[-1].body) == 1 and not chain[-1].allocations:
         inner = chain[-1].body[0]
@@ -238,7 +243,7 @@ def _node(item: Item) -> Node:
     indices = tuple(_index(loop) for loop in chain if loop.size > 1)
     only = last.body[0] if len(last.body) == 1 else None
     if isinstance(only, Leaf) and not last.allocations:
-        return attrs.evolve(_node(only), indices=indices)
+        return _node(only, indices)
     if last.stages == 1:
         node = Node(indices, last.allocations, nodes_of(last.body))
         return _testing_once(node) if item.binding is Binding.THREAD or last.allocations else node
@@ -250,6 +255,8 @@ def _node(item: Item) -> Node:
 
 def _testing_once(node: Node) -> Node:
     """Return a block that tests itself what all blocks inside would test of what is the same for each."""
+    if not all(child.constraints for child in node.children):
+        return node
     inner = {index.name for child in node.children for index in child.indices}
     common = frozenset[Affine].intersection(*(frozenset(child.constraints) for child in node.children))
     tests = tuple(t for t in node.children[0].constraints if t in common and inner.isdisjoint(t.indices))

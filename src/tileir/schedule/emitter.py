@@ -29,7 +29,6 @@ def emit(root: Node, kernel: stripe.Block) -> stripe.Block:
 
 
 def _collect(node: Node, ranges: dict[str, int]) -> None:
-    """Gather the ranges of all indices of a tree."""
     ranges.update((i.name, i.range) for i in node.indices)
     for child in node.children:
         _collect(child, ranges)
@@ -134,19 +133,22 @@ class _Emitter:
         the name of a root; ``bound`` are the indices of all ancestors, and ``defined`` the roots that hold something
         before the node runs.
         """
-        own = frozenset(index.name for index in node.indices)
+        own = frozenset([index.name for index in node.indices])
         views: dict[Use, stripe.Refinement] = {}
         for use in self.uses[id(node)]:
             source = inherited.get(use)
-            name = roots[use.root] if source is None else source.name
-            views[use] = self._view(use, name, own, bound, None if source is None else source.start)
-        written: Iterable[stripe.Refinement]
+            name = use.name if node.statements else ""
+            if source is None:
+                views[use] = self._view(name, use, roots[use.root], own, bound, None)
+            else:
+                views[use] = self._view(name, use, source.name, own, bound, source.start)
+        written: Iterable[stripe.Refinement] = views.values()
         children: tuple[stripe.Block, ...] = ()
-        if node.statements:
-            written = dict.fromkeys(attrs.evolve(view, name=use.name) for use, view in views.items())
-        else:
+        if not node.statements:
             written, chosen = self._chosen(node, views, defined)
             children = tuple(self._inside(node, chosen, own | bound, defined))
+        elif len({use.name for use in views}) < len(views):
+            written = dict.fromkeys(written)
         passed = tuple(stripe.Index(n, 1, Affine.index(n)) for n in self.outside[id(node)])
         return stripe.Block(
             name=node.name,
@@ -175,6 +177,9 @@ class _Emitter:
         ``views`` has what each use alone would need, without a name.
         """
         names = NameScope.of(r.name for r in node.allocations)
+        if len({use.root for use in views}) == len({view.source for view in views.values()}) == len(views):
+            alone = {use: attrs.evolve(view, name=names.fresh(use.root)) for use, view in views.items()}
+            return alone.values(), {use: _Source(view.name, (0,) * len(view.access)) for use, view in alone.items()}
         shared = self._with_one_view_each(self._with_what_is_read_in_what_is_written(views, defined))
         written: dict[stripe.Refinement, stripe.Refinement] = {}
         chosen: dict[Use, _Source] = {}
@@ -230,9 +235,15 @@ class _Emitter:
         return result
 
     def _view(
-        self, use: Use, source: str, own: frozenset[str], bound: frozenset[str], start: tuple[int, ...] | None
+        self,
+        name: str,
+        use: Use,
+        source: str,
+        own: frozenset[str],
+        bound: frozenset[str],
+        start: tuple[int, ...] | None,
     ) -> stripe.Refinement:
-        """Return the refinement for the part of a use that this node's indices move, without a name.
+        """Return the refinement for the part of a use that this node's indices move.
 
         It starts at the least element that any point of the levels below touches; that of the level above is ``start``
         elements into its refinement. There is none at the outermost level, nor of what the node around this one
@@ -246,17 +257,22 @@ class _Emitter:
             for term in affine.terms:
                 index, coefficient = term
                 move = int(coefficient) * (self.ranges[index] - 1)
-                if index not in bound:
-                    above += min(0, move)
-                if index in own or (start is None and index in bound):
+                outside = index in bound
+                if move < 0 and not outside:
+                    above += move
+                if index in own or (start is None and outside):
                     terms.append(term)
-                elif index not in bound:
-                    low, high = low + min(0, move), high + max(0, move)
+                elif outside:
+                    continue
+                elif move < 0:
+                    low += move
+                else:
+                    high += move
             first = affine.offset + low if start is None else start[axis] + low - above
             access.append(Affine(tuple(terms), exact(first)))
             dims.append(stripe.Dim(size + high - low, stride))
         shape = stripe.TensorShape(use.dtype, tuple(dims))
-        return stripe.Refinement("", use.direction, source, tuple(access), shape, use.aggregation)
+        return stripe.Refinement(name, use.direction, source, tuple(access), shape, use.aggregation)
 
 
 def identity_of(use: Use, into: str) -> stripe.Constant:

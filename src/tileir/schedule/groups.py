@@ -14,7 +14,7 @@ from tileir.core.targets import hardware
 from tileir.poly.affine import Affine, total
 from tileir.schedule.nest import Use, atomic_names, product
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
-from tileir.schedule.tree import Item, Leaf, Loop, Tree, fills, leaves, map_uses, walk
+from tileir.schedule.tree import Item, Leaf, Loop, Tree, fills, leaves, walk
 from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
 
@@ -33,7 +33,7 @@ def with_threads(tree: Tree, facts: Mapping[str, Value]) -> Tree | Refused:
     Refused where threads stand in one another, hand on memory that is not local, or are more than ``GROUP_THREADS``,
     and where local memory is larger than ``LOCAL_BYTES``, as far as ``facts`` tell of these.
     """
-    if not any(_is_thread(loop) for loop in tree.loops()):
+    if not any(is_thread(loop) for loop in tree.loops()):
         return tree
     seen = list(_leaves(tree.body))
     rule_out(_against_nesting(seen) or _against_size(tree, seen, facts))
@@ -41,7 +41,7 @@ def with_threads(tree: Tree, facts: Mapping[str, Value]) -> Tree | Refused:
     local = set()
     for memory, path in _allocations(tree):
         places = {device.name for device in memory.location or ()}
-        inside = any(_is_thread(loop) for loop in path)
+        inside = any(is_thread(loop) for loop in path)
         if _is_local(memory):
             local.add(memory.name)
             if inside:
@@ -58,24 +58,23 @@ def with_threads(tree: Tree, facts: Mapping[str, Value]) -> Tree | Refused:
 
 def unshared(tree: Tree) -> str | None:
     """Return local memory in whose loop no threads are, as only one of a group runs that; None where there is none."""
-    if not any(_is_thread(loop) for loop in tree.loops()):
-        return None
     alone = (
         memory.name
         for memory, path in _allocations(tree)
         if _is_local(memory)
         and path
-        and not any(isinstance(each, Loop) and _is_thread(each) for each in walk(path[-1:]))
+        and not any(isinstance(each, Loop) and is_thread(each) for each in walk(path[-1:]))
     )
     return next(alone, None)
 
 
-def _is_thread(loop: Loop) -> bool:
+def is_thread(loop: Loop) -> bool:
+    """Return whether iterations of a loop are threads of a group."""
     return loop.binding is Binding.THREAD and loop.size > 1
 
 
 def _team(path: Path) -> Path:
-    return tuple(loop for loop in path if _is_thread(loop))
+    return tuple(loop for loop in path if is_thread(loop))
 
 
 def _leaves(items: tuple[Item, ...], path: Path = ()) -> Iterator[tuple[Leaf, Path]]:
@@ -103,7 +102,7 @@ def _allocations(tree: Tree) -> Iterator[tuple[stripe.Refinement, Path]]:
 def _against_nesting(seen: list[tuple[Leaf, Path]]) -> Refused | None:
     """Return why loops over threads are not one block: they stand in one another with nothing between them."""
     for _, path in seen:
-        numbers = [number for number, loop in enumerate(path) if _is_thread(loop)]
+        numbers = [number for number, loop in enumerate(path) if is_thread(loop)]
         for outer, inner in pairwise(numbers):
             between = path[outer]
             if inner != outer + 1 or len(between.body) != 1 or between.allocations:
@@ -126,9 +125,9 @@ def against_running_ahead(items: tuple[Item, ...]) -> Refused | None:
         if apart or not filled or loop.binding is not None or any(each.stages > 1 for each in below):
             return refused("TR739", loop=loop.name, memory=", ".join(apart))
         inner = [
-            each for part in loop.body if isinstance(part, Loop) and not _is_thread(part) for each in walk(part.body)
+            each for part in loop.body if isinstance(part, Loop) and not is_thread(part) for each in walk(part.body)
         ]
-        if any(isinstance(each, Loop) and _is_thread(each) for each in inner):
+        if any(isinstance(each, Loop) and is_thread(each) for each in inner):
             return refused("TR741", loop=loop.name)
     return None
 
@@ -174,7 +173,7 @@ def _handed_on(seen: list[tuple[Leaf, Path]], apart: set[str]) -> str | None:
     updated: dict[str, bool] = {}  # whether every access to memory is an atomic update
     for leaf, path in seen:
         atomic = atomic_names(leaf.statements)
-        first = next((number for number, loop in enumerate(path) if _is_thread(loop)), None)
+        first = next((number for number, loop in enumerate(path) if is_thread(loop)), None)
         phase = id(leaf) if first is None else id(path[first])
         again = any(loop.binding is not Binding.GRID and loop.size > 1 for loop in path[:first])
         for use in (use for use in leaf.uses if use.root not in apart):
@@ -257,7 +256,7 @@ class _Numbered:
                 body = self._items(item.body, (*path, item), shapes)
                 result.append(attrs.evolve(item, body=body, allocations=memory))
             else:
-                result += map_uses((item,), lambda use: self._use(use, path, shapes))
+                result.append(item.with_uses(lambda use: self._use(use, path, shapes)))
         return tuple(result)
 
     def _use(self, use: Use, path: Path, shapes: Mapping[str, stripe.Refinement]) -> Use:

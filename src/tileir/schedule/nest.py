@@ -195,12 +195,14 @@ def with_one_range_each(nest: Nest) -> Nest:
                 names = names or nest.taken_names()
                 renamed[loop.name] = names.fresh(loop.name)
                 ranges[renamed[loop.name]] = loop.range
-        segments.append(with_loops_called(segment, renamed) if renamed else segment)
+        segments.append(with_loops_called(segment, renamed))
     return nest if names is None else attrs.evolve(nest, segments=tuple(segments))
 
 
 def with_loops_called(segment: Segment, renamed: Mapping[str, str]) -> Segment:
     """Return the segment with other names for some of its loops."""
+    if not renamed:
+        return segment
     mapping = {old: Affine.index(new) for old, new in renamed.items()}
     return Segment(
         loops=tuple(attrs.evolve(i, name=renamed.get(i.name, i.name)) for i in segment.loops),

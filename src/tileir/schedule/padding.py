@@ -7,11 +7,12 @@ for them that nobody else needs: a tile then is computed as a whole, and only wh
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Use
-from tileir.schedule.tree import Item, Leaf, Loop, Tree, leaves
+from tileir.schedule.tree import Item, Leaf, Tree, leaves, with_leaves
 from tileir.stripe import ir as stripe
 
 
@@ -86,7 +87,7 @@ def with_padding(tree: Tree) -> Tree:
         filling = (each for each in seen if not each.leaf.padded or id(each.leaf) in whole)
         more = {root for each in filling for root in each.memory if each.fills(root)} - known
         if not more:
-            return attrs.evolve(tree, body=_decided(tree.body, whole))
+            return attrs.evolve(tree, body=with_leaves(tree.body, partial(_decided, whole)))
         known |= more
 
 
@@ -117,12 +118,6 @@ def _seen(
             yield from _seen(item.body, {**sizes, item.name: item.size}, within, {**memory, **own})
 
 
-def _decided(items: tuple[Item, ...], whole: set[int]) -> tuple[Item, ...]:
-    done: list[Item] = []
-    for item in items:
-        if isinstance(item, Loop):
-            done.append(attrs.evolve(item, body=_decided(item.body, whole)))
-        else:
-            tests = () if id(item) in whole else item.padded
-            done.append(attrs.evolve(item, constraints=(*item.constraints, *tests), padded=()))
-    return tuple(done)
+def _decided(whole: set[int], leaf: Leaf) -> Leaf:
+    tests = () if id(leaf) in whole else leaf.padded
+    return attrs.evolve(leaf, constraints=(*leaf.constraints, *tests), padded=())

@@ -16,7 +16,9 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from itertools import takewhile
+from operator import is_
 from typing import TypeAlias
 
 from tileir.core import NameScope, attrs
@@ -65,8 +67,27 @@ class Leaf:
     tags: stripe.Tags = stripe.Tags()
     padded: tuple[Affine, ...] = ()
 
+    @cached_property
+    def indices(self) -> frozenset[str]:
+        """The loops on which what it does depends."""
+        affines = [affine for use in self.uses for affine in use.access]
+        affines += [each.affine for each in self.statements if isinstance(each, stripe.LoadIndex)]
+        return frozenset([name for each in (*affines, *self.constraints, *self.padded) for name, _ in each.terms])
+
+    @cached_property
+    def tested(self) -> frozenset[str]:
+        """The loops that its constraints speak of."""
+        return frozenset([name for test in self.constraints for name, _ in test.terms])
+
+    def with_uses(self, function: Callable[[Use], Use]) -> Leaf:
+        """Return the leaf with other uses; itself where all are the same."""
+        uses = tuple([function(use) for use in self.uses])
+        return self if all(map(is_, uses, self.uses)) else attrs.evolve(self, uses=uses)
+
     def substitute(self, mapping: Mapping[str, Affine]) -> Leaf:
-        """Return the leaf with indices replaced."""
+        """Return the leaf with indices replaced; itself where it depends on none of them."""
+        if self.indices.isdisjoint(mapping):
+            return self
         return Leaf(
             tuple([with_values(statement, mapping) for statement in self.statements]),
             tuple([use.substitute(mapping) for use in self.uses]),
@@ -108,6 +129,16 @@ class Loop:
     last: Rational | None = None
     carried: bool = False
     masks: bool = False
+
+    @cached_property
+    def leaves(self) -> list[Leaf]:
+        """All leaves below, in order."""
+        return leaves(self.body)
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Its name and those of all loops below."""
+        return frozenset((self.name,)).union(*[item.names for item in self.body if isinstance(item, Loop)])
 
     @property
     def bound(self) -> str:
@@ -198,13 +229,9 @@ def walk(items: tuple[Item, ...]) -> list[Item]:
     return found
 
 
-def _has_loop(items: tuple[Item, ...], name: str) -> bool:
-    return any(isinstance(item, Loop) and (item.name == name or _has_loop(item.body, name)) for item in items)
-
-
 def leaves(items: tuple[Item, ...]) -> list[Leaf]:
     """Return the leaves below items, in order."""
-    return [item for item in walk(items) if isinstance(item, Leaf)]
+    return [leaf for item in items for leaf in (item.leaves if isinstance(item, Loop) else (item,))]
 
 
 def own_memory(loop: Loop) -> set[str]:
@@ -270,22 +297,30 @@ def _span(affine: Affine, tests: tuple[Affine, ...], ranges: Mapping[str, int]) 
     return math.ceil(low), math.floor(high)
 
 
+def with_leaves(items: tuple[Item, ...], function: Callable[[Leaf], Leaf]) -> tuple[Item, ...]:
+    """Return items with other leaves; loops are new, so that copies of one are told apart."""
+    return tuple(
+        [
+            attrs.evolve(item, body=with_leaves(item.body, function)) if isinstance(item, Loop) else function(item)
+            for item in items
+        ]
+    )
+
+
 def map_leaves(
     items: tuple[Item, ...], mapping: Mapping[str, Affine], *tests: Affine, pads: bool = False
 ) -> tuple[Item, ...]:
     """Return items with indices replaced in all leaves, which get further constraints; padded ones with ``pads``."""
-    result: list[Item] = []
-    for item in items:
-        if isinstance(item, Loop):
-            result.append(attrs.evolve(item, body=map_leaves(item.body, mapping, *tests, pads=pads)))
-        else:
-            leaf = item.substitute(mapping) if mapping else item
-            if tests and pads:
-                leaf = attrs.evolve(leaf, padded=(*leaf.padded, *tests))
-            elif tests:
-                leaf = attrs.evolve(leaf, constraints=(*leaf.constraints, *tests))
-            result.append(leaf)
-    return tuple(result)
+
+    def changed(leaf: Leaf) -> Leaf:
+        new = leaf.substitute(mapping)
+        if not tests:
+            return new
+        if pads:
+            return attrs.evolve(new, padded=(*new.padded, *tests))
+        return attrs.evolve(new, constraints=(*new.constraints, *tests))
+
+    return with_leaves(items, changed)
 
 
 @attrs.frozen
@@ -330,7 +365,7 @@ class _Replacing:
             new: Replaced | Refused | None = None
             if isinstance(item, Loop) and item.name == self.name:
                 new = self.rewrite(item, around)
-            elif isinstance(item, Loop) and _has_loop(item.body, self.name):
+            elif isinstance(item, Loop) and self.name in item.names:
                 new = self.within(item.body, item.allocations, (*around, item))
             if isinstance(new, Refused):
                 return new
@@ -355,7 +390,9 @@ class _Replacing:
         made = (loop for loop in (*others, *new.items) if isinstance(loop, Loop))
         taken = {*(each.name for each in held), *(name for loop in made for name in own_memory(loop))}
         clashing = [a.name for a in new.allocations if a.name in taken and a not in held]
-        names = self.tree.names() if clashing else NameScope()
+        if not clashing:
+            return new
+        names = self.tree.names()
         for name in taken:  # some are of this step
             names.add(name)
         apart = {name: names.fresh(name) for name in clashing}
@@ -365,12 +402,7 @@ class _Replacing:
 
 def map_uses(items: tuple[Item, ...], function: Callable[[Use], Use]) -> tuple[Item, ...]:
     """Return items with other uses in their leaves."""
-    return tuple(
-        attrs.evolve(item, body=map_uses(item.body, function))
-        if isinstance(item, Loop)
-        else attrs.evolve(item, uses=tuple(map(function, item.uses)))
-        for item in items
-    )
+    return with_leaves(items, lambda leaf: leaf.with_uses(function))
 
 
 def map_outer_uses(
@@ -380,7 +412,7 @@ def map_outer_uses(
     return tuple(
         attrs.evolve(item, body=map_outer_uses(item.body, function, own.union(a.name for a in item.allocations)))
         if isinstance(item, Loop)
-        else attrs.evolve(item, uses=tuple(use if use.root in own else function(use) for use in item.uses))
+        else item.with_uses(lambda use: use if use.root in own else function(use))
         for item in items
     )
 

@@ -63,7 +63,6 @@ def in_chains(program: Program, windows: Mapping[str, Block]) -> frozenset[str]:
 
 
 def _is_elementwise(kernel: Block) -> bool:
-    """Return whether a kernel computes each element by itself."""
     flat = not any(isinstance(s, Block | Special) for s in kernel.statements)
     return flat and not any(map(_merges, kernel.refinements))
 

@@ -123,6 +123,8 @@ def scatters(segment: Segment, index: str) -> bool:
 
 def gathers(segment: Segment, index: str) -> bool:
     """Return whether some element is read at a place that data decide, and that may differ along ``index``."""
+    if not any(isinstance(s, stripe.Load) and s.index for s in segment.statements):
+        return False
     varying = varying_scalars(segment.statements, {use.name for use in segment.uses if use.stride(index)}, index)
     return any(isinstance(s, stripe.Load) and s.index in varying for s in segment.statements)
 

@@ -120,7 +120,6 @@ class _Body:
         return sum(map(self._share, terms)) > 0
 
     def _terms(self, root: str, inner: Container[str]) -> list[str]:
-        """Return the terms of an aggregate, in order."""
         pending, terms = [root], list[str]()
         while pending:
             name = pending.pop()

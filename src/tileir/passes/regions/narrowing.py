@@ -73,7 +73,6 @@ def _reach(user: Refinement, view: Refinement, ranges: Mapping[str, int]) -> _Ex
 
 
 def _cut(view: Refinement, extents: _Extents) -> Refinement:
-    """Return a view that begins and ends where ``extents`` say."""
     access = tuple(affine + low for affine, (low, _) in zip(view.access, extents, strict=True))
     dims = tuple(Dim(high - low, dim.stride) for dim, (low, high) in zip(view.shape.dims, extents, strict=True))
     return attrs.evolve(view, access=access, shape=attrs.evolve(view.shape, dims=dims))

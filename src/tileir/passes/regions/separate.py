@@ -128,7 +128,6 @@ class _Cut:
 
 
 def _untested(kernel: stripe.Block) -> list[stripe.Index]:
-    """Return the indices of a kernel that are in no constraint."""
     tests = _tests(kernel, {i.name: Affine.index(i.name) for i in kernel.indices}, {})
     tested = {name for test in tests for name in test.indices}
     return [i for i in kernel.indices if i.affine is None and i.name not in tested]

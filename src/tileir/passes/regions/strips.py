@@ -252,7 +252,6 @@ class _Scan:
         return None
 
     def _width(self, stage: _Stage) -> int:
-        """Return the bytes of a row of all tensors of a stage."""
         return sum(stride * self._held[name].shape.dtype.itemsize for name, stride in stage.strides.items())
 
     def _replace(self, stages: Sequence[_Stage], cut: _Cut) -> None:
@@ -367,7 +366,6 @@ class _StripKernels:
         return attrs.evolve(moved, refinements=views, tags=kernel.tags.add(**dict(self.tags.items)), deps=())
 
     def _view(self, view: Refinement, before: Refinement, rows: Rows, start: int, strip: str) -> Refinement:
-        """Return a view of a tensor as one of its strips."""
         stage = next(s for s in self.stages if view.source in s.strides)
         held, stride = self.temporaries[view.source], stage.strides[view.source]
         where = address(before) - Affine.of({rows.index.name: stride})

@@ -162,7 +162,6 @@ def _reach(affine: Affine, splits: Mapping[str, _Split]) -> tuple[int, int]:
 
 
 def _inner(block: Block, splits: Mapping[str, _Split], tags: Tags) -> Block:
-    """Return the block over the points of one tile."""
     names = NameScope.of(index.name for index in block.indices)
     absolute: dict[str, Affine] = {}
     ends: list[Affine] = []

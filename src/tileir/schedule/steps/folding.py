@@ -279,7 +279,6 @@ class _Places:
 
 
 def _sized(item: Item, name: str, size: int) -> Item:
-    """Return an item whose loop of a name has another size."""
     if isinstance(item, Leaf):
         return item
     body = tuple(_sized(each, name, size) for each in item.body)

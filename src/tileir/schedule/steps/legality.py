@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from math import inf
 from typing import Final
 
-from tileir.poly.affine import Affine
-from tileir.schedule.nest import Use, atomic_names, chosen_by_data
+from tileir.poly.affine import Affine, movement
+from tileir.schedule.nest import atomic_names, chosen_by_data
 from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.tree import Item, Known, Leaf, Loop, Tree, leaves, own_memory, walk
 from tileir.stripe.bindings import Binding
@@ -50,19 +50,15 @@ def no_vector(loop: Loop) -> Refused | None:
 
     Lanes that merge into places that data choose do so one after the other, those that merge into one element at once.
     """
-    for leaf in leaves(loop.body):
-        in_turn = chosen_by_data(leaf.statements)
-        for use in leaf.uses:
-            stride = use.stride(loop.name)
-            if use.merges and (use.name in in_turn or not (stride or _seen_again(use, leaf))):
-                continue
-            if use.direction.writes and not 1 <= stride <= _MOST_CHANNELS:
-                return refused("TR721", loop=loop.name, memory=use.root, stride=stride)
+    writing = ((leaf, use) for leaf in loop.leaves for use in leaf.uses if use.direction.writes)
+    for leaf, use in writing:
+        stride = movement(use.access, use.strides, loop.name)
+        if 1 <= stride <= _MOST_CHANNELS:
+            continue
+        alone = not stride and all(each.root != use.root or each is use for each in leaf.uses)
+        if not use.merges or not (alone or use.name in chosen_by_data(leaf.statements)):
+            return refused("TR721", loop=loop.name, memory=use.root, stride=stride)
     return None
-
-
-def _seen_again(use: Use, leaf: Leaf) -> bool:
-    return any(each.root == use.root and each is not use for each in leaf.uses)
 
 
 _MOST_UNROLLED: Final = 1 << 12

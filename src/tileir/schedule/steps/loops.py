@@ -101,10 +101,9 @@ class Reorder:
         """Return the tree with the loops in order."""
         if len(set(self.loops)) != len(self.loops) or not self.loops:
             return refused("TR708", loops=", ".join(self.loops))
-        found = [loop for loop in tree.loops() if loop.name in self.loops]
-        whole = [
-            each for each in found if {*self.loops} <= {loop.name for loop in walk((each,)) if isinstance(loop, Loop)}
-        ]
+        named = frozenset(self.loops)
+        found = [loop for loop in tree.loops() if loop.name in named]
+        whole = (each for each in found if named <= each.names)
         first = next((loop.name for loop in (*whole, *found)), self.loops[0])
         return with_loops_replaced(tree, first, lambda loop, _: self._ordered(loop))
 
@@ -353,19 +352,22 @@ class Bind:
     @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002
         """Return the tree with the loops bound."""
-        names = dict.fromkeys(loop.name for loop in tree.loops())
-        if not self.loops:
+        named = frozenset(self.loops)
+        if not named:
             return refused("TR708", loops="")
-        if missing := [name for name in self.loops if name not in names]:
-            return refused("TR701", loop=missing[0], loops=", ".join(names))
-        return attrs.evolve(tree, body=self._within(tree.body))
+        if missing := named.difference(*(item.names for item in tree.body if isinstance(item, Loop))):
+            first = next(name for name in self.loops if name in missing)
+            return refused("TR701", loop=first, loops=", ".join(dict.fromkeys(loop.name for loop in tree.loops())))
+        return attrs.evolve(tree, body=self._within(tree.body, named))
 
-    def _within(self, items: tuple[Item, ...]) -> tuple[Item, ...]:
-        return tuple([self._bound(item) if isinstance(item, Loop) else item for item in items])
+    def _within(self, items: tuple[Item, ...], named: frozenset[str]) -> tuple[Item, ...]:
+        return tuple([self._bound(item, named) if isinstance(item, Loop) else item for item in items])
 
-    def _bound(self, loop: Loop) -> Loop:
-        loop = attrs.evolve(loop, body=self._within(loop.body))
-        if loop.name not in self.loops:
+    def _bound(self, loop: Loop, named: frozenset[str]) -> Loop:
+        if named.isdisjoint(loop.names):
+            return loop
+        loop = attrs.evolve(loop, body=self._within(loop.body, named))
+        if loop.name not in named:
             return loop
         if self.to is stripe.Binding.DOT:
             rule_out(refused("TR726", loop=loop.name, to=self.to.value))

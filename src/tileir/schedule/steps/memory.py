@@ -14,7 +14,7 @@ from tileir.core.nodes import attrs
 from tileir.core.targets import hardware
 from tileir.poly.affine import Affine, exact, total
 from tileir.schedule.emitter import identity_of
-from tileir.schedule.nest import Use
+from tileir.schedule.nest import Use, atomic_names
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.steps.legality import taken
 from tileir.schedule.tree import (
@@ -170,7 +170,7 @@ class Stage:
             return refused("TR712", tensor=self.tensor)
         if not uses:
             return refused("TR738", tensor=self.tensor, known=", ".join(tree.bounds))
-        rule_out(taken(known, tree, (*_names(self.into, len(self.over) or _rank(uses)), f"{self.into}_lane")))
+        rule_out(taken(known, tree, (*_names(self.into, len(self.over) or len(uses[0].access)), f"{self.into}_lane")))
         lanes = accepted(known.size(self.lanes, tree))
         return with_loops_replaced(tree, self.at, lambda loop, _: self._staged(tree, loop, lanes))
 
@@ -301,52 +301,75 @@ class Accumulate:
     into: str
     level: Level = Level.REGISTER
 
-    @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree with memory for each iteration."""
-        rule_out(taken(known, tree, _names(self.into, _rank([use for leaf in leaves(tree.body) for use in leaf.uses]))))
-        nowhere = not any(loop.name == self.at and self._uses(loop) for loop in tree.loops())
-        return with_loops_replaced(
-            tree,
-            self.at,
-            lambda loop, around: (
-                self._accumulated(tree, loop, around) if nowhere or self._uses(loop) else Replaced((loop,))
-            ),
-        )
 
-    def _uses(self, loop: Loop) -> list[Use]:
-        return [use for leaf in leaves(loop.body) for use in leaf.uses if use.root == self.memory]
+        def accumulated(loop: Loop, memory: stripe.Refinement, body: tuple[Item, ...]) -> Replaced:
+            return Replaced((attrs.evolve(loop, body=body, allocations=(*loop.allocations, memory)),))
+
+        return self.applied(tree, known, accumulated)
 
     @refusing
-    def _accumulated(self, tree: Tree, loop: Loop, around: tuple[Loop, ...]) -> Replaced | Refused:
-        uses = self._uses(loop)
-        kinds = {use.aggregation for use in uses}
-        if len(kinds) != 1 or not all(use.merges for use in uses):
-            return refused("TR715", loop=loop.name, memory=self.memory)
-        footprint = accepted(_Footprint.of(uses, _inner(loop.body)))
-        found = stripe.allocation(self.into, uses[0].dtype, footprint.sizes, self.level.location)
+    def applied(
+        self,
+        tree: Tree,
+        known: Known,
+        replaced: Callable[[Loop, stripe.Refinement, tuple[Item, ...]], Replaced | Refused],
+        *,
+        array: tuple[str, ...] = (),
+    ) -> Tree | Refused:
+        """Return the tree with what is made of each loop, its memory, and its body between what clears and merges that.
 
-        def own(use: Use) -> Use:
-            if use.root != self.memory:
-                return use
-            access = footprint.within(use.access)
-            return attrs.evolve(use, root=self.into, access=access, strides=found.shape.strides)
+        With names of loops that are to clear and to merge it, memory of all iterations is an ``array``.
+        """
+        touching = [(leaf, use) for leaf in leaves(tree.body) for use in leaf.uses if use.root == self.memory]
+        if not known.trusted:
+            rank = max(len(use.access) for leaf in leaves(tree.body) for use in leaf.uses)
+            rule_out(taken(known, tree, _names(self.into, rank)))
+        seen = []
 
-        first, last = self._first_and_last(tree, uses[0], footprint, found, around)
-        body = (first, *map_uses(loop.body, own), last)
-        return Replaced((attrs.evolve(loop, body=body, allocations=(*loop.allocations, found)),))
+        @refusing
+        def accumulated(loop: Loop, around: tuple[Loop, ...]) -> Replaced | Refused:
+            uses = [use for leaf in loop.leaves for use in leaf.uses if use.root == self.memory]
+            if not uses:
+                return Replaced((loop,))
+            seen.append(loop)
+            if len({use.aggregation for use in uses}) != 1 or not all(use.merges for use in uses):
+                return refused("TR715", loop=loop.name, memory=self.memory)
+            footprint = accepted(_Footprint.of(uses, _inner(loop.body)))
+            at, *ends = [(Affine.index(name),) for name in (loop.name, *array)] if array else [()] * 3
+            sizes = (loop.size, *footprint.sizes) if array else footprint.sizes
+            memory = stripe.allocation(self.into, uses[0].dtype, sizes, self.level.location)
+            strides = memory.shape.strides
+
+            def own(use: Use) -> Use:
+                if use.root != self.memory:
+                    return use
+                return attrs.evolve(use, root=self.into, access=(*at, *footprint.within(use.access)), strides=strides)
+
+            first, last = self._first_and_last(tree, uses[0], footprint, ends, strides, around, touching)
+            return replaced(loop, memory, (first, *map_uses(loop.body, own), last))
+
+        new = with_loops_replaced(tree, self.at, accumulated)
+        return new if seen or isinstance(new, Refused) else refused("TR715", loop=self.at, memory=self.memory)
 
     def _first_and_last(
         self,
         tree: Tree,
         use: Use,
         footprint: _Footprint,
-        found: stripe.Refinement,
+        before: Sequence[tuple[Affine, ...]],
+        strides: tuple[int, ...],
         around: tuple[Loop, ...],
+        touching: list[tuple[Leaf, Use]],
     ) -> tuple[Item, Item]:
         """Return what sets the memory to the identity, and what merges it into elements that are defined."""
-        places = tuple(_part(f"{self.into}_{axis}", size) for axis, size in enumerate(footprint.sizes))
-        own = Use(self.into, self.into, places, found.shape.strides, use.dtype, stripe.Direction.OUT)
+        inner = {f"{self.into}_{axis}": size for axis, size in enumerate(footprint.sizes)}
+        places = tuple(map(_part, inner, footprint.sizes))
+        own, part = (
+            Use(self.into, self.into, (*at, *places), strides, use.dtype, direction)
+            for at, direction in zip(before, (stripe.Direction.OUT, stripe.Direction.IN), strict=True)
+        )
         start = Leaf((identity_of(use, "identity"), stripe.Store("identity", self.into)), (own,))
         target = attrs.evolve(
             use,
@@ -354,33 +377,20 @@ class Accumulate:
             direction=stripe.Direction.INOUT,
             sizes=(),
         )
-        tests = past_the_end(tree, use.root, target.access, _inner_of(self.into, footprint))
-        known = {*(each.name for each in around), *_inner_of(self.into, footprint)}
-        cut = _where_defined(tree, target, known, lambda leaf: leaf.constraints)
-        padded = _where_defined(tree, target, known, lambda leaf: leaf.padded)
+        tests = past_the_end(tree, use.root, target.access, inner)
+        known = {*(each.name for each in around), *inner}
+        cut = _where_defined(touching, target, known, lambda leaf: leaf.constraints)
+        padded = _where_defined(touching, target, known, lambda leaf: leaf.padded)
+        beside = any(each.name in atomic_names(leaf.statements) for leaf, each in touching)  # other threads' updates
+        tags = stripe.Tags.of(stripe.ATOMIC) if beside else stripe.Tags()
         end = Leaf(
-            (
-                stripe.Load(self.into, "part"),
-                stripe.Store("part", target.name, tags=_tags_of_stores(tree, target.root)),
-            ),
-            (attrs.evolve(own, direction=stripe.Direction.IN), target),
+            (stripe.Load(self.into, "part"), stripe.Store("part", target.name, tags=tags)),
+            (part, target),
             (*tests, *cut),
             padded=padded,
         )
-        loops = [(f"{self.into}_{axis}", size) for axis, size in enumerate(footprint.sizes)]
+        loops = [*inner.items()]
         return _around(loops, start), _around(loops, end)
-
-
-def _tags_of_stores(tree: Tree, root: str) -> stripe.Tags:
-    """Return what stores into memory say of themselves: whether they are updates beside those of other threads."""
-    found = (
-        {s.tags for s in leaf.statements if isinstance(s, stripe.Store) and s.into == use.name}
-        for leaf in leaves(tree.body)
-        for use in leaf.uses
-        if use.root == root
-    )
-    atomic = any(stripe.ATOMIC in tags for stores in found for tags in stores)
-    return stripe.Tags.of(stripe.ATOMIC) if atomic else stripe.Tags()
 
 
 @attrs.frozen
@@ -426,7 +436,7 @@ def past_the_end(tree: Tree, root: str, access: tuple[Affine, ...], own: Mapping
 
     ``own`` are the sizes of loops that are about to be made.
     """
-    ranges = {**tree.loop_sizes(), **own}
+    ranges = {**tree.loop_sizes(), **own} if any(affine.terms for affine in access) else {}
     tests: list[Affine] = []
     for affine, (first, last) in zip(access, bounds_of(tree, root), strict=False):
         low, high = affine.bounds(ranges)
@@ -438,8 +448,8 @@ def past_the_end(tree: Tree, root: str, access: tuple[Affine, ...], own: Mapping
 def bounds_of(tree: Tree, root: str) -> tuple[tuple[int, int], ...]:
     """Return the first and the last element of memory along each axis: of its own, or that the kernel touches."""
     made = (*tree.allocations, *(each for loop in tree.loops() for each in loop.allocations))
-    held = {each.name: tuple((0, size - 1) for size in each.shape.sizes) for each in made}
-    return held.get(root, tree.bounds.get(root, ()))  # memory may have grown since the first step
+    held = [each for each in made if each.name == root]  # memory may have grown since the first step
+    return tuple((0, size - 1) for size in held[-1].shape.sizes) if held else tree.bounds.get(root, ())
 
 
 def _elements(use: Use, access: tuple[Affine, ...]) -> dict[str, Affine]:
@@ -449,35 +459,25 @@ def _elements(use: Use, access: tuple[Affine, ...]) -> dict[str, Affine]:
 
 
 def _where_defined(
-    tree: Tree, use: Use, known: Set[str], tests: Callable[[Leaf], tuple[Affine, ...]]
+    touching: list[tuple[Leaf, Use]], use: Use, known: Set[str], tests: Callable[[Leaf], tuple[Affine, ...]]
 ) -> tuple[Affine, ...]:
     """Return the tests of all that overwrites a memory, as tests of the element that ``use`` touches of it.
 
     Those that need indices other than ``known`` are left out.
     """
     found = [
-        [test.substitute(moved) for test in tests(leaf)]
-        for leaf in leaves(tree.body)
-        for each in leaf.uses
-        if each.root == use.root and each.direction is stripe.Direction.OUT and not each.merges
-        for moved in (_elements(each, use.access),)
+        [test.substitute(_elements(each, use.access)) for test in tests(leaf)]
+        for leaf, each in touching
+        if each.direction is stripe.Direction.OUT and not each.merges
     ]
     first, *others = found or [[]]
     return tuple(test for test in first if {*test.indices} <= known and all(test in each for each in others))
-
-
-def _rank(uses: list[Use]) -> int:
-    return max(len(use.access) for use in uses)
 
 
 def _names(into: str, rank: int) -> tuple[str, ...]:
     """Return the names of memory, and of the loops over it, by the number of its axes."""
     axes = range(rank)
     return (into, *(f"{into}_{axis}" for axis in axes), *(f"{into}_start_{axis}" for axis in axes))
-
-
-def _inner_of(name: str, footprint: _Footprint) -> dict[str, int]:
-    return {f"{name}_{axis}": size for axis, size in enumerate(footprint.sizes)}
 
 
 def _part(name: str, size: int) -> Affine:

@@ -11,7 +11,6 @@ from tileir.poly.affine import Affine
 from tileir.schedule.nest import Use
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.steps.legality import taken
-from tileir.schedule.steps.loops import expanded, in_array
 from tileir.schedule.steps.memory import Accumulate, Level
 from tileir.schedule.tree import (
     Item,
@@ -23,8 +22,8 @@ from tileir.schedule.tree import (
     leaves,
     map_leaves,
     map_uses,
-    with_loops_replaced,
 )
+from tileir.stripe import ir as stripe
 
 
 @attrs.frozen
@@ -57,11 +56,12 @@ class RFactor:
         through = accepted(known.sizes(self.through, tree))
         levels = [f"{self.into}_{what}_{level}" for level in range(len(through)) for what in ("more", "left")]
         rule_out(taken(known, tree, (self._start, self._merge, *levels)))
-        uses = [use for leaf in leaves(tree.body) for use in leaf.uses if use.root == self.memory]
-        if any(use.merges and use.sizes for use in uses):
+        uses = (use for leaf in leaves(tree.body) for use in leaf.uses if use.root == self.memory)
+        if any(use.sizes and use.merges for use in uses):
             return refused("TR761", loop=self.loop, memory=self.memory)
-        new = accepted(Accumulate(self.memory, self.loop, self.into, self.level)(tree, known))
-        return with_loops_replaced(new, self.loop, lambda loop, _: self._apart(loop, through))
+        apart = Accumulate(self.memory, self.loop, self.into, self.level)
+        ends = self._start, self._merge
+        return apart.applied(tree, known, lambda *found: self._apart(*found, through=through), array=ends)
 
     @property
     def _start(self) -> str:
@@ -71,34 +71,33 @@ class RFactor:
     def _merge(self) -> str:
         return f"{self.into}_merge"
 
-    def _apart(self, loop: Loop, through: Sequence[int]) -> Replaced | Refused:
+    def _apart(
+        self, loop: Loop, array: stripe.Refinement, body: tuple[Item, ...], *, through: Sequence[int]
+    ) -> Replaced | Refused:
         """Return loops in turn in place of one that clears, fills and merges memory of each iteration."""
-        if self.into not in {each.name for each in loop.allocations}:
-            return Replaced((loop,))
         if loop.bound:
             return refused("TR707", loop=loop.name, binding=loop.bound)
         levels = [*pairwise((loop.size, *through))]
         if uneven := [(size, left) for size, left in levels if size % left or size == left]:
             return refused("TR706", loop=loop.name, size=uneven[0][0], factor=uneven[0][1])
-        *others, found = loop.allocations
-        array = expanded(found, [loop])
-        first, *middle, last = map_uses(loop.body, lambda use: in_array(use, [loop], {found.name: array}))
+        first, *middle, last = body
+        merge = map_leaves((last,), {loop.name: Affine.index(self._merge)})
         return Replaced(
             (
-                _over(self._start, loop.size, first, loop),
-                attrs.evolve(loop, body=tuple(middle), allocations=tuple(others), reduces=False),
-                *(self._level(loop, last, number, *sizes) for number, sizes in enumerate(levels)),
-                attrs.evolve(_over(self._merge, (loop.size, *through)[-1], last, loop), reduces=True),
+                Loop(self._start, loop.size, (first,)),
+                attrs.evolve(loop, body=tuple(middle), reduces=False),
+                *(self._level(last, number, *sizes) for number, sizes in enumerate(levels)),
+                Loop(self._merge, (loop.size, *through)[-1], merge, reduces=True),
             ),
             (array,),
         )
 
-    def _level(self, loop: Loop, last: Item, number: int, size: int, left: int) -> Item:
+    def _level(self, last: Item, number: int, size: int, left: int) -> Item:
         """Return loops that merge ``size`` elements of the array into ``left`` of them."""
         more, first = f"{self.into}_more_{number}", f"{self.into}_left_{number}"
         (own,) = [use for leaf in leaves((last,)) for use in leaf.uses if use.root == self.into]
-        other = own.substitute({loop.name: Affine.of({more: left, first: 1}, left)})
-        target = own.substitute({loop.name: Affine.index(first)})
+        other = own.substitute({self._merge: Affine.of({more: left, first: 1}, left)})
+        target = own.substitute({self._merge: Affine.index(first)})
 
         def towards_first(use: Use) -> Use:
             place = attrs.evolve(use, root=target.root, access=target.access, strides=target.strides)
@@ -106,7 +105,3 @@ class RFactor:
 
         inner = Loop(first, left, map_uses((last,), towards_first))
         return Loop(more, size // left - 1, (inner,), reduces=True)
-
-
-def _over(name: str, size: int, item: Item, loop: Loop) -> Loop:
-    return Loop(name, size, map_leaves((item,), {loop.name: Affine.index(name)}))

@@ -162,7 +162,6 @@ class _ContractionKernel:
         )
 
     def _sum(self, use: Use, found: stripe.Refinement) -> Use:
-        """Return a thread's accumulators as the reduction sees them."""
         place = sch.part(self.own[1], self.tiles.lanes) + sch.part(self.own[2])
         access = (sch.number_of(self.team), sch.part(self.own[0]), place)
         return attrs.evolve(use, root=found.name, access=access, strides=found.shape.strides, sizes=())

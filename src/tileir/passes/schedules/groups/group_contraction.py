@@ -197,7 +197,6 @@ class GroupContraction:
         return min((tile, *busy), key=lambda each: self._time(nest, each))
 
     def _groups(self, nest: Nest, tiles: Tiles) -> int:
-        """Return how many groups there are."""
         extents = tiles.shape.extents
         return product(-(-i.range // extents.get(i.name, 1)) for i in nest.indices)
 
@@ -308,7 +307,6 @@ def _share_of_steps(nest: Nest, tiles: Tiles) -> float:
 
 
 def _powers(most: int) -> list[int]:
-    """Return the powers of two up to ``most``, the largest first."""
     return [1 << n for n in reversed(range(most.bit_length()))]
 
 

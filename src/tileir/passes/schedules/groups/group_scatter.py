@@ -105,7 +105,6 @@ class GroupScatter(Strategy):
         yield from (Bind(f"{into}_{axis}_near", stripe.Binding.THREAD) for axis in range(len(reach)))
 
     def _lanes(self, nest: Nest, along: stripe.Index) -> int:
-        """Return how many neighbouring updates a thread reads at once."""
         indirect = sch.indirect_names(nest.segments[0])
         read = [use for use in sch.read_uses(nest) if use.name not in indirect]
         widest = max((use.dtype.itemsize for use in read), default=self.vector_bytes)

@@ -202,12 +202,10 @@ class _Builder:
         return Staging(plan.shape(segment), indices, tested, threads, 1, 1, self.elements, self.names)
 
     def _stages(self, segment: Segment) -> dict[Use, stripe.Refinement]:
-        """Return the local memory of each input that is staged."""
         staging = self._staging(segment)
         return {use: staging.memory(use) for use in self.plan.staged}
 
     def _fills(self, segment: Segment, stages: dict[Use, stripe.Refinement]) -> list[Node]:
-        """Return the copies of inputs to local memory."""
         column, starts = self.plan.column, {i.name: Affine() for i in segment.loops}
         if column is not None:
             group = next((i for i in self.grid if i.name in self.values[column.name].indices), None)
@@ -225,7 +223,6 @@ class _Builder:
         return attrs.evolve(segment, uses=tuple(uses))
 
     def _output(self, segment: Segment) -> Node:
-        """Return a segment that runs once for each output."""
         moved = attrs.evolve(segment, uses=tuple(self._in_registers(use) for use in segment.uses))
         return sch.below_tests(leaf(moved, self.values, self._outputs))
 
@@ -269,7 +266,6 @@ class _Builder:
         return nodes
 
     def _step(self, segment: Segment, value: Affine, unrolled: stripe.Index) -> Node:
-        """Return the reduction of the vectors that a thread loads at a time."""
         wide = {a.use: self._wide(a, unrolled) for a in self.accumulators}
         moved = attrs.evolve(segment, uses=tuple(wide.get(use, use) for use in segment.uses))
         values = {**self.values, self.plan.loop.name: value}
@@ -302,7 +298,6 @@ class _Builder:
         return attrs.evolve(accumulator.use, name=name, root=root, access=(self._lane_place,), strides=(1,), sizes=())
 
     def _shared(self, accumulator: _Accumulator, part: Affine) -> Use:
-        """Return the element of local memory of thread ``part`` of an output."""
         memory = accumulator.shared
         above = sch.part(self.above, self.plan.beside * self._kept)
         place = above + sch.part(self.place, self._kept) + self._lane_place

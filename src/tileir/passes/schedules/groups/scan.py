@@ -116,7 +116,6 @@ class GroupScanKernels(ScanKernels):
         return Node(sch.present(threads), children=tuple(children))
 
     def _own_terms(self) -> Node:
-        """Return what each thread does with its own terms."""
         thread, number = self._thread(), stripe.Index(self._names.fresh("own"), self.plan.each, serial=True)
         total = self._allocation(())
         merging = self._merging((), ())

@@ -362,7 +362,6 @@ class _Windows:
         return Node(sch.present((self.lane,)), statements=statements, uses=(source, target))
 
     def _add(self, segment: Segment, place: int, pairs: Sequence[tuple[int, int]]) -> Node:
-        """Return the product of a place as one term of one output."""
         own = [Affine.constant(output) for output, _ in pairs]
         uses = []
         for use in segment.uses:
@@ -389,21 +388,18 @@ class _Windows:
 
     @property
     def _outputs(self) -> dict[str, Affine]:
-        """The values of the output indices for one of a thread's outputs."""
         values = {**self.values, self.plan.column.name: self._column}
         for slide, index in zip(self.plan.slides, self.own, strict=True):
             values[slide.output.name] = values[slide.output.name] + sch.part(index)
         return values
 
     def _output(self, segment: Segment) -> Node:
-        """Return a segment that runs once for each output."""
         moved = attrs.evolve(segment, uses=tuple(map(self._in_registers, segment.uses)))
         beside = all(use.stride(self.plan.column.name) == 1 for use in sch.written_uses(self.nest))
         lane = self.lane if beside else self.lane.bound(stripe.Binding.UNROLL)
         return sch.below_tests(leaf(moved, self._outputs, sch.present((lane,))))
 
     def _merge(self, use: Use) -> Node:
-        """Return the merge of a sum into the accumulator that the segments know."""
         found = self._sum(use, [sch.part(i) for i in self.own])
         merge = merge_block(found, self._in_registers(use), sch.present((self.lane,)))
         return sch.where_set(self.nest, use, self._outputs, merge)

@@ -139,7 +139,6 @@ def _planes(found: Bordered) -> Bordered | None:
 
 
 def _without(nest: Nest, tests: tuple[Affine, ...]) -> Nest:
-    """Return a nest without some of its constraints."""
     segments = (attrs.evolve(s, constraints=tuple(c for c in s.constraints if c not in tests)) for s in nest.segments)
     return attrs.evolve(nest, segments=tuple(segments))
 

@@ -373,7 +373,6 @@ class _Candidate:
             yield columns, after + cost * share * (1 + _PIECE * (len(parts) - 1))
 
     def _widths(self, rows: Sequence[Rows]) -> range:
-        """Return how many columns a tile may have."""
         widest = _MOST_COLUMNS if product(r.height for r in rows) > 1 else _MOST_COLUMNS_OF_ONE_ROW
         most = min(self._most_columns(rows), self.vector.range // self.lanes)
         if self.limits.columns:

@@ -185,7 +185,6 @@ class Spread:
         return first, attrs.evolve(segment, uses=tuple(copied), statements=tuple(copies)), results
 
     def _moved(self, segment: Segment) -> Segment:
-        """Return a segment in terms of the loops."""
         moved = leaf(segment, self.values, ())
         return attrs.evolve(segment, statements=moved.statements, uses=moved.uses, constraints=moved.constraints)
 

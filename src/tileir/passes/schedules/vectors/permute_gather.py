@@ -182,7 +182,6 @@ class _Permuted:
         return Node(loop, tuple(allocations), tuple(children))
 
     def _loaded(self, neighbours: Neighbours, starts: str, name: str, number: Affine, lane: Index) -> Node:
-        """Return a block that loads a vector of neighbours into a register."""
         view, width = neighbours.view, self.near.width
         dtype = view.shape.dtype
         place = Use(self._here(starts), starts, (number,), (1,), DType.I32, Direction.IN, sizes=(1,))
@@ -249,7 +248,6 @@ class _Permuted:
         return self._views[key]
 
     def _computed(self, held: dict[str, str], number: Affine, first: Affine, lane: Index) -> Node:
-        """Return a block that computes a vector of results."""
         near, kernel = self.near, self.near.kernel
         element = number * near.width + sch.part(lane)
         statements: list[Statement] = []

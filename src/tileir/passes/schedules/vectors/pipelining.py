@@ -111,7 +111,6 @@ class _Copy:
 
 
 def _together(segments: list[Segment], loop: stripe.Index) -> Segment:
-    """Return one loop that does what several do."""
     uses: list[Use] = []
     statements: list[stripe.Statement] = []
     for segment in segments:

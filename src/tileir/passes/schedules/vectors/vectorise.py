@@ -93,7 +93,6 @@ class Vectorise(Strategy):
         return [*parts, (sch.part_of(nest, row.name, whole * rows, left), 1)] if left else parts
 
     def _most_beside(self, nest: Nest) -> int:
-        """Return how many vectors of a row may be computed together."""
         (segment,) = nest.segments
         return 1 if "border" in nest.kernel.tags else min(self.rows, self.statements // len(segment.statements))
 

@@ -75,9 +75,13 @@ class VectoriseReduction(Strategy):
     def _vectorised(self, nest: Nest) -> tuple[Nest, list[Rearrangement], tuple[Fact, ...]] | Refused:
         """Return a nest whose loops have names of their own, and steps that vectorise those of which that can be."""
         names, lanes = nest.taken_names(), self._lanes(nest)
-        segments = [with_loops_called(s, {i.name: names.fresh(i.name) for i in s.loops}) for s in nest.segments]
+        segments, taken = [], set[str]()
+        for segment in nest.segments:
+            own = [i.name for i in segment.loops]
+            segments.append(with_loops_called(segment, {name: names.fresh(name) for name in own if name in taken}))
+            taken.update(own)
         nest = attrs.evolve(nest, segments=tuple(segments))
-        found = [self._inside(nest, segment) for segment in segments if segment.loops]
+        found = [self._inside(nest, segment, lanes) for segment in segments if segment.loops]
         chosen = [each for each in found if not isinstance(each, Refused)]
         if not chosen:
             return strongest([why for why in found if isinstance(why, Refused)])
@@ -100,7 +104,8 @@ class VectoriseReduction(Strategy):
         along, others = index.name, tuple(i.name for i in segment.loops if i is not index)
         part, step, vector, lane = (names.fresh(f"{along}_{what}") for what in ("part", "step", "vector", "lane"))
         wide.append(lane)
-        yield Reorder((along, *others))
+        if others:
+            yield Reorder((along, *others))
         if size < index.range:
             before, along, after = (names.fresh(along) for _ in range(3))
             yield Specialise(index.name, (before, along, after))
@@ -130,56 +135,21 @@ class VectoriseReduction(Strategy):
         yield Split(part, lanes, (vector, lane), Tail.EVEN)
         unrolled.append(vector)
 
-    def _inside(self, nest: Nest, segment: Segment) -> tuple[Segment, stripe.Index, int] | Refused:
+    def _inside(self, nest: Nest, segment: Segment, lanes: int) -> tuple[Segment, stripe.Index, int] | Refused:
         """Return the index of a loop to vectorise along, and how many of its values no constraint on it cuts off."""
-        index = self._index(nest, segment)
+        index = _index(nest, segment, lanes)
         if not isinstance(index, Refused):
             return segment, index, index.range
-        inner = self._index(nest, attrs.evolve(segment, constraints=()))
+        inner = _index(nest, attrs.evolve(segment, constraints=()), lanes) if segment.constraints else index
         if isinstance(inner, Refused):
             return index
         low, high = span_inside(nest, segment, inner)
         written = {use.merges for use in segment.uses if use.direction.writes}
-        few = high - low < max(self._least(nest, segment), inner.range // 2)
+        few = high - low < max(_least(segment, lanes), inner.range // 2)
         return index if few or len(written) > 1 else (segment, inner, high - low)
 
     def _lanes(self, nest: Nest) -> int:
         return sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes)
-
-    def _least(self, nest: Nest, segment: Segment) -> int:
-        """Return how many elements a loop must have: a whole vector, but where rows are stored one after the other."""
-        lanes = self._lanes(nest)
-        rows = _may_repeat(segment) and len(segment.loops) > 1
-        return min(lanes, _LEAST_LANES) if rows else lanes
-
-    def _index(self, nest: Nest, segment: Segment) -> stripe.Index | Refused:
-        """Return the index of a loop to vectorise along, or why there is none."""
-        constrained = {i for c in segment.constraints for i in c.indices}
-        local = {r.name for r in nest.allocations if r.shape.elements == 1}
-        writes = [u for u in segment.uses if u.direction.writes]
-        plain = [u for u in writes if not u.merges]
-        if segment.has_indirect_store:
-            return refused("TR208", index=segment.loops[0].name if segment.loops else "")
-        if elsewhere := [u.root for u in writes if u.merges and u.root not in local]:
-            return refused("TR206", memory=elsewhere[0])
-        loaded = (segment.use(s.source) for s in segment.statements if isinstance(s, stripe.Load))
-        if both := [u.root for u in loaded if u.direction.writes]:
-            return refused("TR410", memory=both[0])
-        reads = [u for u in segment.uses if not u.direction.writes]
-        lanes = self._lanes(nest)
-        near = _near(segment, reads, plain, 1)
-        if not near and lanes >= _LEAST_LANES and len(plain) == len(writes):
-            near = _near(segment, reads, plain, _MOST_APART)
-        straight = [i for i in near if i.name not in constrained and not sch.gathers(segment, i.name)]
-        candidates = [i for i in straight if i.range >= self._least(nest, segment)]
-        if candidates:
-            return max(candidates, key=lambda i: i.range)
-        if straight or not near:
-            index = max(straight or segment.loops, key=lambda i: i.range, default=None)
-            facts = () if index is None else (("index", index.name), ("range", index.range), ("lanes", lanes))
-            return Refused("TR301" if straight else "TR312", facts)
-        index = max(near, key=lambda i: i.range)
-        return refused("TR306" if index.name in constrained else "TR202", index=index.name)
 
 
 _LEAST_STEPS: Final = 8
@@ -190,6 +160,42 @@ _MOST_APART: Final = 4
 
 _LEAST_LANES: Final = 4
 """That takes vectors of so many lanes."""
+
+
+def _least(segment: Segment, lanes: int) -> int:
+    """Return how many elements a loop must have: a whole vector, but where rows are stored one after the other."""
+    rows = len(segment.loops) > 1 and _may_repeat(segment)
+    return min(lanes, _LEAST_LANES) if rows else lanes
+
+
+def _index(nest: Nest, segment: Segment, lanes: int) -> stripe.Index | Refused:
+    """Return the index of a loop to vectorise along, or why there is none."""
+    constrained = {i for c in segment.constraints for i in c.indices}
+    local = {r.name for r in nest.allocations if r.shape.elements == 1}
+    writes = [u for u in segment.uses if u.direction.writes]
+    plain = [u for u in writes if not u.merges]
+    if segment.has_indirect_store:
+        return refused("TR208", index=segment.loops[0].name if segment.loops else "")
+    if elsewhere := [u.root for u in writes if u.merges and u.root not in local]:
+        return refused("TR206", memory=elsewhere[0])
+    loaded = (segment.use(s.source) for s in segment.statements if isinstance(s, stripe.Load))
+    if both := [u.root for u in loaded if u.direction.writes]:
+        return refused("TR410", memory=both[0])
+    reads = [u for u in segment.uses if not u.direction.writes]
+    near = _near(segment, reads, plain, 1)
+    if not near and lanes >= _LEAST_LANES and len(plain) == len(writes):
+        near = _near(segment, reads, plain, _MOST_APART)
+    straight = [i for i in near if i.name not in constrained and not sch.gathers(segment, i.name)]
+    least = _least(segment, lanes)
+    candidates = [i for i in straight if i.range >= least]
+    if candidates:
+        return max(candidates, key=lambda i: i.range)
+    if straight or not near:
+        index = max(straight or segment.loops, key=lambda i: i.range, default=None)
+        facts = () if index is None else (("index", index.name), ("range", index.range), ("lanes", lanes))
+        return Refused("TR301" if straight else "TR312", facts)
+    index = max(near, key=lambda i: i.range)
+    return refused("TR306" if index.name in constrained else "TR202", index=index.name)
 
 
 def _near(segment: Segment, reads: Sequence[Use], plain: Sequence[Use], apart: int) -> list[stripe.Index]:

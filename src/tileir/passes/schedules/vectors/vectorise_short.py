@@ -49,7 +49,6 @@ class VectoriseShort:
         return attrs.evolve(block, indices=tuple(row if i is index else i for i in block.indices), deps=())
 
     def _inside(self, block: Block) -> Block | Refused:
-        """Return a block with lanes in the blocks inside."""
         said: list[Refused] = []
 
         def apply(statement: Statement) -> tuple[Statement, ...]:

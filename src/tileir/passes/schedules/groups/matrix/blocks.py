@@ -121,7 +121,6 @@ class _MatrixKernel:
 
     @property
     def _above(self) -> Affine:
-        """The place along the index above in the tile of the group."""
         across = self.plan.across
         rows = max(1, self.plan.fragment.mnk[0] // across)  # of a fragment that has several along it
         inner = self._inner("m", lambda bit: (1 << bit) // across)
@@ -129,14 +128,12 @@ class _MatrixKernel:
 
     @property
     def _row(self) -> Affine:
-        """The place along the row index in the tile of the group."""
         rows = self.plan.fragment.mnk[0]
         inner = self._inner("m", lambda bit: (1 << bit) % self.plan.across)
         return sch.part(self.team[1], self.own[1].range * rows) + sch.part(self.own[1], rows) + inner
 
     @property
     def _column(self) -> Affine:
-        """The column in the tile of the group."""
         columns = self.plan.fragment.mnk[1]
         inner = self._inner("n", lambda bit: 1 << bit)
         return sch.part(self.team[2], self.plan.wide) + sch.part(self.own[2], columns) + inner
@@ -147,7 +144,6 @@ class _MatrixKernel:
 
     @property
     def _outputs(self) -> dict[str, Affine]:
-        """The values of the output indices."""
         places = {self.plan.left.index.name: self._row, self.plan.right.index.name: self._column}
         if self.plan.above is not None:
             places[self.plan.above.name] = self._above
@@ -180,7 +176,6 @@ class _MatrixKernel:
         return (self.pair,) if self.pair is not None and self.pair.binding is Binding.LANE else ()
 
     def _sum(self, use: Use, held: stripe.Refinement) -> Use:
-        """Return a thread's sums as the reduction sees them."""
         access = (sch.number_of(self.team), *(sch.part(index) for index in self.own))
         return attrs.evolve(use, root=held.name, access=access, strides=held.shape.strides, sizes=())
 

@@ -37,7 +37,6 @@ def _against_statements(segment: Segment) -> Refused | None:
 
 
 def _against_sum(segment: Segment) -> Refused | None:
-    """Return why a reduction does not add its products up."""
     (store,) = (s for s in segment.statements if isinstance(s, stripe.Store))
     (multiplied,) = (s for s in segment.statements if isinstance(s, stripe.Intrinsic))
     if store.source != multiplied.into:

@@ -117,13 +117,11 @@ def _box(nest: Nest, plan: MatrixTiling, out: Use, width: int) -> stripe.CopyBac
 
 
 def _at_a_time(plan: MatrixTiling, width: int, lanes: int) -> int:
-    """Return how many rows threads copy at a time."""
     rows = max(1, plan.threads * lanes // width)
     return rows if plan.rows % rows == 0 else sch.power_of_two_below(rows)
 
 
 def _stage(out: Use, plan: MatrixTiling, names: NameScope, width: int) -> stripe.Refinement:
-    """Return the allocation for some columns, swizzled."""
     vector, line = _VECTOR // out.dtype.itemsize, _LINE // out.dtype.itemsize
     stage = stripe.allocation(names.fresh(f"{out.root}_stage"), out.dtype, (plan.rows, width), sch.LOCAL)
     shift = (max(width, line) // vector).bit_length() - 1
