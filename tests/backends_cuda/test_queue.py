@@ -221,6 +221,36 @@ def test_temporaries_of_captured_calls_live_as_long_as_the_program(
     assert context.trim()
 
 
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("launches", [1, 3])
+def test_results_of_captured_calls_live_as_long_as_the_program(
+    driver: CardDriver, context: tileir.Context, launches: int, native: bool
+) -> None:
+    """A graph writes to them again, though nobody has them: one program reads what the other one has made."""
+    kind = exchanging(stream=1)
+    a, w = (kind(aligned(np.eye(4, dtype=np.float32)), CUDA) for _ in range(2))
+    first, second = (tileir.compile(chain(launches), [a.array, w.array], context=context) for _ in range(2))
+    given = there(w.array, context)
+    if not native:
+        for each in (first, second):
+            assert each.usual is not None
+            object.__setattr__(each.usual.queued, "_native", None)
+
+    def addresses() -> set[int]:
+        found = set()
+        for _ in range(6):
+            between = first(a, w)
+            second(between, given)
+            found.add(between._buffer.address)
+        return found
+
+    assert len(addresses()) < 6
+    driver.captured = set(driver.streams)
+    found = addresses()
+    driver.captured = set()
+    assert len(found) == 6
+
+
 def test_a_graph_in_use_is_the_last_to_change(driver: CardDriver, context: tileir.Context) -> None:
     w = there(np.eye(4, dtype=np.float32), context)
     many = tileir.compile(chain(3), [w, w], context=context)

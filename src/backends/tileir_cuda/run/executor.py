@@ -290,6 +290,8 @@ class CudaExecutor(Renewable):
 
     def captures(self) -> bool:
         """Return whether somebody else makes a graph of what goes into the stream, as PyTorch does."""
+        if self.stream.capture is not None or not self.stream.crosses:
+            return False
         status, found = driver.cuStreamIsCapturing(self.stream.native)
         return status is SUCCESS and int(found) != 0
 

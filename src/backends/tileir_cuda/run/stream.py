@@ -315,6 +315,11 @@ class Stream(Renewable):
                 return (self.tail,)
             return (self._in_flight[-1],) if self._in_flight else ()
 
+    @property
+    def crosses(self) -> bool:
+        """True if this stream and another one have followed each other."""
+        return self._crossing is not None
+
     def crossing(self) -> int:
         """Return an event of the driver by which this stream and another one follow each other; the lock is held."""
         if self._crossing is None:

@@ -122,7 +122,8 @@ class QueuedCalls:
         results = self._left(into, run)
         if results is None:
             return None
-        event = self._runs.launch(run.addresses, run.stream)
+        fresh = [each for each, place in zip(results, into, strict=True) if place is None]
+        event = self._runs.launch(run.addresses, run.stream, fresh)
         if run.waits:
             event.wait()
             return results

@@ -60,7 +60,7 @@ class _QueuedWorkspace:
         queue: What launches.
         bound: What makes one launch of a batch of it; None where it takes part in none.
         call: The same as a function of arrays; None where there is none, or nobody asked so far.
-        captured: Whether a graph of others has its launches, so that it stays as long as its plan.
+        held: Results of runs that a graph of others has; where there are some, it stays as long as its plan.
 
     """
 
@@ -68,7 +68,7 @@ class _QueuedWorkspace:
     queue: Queue
     bound: Callable[[Sequence[int]], object] | None
     call: Callable[..., Any] | None = None
-    captured: bool = False
+    held: list[object] = attrs.field(factory=list)
 
     @classmethod
     def of(cls, layout: Layout, executor: QueueingExecutor) -> Self:
@@ -136,8 +136,17 @@ class QueuedRuns:
             workspace.call = call
             return call
 
+        def called(workspace: _QueuedWorkspace, arrays: Sequence[Any]) -> Any:
+            run = workspace.call or ready(workspace)
+            found = None if run is None else run(*arrays)
+            if found is not None:
+                self._hold(workspace, found if len(arrays) == read else ())
+            return found
+
         if not self._layout.nbytes:
-            return ready(self._without_temporaries())
+            only = self._without_temporaries()
+            run = ready(only)
+            return run if run is None or not self._records else lambda *arrays: called(only, arrays)
         first = self._workspace()
         if ready(first) is None:
             return None
@@ -148,13 +157,9 @@ class QueuedRuns:
             if workspace is None:
                 workspace = self._workspace()
             try:
-                run = workspace.call or ready(workspace)
-                found = None if run is None else run(*arrays)
-                if found is not None:
-                    self._note_capture(workspace)
-                return found
+                return called(workspace, arrays)
             finally:
-                if workspace.captured:
+                if workspace.held:
                     resources.forget(workspace)
                     spare.append(workspace)
                 else:
@@ -162,18 +167,19 @@ class QueuedRuns:
 
         return call
 
-    def launch(self, addresses: Sequence[int], stream: int | None = None) -> KnownEvent:
+    def launch(self, addresses: Sequence[int], stream: int | None = None, results: Sequence[Any] = ()) -> KnownEvent:
         """Hand a run over.
 
         Args:
             addresses: Where the inputs and then the outputs are; they are aligned.
             stream: One of others in which some of this memory is used; None for none.
+            results: Fresh arrays among the outputs, which stay where a graph of others has the run.
 
         """
         workspace = self._taken()
         event = workspace.queue.launch(addresses, stream)
-        if stream is not None and self._layout.nbytes:
-            self._note_capture(workspace)
+        if results or self._layout.nbytes:
+            self._hold(workspace, results)
         self._give_back(workspace)
         return event
 
@@ -250,12 +256,13 @@ class QueuedRuns:
             return self._without_temporaries()
         return self._resources.take(self._spare) or self._workspace()
 
-    def _note_capture(self, workspace: _QueuedWorkspace) -> None:
+    def _hold(self, workspace: _QueuedWorkspace, results: object) -> None:
+        """Keep a workspace, and results of a run of it, where a graph of others has that run."""
         if self._records and self.executor.captures():
-            workspace.captured = True
+            workspace.held.append(results)
 
     def _give_back(self, workspace: _QueuedWorkspace) -> None:
-        if workspace.captured:
+        if workspace.held:
             self._spare.append(workspace)
         elif self._layout.nbytes:
             self._resources.keep(workspace, self._spare)
