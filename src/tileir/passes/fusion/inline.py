@@ -116,7 +116,7 @@ class _Scan:
         self._readers = Counter(self._roots[name] for kernel in kernels for name in _read(kernel))
         read = [[self._roots[name] for name in views_read(statement)] for statement in program.main.statements]
         self._last = {root: number for number, seen in enumerate(read) for root in seen}
-        self._stored = self._kept | self._read_from_memory(read)
+        self._stored = self._with_narrow(self._kept | self._read_from_memory(read), read)
 
     def _read_from_memory(self, read: Sequence[Sequence[str]]) -> frozenset[str]:
         """Return what others than elementwise kernels read, and what these read when a product of it comes in.
@@ -142,6 +142,18 @@ class _Scan:
                 before[self._roots[name]] |= sources
                 multiplied[self._roots[name]] |= through
         return frozenset(stored)
+
+    def _with_narrow(self, stored: frozenset[str], read: Sequence[Sequence[str]]) -> frozenset[str]:
+        """Return what is stored, and what is only widened to some of that: half of it takes its place for all."""
+        narrow: set[str] = set()
+        for number, statement in enumerate(self.program.main.statements):
+            producer = Producer.of(number, statement) if isinstance(statement, Block) else None
+            wide = "" if producer is None or not producer.only_widens() else self._roots[producer.result.source]
+            for root in read[number] if wide in stored and wide not in self._kept else ():
+                narrow.add(root)
+                self._readers[root] += self._readers[wide] - 1
+                self._last[root] = max(self._last[root], self._last[wide])
+        return stored | narrow
 
     def _reads_again(self, kernel: Block) -> bool:
         """Return whether a kernel has more points than any tensor that it reads has elements."""
@@ -189,7 +201,7 @@ class _Scan:
     def _is_at_hand(self, name: str) -> bool:
         """Return whether a tensor is in memory whatever this pass does, or can be computed from such tensors."""
         root = self._roots[name]
-        return root in self._kept or self._readers[root] > 1 or root in self._producers
+        return root in self._stored or self._readers[root] > 1 or root in self._producers
 
     def _with_producers(self, number: int, kernel: Block) -> Block:
         """Put producers into a reduction, and producers of what these read, as long as there are any."""
