@@ -159,7 +159,7 @@ def product_of(text: str, values: dict[str, np.ndarray]) -> np.ndarray:
         (ODD, attrs.evolve(WORDS, box_points=66 * 101 * 65 + 1), DType.F32),
         (ODD, attrs.evolve(WORDS, line_bytes=0), DType.F32),
         (ODD, attrs.evolve(WORDS, fragments=named("sm_80")), DType.F32),  # threads round what these take
-        (ODD, WORDS, DType.F16),
+        ({"A": (66, 102), "B": (102, 66)}, WORDS, DType.F16),
         (ODD, WORDS, DType.F64),
         ({"A": (66, 95), "B": (95, 65)}, WORDS, DType.F32),  # short sums
         ({"A": (66, 101), "B": (101, 63)}, WORDS, DType.F32),  # few outputs on one side

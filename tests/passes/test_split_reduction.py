@@ -214,6 +214,17 @@ def test_groups_without_a_tile_take_parts_of_products(
     assert made == ([parts[dtype.itemsize]] if dtype.itemsize in parts else [])
 
 
+@pytest.mark.parametrize(("batch", "parts"), [(64, [4]), (32, [2]), (8, [])])
+def test_pictures_are_cut_wherever_their_rows_lie(batch: int, parts: list[int]) -> None:
+    """A part has other pictures, and no shorter rows: it needs no copy of them."""
+    text = """function (X[N, C, H, W], G[N, K, P, Q]) -> (O) {
+        O[k, c, i, j : K, C, 3, 3] = +(X[n, c, p + i - 1, q + j - 1] * G[n, k, p, q]);
+    }"""
+    types = {"X": TensorType(DType.BF16, (batch, 128, 7, 7)), "G": TensorType(DType.BF16, (batch, 32, 7, 7))}
+    step = SplitReduction(parts=528, columns=128, groups=132, tile=8192)
+    assert parts_of(run((step,), lower(infer(parse(text), types)))) == parts
+
+
 @pytest.mark.parametrize(
     ("dtype", "depth", "parts"), [(DType.F32, 8192, [8]), (DType.F32, 1280, [4]), (DType.F16, 8192, [])]
 )

@@ -171,6 +171,17 @@ def test_threads_multiply_factors_that_are_copied_along_outputs_and_instructions
     assert_same_meaning(before, after)
 
 
+@pytest.mark.parametrize(("dtype", "pixels", "copies"), [(DType.BF16, 49, 1), (DType.F16, 50, 0), (DType.F32, 49, 0)])
+def test_rows_that_are_no_words_are_copied_whatever_the_tags(dtype: DType, pixels: int, copies: int) -> None:
+    types = {"A": typed.TensorType(dtype, (2, 16, pixels)), "B": typed.TensorType(dtype, (3, 16))}
+    before = lower(infer(parse(ONE_BY_ONE), types))
+    after = run((attrs.evolve(FACTORS, reqs=("asking",)),), before)
+    laid = {r.name: r.shape.strides for r in after.main.refinements if r.name.endswith("_laid")}
+    assert laid == ({"A_laid": (784, 1, 16)} if copies else {})
+    assert_same_meaning(before, after)
+    assert attrs.evolve(FACTORS, reqs=("asking",))(after) is after
+
+
 @given(programs(8), st.booleans())
 @examples(100)
 def test_copies_of_factors_keep_the_meaning(before: Program, first: bool) -> None:

@@ -31,6 +31,7 @@ def product_parts(
     lies = all(any(abs(address(view).coefficient(name)) == 1 for name in written) for view in _inputs(kernel))
     near = {name for view in _inputs(kernel) for name, step in address(view).terms if abs(step) == 1}
     rows = {} if is_window(kernel) else _rows(kernel, written)
+    copied = points >= _COPIED or all(view.shape.dtype.itemsize == _HALF for view in _inputs(kernel))
     row = _least_row(kernel, few=2 * tiles <= groups) or points
     ways = [
         (cost.of(index, parts), number, parts)
@@ -38,11 +39,7 @@ def product_parts(
         if index.name not in written
         for parts in _divisors(index.range, max(2, least // 2), _MOST * groups)
         if points // outer // parts >= LONG
-        and (
-            lies
-            or parts == index.range
-            or (points >= _COPIED and (index.name not in near or index.range // parts >= row))
-        )
+        and (lies or parts == index.range or (copied and (index.name not in near or index.range // parts >= row)))
         and (lies or index.name not in rows or rows[index.name] * index.range // parts >= _RUN)
     ]
     most = cost.of(kernel.indices[0], 1) * _FASTER
@@ -120,7 +117,10 @@ _WAITING: Final = 3
 """Bandwidth that one group can use, over its even share of that of memory."""
 
 _COPIED: Final = 1 << 28
-"""Products from which on factors that lie along the sum are copied to lie along outputs: parts are no shorter rows."""
+"""Products from which on factors that lie along the sum are copied to lie along outputs: parts are no shorter rows.
+Those of two bytes are read so fast that this makes no difference."""
+
+_HALF: Final = 2
 
 _RUN: Final = 64
 """Neighbours along a sum, at least, that parts leave together where nobody copies factors to lie along outputs."""

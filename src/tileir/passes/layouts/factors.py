@@ -43,24 +43,45 @@ def factor_axis(
     other = _other(walk, together)
     if other is None:
         return None
-    kept = _kept(together)
-    moved = [axis for axis, affine in enumerate(walk.access) if affine.indices]
-    fastest = _fastest(walk)
+    fastest, is_summed = _fastest(walk), _roles(walk, other, _kept(together))
     if fastest is None:
         return None
-    shared, own = [], []
-    for axis in moved:
-        name = _alone(walk, axis)
-        if name is None or (axis != fastest and sizes[axis] < LEAST):
-            continue
-        if name in kept:
-            own += [] if other.stride(name) else [axis]
-        elif any(_alone(other, each) == name for each in range(len(other.access))):
-            shared.append(axis)
-    if fastest in (*shared, *own):
-        return None
+    long = [axis for axis in is_summed if axis != fastest and sizes[axis] >= LEAST]
+    if fastest in is_summed:
+        even = [axis for axis in long if sizes[axis] % 2 == 0]
+        is_odd = has_odd_rows(walk, together, sizes, dtypes)
+        return min(even, key=lambda axis: walk.strides[axis], default=None) if is_odd else None
+    shared, own = ([axis for axis in long if is_summed[axis] is each] for each in (True, False))
     best = shared or own if _takes(walk, other, dtypes, fragments) else own or shared
     return max(best, key=lambda axis: sizes[axis], default=None)
+
+
+def has_odd_rows(walk: Walk, together: Sequence[Walk], sizes: Sequence[int], dtypes: Mapping[str, DType]) -> bool:
+    """Return whether rows of a factor of two bytes are no words: threads would copy its elements one by one."""
+    other, fastest = _other(walk, together), _fastest(walk)
+    is_summed = {} if other is None else _roles(walk, other, _kept(together))
+    if fastest is None or fastest not in is_summed or dtypes[walk.tensor].itemsize != _HALF:
+        return False
+    row = 1
+    for stride, axis in sorted((walk.strides[axis], axis) for axis, affine in enumerate(walk.access) if affine.indices):
+        if stride != row or is_summed.get(axis) is not is_summed[fastest]:
+            return row >= LEAST and stride % 2 > 0
+        row *= sizes[axis]
+    return False
+
+
+def _roles(walk: Walk, other: Walk, kept: set[str]) -> dict[int, bool]:
+    """Return the axes of a factor that an index alone moves, and whether it is summed over, not one of its outputs."""
+    found: dict[int, bool] = {}
+    for axis in range(len(walk.access)):
+        name = _alone(walk, axis)
+        if name is None or (name in kept and other.stride(name)):
+            continue
+        if name in kept:
+            found[axis] = False
+        elif any(_alone(other, each) == name for each in range(len(other.access))):
+            found[axis] = True
+    return found
 
 
 def depth_axis(
