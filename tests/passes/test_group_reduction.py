@@ -61,6 +61,18 @@ def test_short_rows_share_a_group() -> None:
     assert (found.grid, found.group, barriers(found)) == ((8,), (64,), 1)
 
 
+@pytest.mark.parametrize(("batch", "threads"), [(16, 64), (6, 16), (3, 8), (1, 8)])
+def test_threads_share_a_second_index_where_rows_are_short(batch: int, threads: int) -> None:
+    """Sums of a channel over pictures: each thread has terms of two pictures at least."""
+    text = "function (A[N, C, P]) -> (O) { T[c : C] = +(A[n, c, p]); O = -T; }"
+    types = {"A": TensorType(DType.I32, (batch, 5, 40))}
+    stages = compile_stages(text, types, TARGET, passes=(*fused(TARGET), GroupReduction(threads=64, width=8, groups=5)))
+    assert [(found.grid, found.group) for found in stages.sem.kernels] == [((5,), (threads,))]
+    values = {"A": np.random.default_rng(1).integers(-9, 9, (batch, 5, 40), np.int32)}
+    found = run_program(stages.sem, values, ALL_CHECKS)["O"]
+    np.testing.assert_array_equal(found, -values["A"].sum((0, 2)))
+
+
 def test_very_short_rows_are_left_to_single_threads() -> None:
     types = {"A": TensorType(DType.F32, (64, 8))}
     passes = (*fused(TARGET), GroupReduction(threads=64))

@@ -160,7 +160,19 @@ class GroupReduction:
         many = min(self.threads // threads, outputs // self.groups, column.range if column else 1)
         beside = self._within_local_memory(nest, threads, sch.power_of_two_below(max(1, many)))
         unroll = max(1, min(self.vectors, vectors // threads))
-        return Plan(loop, column, threads, beside, lanes, unroll, along_outputs=False)
+        plan = Plan(loop, column, threads, beside, lanes, unroll, along_outputs=False)
+        deep, depth = self._deep(nest, loop, threads * beside)
+        return attrs.evolve(plan, deep=deep, depth=depth) if depth > 1 else plan
+
+    def _deep(self, nest: Nest, loop: stripe.Index, threads: int) -> tuple[stripe.Index, int]:
+        """Return another index along which so many times more threads share an output, at most half of its range."""
+        tested = sch.constrained_indices(nest)
+        others = [i for i in sch.the_reduction(nest).loops if i is not loop and i.name not in tested]
+        deep = max(others, key=lambda i: i.range, default=None)
+        depth = self._within_local_memory(nest, threads, self.threads // threads)
+        while deep is not None and depth > 1 and (deep.range % depth or 2 * depth > deep.range):
+            depth //= 2
+        return (loop, 1) if deep is None else (deep, depth)
 
     def _beside(self, nest: Nest, vectors: int, outputs: int) -> int:
         """Return how many threads share one output, a power of two."""

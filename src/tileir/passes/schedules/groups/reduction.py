@@ -35,6 +35,8 @@ class Plan:
         row: Another output index of which a group takes ``down`` values at a time, by threads of their own.
         down: See ``row``.
         staged: Inputs that a group copies to local memory, where all its threads read them.
+        deep: Another reduction index that threads share, and ``depth`` of them do.
+        depth: See ``deep``.
 
     """
 
@@ -48,6 +50,8 @@ class Plan:
     row: stripe.Index | None = None
     down: int = 1
     staged: tuple[Use, ...] = ()
+    deep: stripe.Index | None = None
+    depth: int = 1
 
     @property
     def width(self) -> int:
@@ -93,6 +97,8 @@ class _Builder:
     part: stripe.Index  # the thread along the loop
     place: stripe.Index  # the thread along the column
     above: stripe.Index  # the thread along the row
+    below: stripe.Index  # the thread along the other loop
+    shares: stripe.Index  # what each of these goes through
     lane: stripe.Index
     grid: tuple[stripe.Index, ...]
     values: dict[str, Affine]
@@ -129,11 +135,12 @@ class _Builder:
             values[plan.row.name] = sch.part(group, plan.down) + sch.part(above)
             if plan.row.range % plan.down:
                 ends.append(plan.row.range - 1 - values[plan.row.name])
+        below, shares = _along_other(plan, names, values)
         segment = sch.the_reduction(nest)
         writes = [use for use in segment.uses if use.direction.writes]
         kept = plan.lanes if plan.along_outputs else 1
         places = plan.down * plan.beside * kept
-        extents = (plan.threads, places) if plan.along_outputs else (plan.beside, plan.threads)
+        extents = (plan.threads, places) if plan.along_outputs else (plan.beside, plan.threads * plan.depth)
         accumulators = tuple(
             _Accumulator(
                 use,
@@ -144,7 +151,20 @@ class _Builder:
             for use in writes
         )
         return cls(
-            nest, plan, names, part, place, above, lane, sch.present(grid), values, tuple(ends), accumulators, elements
+            nest,
+            plan,
+            names,
+            part,
+            place,
+            above,
+            below,
+            shares,
+            lane,
+            sch.present(grid),
+            values,
+            tuple(ends),
+            accumulators,
+            elements,
         )
 
     def kernel(self) -> Node:
@@ -164,12 +184,10 @@ class _Builder:
             team = self._team(None, children, (*own, *private))
             return Node(self.grid, tuple(stages.values()), (*fills, team))
         shared = (*stages.values(), *(a.shared for a in self.accumulators))
-        share = [
-            self._copied(self._narrow(a, a.narrow.name), self._shared(a, sch.part(self.part)))
-            for a in self.accumulators
-        ]
+        own_part = sch.part(self.below, self.plan.threads) + sch.part(self.part)
+        share = [self._copied(self._narrow(a, a.narrow.name), self._shared(a, own_part)) for a in self.accumulators]
         steps = [*fills, self._team(self.part, (*parts, *share), private)]
-        count = self.plan.threads
+        count = self.plan.threads * self.plan.depth
         while count > _ALONE:
             count //= _AT_ONCE
             steps.append(self._fewer(count))
@@ -190,7 +208,7 @@ class _Builder:
         self, parts: stripe.Index | None, children: Iterable[Node], memory: tuple[stripe.Refinement, ...] = ()
     ) -> Node:
         """Return what the threads ``parts`` of each output do, or the first one only."""
-        part = () if parts is None else (parts,)
+        part = () if parts is None else (self.below, parts) if parts is self.part else (parts,)
         indices = (*part, self.above, self.place) if self.plan.along_outputs else (self.place, *part)
         return Node(sch.present(indices), memory, tuple(children), constraints=self.ends)
 
@@ -243,7 +261,7 @@ class _Builder:
         stride = plan.threads * plan.unroll
         steps = vectors // stride
         names = self.names
-        others = tuple(i for i in segment.loops if i.name != plan.loop.name)
+        others = tuple(self.shares if i is plan.deep else i for i in segment.loops if i is not plan.loop)
         unrolled = sch.index(names.fresh(f"{plan.loop.name}_vector"), plan.unroll, stripe.Binding.UNROLL)
         nodes = [identity_block(self._wide(a, unrolled), (unrolled, self.lane)) for a in self.accumulators]
         nodes += [identity_block(self._narrow(a, a.narrow.name), self._outputs) for a in self.accumulators]
@@ -334,6 +352,16 @@ class _Builder:
             for a in self.accumulators
         ]
         return self._team(part, merges)
+
+
+def _along_other(plan: Plan, names: NameScope, values: dict[str, Affine]) -> tuple[stripe.Index, stripe.Index]:
+    """Return the threads along the other loop of a plan, and what each goes through; ``values`` gets both as one."""
+    deep = plan.deep or plan.loop
+    below = sch.index(names.fresh(f"{deep.name}_thread"), plan.depth, stripe.Binding.THREAD)
+    shares = sch.index(names.fresh(f"{deep.name}_share"), deep.range // plan.depth)
+    if plan.deep is not None:
+        values[deep.name] = sch.part(shares, plan.depth) + sch.part(below)
+    return below, shares
 
 
 def identity_block(use: Use, indices: Iterable[stripe.Index]) -> Node:
