@@ -273,6 +273,15 @@ def test_half_of_a_sum_is_copied_ahead_and_a_third_where_rows_lie_in_two_lines(d
     assert sum(array.size for array in local) == count * (64 + 64) * 64
 
 
+@pytest.mark.parametrize(("rows", "threads"), [(64, 128), (16, 32)])
+def test_sixteen_columns_are_a_tile(rows: int, threads: int) -> None:
+    shapes = {"A": (rows, 64), "B": (64, 16)}
+    found = stages(PRODUCT, shapes, DType.F16, MatrixContraction(NVIDIA))
+    assert products(found)
+    assert kernel(found).group == (threads,)
+    check(found, arrays(shapes, DType.F16))
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("rows", [8, 9, 15])
 def test_rows_that_fill_half_a_tile_are_enough(rows: int) -> None:

@@ -245,6 +245,8 @@ class MatrixContraction:
                 continue
             if self.rows not in (0, rows) or self.columns not in (0, columns):
                 continue
+            if found is not None and rows * columns == _LEAST * _LEAST:
+                continue
             if rows >= 2 * max(tallest(plan), _LEAST) or columns >= 2 * max(plan.right.index.range, _LEAST):
                 continue
             high = 1 if plan.above is None else max(1, rows // plan.least)

@@ -30,7 +30,9 @@ SMALL: Final = (
     (32, 64, 16, 32),
     (64, 32, 32, 16),
     (32, 32, 16, 16),
+    (64, 16, 16, 16),
     (16, 32, 16, 16),
+    (16, 16, 16, 16),  # where there is no other
 )
 TILES: Final = {2: ((128, 128, 64, 64), *SMALL), 4: ((128, 128, 64, 32), *SMALL)}
 """Rows and columns of a group, then those of the threads of a fragment, by the bytes of an element."""
