@@ -14,10 +14,12 @@ from tileir_studio.serve import workshop as workshops
 from tileir_studio.serve.workshop import Limits, StaleError, Workshop
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable, Coroutine, Iterator
     from pathlib import Path
 
     from tileir_studio.serve.session import Event
+
+    Work = Callable[[Workshop], Coroutine[Any, Any, None]]
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="limits and signals are those of POSIX")
 
@@ -38,7 +40,16 @@ GREEDY = {
 """14 GB of results."""
 
 
-def in_workshop(work: Callable[[Workshop], Awaitable[None]], folder: Path, limits: Limits | None = None) -> None:
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Work], None]]:
+    """Run tests in one workshop: each process takes seconds to start, and a test may end one that others began."""
+    with asyncio.Runner() as runner:
+        workshop = Workshop(tmp_path_factory.mktemp("workshop"))
+        yield lambda work: runner.run(work(workshop))
+        runner.run(workshop.close())
+
+
+def in_workshop(work: Work, folder: Path, limits: Limits | None = None) -> None:
     async def everything() -> None:
         workshop = Workshop(folder, limits or Limits())
         try:
@@ -64,7 +75,7 @@ def told(events: list[Event], code: str) -> str:
     return str(fault["message"])
 
 
-def test_a_hang_is_stopped(tmp_path: Path) -> None:
+def test_a_hang_is_stopped(shared: Callable[[Work], None]) -> None:
     async def work(workshop: Workshop) -> None:
         await works(workshop)
         workshop.limits = Limits(seconds=1)
@@ -74,7 +85,7 @@ def test_a_hang_is_stopped(tmp_path: Path) -> None:
         workshop.limits = Limits()
         await works(workshop)
 
-    in_workshop(work, tmp_path)
+    shared(work)
 
 
 def test_a_process_that_loads_modules_has_more_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +108,7 @@ def test_what_needs_too_much_memory_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("number", "name"), [(signal.SIGSEGV, "SIGSEGV"), (signal.SIGKILL, "SIGKILL")])
-def test_a_crash_is_told(tmp_path: Path, number: signal.Signals, name: str) -> None:
+def test_a_crash_is_told(shared: Callable[[Work], None], number: signal.Signals, name: str) -> None:
     async def work(workshop: Workshop) -> None:
         await works(workshop)
         process = workshop.processes[1]
@@ -111,10 +122,10 @@ def test_a_crash_is_told(tmp_path: Path, number: signal.Signals, name: str) -> N
         assert "please report it" in message
         await works(workshop)
 
-    in_workshop(work, tmp_path)
+    shared(work)
 
 
-def test_a_worker_that_dies_between_requests_is_replaced(tmp_path: Path) -> None:
+def test_a_worker_that_dies_between_requests_is_replaced(shared: Callable[[Work], None]) -> None:
     async def work(workshop: Workshop) -> None:
         await works(workshop)
         os.kill(workshop.processes[1], signal.SIGKILL)
@@ -122,10 +133,10 @@ def test_a_worker_that_dies_between_requests_is_replaced(tmp_path: Path) -> None
             await asyncio.sleep(0.01)
         await works(workshop)
 
-    in_workshop(work, tmp_path)
+    shared(work)
 
 
-def test_the_newest_request_wins(tmp_path: Path) -> None:
+def test_the_newest_request_wins(shared: Callable[[Work], None]) -> None:
     async def work(workshop: Workshop) -> None:
         await works(workshop)
         first = asyncio.ensure_future(asked(workshop, ENDLESS))
@@ -138,18 +149,18 @@ def test_the_newest_request_wins(tmp_path: Path) -> None:
                 await stale
         assert [event.name for event in await last] == ["ran"]
 
-    in_workshop(work, tmp_path)
+    shared(work)
 
 
-def test_other_lanes_wait_their_turn(tmp_path: Path) -> None:
+def test_other_lanes_wait_their_turn(shared: Callable[[Work], None]) -> None:
     async def work(workshop: Workshop) -> None:
         both = await asyncio.gather(asked(workshop, RUN, "a"), asked(workshop, RUN, "b"))
         assert [[event.name for event in events] for events in both] == [["ran"], ["ran"]]
 
-    in_workshop(work, tmp_path)
+    shared(work)
 
 
-def test_a_look_at_the_text_does_not_wait_for_a_run(tmp_path: Path) -> None:
+def test_a_look_at_the_text_does_not_wait_for_a_run(shared: Callable[[Work], None]) -> None:
     async def work(workshop: Workshop) -> None:
         running = asyncio.ensure_future(asked(workshop, ENDLESS, "run"))
         await asyncio.sleep(0.1)
@@ -159,10 +170,10 @@ def test_a_look_at_the_text_does_not_wait_for_a_run(tmp_path: Path) -> None:
         with pytest.raises(asyncio.CancelledError):
             await running
 
-    in_workshop(work, tmp_path)
+    shared(work)
 
 
-def test_what_nobody_waits_for_is_stopped(tmp_path: Path) -> None:
+def test_what_nobody_waits_for_is_stopped(shared: Callable[[Work], None]) -> None:
     async def work(workshop: Workshop) -> None:
         await works(workshop)
         process = workshop.processes[1]
@@ -175,15 +186,15 @@ def test_what_nobody_waits_for_is_stopped(tmp_path: Path) -> None:
             os.kill(process, 0)
         await works(workshop)
 
-    in_workshop(work, tmp_path)
+    shared(work)
 
 
-def test_a_request_that_was_overtaken_is_stale(tmp_path: Path) -> None:
+def test_a_request_that_was_overtaken_is_stale(shared: Callable[[Work], None]) -> None:
     async def work(workshop: Workshop) -> None:
-        assert [event.name async for event in workshop.ask(RUN, "a", 7)] == ["ran"]
+        assert [event.name async for event in workshop.ask(RUN, "turns", 7)] == ["ran"]
         for turn in (6, 7):
             with pytest.raises(StaleError):
-                await asyncio.wait_for(anext(aiter(workshop.ask(RUN, "a", turn))), 60)
-        assert [event.name async for event in workshop.ask(RUN, "a", 8)] == ["ran"]
+                await asyncio.wait_for(anext(aiter(workshop.ask(RUN, "turns", turn))), 60)
+        assert [event.name async for event in workshop.ask(RUN, "turns", 8)] == ["ran"]
 
-    in_workshop(work, tmp_path)
+    shared(work)
