@@ -106,8 +106,8 @@ def test_the_back_end_loads_llvmlite_late() -> None:
 
 
 def test_a_missing_llvmlite_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "tileir_llvm.device.host", raising=False)
     monkeypatch.delitem(sys.modules, "tileir_llvm.device.processor", raising=False)
+    monkeypatch.delitem(sys.modules, "tileir_llvm.device.host", raising=False)
     monkeypatch.setitem(sys.modules, "llvmlite.binding", None)
     with pytest.raises(BackendError, match=r"install tileir\[llvm\]") as error:
         BACKEND.devices()

@@ -37,7 +37,7 @@ from tileir_cuda.architectures import ARCHITECTURES, architecture_for
 from tileir_cuda.emit.emitter import blocks, emit
 from tileir_cuda.emit.products import OF_WARPS
 from tileir_cuda.emit.ptx import ptx
-from tileir_cuda.emit.shared_memory import SharedMemory
+from tileir_cuda.emit.statements import SharedMemory
 from tileir_cuda.emit.warpgroups import OF_WARPGROUPS
 
 INDEX = Type(DType.I32)

@@ -81,8 +81,7 @@ def test_graphs_have_what_launches_follow() -> None:
 
 def test_kernels_whose_groups_wait_for_each_other_run_one_after_the_other() -> None:
     with without_a_card():
-        from tileir_cuda.run.queue import _Records
-        from tileir_cuda.run.runs import Runs
+        from tileir_cuda.run.queue import Runs, _Records
 
         kernel = SimpleNamespace(name="k", params=())
         launched: list[Any] = [

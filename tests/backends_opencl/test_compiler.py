@@ -28,17 +28,17 @@ from tileir.semtree.ir import (
     Subscript,
     Type,
 )
-from tileir_opencl.run import programs
+from tileir_opencl.run import kernels
 from tileir_opencl.run.compiler import KERNELS
-from tileir_opencl.run.programs import built, handle_of, named_lines
+from tileir_opencl.run.kernels import built, handle_of, named_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from tileir_opencl.run.executor import OpenCLExecutor
+    from tileir_opencl.run.kernels import NativeProgram
     from tileir_opencl.run.library import OpenCLLibrary
-    from tileir_opencl.run.programs import NativeProgram
 
 F32 = Type(DType.F32)
 PLACE = GridIndex(GridLevel.GROUP, 0, Type(DType.I64))
@@ -82,14 +82,14 @@ def test_a_saved_library_runs_from_its_binaries(executor: OpenCLExecutor) -> Non
 
 
 def test_a_build_that_a_signal_spoils_is_repeated(executor: OpenCLExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
-    build, spoilt = programs._build, [cl.RuntimeError("a file is gone")]
+    build, spoilt = kernels._build, [cl.RuntimeError("a file is gone")]
 
     def built_but_once(program: NativeProgram, options: Sequence[str]) -> None:
         if spoilt:
             raise spoilt.pop()
         build(program, options)
 
-    monkeypatch.setattr(programs, "_build", built_but_once)
+    monkeypatch.setattr(kernels, "_build", built_but_once)
     program = built(executor.commands.context, "kernel void k(global int *a) { a[0] = 1; }", [])
     assert not spoilt
     assert handle_of(program, "k").function_name == "k"

@@ -25,8 +25,7 @@ from tileir.typed.ir import TensorType
 from tileir.typed.simplify.preparation import prepared
 from tileir_testing.generated.case import DTYPES, Manner, make
 from tileir_testing.generated.choices import Seeded
-from tileir_testing.programs.contractions import CONTRACTIONS
-from tileir_testing.programs.convolutions import CONVOLUTIONS
+from tileir_testing.programs.convolutions import CONTRACTIONS, CONVOLUTIONS
 from tileir_testing.programs.loops import LOOPS
 from tileir_testing.programs.moves import MOVES
 

@@ -9,8 +9,7 @@ from strategies.passes import program_of
 from tileir.core.errors import VerifyError
 from tileir.passes import base
 from tileir.passes.analysis.dependences import ComputeDeps
-from tileir.passes.base import Pass, expand_kernels, map_kernels, run, run_at_once
-from tileir.passes.kernels.annotations import is_plain
+from tileir.passes.base import Pass, expand_kernels, is_plain, map_kernels, run, run_at_once
 from tileir.stripe.ir import Block, Load, Program, Tags
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from hypothesis import given, strategies as st
 
 from tileir.core.dtype import DType
 from tileir.runtime.plans.dependencies import ancestors, chain, dependencies
-from tileir.runtime.plans.independent_loops import in_turns, loops_together
 from tileir.runtime.plans.placement import place
+from tileir.runtime.plans.plan import in_turns, loops_together
 from tileir.semtree.ir import (
     Buffer,
     BufferRole,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tileir.runtime.plans.calls import Calls
-from tileir.runtime.plans.running import RunningEvent
+from tileir.runtime.plans.queued import RunningEvent
 from tileir.runtime.plans.submission import Submission
 
 if TYPE_CHECKING:

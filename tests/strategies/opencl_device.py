@@ -59,9 +59,9 @@ def by_hand(body: str, size: int = SIZE) -> OpenCLLibrary:
     """Return a kernel from ``from`` to ``to``, both f32 of ``size`` elements, that does ``body`` for each ``i``."""
     from tileir_opencl.device.devices import device_of
     from tileir_opencl.emit.emitter import symbol
+    from tileir_opencl.run.kernels import built
     from tileir_opencl.run.library import OpenCLLibrary, Part
     from tileir_opencl.run.process import context_of
-    from tileir_opencl.run.programs import built
 
     params = (
         Param("from", DType.F32, size, ParamAccess.READ),

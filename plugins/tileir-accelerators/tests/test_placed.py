@@ -16,9 +16,9 @@ from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 from tileir.typed.simplify.preparation import prepared
+from tileir_performance.cost.kernels import ProgramCost
 from tileir_performance.cost.placed import predict_on
 from tileir_performance.cost.prediction import predict
-from tileir_performance.cost.works import ProgramCost
 from tileir_performance.explain.explanation import explain
 
 CONVOLUTION = """function (I[X, Y, CI], K[A, B, CI, CO]) -> (O) {

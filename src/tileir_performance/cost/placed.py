@@ -20,11 +20,11 @@ from tileir.passes.cost.figures import KernelCost
 from tileir.passes.cost.machine import Machine
 from tileir.stripe import ir as stripe
 from tileir.stripe.ir import Launch
-from tileir_performance.cost.operations import operations_of
+from tileir_performance.cost.core import operations_of
+from tileir_performance.cost.kernels import ProgramCost
 from tileir_performance.cost.points import Constraint, count_points
 from tileir_performance.cost.prediction import predict
 from tileir_performance.cost.scopes import Access, Scope, scope_of
-from tileir_performance.cost.works import ProgramCost
 
 NOWHERE: Final = ""
 """The unit of blocks for which nobody said where they run: they take no unit's time."""

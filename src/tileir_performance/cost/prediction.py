@@ -9,18 +9,16 @@ from collections.abc import Iterator, Mapping
 from math import prod
 
 from tileir.core import REGISTER, DType, attrs
-from tileir.passes.cost.figures import BlockCost, Cycles, KernelCost, Operations, bounded
+from tileir.passes.cost.figures import BlockCost, Cycles, KernelCost, Kind, Operations, bounded
 from tileir.passes.cost.machine import Machine
-from tileir.passes.cost.operations import Kind
 from tileir.stripe import ir as stripe
 from tileir.stripe.lower.kernel_table import launched
 from tileir.stripe.works import uses_of
-from tileir_performance.cost.core import cycles_of, issues_of
-from tileir_performance.cost.operations import operations_of
+from tileir_performance.cost.core import cycles_of, issues_of, operations_of
+from tileir_performance.cost.kernels import ProgramCost, works_cost
 from tileir_performance.cost.points import Constraint, Count, count_points
 from tileir_performance.cost.scopes import Scope, scope_of
 from tileir_performance.cost.traffic import Traffic
-from tileir_performance.cost.works import ProgramCost, works_cost
 
 
 def predict(program: stripe.Program, machine: Machine) -> ProgramCost:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tileir_testing.programs.contractions import CONTRACTIONS
-from tileir_testing.programs.convolutions import CONVOLUTIONS
+from tileir_testing.programs.convolutions import CONTRACTIONS, CONVOLUTIONS
 from tileir_testing.programs.elementwise import CONSTANTS, ELEMENTWISE
 from tileir_testing.programs.layers import LAYERS
 from tileir_testing.programs.loops import LOOPS, STATES

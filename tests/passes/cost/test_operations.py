@@ -7,7 +7,7 @@ import pytest
 from tileir.core.dtype import DType
 from tileir.core.ops import OPS, Op
 from tileir.core.text.names import NameScope
-from tileir.passes.cost.operations import Kind, kind_of
+from tileir.passes.cost.figures import Kind, kind_of
 from tileir.semtree.ir import Apply, Bitcast, Cast, Expr, Type, Var
 from tileir.semtree.rewrite import expressions, walk
 from tileir.semtree.transform.expansions import EXPANDED, expand

@@ -16,8 +16,8 @@ from tileir.core.targets.target import Target
 from tileir.core.targets.target_file import hardware_of
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
+from tileir.passes.cost.figures import Kind
 from tileir.passes.cost.machine import machine_of
-from tileir.passes.cost.operations import Kind
 from tileir.passes.pipelines.catalog import pipeline_for
 from tileir.stripe.interpret import interpreter
 from tileir.stripe.interpret.lanes import Lanes

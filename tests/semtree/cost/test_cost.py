@@ -14,9 +14,8 @@ from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.core.targets.target import Target
 from tileir.core.targets.target_file import hardware_of
-from tileir.passes.cost.figures import Operations
+from tileir.passes.cost.figures import Kind, Operations
 from tileir.passes.cost.machine import machine_of
-from tileir.passes.cost.operations import Kind
 from tileir.semtree.cost.nest import addressing
 from tileir.semtree.cost.prediction import seconds_alone, seconds_at_least
 from tileir_performance.cost.kernels import predict_kernel

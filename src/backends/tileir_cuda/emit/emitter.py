@@ -31,8 +31,7 @@ from tileir_cuda.emit.products import OF_WARPS
 from tileir_cuda.emit.remainders import by_reciprocals, remainders
 from tileir_cuda.emit.roles import Roles, faults as role_faults
 from tileir_cuda.emit.shared_divisors import by_shared_reciprocals
-from tileir_cuda.emit.shared_memory import SharedMemory
-from tileir_cuda.emit.statements import CudaStatements
+from tileir_cuda.emit.statements import CudaStatements, SharedMemory
 from tileir_cuda.emit.warpgroups import CONVERGENT, OF_WARPGROUPS, is_spelt
 from tileir_emit.storage import stored_as_bits
 from tileir_llvm.emit.conversions import integer

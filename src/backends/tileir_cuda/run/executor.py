@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from tileir.semtree.ir import KernelFunction
     from tileir_cuda.library import CudaLibrary
-    from tileir_cuda.run.runs import Work
+    from tileir_cuda.run.queue import Work
 
 
 @attrs.frozen(eq=False)

@@ -14,9 +14,9 @@ from tileir.runtime.checks import kernel_at
 from tileir.runtime.host_memory import Addresses, HostExecutor
 from tileir_llvm.run.loader import Code, load_code
 from tileir_llvm.run.pool import ThreadPool
-from tileir_llvm.run.pooled import Pooled
 from tileir_llvm.run.sequence import LLVMSequence
 from tileir_llvm.run.team import KERNEL_TYPE
+from tileir_llvm.run.together import Pooled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -16,7 +16,6 @@ from tileir.runtime.interface import Choice, Condition, Repetition
 from tileir.semtree.launches import counted_turns, turns_while
 from tileir_llvm.run.array_calls import MOST_SCRATCH, Entries, array_call
 from tileir_llvm.run.independent import companions
-from tileir_llvm.run.pooled import Pooled
 from tileir_llvm.run.sequence_code import (
     COUNTED_TURNS,
     ENTRY_BYTES,
@@ -30,7 +29,7 @@ from tileir_llvm.run.sequence_code import (
     straight,
 )
 from tileir_llvm.run.sharing import PYTHON_SECONDS
-from tileir_llvm.run.together import Together
+from tileir_llvm.run.together import Pooled, Together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

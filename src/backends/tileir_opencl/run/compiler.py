@@ -18,9 +18,9 @@ from tileir.semtree.check.verifier import verify
 from tileir.semtree.ir import KernelFunction
 from tileir_opencl.device.devices import Device, device_of
 from tileir_opencl.emit.emitter import emit
+from tileir_opencl.run.kernels import NativeProgram, built, loaded
 from tileir_opencl.run.library import OpenCLLibrary, Part, unsealed
 from tileir_opencl.run.process import context_of, use_drivers
-from tileir_opencl.run.programs import NativeProgram, built, loaded
 
 KERNELS: Final = 4
 """Programs have up to so many kernels: fewer cost more starts of the driver's compiler, more leave threads idle."""

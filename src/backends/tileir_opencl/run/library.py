@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from tileir.core import BackendError, attrs
 from tileir.semtree.ir import KernelFunction
 from tileir_opencl.emit.emitter import symbol
-from tileir_opencl.run.programs import NativeProgram, binary_of
+from tileir_opencl.run.kernels import NativeProgram, binary_of
 
 
 @attrs.frozen(eq=False)

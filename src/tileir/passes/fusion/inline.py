@@ -13,7 +13,7 @@ from tileir.core.fragments import Where, usable
 from tileir.passes.analysis.accesses import address, bytes_of_a_row, is_element
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import selected_kernel, with_kernels
-from tileir.passes.cost.operations import takes_less_than_memory
+from tileir.passes.cost.figures import takes_less_than_memory
 from tileir.passes.fusion.producers import Producer
 from tileir.passes.kernels.expansion import called_block
 from tileir.schedule import Refused, refused, refusing, reindexed, remark, renamed, rule_out

@@ -10,7 +10,7 @@ from tileir.core import NameScope, attrs
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.analysis.dependences import DependenceScan
 from tileir.passes.base import NOT_MEANT, selected
-from tileir.passes.cost.operations import weights_of
+from tileir.passes.cost.figures import weights_of
 from tileir.passes.fusion.group import FusionGroup
 from tileir.passes.fusion.match import (
     Shared,

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from tileir.core.nodes import attrs
 from tileir.passes.analysis.dependences import roots
-from tileir.passes.analysis.progressions import are_apart, counts_of
+from tileir.passes.analysis.rows import are_apart, counts_of
 from tileir.passes.base import with_kernels
 from tileir.stripe.ir import BESIDE, Block, Program, Refinement, Statement, views_read, views_written
 

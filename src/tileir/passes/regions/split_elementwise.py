@@ -13,7 +13,7 @@ from typing import ClassVar, TypeGuard
 
 from tileir.core import NameScope, attrs, grouped
 from tileir.passes.analysis.dependences import roots
-from tileir.passes.analysis.progressions import are_apart, counts_of
+from tileir.passes.analysis.rows import are_apart, counts_of
 from tileir.passes.base import with_temporaries
 from tileir.poly.affine import Affine
 from tileir.schedule import product, reindexed

@@ -11,8 +11,8 @@ from typing import Final
 
 from tileir.core import DType, Op, accumulator, attrs
 from tileir.core.fragments import FRAGMENTS
+from tileir.passes.cost.figures import Kind, kind_of
 from tileir.passes.cost.machine import Machine
-from tileir.passes.cost.operations import Kind, kind_of
 from tileir.semtree.analysis.effects import introduces, reads, writes
 from tileir.semtree.cost.nest import THREADS, Nest, addressing, outside_offsets
 from tileir.semtree.ir import (

@@ -19,12 +19,12 @@ from tileir.passes.cost.figures import (
     BlockCost,
     Cycles,
     KernelCost,
+    Kind,
     Moved,
     Operations,
     bounded,
 )
 from tileir.passes.cost.machine import Machine, Storage, machine_of
-from tileir.passes.cost.operations import Kind
 from tileir.semtree import ir as sem
 from tileir.semtree.cost.counting import Counter, Transfer, Work
 from tileir.semtree.cost.nest import GRID, THREADS, Loop, Nest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NoReturn, TypeAlias
@@ -10,11 +11,44 @@ import attrs
 
 from tileir.core import DType, Span
 from tileir.core.text import lexing
-from tileir.core.text.lexing import AbandonError, Token
+from tileir.core.text.lexing import AbandonError, Faults, Lexer, Token
+from tileir.core.text.span import Source
 from tileir.core.text.writer import bytes_of_text
 from tileir.semtree.ir import Type
-from tileir.semtree.text.lexer import NAME, NUMBER, STRING, WORD, comments_between, lexer_of
 from tileir.semtree.text.syntax import is_reserved, type_of
+
+WORD: Final = "word"
+NAME: Final = "name"
+"""A name between back quotes."""
+NUMBER: Final = "number"
+STRING: Final = "string"
+
+_TOKEN: Final = re.compile(
+    r"""
+    (?: [ \t\r\n] | //[^\n]* )*+
+    (?: (?P<word> [A-Za-z_][A-Za-z0-9_]* )
+      | (?P<name> `[^`\x00-\x1f]+` )
+      | (?P<number> [0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)? )
+      | (?P<string> "[^"\n]*" )
+      | (?P<sign> <<|>>|<=|>=|==|!=|\+=|[-+*/%&|^~<>=(){}\[\],;:?] )
+      | (?P<end> \Z )
+      | (?P<unknown> ``+ | . )
+    )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_COMMENT: Final = re.compile(r"^[^\S\n]*//[ ]?(.*)$", re.MULTILINE)
+
+
+def lexer_of(source: Source, faults: Faults) -> Lexer:
+    """Return what reads the tokens of a text; characters that belong to none are reported as TIL101."""
+    return Lexer(source, faults, _TOKEN, "TIL101", lambda word: f"{word!r} has no meaning here: remove it")
+
+
+def comments_between(source: Source, start: int, stop: int) -> tuple[str, ...]:
+    """Return the comments between two tokens that have lines of their own."""
+    return tuple(match[1] for match in _COMMENT.finditer(source.text, start, stop))
+
 
 _MAX_DIGITS: Final = 40
 

@@ -12,9 +12,8 @@ from tileir.core.text.lexing import Token
 from tileir.core.text.pratt import Operators, Pratt
 from tileir.semtree.check.type_rules import MAX_DEPTH, expression_faults
 from tileir.semtree.ir import Apply, Const, Expr, GridIndex, KernelFunction, Subscript, Type, Var
-from tileir.semtree.text.cursor import Cursor
+from tileir.semtree.text.cursor import NAME, NUMBER, WORD, Cursor
 from tileir.semtree.text.language import EXPRESSIONS, OperandReader
-from tileir.semtree.text.lexer import NAME, NUMBER, WORD
 from tileir.semtree.text.syntax import CALLS, GRID_FUNCTIONS, OPERATORS, PREFIX, type_of
 
 _MAX_WEIGHT: Final = 2 * MAX_DEPTH + 2

@@ -38,10 +38,9 @@ from tileir.semtree.ir import (
     Work,
 )
 from tileir.semtree.launches import MAX_NESTED_WORKS
-from tileir.semtree.text.cursor import Cursor, HopelessError
+from tileir.semtree.text.cursor import WORD, Cursor, HopelessError
 from tileir.semtree.text.expression_parser import ExpressionParser
 from tileir.semtree.text.language import STATEMENTS, OperandReader, Reader
-from tileir.semtree.text.lexer import WORD
 from tileir.semtree.text.syntax import type_of
 
 T = TypeVar("T")

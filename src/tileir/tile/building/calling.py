@@ -26,9 +26,9 @@ from tileir.tile.ir import (
     Scan,
     Statement,
     While,
+    member,
 )
 from tileir.tile.traversal import LEAVES, called, dimensions, named, walk
-from tileir.tile.tuples import member
 
 MAX_STATEMENTS: Final = 2**20
 """Most statements that a function may come to, with those of all functions that it calls."""

@@ -24,6 +24,7 @@ from tileir.tile.ir import (
     Statement,
     Unary,
     While,
+    parts,
 )
 from tileir.tile.traversal import (
     Role,
@@ -36,7 +37,6 @@ from tileir.tile.traversal import (
     result_sizes,
     walk,
 )
-from tileir.tile.tuples import parts
 
 ATTRIBUTES: Final = frozenset({"allow", "finite", "pid", "shard", "ties"})
 """Attributes that mean something."""

@@ -32,6 +32,7 @@ from tileir.tile.ir import (
     Name,
     Scan,
     While,
+    parts,
 )
 from tileir.tile.text.grammar import (
     MAX_DEPTH,
@@ -43,7 +44,6 @@ from tileir.tile.text.grammar import (
     is_tensor_name,
 )
 from tileir.tile.traversal import Role, dimensions, expressions, index_names, named, result_sizes, walk, walk_with_depth
-from tileir.tile.tuples import parts
 
 
 def check_scan(statement: Scan, scope: Scope) -> Iterator[Diagnostic]:

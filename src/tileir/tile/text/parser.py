@@ -23,6 +23,8 @@ from tileir.tile.ir import (
     Scan,
     Statement,
     While,
+    part_of,
+    tuple_name,
 )
 from tileir.tile.text.constant_parser import DTYPES, ConstantParser
 from tileir.tile.text.contraction_parser import TENSOR, ContractionParser
@@ -32,7 +34,6 @@ from tileir.tile.text.grammar import MAX_SCANS, is_index_name
 from tileir.tile.text.imports import Folder, imported
 from tileir.tile.text.lexer import INDEX, NAME, Cursor
 from tileir.tile.text.linking import program_of
-from tileir.tile.tuples import part_of, tuple_name
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -36,6 +36,7 @@ from tileir.tile.ir import (
     Statement,
     Unary,
     While,
+    parts,
 )
 from tileir.tile.node import Node
 from tileir.tile.text.grammar import (
@@ -51,7 +52,6 @@ from tileir.tile.text.grammar import (
     spell_tensor,
     spell_word,
 )
-from tileir.tile.tuples import parts
 
 _COLUMNS: Final = 96
 _DIGITS: Final = 17

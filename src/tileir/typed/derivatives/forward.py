@@ -18,7 +18,7 @@ from tileir.core.graphs.reaching import needed
 from tileir.typed.derivatives import contractions, elementwise, reductions, rules, scatters
 from tileir.typed.derivatives.algebra import Algebra
 from tileir.typed.derivatives.loops import check_counted
-from tileir.typed.derivatives.patterns import refuse_patterns, sources
+from tileir.typed.derivatives.reductions import refuse_patterns, sources
 from tileir.typed.derivatives.reverse import reverse
 from tileir.typed.inference.emission import Emission
 from tileir.typed.inference.values import Tensor

@@ -7,12 +7,15 @@ with ``m`` as an extremum.
 
 from __future__ import annotations
 
+from collections.abc import Sequence, Set as AbstractSet
 from math import prod
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from tileir.core import Combine, DType, Op, attrs
+from tileir.core import Combine, DType, Op, attrs, fail
+from tileir.core.graphs.reaching import needed
 from tileir.typed.inference.values import Tensor
-from tileir.typed.ir import Coordinate, Reduce, Shape
+from tileir.typed.ir import Coordinate, Elementwise, Operation, Override, Reduce, Shape, operands
 from tileir.typed.reductions import positions_in
 
 if TYPE_CHECKING:
@@ -20,6 +23,31 @@ if TYPE_CHECKING:
 
     from tileir.typed.derivatives.algebra import Algebra
     from tileir.typed.derivatives.reverse import Sweep
+
+
+def sources(operation: Operation) -> tuple[str, ...]:
+    """Return what makes ``operation`` move: for an override the tensors that get gradients, not their template."""
+    return tuple(name for name, _ in operation.pairs) if isinstance(operation, Override) else operands(operation)
+
+
+def refuse_patterns(operations: Sequence[Operation], results: AbstractSet[str], moving: AbstractSet[str]) -> None:
+    """Refuse to differentiate ``results`` by ``moving`` where the bits of something between them are read.
+
+    Raises:
+        TileError: TIL335, with the place where they are.
+
+    """
+    if not any(isinstance(each, Elementwise) and each.op is Op.BITS for each in operations):
+        return
+    active = set(moving)
+    for operation in needed(operations, set(results), attrgetter("name"), sources):
+        if active.isdisjoint(sources(operation)):
+            continue
+        if isinstance(operation, Elementwise) and operation.op is Op.BITS:
+            advice = "where none is meant, read those of stop_gradient(…)"
+            raise fail("TIL335", f"the bits of a number have no derivative; {advice}", operation.span)
+        if operation.dtype.is_float:
+            active.add(operation.name)
 
 
 def pullback(sweep: Sweep, operation: Reduce, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:

@@ -15,7 +15,7 @@ from tileir.core import Op, arithmetic_type, attrs, grouped
 from tileir.core.graphs.reaching import needed, reached
 from tileir.typed.derivatives.algebra import Algebra
 from tileir.typed.derivatives.loops import pull_scan, results_on
-from tileir.typed.derivatives.patterns import refuse_patterns
+from tileir.typed.derivatives.reductions import refuse_patterns
 from tileir.typed.derivatives.rules import pullback
 from tileir.typed.inference.emission import Emission
 from tileir.typed.inference.values import Tensor

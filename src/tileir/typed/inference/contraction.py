@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from tileir.core import Aggregation, Combination, Diagnostic, DType, Span, TileError, fail
 from tileir.core.contraction_types import contraction_types
@@ -18,10 +18,29 @@ from tileir.tile.traversal import Role, children, expressions, index_names
 from tileir.typed.dims import known_integer, size
 from tileir.typed.inference.elementwise import check_storage, common_dtype, scalar
 from tileir.typed.inference.emission import Emission
-from tileir.typed.inference.expressions import bottom_up
 from tileir.typed.inference.faults import Faults
 from tileir.typed.inference.values import Known, Operand, Scalar, Tensor
 from tileir.typed.ir import Access, Constraint, Contraction, Shape
+
+T = TypeVar("T")
+
+
+def bottom_up(root: Expr, combine: Callable[[Expr, Sequence[T]], T]) -> T:
+    """Return ``combine(node, results of its operands)`` of ``root``; operands come first, left to right."""
+    pending = [root]
+    order = []
+    while pending:
+        node = pending.pop()
+        order.append(node)
+        pending.extend(children(node))
+    results: list[T] = []
+    for node in reversed(order):
+        first = len(results) - len(children(node))
+        result = combine(node, results[first:])
+        del results[first:]
+        results.append(result)
+    return results[0]
+
 
 _FINITE: Final = "finite"
 

@@ -21,11 +21,10 @@ from tileir.tile.ir import Expr
 from tileir.tile.traversal import dimensions, named
 from tileir.typed.dims import read_constant, size
 from tileir.typed.inference.builtins import handler
-from tileir.typed.inference.contraction import contract
+from tileir.typed.inference.contraction import bottom_up, contract
 from tileir.typed.inference.declared import check_dtype, check_result
 from tileir.typed.inference.elementwise import apply, scalar
 from tileir.typed.inference.emission import Emission
-from tileir.typed.inference.expressions import bottom_up
 from tileir.typed.inference.faults import Faults, Observer
 from tileir.typed.inference.numbers import as_tensors, number_of
 from tileir.typed.inference.overrides import escaped_upstreams
