@@ -171,3 +171,10 @@ def test_examples_have_one_result_for_any_ranks() -> None:
     steps = [re.sub(r".* GFLOP/s\n", "", each.stderr) for each in found]
     assert steps[0] == steps[1]  # one rank speaks for all
     assert steps[0].count("20 of 20 steps") == 3
+
+
+def test_who_has_no_mpi_is_told_so() -> None:
+    program = "tileir.partition('function (A[N]) -> (B) { B = A + 1; }', {'x': 2}, arguments=[(4,)])"
+    without = "import numpy as np, sys, tileir; sys.modules['mpi4py.MPI'] = None"
+    found = alone("-c", f"{without}; tileir.distribute({program}, 'mpi')(np.ones(4, np.float32))")
+    assert "error[TIL811]: MPI cannot be loaded: import of mpi4py.MPI halted" in found.stderr

