@@ -232,7 +232,7 @@ class GroupReduction:
         return self._with_rows(nest, plan, elements) if rows == 1 else plan
 
     def _with_rows(self, nest: Nest, plan: Plan, elements: Collection[str]) -> Plan:
-        """Return a plan whose groups take several rows of outputs too, and copy what all of them read again."""
+        """Return a plan whose groups take several rows of outputs too, and copy what they share and lies crosswise."""
         (written, *_) = sch.written_uses(nest)
         others = [i for i in nest.indices if i is not plan.column and i.range > 1]
         row = min(others, key=lambda i: abs(written.stride(i.name)), default=None)
@@ -242,12 +242,10 @@ class GroupReduction:
         outputs = product(i.range for i in nest.indices)
         while down > 1 and outputs // (plan.width * down) < self.groups:
             down //= 2
-        return self._with_stages(nest, attrs.evolve(plan, row=row, down=down), elements) if down > 1 else plan
-
-    def _with_stages(self, nest: Nest, plan: Plan, elements: Collection[str]) -> Plan:
-        """Return a plan with the inputs that a group's rows share and that lie crosswise, as far as they fit."""
-        shape = plan.shape(sch.the_reduction(nest))
-        return attrs.evolve(plan, staged=self._copied(nest, plan.column, shape, elements))
+        if down == 1:
+            return plan
+        staged = self._copied(nest, plan.column, plan.shape(sch.the_reduction(nest)), elements)
+        return attrs.evolve(plan, row=row, down=down, staged=staged)
 
     def _copied(
         self, nest: Nest, column: stripe.Index | None, shape: TileShape, elements: Collection[str]

@@ -7,7 +7,7 @@ from typing import Final
 
 from tileir.core import NameScope, attrs
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.schedules.groups.staging import Staging, TileShape
+from tileir.passes.schedules.groups.staging import TileShape, copied_whole
 from tileir.poly.affine import Affine
 from tileir.schedule.emitter import identity_of
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf
@@ -59,13 +59,11 @@ class Plan:
         return self.beside * (self.lanes if self.along_outputs else 1)
 
     def shape(self, segment: Segment) -> TileShape:
-        """Return how far staged inputs reach: over all of the reduction, and the columns of a group."""
+        """Return how far staged inputs reach: over all of the reduction, and the columns of a group, which it needs."""
+        assert self.column is not None
         extents = {i.name: i.range for i in segment.loops}
-        if self.column is None:
-            return TileShape(extents)
-        return TileShape(
-            {**extents, self.column.name: min(self.width, self.column.range)}, self.column.name, self.lanes
-        )
+        extents[self.column.name] = min(self.width, self.column.range)
+        return TileShape(extents, self.column.name, self.lanes)
 
 
 def build(nest: Nest, plan: Plan, elements: Mapping[str, int]) -> Node:
@@ -175,15 +173,14 @@ class _Builder:
         )
         start, end = [self._output(s) for s in before], [self._output(s) for s in after]
         private = tuple(m for a in self.accumulators for m in (a.wide, a.narrow))
-        stages = self._stages(reduction)
-        parts = self._parts(self._from_stages(reduction, stages))
-        fills = self._fills(reduction, stages)
+        stages, fills, reduction = self._staged(reduction)
+        parts = self._parts(reduction)
         if self.plan.threads == 1:
             merge = [self._merge(a, self._narrow(a, a.narrow.name)) for a in self.accumulators]
             children = (*parts, *start, *merge, *end)
             team = self._team(None, children, (*own, *private))
-            return Node(self.grid, tuple(stages.values()), (*fills, team))
-        shared = (*stages.values(), *(a.shared for a in self.accumulators))
+            return Node(self.grid, stages, (*fills, team))
+        shared = (*stages, *(a.shared for a in self.accumulators))
         own_part = sch.part(self.below, self.plan.threads) + sch.part(self.part)
         share = [self._copied(self._narrow(a, a.narrow.name), self._shared(a, own_part)) for a in self.accumulators]
         steps = [*fills, self._team(self.part, (*parts, *share), private)]
@@ -212,42 +209,22 @@ class _Builder:
         indices = (*part, self.above, self.place) if self.plan.along_outputs else (self.place, *part)
         return Node(sch.present(indices), memory, tuple(children), constraints=self.ends)
 
-    def _staging(self, segment: Segment) -> Staging:
-        plan = self.plan
-        tested = frozenset(name for constraint in segment.constraints for name in constraint.indices)
-        indices = (*self.nest.indices, *segment.loops)
+    def _staged(self, segment: Segment) -> tuple[tuple[stripe.Refinement, ...], tuple[Node, ...], Segment]:
+        plan, start, place = self.plan, Affine(), sch.part(self.place, self._kept) + self._lane_place
+        if plan.column is None:
+            return (), (), segment
+        moving = self.values[plan.column.name].indices
+        if group := next((i for i in self.grid if i.name in moving), None):
+            start = sch.part(group, plan.width)
         threads = plan.threads * plan.down * plan.beside
-        return Staging(plan.shape(segment), indices, tested, threads, 1, 1, self.elements, self.names)
-
-    def _stages(self, segment: Segment) -> dict[Use, stripe.Refinement]:
-        staging = self._staging(segment)
-        return {use: staging.memory(use) for use in self.plan.staged}
-
-    def _fills(self, segment: Segment, stages: dict[Use, stripe.Refinement]) -> list[Node]:
-        column, starts = self.plan.column, {i.name: Affine() for i in segment.loops}
-        if column is not None:
-            group = next((i for i in self.grid if i.name in self.values[column.name].indices), None)
-            starts[column.name] = Affine() if group is None else sch.part(group, self.plan.width)
-        staging = self._staging(segment)
-        return [staging.fill(use, stage, starts) for use, stage in stages.items()]
-
-    def _from_stages(self, segment: Segment, stages: dict[Use, stripe.Refinement]) -> Segment:
-        """Return a reduction that reads local memory where there is a copy."""
-        places = {i.name: Affine.index(i.name) for i in segment.loops}
-        if self.plan.column is not None:
-            places[self.plan.column.name] = sch.part(self.place, self._kept) + self._lane_place
-        staging = self._staging(segment)
-        uses = (staging.staged(u, stages[u], places) if u in stages else u for u in segment.uses)
-        return attrs.evolve(segment, uses=tuple(uses))
+        column = plan.column.name, start, place
+        return copied_whole(self.nest, plan.staged, plan.shape(segment), threads, self.elements, self.names, column)
 
     def _output(self, segment: Segment) -> Node:
-        moved = attrs.evolve(segment, uses=tuple(self._in_registers(use) for use in segment.uses))
+        moved = attrs.evolve(
+            segment, uses=tuple(in_registers(self.nest, use, self._lane_place) for use in segment.uses)
+        )
         return sch.below_tests(leaf(moved, self.values, self._outputs))
-
-    def _in_registers(self, use: Use) -> Use:
-        if all(use.root != r.name for r in self.nest.allocations):
-            return use
-        return attrs.evolve(use, access=(self._lane_place,), strides=(1,), sizes=())
 
     @property
     def _lane_place(self) -> Affine:
@@ -280,7 +257,10 @@ class _Builder:
             nodes.append(Node((*others, *sch.present((more,))), children=(body,), constraints=tests))
         if left:
             nodes.append(self._tail(segment, others, vectors * each, left))
-        nodes += [self._merge_lanes(a, unrolled) for a in self.accumulators]
+        indices = sch.present((unrolled, self.lane))
+        nodes += [
+            merge_block(self._wide(a, unrolled), self._narrow(a, a.narrow.name), indices) for a in self.accumulators
+        ]
         return nodes
 
     def _step(self, segment: Segment, value: Affine, unrolled: stripe.Index) -> Node:
@@ -324,16 +304,11 @@ class _Builder:
             accumulator.use, name=memory.name, root=memory.name, access=access, strides=memory.shape.strides, sizes=()
         )
 
-    def _merge_lanes(self, accumulator: _Accumulator, unrolled: stripe.Index) -> Node:
-        return merge_block(
-            self._wide(accumulator, unrolled),
-            self._narrow(accumulator, accumulator.narrow.name),
-            sch.present((unrolled, self.lane)),
-        )
-
     def _merge(self, accumulator: _Accumulator, source: Use, *shares: stripe.Index) -> Node:
         """Return the merge of what the threads have found into the accumulator that the segments know."""
-        merge = merge_block(source, self._in_registers(accumulator.use), (*sch.present(shares), *self._outputs))
+        merge = merge_block(
+            source, in_registers(self.nest, accumulator.use, self._lane_place), (*sch.present(shares), *self._outputs)
+        )
         return sch.where_set(self.nest, accumulator.use, self.values, merge)
 
     def _copied(self, source: Use, target: Use) -> Node:
@@ -362,6 +337,13 @@ def _along_other(plan: Plan, names: NameScope, values: dict[str, Affine]) -> tup
     if plan.deep is not None:
         values[deep.name] = sch.part(shares, plan.depth) + sch.part(below)
     return below, shares
+
+
+def in_registers(nest: Nest, use: Use, place: Affine) -> Use:
+    """Return a use of what a nest allocates as one of the element at a place of registers, and others as they are."""
+    if all(use.root != r.name for r in nest.allocations):
+        return use
+    return attrs.evolve(use, access=(place,), strides=(1,), sizes=())
 
 
 def identity_block(use: Use, indices: Iterable[stripe.Index]) -> Node:

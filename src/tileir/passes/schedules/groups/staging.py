@@ -6,13 +6,13 @@ for: what they bring must take part in nothing that is kept.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from tileir.core import DType, NameScope, attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine, total
-from tileir.schedule.nest import Node, Use, product
+from tileir.schedule.nest import Nest, Node, Segment, Use, product
 from tileir.stripe import ir as stripe
 
 
@@ -211,6 +211,31 @@ class Staging:
         steps = zip(use.access, use.strides, strict=True)
         low, high = total(affine * stride for affine, stride in steps).bounds({i.name: i.range for i in self.indices})
         return low < 0 or high >= self.elements.get(use.root, 0)
+
+
+def copied_whole(
+    nest: Nest,
+    uses: Collection[Use],
+    shape: TileShape,
+    threads: int,
+    elements: Mapping[str, int],
+    names: NameScope,
+    column: tuple[str, Affine, Affine],
+) -> tuple[tuple[stripe.Refinement, ...], tuple[Node, ...], Segment]:
+    """Return local memory, what fills it, and a reduction that reads there what it has of ``uses``: all of its terms.
+
+    Copies begin where ``column``, an index, has its first value; the last value is that of a thread behind the first.
+    """
+    segment = sch.the_reduction(nest)
+    tested = frozenset(name for constraint in segment.constraints for name in constraint.indices)
+    staging = Staging(shape, (*nest.indices, *segment.loops), tested, threads, 1, 1, elements, names)
+    stages = {use: staging.memory(use) for use in uses}
+    name, first, behind = column
+    starts = {**{i.name: Affine() for i in segment.loops}, name: first}
+    places = {**{i.name: Affine.index(i.name) for i in segment.loops}, name: behind}
+    fills = tuple(staging.fill(use, stage, starts) for use, stage in stages.items())
+    seen = tuple(staging.staged(use, stages[use], places) if use in stages else use for use in segment.uses)
+    return tuple(stages.values()), fills, attrs.evolve(segment, uses=seen)
 
 
 RUN: Final = 4

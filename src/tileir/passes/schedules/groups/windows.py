@@ -12,8 +12,8 @@ from typing import Final
 
 from tileir.core import NameScope, attrs
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.schedules.groups.reduction import identity_block, merge_block
-from tileir.passes.schedules.groups.staging import Staging, TileShape
+from tileir.passes.schedules.groups.reduction import identity_block, in_registers, merge_block
+from tileir.passes.schedules.groups.staging import TileShape, copied_whole
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf, product
 from tileir.stripe import ir as stripe
@@ -253,15 +253,14 @@ class _Windows:
     def kernel(self) -> Node:
         """Return the tree."""
         before, reduction, after = sch.around_reduction(self.nest)
-        staging = self._staging(reduction)
-        stages = {use: staging.memory(use) for use in self.plan.staged}
-        starts = {**{i.name: Affine() for i in reduction.loops}, self.plan.column.name: self.start}
-        fills = [staging.fill(use, stage, starts) for use, stage in stages.items()]
-        terms = {i.name: Affine.index(i.name) for i in reduction.loops}
-        places = {**terms, self.plan.column.name: self._column - self.start}
-        uses = (staging.staged(u, stages[u], places) if u in stages else u for u in reduction.uses)
-        segment = attrs.evolve(reduction, uses=tuple(uses))
-        room = tuple(stripe.allocation(r.name, r.shape.dtype, (self.plan.lanes,), sch.REGISTER) for r in self._kept)
+        plan = self.plan
+        column = plan.column.name, self.start, self._column - self.start
+        stages, fills, segment = copied_whole(
+            self.nest, plan.staged, plan.shape(reduction), plan.threads, self.elements, self.names, column
+        )
+        room = tuple(
+            stripe.allocation(r.name, r.shape.dtype, (self.plan.lanes,), sch.REGISTER) for r in self.nest.allocations
+        )
         begin = [
             identity_block(self._sum(use, [sch.part(i) for i in self.own]), (*self.own, self.lane)) for use in self.sums
         ]
@@ -273,21 +272,11 @@ class _Windows:
         )
         memory = (self.row, *self.held.values(), *self.sums.values())
         team = Node(self.team, memory, (*begin, *rows, done), constraints=self.ends)
-        return Node(self.grid, tuple(stages.values()), (*fills, team))
-
-    @property
-    def _kept(self) -> tuple[stripe.Refinement, ...]:
-        return self.nest.allocations
+        return Node(self.grid, stages, (*fills, team))
 
     @property
     def _column(self) -> Affine:
         return self.values[self.plan.column.name] + sch.part(self.lane)
-
-    def _staging(self, segment: Segment) -> Staging:
-        plan = self.plan
-        tested = frozenset(name for constraint in segment.constraints for name in constraint.indices)
-        indices = (*self.nest.indices, *segment.loops)
-        return Staging(plan.shape(segment), indices, tested, plan.threads, 1, 1, self.elements, self.names)
 
     def _at(self, places: Sequence[tuple[int, int]]) -> dict[str, Affine]:
         """Return the values of all indices for an output of the thread and a term of it along each axis."""
@@ -381,11 +370,6 @@ class _Windows:
         access = (*own, sch.part(self.lane))
         return attrs.evolve(use, root=memory.name, access=access, strides=memory.shape.strides, sizes=())
 
-    def _in_registers(self, use: Use) -> Use:
-        if all(use.root != r.name for r in self._kept):
-            return use
-        return attrs.evolve(use, access=(sch.part(self.lane),), strides=(1,), sizes=())
-
     @property
     def _outputs(self) -> dict[str, Affine]:
         values = {**self.values, self.plan.column.name: self._column}
@@ -394,12 +378,14 @@ class _Windows:
         return values
 
     def _output(self, segment: Segment) -> Node:
-        moved = attrs.evolve(segment, uses=tuple(map(self._in_registers, segment.uses)))
+        moved = attrs.evolve(
+            segment, uses=tuple(in_registers(self.nest, use, sch.part(self.lane)) for use in segment.uses)
+        )
         beside = all(use.stride(self.plan.column.name) == 1 for use in sch.written_uses(self.nest))
         lane = self.lane if beside else self.lane.bound(stripe.Binding.UNROLL)
         return sch.below_tests(leaf(moved, self._outputs, sch.present((lane,))))
 
     def _merge(self, use: Use) -> Node:
         found = self._sum(use, [sch.part(i) for i in self.own])
-        merge = merge_block(found, self._in_registers(use), sch.present((self.lane,)))
+        merge = merge_block(found, in_registers(self.nest, use, sch.part(self.lane)), sch.present((self.lane,)))
         return sch.where_set(self.nest, use, self._outputs, merge)
