@@ -11,7 +11,7 @@ from tileir.schedule.groups import is_thread, unshared, with_threads
 from tileir.schedule.nest import Node, emit
 from tileir.schedule.padding import with_padding
 from tileir.schedule.remarks import Refused, accepted, refused, refusing
-from tileir.schedule.tree import Item, Leaf, Loop, Tree, fills, leaves, map_leaves, updated, walk
+from tileir.schedule.tree import Item, Leaf, Loop, Tree, fills, leaves, map_leaves, sizes_of, updated, walk
 from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
 
@@ -160,7 +160,7 @@ def _at_zero(loop: Loop) -> Loop:
 
 def _full_iterations(loop: Loop, around: Mapping[str, int]) -> int:
     """Return how many iterations, counted from 0 on, fail no test of their own that others pass."""
-    ranges = {**_sizes_below(loop), **around, loop.name: 1}
+    ranges = {**sizes_of(loop.body), **around, loop.name: 1}
     cut = (leaf for leaf in loop.leaves if loop.name in leaf.tested)
     return min((_iterations(leaf, loop, ranges, every=True) for leaf in cut), default=loop.size)
 
@@ -179,15 +179,11 @@ def _may_be_cut(loop: Loop) -> bool:
     return loop.binding not in (Binding.LANE, Binding.DOT) or (loop.masks and loop.binding is Binding.LANE and not dots)
 
 
-def _sizes_below(loop: Loop) -> dict[str, int]:
-    return {each.name: each.size for each in walk((loop,)) if isinstance(each, Loop)}
-
-
 def _shortened(loop: Loop, around: Mapping[str, int], names: NameScope) -> Loop:
     """Return a loop without last iterations in which a test of each leaf below it fails."""
     if (loop.masks and loop.binding is Binding.LANE) or not all(loop.name in leaf.tested for leaf in loop.leaves):
         return loop
-    ranges = {**_sizes_below(loop), **around, loop.name: 1}
+    ranges = {**sizes_of(loop.body), **around, loop.name: 1}
     size = max((_iterations(leaf, loop, ranges) for leaf in loop.leaves), default=loop.size)
     if size == loop.size:
         return loop

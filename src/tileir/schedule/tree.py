@@ -173,8 +173,7 @@ class Tree:
 
     def loop_sizes(self) -> dict[str, int]:
         """Return the sizes of loops by name, of several of a name the greatest."""
-        loops = [*self.loops()]
-        return {loop.name: loop.size for loop in sorted(loops, key=lambda loop: loop.size)}
+        return {loop.name: loop.size for loop in sorted(self.loops(), key=lambda loop: loop.size)}
 
     def names(self) -> NameScope:
         """Return a scope in which all names of the tree are taken."""
@@ -215,8 +214,7 @@ def tree_of_nest(nest: Nest) -> Tree:
     for index in reversed(nest.indices):
         items = (Loop(index.name, index.range, items, allocations=allocations, tags=index.tags),)
         allocations = ()
-    ranges = {loop.name: loop.size for loop in (item for item in walk(items) if isinstance(item, Loop))}
-    return Tree(nest.kernel, items, allocations, _bounds(items, ranges))
+    return Tree(nest.kernel, items, allocations, _bounds(items, sizes_of(items)))
 
 
 def walk(items: tuple[Item, ...]) -> list[Item]:
@@ -232,6 +230,11 @@ def walk(items: tuple[Item, ...]) -> list[Item]:
 def leaves(items: tuple[Item, ...]) -> list[Leaf]:
     """Return the leaves below items, in order."""
     return [leaf for item in items for leaf in (item.leaves if isinstance(item, Loop) else (item,))]
+
+
+def sizes_of(items: tuple[Item, ...]) -> dict[str, int]:
+    """Return the sizes of all loops among items and below, by name."""
+    return {item.name: item.size for item in walk(items) if isinstance(item, Loop)}
 
 
 def own_memory(loop: Loop) -> set[str]:

@@ -13,7 +13,7 @@ from typing import Final
 from tileir.poly.affine import Affine, movement
 from tileir.schedule.nest import atomic_names, chosen_by_data
 from tileir.schedule.remarks import Refused, refused
-from tileir.schedule.tree import Item, Known, Leaf, Loop, Tree, leaves, own_memory, walk
+from tileir.schedule.tree import Item, Known, Leaf, Loop, Tree, leaves, own_memory, sizes_of
 from tileir.stripe.bindings import Binding
 
 
@@ -26,7 +26,7 @@ def shared_merge(loop: Loop) -> str | None:
     if not merging:
         return None
     own = own_memory(loop)
-    sizes = {each.name: each.size for each in walk(loop.body) if isinstance(each, Loop)}
+    sizes = sizes_of(loop.body)
     for leaf, use in merging:
         axes = use.access[1:] if use.name in chosen_by_data(leaf.statements) else use.access
         apart = any(_moves_apart(axis, loop.name, sizes) for axis in axes)

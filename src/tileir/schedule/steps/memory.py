@@ -27,7 +27,7 @@ from tileir.schedule.tree import (
     Tree,
     leaves,
     map_uses,
-    walk,
+    sizes_of,
     with_loops_replaced,
 )
 from tileir.stripe import ir as stripe
@@ -126,10 +126,6 @@ def _outside(affine: Affine, inner: Mapping[str, int]) -> Affine:
     return Affine(tuple(term for term in affine.terms if term[0] not in inner), exact(0))
 
 
-def _inner(items: tuple[Item, ...]) -> dict[str, int]:
-    return {item.name: item.size for item in walk(items) if isinstance(item, Loop)}
-
-
 @attrs.frozen
 class Stage:
     """Copy the part of a tensor that one iteration of a loop reads to memory of its own, and read it there.
@@ -179,7 +175,7 @@ class Stage:
         uses = [use for leaf in leaves(loop.body) for use in leaf.uses if use.root == self.tensor]
         if not uses or any(size > 1 for use in uses for size in use.sizes):
             return refused("TR713", loop=loop.name, tensor=self.tensor)
-        inner = _inner(loop.body)
+        inner = sizes_of(loop.body)
         box: _Footprint | _Points
         box = accepted(_Points.of(uses, self.over, inner)) if self.over else accepted(_Footprint.of(uses, inner))
         axes = self.order or tuple(range(len(box.sizes)))
@@ -336,7 +332,7 @@ class Accumulate:
             seen.append(loop)
             if len({use.aggregation for use in uses}) != 1 or not all(use.merges for use in uses):
                 return refused("TR715", loop=loop.name, memory=self.memory)
-            footprint = accepted(_Footprint.of(uses, _inner(loop.body)))
+            footprint = accepted(_Footprint.of(uses, sizes_of(loop.body)))
             at, *ends = [(Affine.index(name),) for name in (loop.name, *array)] if array else [()] * 3
             sizes = (loop.size, *footprint.sizes) if array else footprint.sizes
             memory = stripe.allocation(self.into, uses[0].dtype, sizes, self.level.location)
