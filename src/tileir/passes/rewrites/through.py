@@ -83,10 +83,10 @@ def _axis(coordinate: Affine, table: tuple[int | None, ...], first: int, last: i
     """Return what an axis adds over the coordinates from ``first`` to ``last``."""
     low, known = _known_runs(table)
     high = low + sum(length for _, length in known) - 1
-    if high < low or low > last or high < first:
-        return Axis(coordinate, (_Run(first, 0, 0),), None, 0, 0, last + 1, None)
     if None in table[low : high + 1]:
         return None
+    if high < low or low > last or high < first:
+        return Axis(coordinate, (_Run(first, 0, 0),), None, 0, 0, last + 1, None)
     runs = [(attrs.evolve(r, start=max(r.start, first)), r.start + n - 1) for r, n in known]
     runs = [(run, min(end, last)) for run, end in runs if run.start <= min(end, last)]
     if len(runs) > most_runs:
