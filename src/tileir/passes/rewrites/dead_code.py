@@ -91,7 +91,8 @@ def _needed(block: Block, live: set[str], prune: Callable[[Block, set[str]], Blo
             if output not in scalars:
                 continue
         elif isinstance(statement, Block):
-            written = {r.name for r in statement.refinements if r.direction.writes and r.source in views}
+            seen = views.union(*(aliases.get(name, ()) for name in views_read(statement)))
+            written = {r.name for r in statement.refinements if r.direction.writes and r.source in seen}
             if not written and not _hints(statement):
                 continue
             statement = prune(statement, written)
@@ -148,8 +149,7 @@ def _directed(refinement: Refinement, reads: bool, writes: bool) -> Refinement:
         return refinement
     if not writes:
         return attrs.evolve(refinement, direction=Direction.IN, aggregation=None)
-    merges = refinement.merges
-    if merges or reads:
+    if refinement.merges or reads:
         return refinement
     return attrs.evolve(refinement, direction=Direction.OUT)
 
