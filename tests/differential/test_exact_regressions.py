@@ -1,4 +1,4 @@
-"""Programs for faults that were planted into passes and that other tests had let through."""
+"""Programs for faults of passes that other tests had let through, planted or not."""
 
 from __future__ import annotations
 
@@ -48,3 +48,29 @@ def test_padding_of_an_output_that_an_earlier_kernel_wrote(dtype: DType, aggrega
     pipeline = parse_pipeline("pad{multiple=4,threshold=2,finite=true},accumulate")
     types = {"A": TensorType(dtype, (8,)), "B": TensorType(dtype, (2,))}
     assert (found := check_passes(parse(function), types, pipeline, target=Target())) is None, str(found)
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "dtype"),
+    [
+        # elements with gaps between them, of which the last ones alone are read
+        ("(X[N]) -> (O) { T[i : N] = =(X[i / 2]); O[i : 4] = =(T[i + 7]); }", (11,), DType.F32),
+        # padding read by the kernel that writes what is padded, through another view
+        (
+            "(X[M, N]) -> (O) { Q = X * X; P[i + 1, j : 3, N] = =(Q[i, j]); S[i, j : 1, N] = +(P[i + k, j]), k < 3;"
+            " O = X / (S + 1.0); }",
+            (1, 5),
+            DType.F32,
+        ),
+        # steps of a window beyond all elements, in vectors
+        (
+            "(X[2, 2, 4]) -> (O) { T[i, j, l : 3, 2, 4] = <(X[i + k - 1, j, l]), k < 2; O = vjp(T, T, X); }",
+            (2, 2, 4),
+            DType.F16,
+        ),
+    ],
+)
+@pytest.mark.parametrize("target", ["cpu", "gpu"])
+def test_pieces_and_borders(function: str, shape: tuple[int, ...], dtype: DType, target: str) -> None:
+    found = check_passes(f"function {function}", {"X": TensorType(dtype, shape)}, target=target)
+    assert found is None, str(found)

@@ -29,6 +29,20 @@ IN_STENCILS: Final = (
         "unroll_window,forward,dead_code",
     ),
     Mutant(
+        "elements behind a gap taken for none",
+        "passes.rewrites.through",
+        "    if None in table[low : high + 1]:",
+        "    if None in table[low : high + 1] and first <= high:",
+        tests="differential/test_exact_regressions.py",
+    ),
+    Mutant(
+        "stores dropped that are read through another view",
+        "passes.rewrites.dead_code",
+        "and r.source in seen}",
+        "and r.source in views}",
+        tests="differential/test_exact_regressions.py",
+    ),
+    Mutant(
         "comparison of coordinates off by one",
         "passes.rewrites.decided",
         "Op.CMP_LT: (-1, -1)",

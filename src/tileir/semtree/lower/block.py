@@ -367,6 +367,8 @@ class BlockLowering:
     ) -> list[sem.Stmt]:
         if not guards:
             return body
+        if any(g.is_constant and g.offset < 0 for g in guards):
+            return [*otherwise]
         tests = (sem.Apply(Op.CMP_GE, (self.offsets.scalar(guard), self.offsets.constant(0))) for guard in guards)
         return [
             sem.If(reduce(lambda one, other: sem.Apply(Op.BIT_AND, (one, other)), tests), tuple(body), tuple(otherwise))
