@@ -472,6 +472,8 @@ class Distributed:
         """Return an input that has the type, and if it is distributed the places, that the program takes."""
         value = next(each for each in self.program.function.inputs if each.name == name)
         layout = self.program.layout(name)
+        if isinstance(given, DistributedArray) and given.layout == layout and DType.of(given.dtype) is value.dtype:
+            return given  # as those of a stepper, in each step
         array = given if isinstance(given, DistributedArray) else np.asarray(to_array(name, given))
         if DType.of(array.dtype) is not value.dtype or array.shape != value.shape:
             kind = TensorType(value.dtype, value.shape)

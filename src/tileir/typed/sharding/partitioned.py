@@ -144,4 +144,8 @@ class Partitioned(ShownProgram):
 
     def layout(self, name: str) -> Layout:
         """Return which places each rank has of a value."""
-        return dict(self.placements)[name].layout
+        return self._layouts[name]
+
+    @cached_property
+    def _layouts(self) -> Mapping[str, Layout]:
+        return {name: placement.layout for name, placement in self.placements}
