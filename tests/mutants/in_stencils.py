@@ -127,6 +127,13 @@ IN_STENCILS: Final = (
         tests="passes/test_write_through.py",
     ),
     Mutant(
+        "shortcut written over that is read later",
+        "passes.rewrites.write_over",
+        "if self.touching[view.source][-1] == number]",
+        "if self.touching[view.source]]",
+        tests="passes/test_write_over.py",
+    ),
+    Mutant(
         "rows that lie elsewhere shared",
         "passes.regions.join_parts",
         "yield index.range, step, int(place.offset), view",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from tileir.core.nodes import attrs
 from tileir.core.targets import hardware
-from tileir.poly.affine import Affine, total
+from tileir.poly.affine import Affine
 from tileir.schedule.nest import Use, atomic_names, product
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.tree import Item, Leaf, Loop, Tree, fills, leaves, walk
@@ -203,7 +203,7 @@ class _Touch:
 
 def _own(use: Use, path: Path) -> tuple[int, Affine] | None:
     """Return by how many elements neighbouring threads are apart, and where the first one is, if all have their own."""
-    address = total(affine * stride for affine, stride in zip(use.access, use.strides, strict=True))
+    address = use.address
     steps, threads = set(), 1
     for loop in reversed(_team(path)):
         steps.add(divmod(int(address.coefficient(loop.name)), threads))

@@ -15,7 +15,7 @@ from operator import is_
 from typing import Final
 
 from tileir.core import Aggregation, DType, NameScope, attrs, merges
-from tileir.poly.affine import Affine, movement
+from tileir.poly.affine import Affine, movement, total
 from tileir.schedule.emitter import emit as emit
 from tileir.schedule.reindex import with_values
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
@@ -54,6 +54,11 @@ class Use:
         """How many elements the access moves, by each index that takes part: schedules ask again and again."""
         names = {name for affine in self.access for name, _ in affine.terms}
         return {name: movement(self.access, self.strides, name) for name in names}
+
+    @property
+    def address(self) -> Affine:
+        """Elements from where the access is 0 to it."""
+        return total(place * stride for place, stride in zip(self.access, self.strides, strict=True))
 
     def crosses(self, row: str, column: str) -> bool:
         """Return whether elements are neighbours along ``row``, and apart along ``column``: the use is transposed."""
@@ -103,6 +108,21 @@ class Nest:
     def allocations(self) -> tuple[stripe.Refinement, ...]:
         """Memory that the kernel allocates for each of its points."""
         return tuple(r for r in self.kernel.refinements if r.direction is stripe.Direction.NONE)
+
+    @cached_property
+    def local(self) -> frozenset[str]:
+        """Names of the allocations."""
+        return frozenset(r.name for r in self.allocations)
+
+    @cached_property
+    def sources(self) -> Mapping[str, str]:
+        """Memory of the caller that each root shows."""
+        return {r.name: r.source for r in self.kernel.refinements}
+
+    @cached_property
+    def reductions(self) -> tuple[Segment, ...]:
+        """The segments with loops."""
+        return tuple(segment for segment in self.segments if segment.loops)
 
     @cached_property
     def uses(self) -> tuple[Use, ...]:

@@ -223,7 +223,6 @@ class _Flattening:
         return known
 
     def _loop(self, loop: Block, outer: Mapping[str, str], place: str, depth: int) -> Loop:
-        """Return the loop that a block stands for."""
         times: int | While
         condition = loop.tags.get(WHILE)
         if isinstance(condition, str):
@@ -253,7 +252,6 @@ class _Flattening:
         return Carry(names[kept], names[made])
 
     def _branch(self, branch: Block, outer: Mapping[str, str], place: str, depth: int) -> Branch:
-        """Return the branch that a block stands for."""
         condition = branch.tags.get(BRANCH)
         if not isinstance(condition, str) or condition not in outer:
             _refuse(f"the condition of {place} must be memory of the block around it")

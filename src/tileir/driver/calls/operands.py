@@ -279,7 +279,6 @@ def _joined(
     writes: list[Array | DeviceArray],
     out: Sequence[Any] | None,
 ) -> Operands:
-    """Return the operands of arrays that fit."""
     written = [footprint(array) for array in writes]
     overlapping = list(_overlaps(plan.outputs, written)) if out is not None else []
     if overlapping:

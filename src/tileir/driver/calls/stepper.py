@@ -308,7 +308,6 @@ def _is_resident(value: object) -> TypeGuard[DeviceArray]:
 
 
 def _copy(array: Any) -> Any:
-    """Return a contiguous copy of an array, where it is."""
     if not _is_resident(array):
         return array.copy(order="C")
     from tileir.runtime.devices.transfer import copy_of  # it loads arrays of devices
@@ -317,7 +316,6 @@ def _copy(array: Any) -> Any:
 
 
 def _sent(array: Any, executable: Executable) -> Any:
-    """Return an array on the device of an executable."""
     if _is_resident(array):
         return array
     from tileir.driver.calls.operands import sent  # it loads arrays of devices

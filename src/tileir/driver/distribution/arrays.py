@@ -248,7 +248,6 @@ def _position(entry: Any) -> int:
 
 
 def _inside(places: Array, interval: tuple[int, int]) -> Array:
-    """Return the positions of places that are in an interval."""
     low, high = interval
     return np.flatnonzero((low <= places) & (places < high))
 
@@ -390,7 +389,6 @@ def _extents(shape: Any) -> tuple[int, ...]:
 
 
 def _computed(function: Callable[..., Any], box: Box) -> Array:
-    """Return the elements that a function has in a box."""
     indices = [
         np.arange(low, high).reshape([-1 if axis == number else 1 for axis in range(len(box))])
         for number, (low, high) in enumerate(box)

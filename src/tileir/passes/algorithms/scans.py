@@ -208,7 +208,6 @@ class ScanKernels:
         return (Node(sch.present((other,)), (), (), statements, (source, merging), earlier, tags=tags),)
 
     def _total(self, totals: stripe.Refinement, part: Affine, merging: Use) -> Use:
-        """Return what one part gives."""
         kept = (sch.part(i) for i in self.found.others if i.range > 1)
         name = totals.name
         return Use(name, name, (*kept, part), totals.shape.strides, merging.dtype, stripe.Direction.IN)

@@ -16,6 +16,7 @@ from math import prod
 from typing import ClassVar, Final
 
 from tileir.core import Aggregation, DType, NameScope, attrs
+from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, with_temporaries
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.expansion import called_block, left
@@ -131,10 +132,6 @@ class _Scatter:
         return attrs.evolve(view, name=name, direction=direction, access=tuple(access), shape=shape, aggregation=None)
 
 
-def _address(view: stripe.Refinement) -> Affine:
-    return sum((affine * dim.stride for affine, dim in zip(view.access, view.shape.dims, strict=True)), Affine())
-
-
 def _scatter_of(kernel: stripe.Block, output: stripe.Refinement) -> _Scatter | Refused:
     """Return a kernel that loads places and updates, and adds these, which lie in the order of its indices."""
     loads = {s.into: s for s in kernel.statements if isinstance(s, stripe.Load)}
@@ -145,7 +142,7 @@ def _scatter_of(kernel: stripe.Block, output: stripe.Refinement) -> _Scatter | R
         return refused("TR695")
     places = kernel.refinement(place.source)
     updates = None if value is None or value.index else kernel.refinement(value.source)
-    moved = {view.name: set(_address(view).indices) for view in (places, output)}
+    moved = {view.name: set(address(view).indices) for view in (places, output)}
     outer = tuple(i for i in kernel.indices if i.name in moved[output.name] and i.name in moved[places.name])
     others = tuple(i for i in kernel.indices if i.name in moved[output.name] and i not in outer)
     starts = (n for n in range(len(others) + 1) if _is_run(output, others[n:], 1))
@@ -157,7 +154,7 @@ def _scatter_of(kernel: stripe.Block, output: stripe.Refinement) -> _Scatter | R
     if updates is not None and not (
         _is_run(updates, columns, 1)
         and _is_run(updates, along, None)
-        and all(_address(updates).coefficient(i.name) for i in (*outer, *tables) if i.range > 1)
+        and all(address(updates).coefficient(i.name) for i in (*outer, *tables) if i.range > 1)
     ):
         updates = None
     return _Scatter(kernel, places, updates, output, outer, tables, along, columns)
@@ -165,11 +162,11 @@ def _scatter_of(kernel: stripe.Block, output: stripe.Refinement) -> _Scatter | R
 
 def _is_run(view: stripe.Refinement, indices: Iterable[stripe.Index], step: int | None) -> bool:
     """Return whether a view goes along indices as along one, the last of them fastest, by so many elements."""
-    address = _address(view)
+    place = address(view)
     for index in reversed([*indices]):
         if index.range == 1:
             continue
-        own = int(address.coefficient(index.name))
+        own = int(place.coefficient(index.name))
         if own <= 0 or (step is not None and own != step):
             return False
         step = own * index.range

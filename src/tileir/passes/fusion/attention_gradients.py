@@ -274,7 +274,6 @@ def _change(element: Element) -> tuple[Scores, Sum] | None:
 
 
 def _difference(element: Element) -> tuple[Element, Element] | None:
-    """Return what is subtracted from what."""
     match element:
         case Call(op=Op.SUB, args=(left, right)):
             return left, right

@@ -191,7 +191,6 @@ class Elements:
         return stripe.Refinement(element.name, stripe.Direction.IN, element.name, access, shape)
 
     def _stored(self, kernel: stripe.Block, values: Mapping[str, Affine]) -> Element | None:
-        """Return what a kernel stores where its indices have values."""
         scalars: dict[str, Element] = {}
         dtypes: dict[str, bool] = {}
         views = {view.name: view for view in kernel.refinements}

@@ -26,7 +26,7 @@ def unscheduled_elementwise(kernel: stripe.Block) -> Nest | Refused:
 def elementwise_nest(kernel: stripe.Block) -> Nest | Refused:
     """Return a kernel without loops inside and without memory of its own as a nest of one segment."""
     nest = accepted(nest_of(kernel))
-    if any(segment.loops for segment in nest.segments):
+    if nest.reductions:
         return refused("TR114")
     if nest.allocations:
         return refused("TR115", memory=nest.allocations[0].name)
@@ -55,13 +55,12 @@ def against_varying_places(nest: Nest, *, gathers: bool = False) -> Refused | No
     ``gathers``, what is read may be elsewhere for each point of the outer indices. Where the view's memory is touched
     elsewhere too, nobody knows whether these are the same elements.
     """
-    own = {r.name for r in nest.allocations}
     chosen = {segment.use(name).root for segment in nest.segments for name in sch.indirect_names(segment)}
     for segment in nest.segments:
         names = sch.indirect_names(segment)
         found = [use.name for use in segment.uses if use.root in chosen and use.name not in names]
         for index in (*nest.indices, *segment.loops) if names else ():
-            moved = {use.name for use in segment.uses if use.root in own or use.stride(index.name)}
+            moved = {use.name for use in segment.uses if use.root in nest.local or use.stride(index.name)}
             varying = sch.varying_scalars(segment.statements, moved, index.name)
             kinds = stripe.Store if gathers and index in nest.indices else stripe.Load | stripe.Store
             placed = (s for s in segment.statements if isinstance(s, kinds) and s.index in varying)
@@ -100,21 +99,19 @@ def against_plain(nest: Nest, *, placed: bool = False) -> Refused | None:
 
     Unless ``placed``, the reduction reads no view of which data decide the element, not even one for all points.
     """
-    reductions = [segment for segment in nest.segments if segment.loops]
-    if len(reductions) != 1:
-        return refused("TR205", loops=len(reductions))
-    if not placed and (names := sch.indirect_names(reductions[0])):
+    if len(nest.reductions) != 1:
+        return refused("TR205", loops=len(nest.reductions))
+    if not placed and (names := sch.indirect_names(nest.reductions[0])):
         return refused("TR202", view=min(names))
     checks = (against_parallel, against_varying_places, against_scalars)
     found = next((why for check in checks if (why := check(nest)) is not None), None)
-    return _against_accumulators(nest, reductions[0]) if found is None else found
+    return _against_accumulators(nest, nest.reductions[0]) if found is None else found
 
 
 def _against_accumulators(nest: Nest, reduction: Segment) -> Refused | None:
-    local = {allocation.name for allocation in nest.allocations}
     writes = [use for use in reduction.uses if use.direction.writes]
     for use in writes:
-        if not (use.root in local and use.merges and use.direction.reads):
+        if not (use.root in nest.local and use.merges and use.direction.reads):
             return refused("TR206", memory=use.root)
     loaded = {s.source for s in reduction.statements if isinstance(s, stripe.Load)}
     written = {use.root for use in nest.uses if use.direction.writes}
@@ -174,10 +171,9 @@ def _read(segment: Segment) -> Iterator[Use]:
 
 def may_overlap(nest: Nest) -> bool:
     """Return whether an element of the result may be computed and stored twice: nothing it depends on is stored."""
-    source = {view.name: view.source for view in nest.kernel.refinements}
     written = sch.written_uses(nest)
-    stored = {source[use.root] for use in written}
-    read = (use for segment in nest.segments for use in _read(segment) if use.root in source)
+    stored = {nest.sources[use.root] for use in written}
+    read = (use for segment in nest.segments for use in _read(segment) if use.root in nest.sources)
     if any(use.merges for use in written) or any(segment.has_indirect_store for segment in nest.segments):
         return False
-    return all(source[use.root] not in stored for use in read)
+    return all(nest.sources[use.root] not in stored for use in read)

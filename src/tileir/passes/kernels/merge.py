@@ -36,7 +36,7 @@ nest_of: Final = remembered(analyse)
 def reduction_nest(kernel: stripe.Block) -> Nest | Refused:
     """Return a kernel that reduces as a nest with its indices joined; why not, for any other kernel."""
     nest = accepted(nest_of(kernel))
-    return merged(nest) if any(segment.loops for segment in nest.segments) else NO_REDUCTION
+    return merged(nest) if nest.reductions else NO_REDUCTION
 
 
 NO_REDUCTION: Final = refused("TR113")

@@ -53,19 +53,12 @@ def constrained_indices(nest: Nest) -> frozenset[str]:
 
 def written_uses(nest: Nest) -> tuple[Use, ...]:
     """Return the uses that write memory of the caller."""
-    local = {r.name for r in nest.allocations}
-    return tuple(use for use in nest.uses if use.direction.writes and use.root not in local)
+    return tuple(use for use in nest.uses if use.direction.writes and use.root not in nest.local)
 
 
 def read_uses(nest: Nest) -> tuple[Use, ...]:
     """Return the uses that only read memory of the caller."""
-    local = {r.name for r in nest.allocations}
-    return tuple(use for use in nest.uses if not use.direction.writes and use.root not in local)
-
-
-def the_reduction(nest: Nest) -> Segment:
-    """Return the one segment of a nest that reduces."""
-    return next(segment for segment in nest.segments if segment.loops)
+    return tuple(use for use in nest.uses if not use.direction.writes and use.root not in nest.local)
 
 
 def where_set(nest: Nest, use: Use, values: Mapping[str, Affine], merge: Node) -> Node:
@@ -81,8 +74,7 @@ def where_set(nest: Nest, use: Use, values: Mapping[str, Affine], merge: Node) -
 
 def reads_of(nest: Nest, segment: Segment) -> tuple[Use, ...]:
     """Return how a segment sees what the kernel does not allocate itself."""
-    local = {allocation.name for allocation in nest.allocations}
-    return tuple(use for use in segment.uses if use.root not in local)
+    return tuple(use for use in segment.uses if use.root not in nest.local)
 
 
 def widest_itemsize(nest: Nest) -> int:

@@ -16,7 +16,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import combinations
 
 from tileir.core import NameScope, attrs, grouped
-from tileir.poly.affine import Affine, total
+from tileir.poly.affine import Affine
 from tileir.schedule import Segment, Use, leaf, renamed
 from tileir.stripe.ir import Constant, Intrinsic, Statement, Store, Tags, scalar_inputs, scalar_output
 
@@ -92,7 +92,7 @@ class _Body:
     def _view(self, use: Use) -> str:
         key: object = attrs.evolve(use, name="")
         if not use.direction.writes and all(size == 1 for size in use.sizes):
-            place = total(access * stride for access, stride in zip(use.access, use.strides, strict=True))
+            place = use.address
             key = (self.sources[use.root], place)
         if key not in self._named:
             self._named[key] = name = self.names.fresh(use.name) if use.name in self._named.values() else use.name

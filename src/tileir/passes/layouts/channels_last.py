@@ -123,7 +123,7 @@ class _Kernel:
     def is_against(self, axes: Mapping[str, int]) -> bool:
         """Return whether a kernel without products would not walk along the same axis of all that it touches."""
         assert self.nest is not None
-        uses = [(use, self.nest.kernel.refinement(use.root).source) for use in _outside(self.nest)]
+        uses = [(use, self.nest.sources[use.root]) for use in _outside(self.nest)]
         indices = {i.name for i in self.nest.indices}
         along = {_alone(use.access[axes[tensor]]) for use, tensor in uses if tensor in axes}
         if len(along) != 1 or not indices.issuperset(along):
@@ -134,7 +134,7 @@ class _Kernel:
     def following(self, tensor: str, axis: int) -> Iterator[tuple[str, int]]:
         """Yield the tensors that a kernel walks along by the index that it walks along an axis by, and their axes."""
         assert self.nest is not None
-        uses = [(self.nest.kernel.refinement(use.root).source, use.access) for use in _outside(self.nest)]
+        uses = [(self.nest.sources[use.root], use.access) for use in _outside(self.nest)]
         along = {_alone(access[axis]) for name, access in uses if name == tensor}
         for name, access in uses if len(along) == 1 and "" not in along else ():
             axes = [at for at, place in enumerate(access) if not along.isdisjoint(place.indices)]
@@ -178,17 +178,16 @@ def _asked(
         name = "" if use.root in longer else others.get(use, index)
         axes = [axis for axis, place in enumerate(use.access) if name and _alone(place) == name]
         moving = sum(name in place.indices for place in use.access)
-        yield nest.kernel.refinement(use.root).source, axes[0] if index and len(axes) == moving == 1 else None
+        yield nest.sources[use.root], axes[0] if index and len(axes) == moving == 1 else None
 
 
 def _weight(nest: Nest, segment: Segment, constant: Collection[str]) -> tuple[Use, Use] | None:
     """Return the constant factor of a product, and the other one."""
     factors = factors_of_product(segment.statements, segment.uses)
-    local = {allocation.name for allocation in nest.allocations}
-    if factors is None or any(use.root in local for use in factors):
+    if factors is None or any(use.root in nest.local for use in factors):
         return None
     for weight, other in (factors, factors[::-1]):
-        if nest.kernel.refinement(weight.root).source in constant:
+        if nest.sources[weight.root] in constant:
             return weight, other
     return None
 

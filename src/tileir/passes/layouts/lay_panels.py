@@ -104,10 +104,9 @@ class LayPanels:
         nest = nest_of(kernel)
         if isinstance(nest, Refused):
             return ()
-        products = [segment for segment in nest.segments if segment.loops]
-        for index in nest.indices if products else ():
-            found = tuple(factor for each in products for factor in self._along(index, nest, each, fixed, near))
-            if len(found) == len(products) and len({factor.width for factor in found}) == 1:
+        for index in nest.indices if nest.reductions else ():
+            found = tuple(factor for each in nest.reductions for factor in self._along(index, nest, each, fixed, near))
+            if len(found) == len(nest.reductions) and len({factor.width for factor in found}) == 1:
                 return found
         return ()
 
@@ -121,12 +120,12 @@ class LayPanels:
         lanes = self.vector_bytes // dtype.itemsize
         width = next((count * lanes for count in _VECTORS if index.range % (count * lanes) == 0), 0)
         for weight, other in (factors, factors[::-1]) if factors and width else ():
-            source = fixed.get(nest.kernel.refinement(weight.root).source)
+            source = fixed.get(nest.sources[weight.root])
             moving = tuple(i for i in (*nest.indices, *segment.loops) if weight.stride(i.name))
             reuse = product(i.range for i in nest.indices if i not in moving)
             free = index in moving and not other.stride(index.name) and weight.dtype is dtype
             runs = _can_run(other, nest)
-            free = free and (not runs or nest.kernel.refinement(other.root).source in near)
+            free = free and (not runs or nest.sources[other.root] in near)
             if source is not None and free and reuse >= self.least_reuse and _is_whole(weight, moving, source):
                 yield _Factor(nest, weight, other, source, index, moving, width)
 

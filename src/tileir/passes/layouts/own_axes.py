@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tileir.core.nodes import attrs
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.kernels.merge import nest_of
-from tileir.poly.affine import Affine, total
+from tileir.poly.affine import Affine
 from tileir.schedule.emitter import emit
 from tileir.schedule.nest import Node, Use, chosen_by_data, leaf, product
 from tileir.schedule.remarks import Refused
@@ -104,6 +104,6 @@ def _use_of(use: Use, whole: TensorShape | None, ranges: Mapping[str, int]) -> U
     """Return a use of an element by the axes of its tensor; itself where it has these, or some axis takes no affine."""
     if whole is None or use.strides == whole.strides or product(use.sizes) > 1:
         return use
-    where = total(place * stride for place, stride in zip(use.access, use.strides, strict=True))
+    where = use.address
     access = _places(where, whole, ranges)
     return use if access is None else attrs.evolve(use, access=access, strides=whole.strides, sizes=())

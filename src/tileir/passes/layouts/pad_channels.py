@@ -174,7 +174,6 @@ class _Copy:
 
 
 def _reading(kernel: Block, index: Index, copies: list[_Copy]) -> Block:
-    """Return the product of the copies."""
     moved = {copy.view.name: attrs.evolve(copy.read(), tags=copy.view.tags) for copy in copies}
     indices = tuple(attrs.evolve(i, range=_padded(i.range)) if i is index else i for i in kernel.indices)
     views = tuple(moved.get(view.name, view) for view in kernel.refinements)

@@ -72,6 +72,7 @@ FILES: Final[Mapping[str, str]] = MappingProxyType(
         "vectorise_scatter": "schedules.vectors.vectorise_scatter",
         "vectorise_short": "schedules.vectors.vectorise_short",
         "window": "algorithms.window",
+        "write_over": "rewrites.write_over",
         "write_through": "rewrites.write_through",
     }
 )

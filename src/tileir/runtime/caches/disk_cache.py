@@ -419,7 +419,6 @@ def _discard(folder: OpenDirectory, name: str) -> None:
 
 
 def _count(folder: OpenDirectory, blocks: int) -> int:
-    """Add to the count of blocks and return it."""
     try:
         return folder.append(USAGE, bytes(blocks))
     except (UntrustedError, PermissionError):  # such as a file that the super-user made

@@ -224,7 +224,6 @@ def _is_converted(value: Any, array: Array) -> bool:
 
 
 def _placed(array: Array, home: Home, copy: bool | None) -> DeviceArray:
-    """Return an array of the host on a device."""
     buffer = home.wrapped(array) if not copy else None
     read_only = buffer is not None and not array.flags.writeable
     if buffer is None:
@@ -249,7 +248,6 @@ def copy_of(array: DeviceArray, owner: Home | None = None) -> DeviceArray:
 
 
 def _moved(array: DeviceArray, home: Home, copy: bool | None) -> DeviceArray:
-    """Return an array of another device."""
     array.ready()
     seen = array.seen()
     if seen is None and copy is False:

@@ -368,7 +368,6 @@ class Plan:
 
 
 def _run_now(work: Callable[[], None], after: Sequence[Event]) -> PendingEvent:
-    """Return an event of work that is over, after events that are."""
     event = PendingEvent()
     start = time.perf_counter()
     try:

@@ -12,7 +12,7 @@ from typing import ClassVar, Final
 from tileir.core import DType
 from tileir.core.nodes import attrs
 from tileir.core.targets import hardware
-from tileir.poly.affine import Affine, exact, total
+from tileir.poly.affine import Affine, exact
 from tileir.schedule.emitter import identity_of
 from tileir.schedule.nest import Use, atomic_names
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
@@ -253,7 +253,7 @@ def _clamped(tree: Tree, use: Use, lane: str, lanes: int) -> tuple[Use, stripe.L
     Places count vectors of ``lanes`` elements; those that lie outside are those of the first and the last one.
     """
     first, size = reach_of(tree, use)
-    address = total(affine * stride for affine, stride in zip(use.access, use.strides, strict=True)) - first
+    address = use.address - first
     within = Affine.index(lane) if lanes > 1 else Affine()
     place = (address - within) / lanes
     if size % lanes or first % lanes or not place.is_integral:

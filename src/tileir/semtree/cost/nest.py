@@ -162,7 +162,6 @@ class _LoopCollector:
 
 
 def _coordinates(kernel: KernelFunction) -> dict[tuple[GridLevel, int], str]:
-    """Return what a kernel calls its coordinates."""
     names: dict[tuple[GridLevel, int], str] = {}
     for stmt in kernel.body:
         if isinstance(stmt, Declare) and isinstance(stmt.value, GridIndex):

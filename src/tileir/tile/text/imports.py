@@ -130,7 +130,6 @@ def _function(each: Import, units: Sequence[Unit], name: str) -> Unit:
 
 
 def _found(each: Import, folder: Folder | None) -> Found:
-    """Return the file that is imported from."""
     package, colon, inside = each.path.rpartition(":")
     parts = inside.split("/")
     if not inside.endswith(SUFFIX) or "\\" in inside or not {"", ".", ".."}.isdisjoint(parts):

@@ -102,7 +102,6 @@ def _unknown(function: tile.Function, arguments: Mapping[str, TensorType]) -> It
 
 
 def _sizing_value(parameter: tile.Input, given: TensorType) -> int:
-    """Return the value of an input from which sizes are computed."""
     name = parameter.name
     if given.shape or not given.dtype.is_integer:
         message = f"sizes are computed from {name!r}, so it is an integer of rank 0, but its argument is {given}"

@@ -408,7 +408,6 @@ class _Raising:
             self._assign(operation, typed_literal(operation))
 
     def _read(self, name: str) -> Constant | Expr:
-        """Return what an expression reads for ``name``."""
         definition = self.definitions[name]
         return definition if isinstance(definition, Constant) else self._exprs[name]
 

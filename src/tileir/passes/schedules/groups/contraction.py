@@ -57,7 +57,7 @@ class _ContractionKernel:
             sch.index(names.fresh(f"{column}_lane"), tiles.lanes, stripe.Binding.LANE),
         )
         step = sch.index(names.fresh(f"{tiles.loop.name}_tile"), -(-tiles.loop.range // tiles.depth))
-        segment = sch.the_reduction(nest)
+        segment = nest.reductions[0]
         staging = Staging(
             tiles.shape,
             (*nest.indices, *segment.loops),

@@ -74,7 +74,7 @@ class GroupContraction:
 
     def _tiles(self, nest: Nest) -> Tiles:
         """Choose the indices of a tile, and how large it is."""
-        reads = sch.reads_of(nest, sch.the_reduction(nest))
+        reads = sch.reads_of(nest, nest.reductions[0])
         free = sch.constrained_indices(nest)
         column = _column_of(nest, reads, free)
         moved = [] if column is None else [u for u in reads if u.stride(column.name)]
@@ -84,7 +84,7 @@ class GroupContraction:
             key=lambda i: (not any(u.stride(i.name) for u in moved), i.name not in free and i.range >= _ROWS, i.range),
             default=None,
         )
-        loop = max(sch.the_reduction(nest).loops, key=lambda i: (i.range >= _DEPTH, i.name not in free, i.range))
+        loop = max(nest.reductions[0].loops, key=lambda i: (i.range >= _DEPTH, i.name not in free, i.range))
         lanes = 1 if column is None else self._lanes(nest, column)
         start = Tiles(row, column, loop, lanes=lanes, load_bytes=self.vector_bytes, max_lanes=self.max_lanes)
         tiles = self._several(nest, start, moved) or self._sized(nest, start)
@@ -92,7 +92,7 @@ class GroupContraction:
             tiles = attrs.evolve(tiles, depth=-(-tiles.depth // 2))
         tiles = attrs.evolve(tiles, staged=local_bytes(nest, tiles, staged=True) <= self.local_bytes)
         if tiles.staged and tiles.parts == 1:
-            others = product(i.range for i in sch.the_reduction(nest).loops if i is not tiles.loop)
+            others = product(i.range for i in nest.reductions[0].loops if i is not tiles.loop)
             tiles = attrs.evolve(tiles, stages=min(self.stages, others * -(-tiles.loop.range // tiles.depth)))
             tiles = attrs.evolve(tiles, runs=_is_tested(nest, tiles))
             while tiles.stages > 1 and tiles.stages * local_bytes(nest, tiles, staged=True) > self.local_bytes:
@@ -285,14 +285,14 @@ def _is_tested(nest: Nest, tiles: Tiles) -> bool:
 def _overhangs(nest: Nest, tiles: Tiles) -> bool:
     """Return whether some tiles reach beyond the end of an index."""
     extents = tiles.shape.extents
-    return any(i.range % extents.get(i.name, 1) for i in (*nest.indices, *sch.the_reduction(nest).loops))
+    return any(i.range % extents.get(i.name, 1) for i in (*nest.indices, *nest.reductions[0].loops))
 
 
 def _share_of_steps(nest: Nest, tiles: Tiles) -> float:
     """Return in which part of all steps constraints on the index above leave some term to a group."""
     if tiles.above is None:
         return 1.0
-    segment, above, share = sch.the_reduction(nest), tiles.above, 1.0
+    segment, above, share = nest.reductions[0], tiles.above, 1.0
     for loop in segment.loops:
         tests = [each for each in segment.constraints if {*each.indices} == {above.name, loop.name}]
         reached = 0

@@ -82,7 +82,7 @@ class GroupReduction:
 
         Results may be stored ``apart`` from each other where they are few.
         """
-        segment = sch.the_reduction(nest)
+        segment = nest.reductions[0]
         streamed = _streamed(nest, sch.reads_of(nest, segment))
         uses = streamed if apart else (*streamed, *sch.written_uses(nest))
         columns = [i for i in nest.indices if i.range > 1 and all(u.stride(i.name) == 1 for u in uses)]
@@ -97,7 +97,7 @@ class GroupReduction:
 
     def _places(self, nest: Nest) -> tuple[Nest, WindowPlan] | None:
         """Plan for gradients of one channel by the places of a window, all of which along an axis a thread has."""
-        segment, slid = sch.the_reduction(nest), self._slid(nest, apart=True)
+        segment, slid = nest.reductions[0], self._slid(nest, apart=True)
         if slid is None or product(i.range for i in segment.loops) < _MANY:
             return None
         use, column, lanes = slid
@@ -110,7 +110,7 @@ class GroupReduction:
         ):
             return None
         (nest, slide), name = found, others[0].name
-        segment = sch.the_reduction(nest)
+        segment = nest.reductions[0]
         (use,) = (each for each in segment.uses if each.name == use.name)
         (held,) = (each for each in segment.uses if each.name == name)
         still = [i for i in nest.indices if 1 < i.range <= PLACES and not held.stride(i.name) and i is not slide.output]
@@ -125,7 +125,7 @@ class GroupReduction:
 
     def _windows(self, nest: Nest, elements: Mapping[str, int]) -> tuple[Nest, WindowPlan] | None:
         """Plan for a window that slides over an input, channel by channel, where outputs are many; else None."""
-        segment, slid = sch.the_reduction(nest), self._slid(nest)
+        segment, slid = nest.reductions[0], self._slid(nest)
         if slid is None or not (slides := slides_of(nest, segment, slid[0])):
             return None
         use, column, lanes = slid
@@ -143,7 +143,7 @@ class GroupReduction:
 
     def _along_reduction(self, nest: Nest) -> Plan | Refused:
         """Plan for inputs that are contiguous along a reduction index; refused where they are not."""
-        segment = sch.the_reduction(nest)
+        segment = nest.reductions[0]
         reads = sch.reads_of(nest, segment)
         streamed = _streamed(nest, reads)
         loops = [i for i in segment.loops if i.range > 1 and any(u.stride(i.name) == 1 for u in streamed)]
@@ -167,7 +167,7 @@ class GroupReduction:
     def _deep(self, nest: Nest, loop: stripe.Index, threads: int) -> tuple[stripe.Index, int]:
         """Return another index along which so many times more threads share an output, at most half of its range."""
         tested = sch.constrained_indices(nest)
-        others = [i for i in sch.the_reduction(nest).loops if i is not loop and i.name not in tested]
+        others = [i for i in nest.reductions[0].loops if i is not loop and i.name not in tested]
         deep = max(others, key=lambda i: i.range, default=None)
         depth = self._within_local_memory(nest, threads, self.threads // threads)
         while deep is not None and depth > 1 and (deep.range % depth or 2 * depth > deep.range):
@@ -184,7 +184,7 @@ class GroupReduction:
 
     def _along_outputs(self, nest: Nest, elements: Collection[str]) -> Plan | Refused:
         """Plan for inputs that are contiguous along an output index; refused where they are not."""
-        segment = sch.the_reduction(nest)
+        segment = nest.reductions[0]
         reads = sch.reads_of(nest, segment)
         streamed = _streamed(nest, reads)
         seldom = product(i.range for i in segment.loops) >= _MANY and product(i.range for i in nest.indices) < _FEW
@@ -244,7 +244,7 @@ class GroupReduction:
             down //= 2
         if down == 1:
             return plan
-        staged = self._copied(nest, plan.column, plan.shape(sch.the_reduction(nest)), elements)
+        staged = self._copied(nest, plan.column, plan.shape(nest.reductions[0]), elements)
         return attrs.evolve(plan, row=row, down=down, staged=staged)
 
     def _copied(
@@ -252,7 +252,7 @@ class GroupReduction:
     ) -> tuple[Use, ...]:
         """Return the inputs of a reduction that only columns move, and crosswise, as far as copies of them fit."""
         left, staged = self.local_bytes // _STAGED, []
-        segment = sch.the_reduction(nest)
+        segment = nest.reductions[0]
         chosen = sch.indirect_names(segment)
         for use in sch.reads_of(nest, segment):
             moving = [i for i in nest.indices if use.stride(i.name)]
@@ -267,7 +267,7 @@ class GroupReduction:
         """Return the lanes of aligned accesses along an index: as wide as one of ``streamed`` where outputs are few."""
         if index.name in sch.constrained_indices(nest):
             return 1
-        terms = product(i.range for i in sch.the_reduction(nest).loops)
+        terms = product(i.range for i in nest.reductions[0].loops)
         narrow = streamed and terms >= _MANY
         widest = max(u.dtype.itemsize for u in streamed) if narrow else sch.widest_access(nest)
         lanes = sch.vector_lanes(self.vector_bytes, widest, self.max_lanes)
@@ -275,7 +275,7 @@ class GroupReduction:
 
     def _within_local_memory(self, nest: Nest, elements: int, threads: int) -> int:
         """Return at most ``threads`` rows of ``elements`` elements of each accumulator that local memory can hold."""
-        size = sum(u.dtype.itemsize for u in sch.the_reduction(nest).uses if u.direction.writes) * elements
+        size = sum(u.dtype.itemsize for u in nest.reductions[0].uses if u.direction.writes) * elements
         while threads > 1 and threads * size > self.local_bytes:
             threads //= 2
         return threads
@@ -321,7 +321,7 @@ def is_product_of_panels(nest: Nest) -> bool:
 
     They are not where each term meets an element that no other one does: those take longer to read.
     """
-    segment = sch.the_reduction(nest)
+    segment = nest.reductions[0]
     reads = sch.reads_of(nest, segment)
     moving = [i.name for i in (*nest.indices, *segment.loops) if i.range > 1]
     if any(all(map(use.stride, moving)) for use in reads):

@@ -193,17 +193,16 @@ class GroupRows(KernelPass):
     def _lanes(self, nest: Nest, loops: Mapping[int, stripe.Index]) -> int:
         """Return the most lanes with which all vectors of all rows are whole and aligned."""
         lanes = sch.vector_lanes(self.vector_bytes, sch.widest_access(nest), self.max_lanes)
-        local = {r.name for r in nest.allocations}
         constrained = sch.constrained_indices(nest)
         for number, loop in loops.items():
             segment = nest.segments[number]
             if loop.name in constrained or sch.indirect_names(segment):
                 return 1
-            outside = tuple(u for u in segment.uses if u.root not in local)
+            outside = tuple(u for u in segment.uses if u.root not in nest.local)
             lanes = sch.aligned_lanes(outside, loop.name, min(lanes, sch.power_of_two_below(loop.range)))
             while loop.range % lanes:
                 lanes //= 2
-            if any(u.root in local and u.stride(loop.name) not in (0, 1) for u in segment.uses):
+            if any(u.root in nest.local and u.stride(loop.name) not in (0, 1) for u in segment.uses):
                 return 1
         return lanes
 
@@ -243,13 +242,12 @@ class GroupRows(KernelPass):
 
 def _side_by_side(nest: Nest) -> stripe.Index | None:
     """Return the output index along which most of what loops touch is contiguous; None where that is along loops."""
-    own = {r.name for r in nest.allocations}
     votes: Counter[str] = Counter()
     for segment in nest.segments:
         for use in segment.uses:
             moving = [i for i in (*nest.indices, *segment.loops) if i.range > 1 and use.stride(i.name)]
             near = next((i for i in moving if use.stride(i.name) == 1), None)
-            if near is not None and use.root not in own and any(i in moving for i in segment.loops):
+            if near is not None and use.root not in nest.local and any(i in moving for i in segment.loops):
                 votes[near.name] += product(i.range for i in moving)
     most = max(votes, key=votes.__getitem__, default=None)
     return next((i for i in nest.indices if i.name == most), None)
@@ -288,13 +286,12 @@ def _without_barrier(nest: Nest, *, meeting: bool) -> Refused | None:
 
     Threads wait for each other where they merge what they found alone, if they are ``meeting`` there.
     """
-    local = {r.name for r in nest.allocations}
     written: set[str] = set()
     for segment in nest.segments:
         found = next((use.root for use in segment.uses if use.root in written), None)
         if found is not None:
             return refused("TR411", memory=found)
-        written |= {u.root for u in segment.uses if segment.loops and u.direction.writes and u.root not in local}
+        written |= {u.root for u in segment.uses if segment.loops and u.direction.writes and u.root not in nest.local}
         if meeting and any(use.merges for use in segment.uses if segment.loops):
             written.clear()
     return None
@@ -350,13 +347,12 @@ def _computed_rows(nest: Nest, loops: Mapping[int, stripe.Index]) -> Iterator[Ro
 
 def _rows_read_again(nest: Nest, loops: Mapping[int, stripe.Index]) -> Iterator[Row]:
     """Yield what several loops read from memory of the caller that the kernel does not write."""
-    local = {r.name for r in nest.allocations}
     written = {u.root for u in nest.uses if u.direction.writes}
     times: Counter[Row] = Counter()
     for number, loop in loops.items():
         segment = nest.segments[number]
         if len(segment.loops) == 1 and not segment.constraints:
-            others = local | written | {segment.use(name).root for name in sch.indirect_names(segment)}
+            others = nest.local | written | {segment.use(name).root for name in sch.indirect_names(segment)}
             reads = (u for u in segment.uses if u.root not in others and u.stride(loop.name))
             times.update(dict.fromkeys(row_of(use, loop) for use in reads).keys())
     return (row for row, count in times.items() if count > 1)
@@ -397,9 +393,8 @@ def _keeps_all(nest: Nest, plan: Plan) -> bool:
 @refusing
 def _against_rows(nest: Nest) -> Refused | None:
     """Return what keeps a nest from having several loops, or one that stores elements, that threads can share."""
-    loops = [segment for segment in nest.segments if segment.loops]
-    storing = any(u.direction.writes and not u.merges for s in loops for u in s.uses)
-    if len(loops) < 2 and not storing:
+    storing = any(u.direction.writes and not u.merges for s in nest.reductions for u in s.uses)
+    if len(nest.reductions) < 2 and not storing:
         return refused("TR407")
     rule_out(against_varying_places(nest, gathers=True))
     scalars = frozenset(r.name for r in nest.allocations if r.shape.elements == 1)

@@ -134,7 +134,7 @@ class _Builder:
             if plan.row.range % plan.down:
                 ends.append(plan.row.range - 1 - values[plan.row.name])
         below, shares = _along_other(plan, names, values)
-        segment = sch.the_reduction(nest)
+        segment = nest.reductions[0]
         writes = [use for use in segment.uses if use.direction.writes]
         kept = plan.lanes if plan.along_outputs else 1
         places = plan.down * plan.beside * kept

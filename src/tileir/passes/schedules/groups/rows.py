@@ -89,8 +89,7 @@ class _Builder:
             elif r.name not in held:
                 extents = (*r.shape.sizes, plan.beside) if plan.across else (plan.beside, *r.shape.sizes)
                 shared.append(stripe.allocation(r.name, r.shape.dtype, extents, sch.LOCAL))
-        local = frozenset(r.name for r in nest.allocations)
-        builder = cls(nest, plan, names, part, place, lane, sch.present(grid), values, ends, owned, kept, local)
+        builder = cls(nest, plan, names, part, place, lane, sch.present(grid), values, ends, owned, kept, nest.local)
         builder.shared.extend(shared)
         return builder
 

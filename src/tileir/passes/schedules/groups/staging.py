@@ -182,7 +182,7 @@ class Staging:
         size, width = self.elements[use.root], product(i.range for i in lanes)
         dtype = DType.I32 if size < 1 << 30 else DType.I64
         lane = total(sch.part(i) for i in lanes)
-        address = total(affine * stride for affine, stride in zip(moved.access, moved.strides, strict=True)) - lane
+        address = moved.address - lane
         whole = attrs.evolve(use, access=(Affine(), lane), strides=(width, 1), sizes=(size // width, width))
         statements = (
             stripe.LoadIndex(address / width, "place", dtype),
@@ -226,7 +226,7 @@ def copied_whole(
 
     Copies begin where ``column``, an index, has its first value; the last value is that of a thread behind the first.
     """
-    segment = sch.the_reduction(nest)
+    segment = nest.reductions[0]
     tested = frozenset(name for constraint in segment.constraints for name in constraint.indices)
     staging = Staging(shape, (*nest.indices, *segment.loops), tested, threads, 1, 1, elements, names)
     stages = {use: staging.memory(use) for use in uses}

@@ -78,7 +78,7 @@ class Tiles:
 
 def local_bytes(nest: Nest, tiles: Tiles, *, staged: bool) -> int:
     """Return how much local memory a tile takes."""
-    segment, shape = sch.the_reduction(nest), tiles.shape
+    segment, shape = nest.reductions[0], tiles.shape
     inputs = sum(shape.local_bytes(use) for use in sch.reads_of(nest, segment)) if staged else 0
     results = sum(use.dtype.itemsize for use in segment.uses if use.direction.writes)
     return inputs + (tiles.parts * tiles.height * tiles.width * results if tiles.parts > 1 else 0)

@@ -126,7 +126,7 @@ def places_of(nest: Nest, use: Use) -> tuple[Nest, Slide] | None:
     The terms of a place are many: they are cut into loops over so many neighbours as registers hold. None where the
     outputs along no axis are few, or terms too many to be held and prime, or constraints ask for more than the axis.
     """
-    segment = sch.the_reduction(nest)
+    segment = nest.reductions[0]
     outputs, terms = ({i.name: i for i in indices} for indices in (nest.indices, segment.loops))
     for affine, stride in sorted(zip(use.access, use.strides, strict=True), key=lambda axis: axis[1]):
         moving, reduced = ([name for name in affine.indices if name in each] for each in (outputs, terms))
@@ -225,7 +225,7 @@ class _Windows:
             values[index.name] = first if thread is None else first + sch.part(thread, each)
             if count * each * threads > index.range:
                 ends.append(index.range - each - values[index.name])
-        segment = sch.the_reduction(nest)
+        segment = nest.reductions[0]
         own = tuple(
             sch.index(names.fresh(f"{slide.output.name}_own"), slide.outputs, stripe.Binding.UNROLL)
             for slide in plan.slides

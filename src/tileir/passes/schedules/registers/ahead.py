@@ -15,7 +15,7 @@ from typing import Final
 
 from tileir.core import NameScope, attrs
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.schedules.registers.copied import address
+from tileir.passes.layouts.lay_panels import PANELS
 from tileir.passes.schedules.registers.packing import is_dense
 from tileir.passes.schedules.registers.steps import LINE, touched
 from tileir.poly.affine import Affine
@@ -32,8 +32,9 @@ _SHORT: Final = 4
 """Loops over fewer tiles than these end so often that they leave requests to the loop around them."""
 
 
-def far_roots(nest: Nest, near_bytes: int) -> frozenset[str]:
-    """Return the roots of which a nest reads more than ``near_bytes``."""
+def far_roots(nest: Nest, cache_bytes: int, panel_bytes: int) -> frozenset[str]:
+    """Return the roots of which a nest reads more than lies near: of panels, as layers have, twice a cache."""
+    near_bytes = 2 * cache_bytes if PANELS in nest.kernel.tags else panel_bytes
     seen = ((use, segment.loops) for segment in nest.segments for use in sch.reads_of(nest, segment))
     reads = ((use, loops) for use, loops in seen if not use.direction.writes)
     return frozenset(use.root for use, loops in reads if touched(use, (*nest.indices, *loops)) > near_bytes)
@@ -69,7 +70,7 @@ class Tile:
         if share := self._share(place) if shares else 0:
             (step,) = self._moving(place)
             moved = {**{i.name: Affine() for i in self.inside}, step.name: sch.part(step, share)}
-            first = attrs.evolve(place, access=(address(place).substitute(moved),), strides=(1,), sizes=())
+            first = attrs.evolve(place, access=(place.address.substitute(moved),), strides=(1,), sizes=())
             yield _request(use.name, place.stride(later.name), first)
             return
         if not lines or not self._is_apart(place):

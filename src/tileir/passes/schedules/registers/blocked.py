@@ -87,8 +87,7 @@ def _is_apart(use: Use, indices: tuple[Index, ...]) -> bool:
 
 def along_lanes(nest: Nest, vector: str) -> tuple[Segment, Use] | None:
     """Return the only reduction of a nest, and the only operand of it that lanes run along; None without such."""
-    reductions = [segment for segment in nest.segments if segment.loops]
-    if len(reductions) != 1:
+    if len(nest.reductions) != 1:
         return None
-    along = [use for use in dict.fromkeys(sch.reads_of(nest, reductions[0])) if use.stride(vector)]
-    return (reductions[0], along[0]) if len(along) == 1 else None
+    along = [use for use in dict.fromkeys(sch.reads_of(nest, nest.reductions[0])) if use.stride(vector)]
+    return (nest.reductions[0], along[0]) if len(along) == 1 else None

@@ -84,11 +84,10 @@ def bordered(nest: Nest, shapes: Mapping[str, stripe.TensorShape]) -> Bordered |
 
     ``shapes`` holds those of the tensor behind each root, as far as they are known.
     """
-    reductions = [segment for segment in nest.segments if segment.loops]
     others = (segment for segment in nest.segments if not segment.loops)
-    if len(reductions) != 1 or any(segment.constraints for segment in others):
+    if len(nest.reductions) != 1 or any(segment.constraints for segment in others):
         return None
-    (segment,) = reductions
+    (segment,) = nest.reductions
     factors = factors_of_sum(nest, segment)
     for window in factors:
         shape = shapes.get(window.root)
@@ -106,7 +105,7 @@ def bordered(nest: Nest, shapes: Mapping[str, stripe.TensorShape]) -> Bordered |
 
 def _along(nest: Nest, window: Use, vector: stripe.Index, shape: stripe.TensorShape) -> Bordered | None:
     """Return the constraints on an index that only keep lanes along it inside of an input; None for another index."""
-    segment = sch.the_reduction(nest)
+    segment = nest.reductions[0]
     axis = len(window.access) - 1
     place = window.access[axis]
     tests = tuple(c for c in segment.constraints if c.coefficient(vector.name))
@@ -127,11 +126,11 @@ def _along(nest: Nest, window: Use, vector: stripe.Index, shape: stripe.TensorSh
 def _planes(found: Bordered) -> Bordered | None:
     """Return the same with the indices outside: those that lead to other planes, over which no window slides."""
     nest, window = found.nest, found.window
-    loops = {loop.name for loop in sch.the_reduction(nest).loops}
+    loops = {loop.name for loop in nest.reductions[0].loops}
     slid = {name for access in window.access if loops & set(access.indices) for name in access.indices}
     outside = tuple(i for i in nest.indices if window.stride(i.name) and i.name not in slid and i is not found.vector)
     apart = {index.name for index in outside}
-    tested = {name for c in sch.the_reduction(nest).constraints for name in c.indices}
+    tested = {name for c in nest.reductions[0].constraints for name in c.indices}
     mixed = any(not apart.isdisjoint(a.indices) and not apart.issuperset(a.indices) for a in window.access)
     if mixed or apart & tested or product(i.range for i in outside) < _LEAST_GROUPS:
         return None
@@ -148,7 +147,7 @@ def bordered_kernel(found: Bordered, limits: Limits, shapes: Mapping[str, stripe
     names = found.nest.taken_names()
     planes = _Planes.of(found, names)
     along = found.window.access[found.axis].indices
-    steps = product(loop.range for loop in sch.the_reduction(found.nest).loops if loop.name in along)
+    steps = product(loop.range for loop in found.nest.reductions[0].loops if loop.name in along)
     if planes.nbytes > (limits.panel_bytes if steps >= _WIDE else limits.cache_bytes):
         return None
     lanes = sch.vector_lanes(limits.vector_bytes, sch.widest_itemsize(found.nest), limits.max_lanes)
@@ -195,7 +194,7 @@ class _Planes:
     def of(cls, found: Bordered, names: NameScope) -> _Planes:
         """Return what all points of a group read, whether it exists or not."""
         apart = {index.name for index in found.outside}
-        loops = sch.the_reduction(found.nest).loops
+        loops = found.nest.reductions[0].loops
         ranges = {i.name: i.range for i in (*found.nest.indices, *loops) if i.name not in apart}
         access = found.window.access
         axes = tuple(axis for axis, place in enumerate(access) if apart.isdisjoint(place.indices))
@@ -264,7 +263,7 @@ def _ways(found: Bordered, lanes: int) -> Iterator[tuple[tuple[int, int, bool], 
     Runs with some outside have to be one tile: in a loop over tiles, each step would compute which lanes are outside.
     """
     size = found.vector.range
-    ranges = {i.name: i.range for i in (*found.nest.indices, *sch.the_reduction(found.nest).loops)}
+    ranges = {i.name: i.range for i in (*found.nest.indices, *found.nest.reductions[0].loops)}
     low, high = inside(found.vector, found.tests, ranges)
     left, right = -(-low // lanes) * lanes, -(-(size - high) // lanes) * lanes
     overlaps = may_overlap(found.nest)

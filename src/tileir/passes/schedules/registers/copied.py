@@ -82,7 +82,7 @@ class Copied:
 
         ``shapes`` holds those of the tensor behind each root, as far as they are known.
         """
-        place, shape = address(use), shapes.get(use.root)
+        place, shape = use.address, shapes.get(use.root)
         loops = {i.name: i.range for segment in nest.segments if use in segment.uses for i in segment.loops}
         ranges = loops | {i.name: i.range for i in nest.indices}
         low, high = place.bounds(ranges)
@@ -140,7 +140,7 @@ class Copied:
         lanes = max(1, LINE // self.use.dtype.itemsize)
         *outer, last = self.runs
         around = [sch.index(names.fresh("run"), run.count) for run in outer]
-        place = address(self.use).substitute({name: starts.get(name, Affine()) for name in self.sizes})
+        place = self.use.address.substitute({name: starts.get(name, Affine()) for name in self.sizes})
         offsets = (sch.part(index, run.step) + run.low for index, run in zip(around, outer, strict=True))
         first = place + total(offsets) + last.low
         end = first + (last.count - 1) * last.step
@@ -179,11 +179,6 @@ class Copied:
         return Node(
             tuple(sch.present(indices)), statements=statements, uses=(source, target), constraints=tests, name=name
         )
-
-
-def address(use: Use) -> Affine:
-    """Return how many elements a use is from where its access is 0."""
-    return total(place * stride for place, stride in zip(use.access, use.strides, strict=True))
 
 
 def _is_seen(use: Use, shape: stripe.TensorShape) -> bool:
@@ -241,10 +236,9 @@ def copied_pieces(
 
     ``shapes`` holds those of the tensor behind each root, as far as they are known.
     """
-    segments = [segment for segment in nest.segments if segment.loops]
-    if plan.term is not None or any(map(sch.indirect_names, segments)):
+    if plan.term is not None or any(map(sch.indirect_names, nest.reductions)):
         return None
-    reads = [use for segment in segments for use in sch.reads_of(nest, segment) if not use.direction.writes]
+    reads = [use for segment in nest.reductions for use in sch.reads_of(nest, segment) if not use.direction.writes]
     along = [use for use in reads if use.stride(plan.vector.name)]
     still = tuple(dict.fromkeys(use for use in reads if not use.stride(plan.vector.name)))
     others = [i for i in nest.indices if i is not plan.vector]
@@ -258,7 +252,7 @@ def copied_pieces(
     if blocks is None or found is None or not all(copied.is_crowded(2 * limits.panel_bytes) for copied in found):
         return None
     groups = pieces.groups(blocks)
-    steps = sum(product(i.range for i in segment.loops) for segment in segments)
+    steps = sum(product(i.range for i in segment.loops) for segment in nest.reductions)
     work = steps * product(i.range for i in nest.indices) / plan.lanes
     copying = groups * sum(copied.elements for copied in found)
     if groups < _GROUPS * threads or work < _LEAST_USES * copying:

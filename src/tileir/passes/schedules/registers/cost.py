@@ -142,7 +142,7 @@ def ready_indices(nest: Nest, lanes: int) -> tuple[stripe.Index, ...]:
     if PANELS not in nest.kernel.tags:
         return ()
     found = []
-    for segment in (segment for segment in nest.segments if segment.loops):
+    for segment in nest.reductions:
         reads = sch.reads_of(nest, segment)
         for index in (index for index in nest.indices if index.range <= _WIDEST_PANEL * lanes):
             along = [use for use in reads if use.stride(index.name)]

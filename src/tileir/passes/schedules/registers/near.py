@@ -49,7 +49,7 @@ def pieces(nest: Nest, plan: Tiling, limits: Limits) -> Pieces | None:
     cache of twice ``limits.panel_bytes``; panels that lie ready may come from farther away. Where these are near, it
     pays as well to write results, and to read what is added to them, row by row.
     """
-    segments, width = [s for s in nest.segments if s.loops], plan.columns * plan.lanes
+    segments, width = nest.reductions, plan.columns * plan.lanes
     reads = [(use, segment.loops) for segment in segments for use in sch.reads_of(nest, segment)]
     along = [(use, loops) for use, loops in reads if use.stride(plan.vector.name)]
     still = [(use, loops) for use, loops in reads if not use.stride(plan.vector.name)]

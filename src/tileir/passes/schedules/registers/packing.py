@@ -7,7 +7,7 @@ from math import gcd
 from typing import Final
 
 from tileir.core.nodes import attrs
-from tileir.poly.affine import Affine, total
+from tileir.poly.affine import Affine
 from tileir.poly.box import feasible
 from tileir.poly.constraint import Span, system
 from tileir.schedule.nest import Nest, Segment, Use, product
@@ -59,7 +59,7 @@ class _Box:
         """Return whether a use stays inside of its memory at all points."""
         places, sizes = use.access, () if shape is None else shape.sizes
         if shape is None or use.strides != shape.strides:
-            places = (total(affine * stride for affine, stride in zip(use.access, use.strides, strict=True)),)
+            places = (use.address,)
             sizes = () if shape is None or not is_compact(shape) else (shape.elements,)
         if sizes and all(map(self._is_within, places, sizes)):
             return True

@@ -50,11 +50,10 @@ def over_planes(
 
     ``shapes`` holds those of the tensor behind each root, as far as they are known; ``threads`` of them run at a time.
     """
-    reductions = [segment for segment in nest.segments if segment.loops]
     others = (segment for segment in nest.segments if not segment.loops)
-    if len(reductions) != 1 or any(segment.constraints for segment in others):
+    if len(nest.reductions) != 1 or any(segment.constraints for segment in others):
         return ()
-    (segment,) = reductions
+    (segment,) = nest.reductions
     factors = factors_of_sum(nest, segment)
     for window in factors:
         shape = shapes.get(window.root)
@@ -84,9 +83,8 @@ def factors_of_sum(nest: Nest, segment: Segment) -> tuple[Use, ...]:
     elif len(body) != len(loads):
         return ()
     uses = tuple(segment.use(loads[name]) for name in names if name in loads)
-    local = {allocation.name for allocation in nest.allocations}
     distinct = len(set(uses)) == len(names) == len(loads)
-    return uses if distinct and not any(use.root in local for use in uses) else ()
+    return uses if distinct and not any(use.root in nest.local for use in uses) else ()
 
 
 @attrs.frozen

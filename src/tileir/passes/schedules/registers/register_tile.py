@@ -106,7 +106,7 @@ class RegisterTile:
             return plan if over_edges is None else over_edges
         if self.edges and not bears_edges(nest, plan, limits, self.edges):
             return refused("TR502", percent=self.edges)
-        plan = attrs.evolve(plan, far=far_roots(nest, limits.panel_bytes))
+        plan = attrs.evolve(plan, far=far_roots(nest, limits.cache_bytes, limits.panel_bytes))
         chosen = nest, plan
         nest, plan = with_dots(nest, plan, self.dots, shapes)
         threads = self.threads if sch.total_operations(nest) >= self.operations else 1

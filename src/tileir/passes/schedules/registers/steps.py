@@ -124,8 +124,7 @@ class Step:
         cls, nest: Nest, segment: Segment, vector: stripe.Index, lanes: int, cache_bytes: int, panel_bytes: int
     ) -> Step:
         """Return a step of a segment; the nearest cache has ``cache_bytes``, the next one twice ``panel_bytes``."""
-        local = {a.name for a in nest.allocations}
-        reads = [use for use in dict.fromkeys(segment.uses) if use.root not in local and not use.direction.writes]
+        reads = [use for use in dict.fromkeys(segment.uses) if use.root not in nest.local and not use.direction.writes]
         names = [i.name for i in nest.indices]
         moved = {use: frozenset(name for name in names if use.stride(name)) for use in reads}
         along = [use for use in reads if vector.name in moved[use]]

@@ -56,7 +56,7 @@ def is_streamed(nest: Nest, plan: Tiling, limits: Limits) -> bool:
     use = _streamed_operand(nest, plan)
     if use is None:
         return False
-    (loop,) = sch.the_reduction(nest).loops
+    (loop,) = nest.reductions[0].loops
     if abs(use.stride(loop.name)) * use.dtype.itemsize < _LINES * _LINE:
         return False
     others = [i for i in nest.indices if i is not plan.vector]
@@ -72,10 +72,9 @@ def is_streamed(nest: Nest, plan: Tiling, limits: Limits) -> bool:
 
 def _streamed_operand(nest: Nest, plan: Tiling) -> Use | None:
     """Return the one operand of a reduction with one loop that lanes run along, or None."""
-    reductions = [segment for segment in nest.segments if segment.loops]
-    if len(reductions) != 1 or plan.term is not None or len(nest.allocations) != 1:
+    if len(nest.reductions) != 1 or plan.term is not None or len(nest.allocations) != 1:
         return None
-    (segment,) = reductions
+    (segment,) = nest.reductions
     if len(segment.loops) != 1 or segment.constraints:
         return None
     if not 2 * _STEPS <= segment.loops[0].range <= _STEPS * _PARTS:
@@ -106,7 +105,7 @@ def streamed_kernels(nest: Nest, plan: Tiling, threads: int, most_bytes: int) ->
     builder = TileBlocks(nest, plan, nest.taken_names())
     visit = plan.visit
     if visit is None:
-        (loop,) = sch.the_reduction(nest).loops
+        (loop,) = nest.reductions[0].loops
         visit = Visit(loop, _STEPS, 0)
     for piece in column_pieces(plan):
         yield _streamed(builder, piece, visit, threads, most_bytes)

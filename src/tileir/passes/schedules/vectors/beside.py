@@ -20,8 +20,8 @@ from tileir.core import NameScope, Op, attrs
 from tileir.passes.fusion.inline import CHEAP
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.unroll_and_jam import most_live, unroll_and_jam
-from tileir.poly.affine import Affine, total
-from tileir.schedule import Nest, Refused, Segment, Use
+from tileir.poly.affine import Affine
+from tileir.schedule import Nest, Refused, Segment
 from tileir.schedule.rearranging import Rearrangement
 from tileir.schedule.steps.loops import Bind, Cut, Reorder, Split
 from tileir.schedule.tree import Item, Known, Leaf, Loop, Replaced, Tail, Tree, with_loops_replaced
@@ -53,8 +53,7 @@ def vectors_beside(nest: Nest, vector: str, lanes: int, most: int) -> int:
         most: Most vectors.
 
     """
-    sources = {r.name: r.source for r in nest.kernel.refinements}
-    reads = {(sources[use.root], _place(use)) for use in sch.read_uses(nest) if use.stride(vector)}
+    reads = {(nest.sources[use.root], use.address) for use in sch.read_uses(nest) if use.stride(vector)}
     best, fewest = 1, (_SAVED - 1) * len(reads) / _SAVED
     for count in range(2, most + 1):
         moved = ({vector: Affine.index(vector) + lanes * number} for number in range(count))
@@ -103,10 +102,6 @@ def computed_apart(nest: Nest, vector: str, points: int) -> bool:
             if isinstance(statement, Intrinsic) and statement.op not in (*CHEAP, Op.FMA):
                 return False
     return bool(loads) and operations <= _DATA * loads and loads * points <= _PLACES
-
-
-def _place(use: Use) -> Affine:
-    return total(access * stride for access, stride in zip(use.access, use.strides, strict=True))
 
 
 @attrs.frozen(repr=False)

@@ -21,7 +21,7 @@ def pipelined(nest: Nest, rows: int) -> Nest:
 
     The very same nest where it has no two loops over equal ranges, or no index that ``rows`` divides.
     """
-    loops = [segment for segment in nest.segments if segment.loops]
+    loops = nest.reductions
     index = next((i for i in reversed(nest.indices) if i.range % rows == 0 and i.range > rows), None)
     if rows < 2 or index is None or len(loops) < 2 or any(len(s.loops) > 1 or s.constraints for s in nest.segments):
         return nest
@@ -35,7 +35,7 @@ def with_shared_reads(nest: Nest) -> stripe.Index | None:
 
     Rows that are computed at once load what they share once.
     """
-    loops = [segment for segment in nest.segments if segment.loops]
+    loops = nest.reductions
     if len(loops) != 1 or any(len(s.loops) > 1 or s.constraints for s in nest.segments):
         return None
     if factors_of_product(loops[0].statements, loops[0].uses) is None or len(sch.reads_of(nest, loops[0])) != 2:

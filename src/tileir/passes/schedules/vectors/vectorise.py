@@ -128,12 +128,11 @@ class Vectorise(Strategy):
         row = _shared_index(nest, vector, rows) if rows > 1 else None
         cut = _crossed_index(nest, vector) if row is None else (row, rows)
         others = [index for index in nest.indices if index is not vector]
-        sources = {r.name: r.source for r in nest.kernel.refinements}
         beside = vectors_beside(nest, name, single, self._most_beside(nest)) if row is None else 1
         abreast = vectors_abreast(nest, self.registers) if cut is None and beside == 1 else 1
         lanes = sch.power_of_two_below(min(single * abreast, vector.range, self.max_lanes or vector.range))
         vectors, left = divmod(vector.range, lanes)
-        per_group, inner, shape = vectors, tuple[str, ...](), Vectors(name, lanes, names, sources, vectors=beside)
+        per_group, inner, shape = vectors, tuple[str, ...](), Vectors(name, lanes, names, nest.sources, vectors=beside)
         if cut is not None:
             index, size = cut
             block, within = (names.fresh(f"{index.name}_{what}") for what in ("block", "in"))
@@ -141,8 +140,8 @@ class Vectorise(Strategy):
             others = [sch.index(block, index.range // size) if each is index else each for each in others]
             per_group, inner = vectors if row is not None else max(1, size // lanes), (within,)
             values = [Affine.of({block: rows}) + number for number in range(rows)]
-            together = None if row is None else unroll_and_jam(nest.segments[0], row.name, values, sources)
-            shape = Vectors(name, lanes, names, sources, within, row is not None, together)
+            together = None if row is None else unroll_and_jam(nest.segments[0], row.name, values, nest.sources)
+            shape = Vectors(name, lanes, names, nest.sources, within, row is not None, together)
         elif not others or (vector.range > self.chunk and STRIP not in nest.kernel.tags):
             # One group takes whole rows while rows are short, else a part of one row.
             per_group = max(1, self.chunk // lanes)
@@ -246,14 +245,13 @@ def _whole_steps(nest: Nest, index: str) -> set[int] | None:
 
     It leaves none where it moves one element, or as many as there are channels, all of which are written.
     """
-    sources = {r.name: r.source for r in nest.kernel.refinements}
     channels: dict[tuple[str, int, tuple[int, ...]], set[int]] = {}
     for use in sch.written_uses(nest):
         step = use.stride(index)
         if not 1 <= step <= _MOST_CHANNELS:
             return None
         strides = tuple(use.stride(other.name) for other in nest.indices)
-        channels.setdefault((sources[use.root], step, strides), set()).add(_offset(use) % step)
+        channels.setdefault((nest.sources[use.root], step, strides), set()).add(_offset(use) % step)
     return {step for _, step, _ in channels} if all(len(c) == step for (_, step, _), c in channels.items()) else None
 
 
@@ -284,9 +282,8 @@ def _shared_index(nest: Nest, vector: stripe.Index, rows: int) -> stripe.Index |
     """Return an index fewer than ``rows`` steps along which lead from one read to another; None where there is none."""
     constrained = sch.constrained_indices(nest)
     names = [i.name for i in nest.indices]
-    sources = {r.name: r.source for r in nest.kernel.refinements}
     reads = [
-        (sources[use.root], tuple(use.stride(name) for name in names), _offset(use)) for use in sch.read_uses(nest)
+        (nest.sources[use.root], tuple(use.stride(name) for name in names), _offset(use)) for use in sch.read_uses(nest)
     ]
     for index, name in zip(nest.indices, names, strict=True):
         least = rows if STRIP in nest.kernel.tags else 2 * rows

@@ -127,9 +127,8 @@ class VectoriseScatter(Strategy):
         yield Reorder((*grid, *loops, part))
         yield from (Bind(index, stripe.Binding.GRID) for index in grid)
         vectors, left = divmod(size, lanes)
-        sources = {r.name: r.source for r in nest.kernel.refinements}
         runs = [(vectors, lanes), (left, 1)] if left else [(vectors, lanes)]
-        yield from Vectors(name, lanes, names, sources).steps(part, runs)
+        yield from Vectors(name, lanes, names, nest.sources).steps(part, runs)
 
     def _part(self, row: stripe.Index, lanes: int, itemsize: int) -> int:
         """Return the elements of a part of a row: whole vectors, of which parts of equal size are made."""

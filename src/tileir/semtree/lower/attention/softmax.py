@@ -204,8 +204,6 @@ class Softmax(Threads):
         return [(name, width // share) for name, width in zip(names, widths, strict=True)]
 
     def _scaled(self) -> list[sem.Stmt]:
-        """Return what scales sums."""
-
         def scaled(name: str) -> Callable[[Affine, Affine, Affine, sem.Expr], tuple[sem.Stmt, ...]]:
             def scale_one(_: Affine, number: Affine, __: Affine, at: sem.Expr) -> tuple[sem.Stmt, ...]:
                 factor = sem.Subscript(self.names["factor"], self.blocks.offsets.scalar(number), _WIDE)

@@ -150,7 +150,6 @@ class Selection:
         return [base + block] if whole else [base + block, Affine.constant(self.row.size)]
 
     def _words(self, body: Body, place: Affine) -> Element:
-        """Declare the words of one element."""
         alone = self.row.alone()
         return self._declared(body, "word", alone.packed(alone.loaded(place), place))
 

@@ -105,7 +105,7 @@ class _MatrixKernel:
 
     def kernel(self) -> Node:
         """Return the tree."""
-        (use,) = (use for use in sch.the_reduction(self.nest).uses if use.direction.writes)
+        (use,) = (use for use in self.nest.reductions[0].uses if use.direction.writes)
         extents = (self.plan.threads, *(i.range for i in self.own))
         words = ("tile", "part") if self.plan.has_parts else ("tile",)
         held = [
@@ -185,7 +185,7 @@ class _MatrixKernel:
         Where constraints choose among the outputs of a tile, or the instruction's sums have too few digits, products
         are added to ``part`` first.
         """
-        plan, segment = self.plan, sch.the_reduction(self.nest)
+        plan, segment = self.plan, self.nest.reductions[0]
         others = tuple(i for i in segment.loops if i is not plan.loop)
         depth = sch.index(self.names.fresh(f"{plan.loop.name}_step"), plan.depth)
         row = self._above * plan.across + self._row
@@ -238,7 +238,7 @@ class _MatrixKernel:
 
     def _again(self, use: Use, sums: Use) -> Node:
         """Return the block that computes sums of which a constraint takes terms again, in memory of a thread's own."""
-        segment = sch.the_reduction(self.nest)
+        segment = self.nest.reductions[0]
         extents = tuple(i.range for i in self.own)
         room = stripe.allocation(self.names.fresh(f"{use.root}_again"), use.dtype, extents, sch.REGISTER)
         access = tuple(sch.part(index) for index in self.own)
@@ -306,7 +306,7 @@ class _MatrixKernel:
         box = stripe.Copy() if plan.boxes is None else plan.boxes[panel is plan.right]
         seen = panel.use.substitute(values)
         asked = [each.substitute(values) for each in plan.tests(panel)] if plan.boxes is None else ends(box, seen)
-        ranges = {i.name: i.range for i in (*self.grid, *sch.the_reduction(self.nest).loops, self.step, *team, *loops)}
+        ranges = {i.name: i.range for i in (*self.grid, *self.nest.reductions[0].loops, self.step, *team, *loops)}
         tests.extend(test for test in asked if test.bounds(ranges)[0] < 0)
         places[axes[0][0].name] = places[axes[0][0].name] + sch.part(lane)
         source = panel.use.substitute({**first, **{name: first[name] + place for name, place in places.items()}})

@@ -110,7 +110,7 @@ class MatrixContraction:
         if not self.fragments:
             return refused("TR420")
         nest = accepted(unscheduled_reduction(kernel))
-        rule_out(against_plain(nest) or against_product(nest, sch.the_reduction(nest)))
+        rule_out(against_plain(nest) or against_product(nest, nest.reductions[0]))
         nest = with_windows_apart(nest) if self.boxes else nest
         plan = accepted(self._plan(nest, {r.name: sizes[r.source] for r in kernel.refinements if r.source in sizes}))
         facts: tuple[tuple[str, int | str], ...] = (("rows", plan.rows), ("columns", plan.columns))
@@ -128,7 +128,7 @@ class MatrixContraction:
 
         ``sizes`` holds the elements of each input.
         """
-        segment = sch.the_reduction(nest)
+        segment = nest.reductions[0]
         reads = sch.reads_of(nest, segment)
         if len(reads) != 2:
             return refused("TR423", inputs=len(reads))
@@ -174,7 +174,7 @@ class MatrixContraction:
         self, nest: Nest, pair: tuple[Panel, Panel], loop: stripe.Index, fragment: Fragment
     ) -> Iterator[MatrixTiling]:
         """Yield the ways in which rows of the left input of a pair can lie in a tile."""
-        segment = sch.the_reduction(nest)
+        segment = nest.reductions[0]
         repeats = product(i.range for i in segment.loops if i is not loop)
         right = self._with_axes(pair[1], loop, segment.constraints)
         for left, above, across in tops(nest, *pair):
@@ -287,7 +287,7 @@ class MatrixContraction:
         least = min(1, self.boxes) if rounds else -(-self.boxes // _OF_WINDOWS) if is_window else self.boxes
         if not least or plan.rows * plan.columns < least or plan.stages == 1:
             return "tile"
-        return boxes(plan, {i.name: i.range for i in (*nest.indices, *sch.the_reduction(nest).loops)})
+        return boxes(plan, {i.name: i.range for i in (*nest.indices, *nest.reductions[0].loops)})
 
     def _cost(self, nest: Nest, plan: MatrixTiling) -> int:
         """Return about how long groups take, as many at a time as keep the device busy, in products of elements.

@@ -67,7 +67,7 @@ def with_windows_apart(nest: Nest) -> Nest:
     Where a window lies in its tensor throughout, what it sees of a row are neighbours, and one loop goes over them. A
     box has an axis for the places of windows and one for what is within, where whole steps go along that.
     """
-    segment = sch.the_reduction(nest)
+    segment = nest.reductions[0]
     outputs = {index.name for index in nest.indices}
     accesses = [(affine, _STEP // use.dtype.itemsize) for use in sch.reads_of(nest, segment) for affine in use.access]
     for loop in segment.loops:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tileir.core.ops import Aggregation, Op
-from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.matrix.plan import MatrixTiling
 from tileir.poly.affine import total
 from tileir.schedule import Nest, Refused, Segment, refused
@@ -68,7 +67,7 @@ def against_constraints(nest: Nest, plan: MatrixTiling, sizes: Mapping[str, int]
     A tile is copied under the constraints that speak of its own elements; under other ones all of it has to be inside
     of its tensor, wherever they hold.
     """
-    ranges = {i.name: i.range for i in (*nest.indices, *sch.the_reduction(nest).loops)}
+    ranges = {i.name: i.range for i in (*nest.indices, *nest.reductions[0].loops)}
     for mask in plan.masks:
         if plan.loop.name in mask.indices:
             return refused("TR421", index=plan.loop.name)
