@@ -12,6 +12,7 @@ from fuzz import (
     gradients,
     json_values,
     kernels,
+    layouts,
     operations_wide,
     pipelines,
     scripts,
@@ -27,8 +28,8 @@ AREAS: Final[Mapping[str, Area]] = {
         *(
             module.AREA
             for module in (
-                contractions, elementwise, siblings, operations_wide, pipelines, gradients, kernels, texts, json_values,
-                formulas, scripts,
+                contractions, elementwise, siblings, operations_wide, pipelines, gradients, kernels, layouts, texts,
+                json_values, formulas, scripts,
             )
         ),
         soaks.CACHE,
