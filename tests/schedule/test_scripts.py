@@ -447,3 +447,12 @@ def test_sums_at_places_that_are_read_are_not_split() -> None:
     steps = "script{steps=(rfactor{memory=O, loop=i1, into=parts})}"
     told = remarks_of(steps, source, U=(4,), L=(5,))
     assert [code for code, _ in told] == ["TR761"]
+
+
+@pytest.mark.parametrize("step", ["jam{loops=(i1, i2)}", "distribute{loop=i2, after=1, into=(a, b)}"])
+def test_tables_are_no_arrays_over_loops(step: str) -> None:
+    """Data choose among elements along the first axis, which an array over iterations has before its own."""
+    source = "function (U[N, K], J[N], L[M, K]) -> (O) { I = as_i32(J); O = scatter(U, I, L); }"
+    steps = f"script{{steps=(reorder{{loops=(i1, i2)}}, accumulate{{memory=O, at=i2, into=own}}, {step})}}"
+    told = remarks_of(steps, source, U=(17, 4), J=(17,), L=(5, 4))
+    assert "TR761" in [code for code, _ in told], told

@@ -11,7 +11,7 @@ from tileir.poly.affine import Affine
 from tileir.schedule.meetings import Touch, apart, may_meet, touches
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.steps.legality import shared_merge, taken
-from tileir.schedule.steps.loops import chain_of, expanded, in_array
+from tileir.schedule.steps.loops import chain_of, expanded, in_array, in_tables
 from tileir.schedule.tree import (
     Item,
     Known,
@@ -143,6 +143,8 @@ class Distribute:
         if after >= len(loop.body):
             return refused("TR751", loop=loop.name, items=len(loop.body), after=after)
         arrays = {each.name: expanded(each, [loop]) for each in loop.allocations}
+        if (refusal := in_tables(loop, arrays)) is not None:
+            return refusal
         body = map_outer_uses(loop.body, lambda use: in_array(use, [loop], arrays))
         return Replaced(
             tuple(

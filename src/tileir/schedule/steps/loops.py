@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine, exact
-from tileir.schedule.nest import Use
+from tileir.schedule.nest import Use, chosen_by_data
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.steps.legality import no_vector, shared_merge, taken
 from tileir.schedule.steps.memory import Level
@@ -204,6 +204,7 @@ class Jam:
         chain = accepted(chain_of(loop, self.loops))
         last = chain[-1]
         arrays = {each.name: expanded(each, chain) for each in self._moved(last)}
+        rule_out(in_tables(last, arrays))
         items = self._pushed(last.body, chain, arrays)
         return Replaced(items, tuple(arrays[each.name] for each in last.allocations))
 
@@ -231,6 +232,15 @@ def expanded(allocation: stripe.Refinement, chain: list[Loop]) -> stripe.Refinem
     shape = stripe.TensorShape.dense(allocation.shape.dtype, sizes)
     location = allocation.location or Level.REGISTER.location
     return attrs.evolve(allocation, access=(Affine(),) * len(sizes), shape=shape, location=location)
+
+
+def in_tables(loop: Loop, arrays: Mapping[str, stripe.Refinement]) -> Refused | None:
+    """Return why memory cannot be arrays: data choose among elements along its first axis; None where they do not."""
+    chosen = ((leaf, chosen_by_data(leaf.statements)) for leaf in loop.leaves)
+    found = next(
+        (use.root for leaf, names in chosen for use in leaf.uses if use.name in names and use.root in arrays), ""
+    )
+    return refused("TR761", loop=loop.name, memory=found) if found else None
 
 
 def in_array(use: Use, chain: list[Loop], arrays: Mapping[str, stripe.Refinement]) -> Use:
