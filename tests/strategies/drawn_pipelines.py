@@ -21,6 +21,7 @@ NUMBERS: Final[Mapping[str, tuple[float, ...]]] = {
     "cache_width": (1, 16, 64),
     "chunk": (1, 4, 64),
     "columns": (1, 2, 3),
+    "cut_bytes": (0, 64),
     "depth": (0, 1, 2, 4),
     "each": (1, 2, 3),
     "factor_bound": (0, 4),
