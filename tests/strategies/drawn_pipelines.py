@@ -92,6 +92,7 @@ TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
     "dirs": ("in", "out", "inout", "(out,inout)"),
     "dots": ("dot_m1n8k2_i16",),
     "dtypes": ("dot_m1n8k2_i16",),
+    "fragments": ("()", "mma_m16n8k16_f16", "(mma_m16n8k16_bf16,mma_m16n8k8_f32)"),
     "limits": ("()", "({name=SRAM,kib=1048576})"),
     "loc": ("DSP", "L2"),
     "locs": ("SRAM", "DRAM"),
