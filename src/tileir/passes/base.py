@@ -23,7 +23,7 @@ from tileir.stripe.ir import KERNEL, MAIN, PLACES, Block, Buffer, Program, Refin
 from tileir.stripe.works import in_order
 
 _STALE: Final = frozenset({"TIL509", "TIL513", "TIL514"})
-"""What the verifier says of dependencies and offsets that do not hold."""
+"""Codes of the verifier for dependencies and offsets that do not hold."""
 
 
 def verified(program: Program, label: str, since: Program) -> Program:

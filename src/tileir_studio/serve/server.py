@@ -58,7 +58,7 @@ POLICY: Final = "; ".join(
         "trusted-types lit-html",
     )
 )
-"""What the page may load: nothing from elsewhere, and no script or style that stands in the page itself."""
+"""Content security policy of the page: nothing from elsewhere, and no inline script or style."""
 
 _HEADERS: Final = tuple(
     (name.encode(), value.encode())

@@ -49,7 +49,7 @@ softmax in f16), whose threads then store all their elements at once.
 """
 
 _TINY: Final = 2.0**-60
-"""What the second part of an exact reciprocal is, beside the first: too little to be seen, but with its sign.
+"""Factor between the second part of an exact reciprocal and the first: too small to be seen, but with its sign.
 
 An infinite dividend times zero would be NaN.
 """

@@ -36,7 +36,7 @@ NativeProgram: TypeAlias = _Program
 log: Final = logging.getLogger("tileir.opencl")
 
 SHOWN_LINES: Final = 8
-"""How many lines of the source an error shows at most."""
+"""Most lines of the source that an error shows."""
 
 _PLACE: Final = re.compile(r":(\d+):\d+:")
 

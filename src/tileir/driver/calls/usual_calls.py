@@ -26,7 +26,7 @@ from tileir.runtime.results import ROOMS
 
 @attrs.define(eq=False, repr=False)
 class _Run:
-    """What is found out about the arrays of one call.
+    """Addresses, stream and library of the arrays of one call.
 
     Attributes:
         addresses: Where they are.

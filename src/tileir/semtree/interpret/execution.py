@@ -78,7 +78,7 @@ _STORES: Final = "stores"
 
 @attrs.define(eq=False)
 class _Own:
-    """How many stores a thread has come to."""
+    """Count of the stores of a thread."""
 
     begun: int = 0
 

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from tileir.core.array_value import Array
 
 SUFFIX: Final = ".tile"
-"""How the names of files end that can be imported."""
+"""Suffix of the files that can be imported."""
 
 
 @attrs.frozen
