@@ -30,6 +30,9 @@ SHORTCUT = """function (X[C, P], F[C, K], R[K, P]) -> (O) {
     S[k, p : K, P] = +(X[c, p] * F[c, k]);
     O = S + R;
 }"""
+SUMS = """function (X[I, C, P], F[I, C, K]) -> (O) {
+    O[p, k : P, K] = +(X[i, c, p] * F[i, c, k]);
+}"""
 LAST = """function (X[P, C], F[C, K]) -> (O) {
     O[p, k : P, K] = +(X[p, c] * F[c, k]);
 }"""
@@ -59,6 +62,21 @@ def requests(program: Program) -> dict[str, set[int]]:
 def test_each_step_asks_for_the_last_line_of_the_next_tile() -> None:
     step = attrs.evolve(SMALL, rows=6, columns=2)
     assert requests(tiled(PIXELS, (40, 96), (40, 8), step=step)) == {"X": {6 + 5}}
+
+
+def test_steps_ask_ahead_for_what_all_tiles_read_again() -> None:
+    step = attrs.evolve(SMALL, rows=6, columns=2, reads=1 << 20)
+    short, long, inner = (
+        requests(tiled(text, *shapes, step=step))["F"]
+        for text, *shapes in (
+            (PIXELS, (40, 96), (40, 16)),
+            (PIXELS, (400, 96), (400, 16)),
+            (SUMS, (100, 6, 96), (100, 6, 16)),
+        )
+    )
+    assert short == {8 + 7}  # the next panel: 12 multiply-adds of 40 steps are sooner done than memory answers
+    assert long == {43 * 16 + 7}
+    assert inner == {8 * 6 * 16 + 7}  # eight times all steps of the inner loop
 
 
 def test_tiles_that_span_several_lines_ask_for_each() -> None:

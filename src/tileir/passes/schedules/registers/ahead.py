@@ -2,9 +2,9 @@
 
 Where steps are far apart in memory, as pixels of channels that come first are, no hardware foresees the next tile: it
 waits for a cache line, and for the place of a page, at each step. Nor does hardware foresee the rows of the next tile,
-where several that are read along the steps share a page, nor the panel behind the one that all rows pass over. A step
-has many multiply-adds, beside which a request costs next to nothing. What a tile reads after its reduction, as the sums
-of a shortcut are, it asks for before.
+where several that are read along the steps share a page. A panel that all tiles read again, and that the nearest cache
+does not hold, is asked for some steps ahead, by each of them. A step has many multiply-adds, beside which a request
+costs next to nothing. What a tile reads after its reduction, as the sums of a shortcut are, it asks for before.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ _LEAST_ADDS: Final = 6
 
 _LEAST_SHARE: Final = LINE // 4
 """Fewest bytes that a step asks for: each line is asked for at most so often."""
+
+_ANSWER_ADDS: Final = 512
+"""Multiply-adds of vectors that take about as long as memory takes to answer a request."""
 
 _SHORT: Final = 4
 """Loops over fewer tiles than these end so often that they leave requests to the loop around them."""
@@ -79,8 +82,23 @@ class Tile:
         if adds < _LEAST_ADDS * len(lines):
             return
         first = place.substitute({i.name: Affine() for i in self.inside})
+        ahead = self._ahead(place, later, adds)
         for line in lines:
-            yield _request(use.name, place.stride(later.name) + line, first)
+            yield _request(use.name, ahead + line, first)
+
+    def _ahead(self, use: Use, later: stripe.Index, adds: int) -> int:
+        """Return how far from a step with so many multiply-adds lies what it asks for, in elements.
+
+        Tiles that read the same again, from where it does not all fit, ask for what a later step of theirs reads;
+        others, and those with few steps, for what the next tile does.
+        """
+        again = prod(i.range for i in self.around[self.around.index(later) + 1 :]) > 1
+        steps = 1
+        for index in reversed(self._moving(use)) if again else ():
+            if steps * index.range * adds > _ANSWER_ADDS:
+                return use.stride(index.name) * -(-_ANSWER_ADDS // (steps * adds))
+            steps *= index.range
+        return use.stride(later.name)
 
     def _share(self, use: Use) -> int:
         """Return how many elements a step asks for where rows of a tile follow each other, each read along its steps.
