@@ -32,7 +32,7 @@ from tileir.stripe.ir import (
 
 @attrs.frozen
 class Accumulate:
-    """Replace every aggregation scope (an OUT refinement that aggregates) by an accumulator.
+    """Promote reductions to registers: give each aggregation scope (an OUT refinement that aggregates) an accumulator.
 
     A flat block whose output access tells apart all points of its output indices becomes an outer block over
     those, and an inner one (tag ``reduction``) over the others, that merges into a scalar accumulator in a

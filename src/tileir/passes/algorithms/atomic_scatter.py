@@ -25,7 +25,7 @@ from tileir.stripe import ir as stripe
 
 @attrs.frozen
 class AtomicScatter:
-    """Mark stores into places that data choose as updates that any thread makes at any time.
+    """Turn scatters whose order does not matter into atomic updates.
 
     Those are sums of integers, and maxima and minima: results have the same bits in any order. Elements that are
     narrower than what devices update are kept in wider ones meanwhile.

@@ -33,7 +33,7 @@ _MOST_BYTES = 16 * 1024
 
 @attrs.frozen
 class BlockSums:
-    """Cut loops that add many terms of floats to accumulators in registers into blocks with sums of their own.
+    """Sum floats blockwise: cut loops that add many terms to accumulators in registers into blocks with partial sums.
 
     Runs after the passes that schedule: it looks at loops, whoever made them.
 

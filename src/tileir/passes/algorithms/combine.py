@@ -17,7 +17,7 @@ from tileir.stripe import ir as stripe
 
 @attrs.frozen
 class Combine:
-    """Take the elements of tuple reductions in another grouping than one after the other.
+    """Regroup tuple reductions into partial states for lanes, neighbouring results and parts of long axes.
 
     Where elements are contiguous along a reduced index, each lane of some vectors has a state of its own, and takes
     every so many-th element; in the end vectors are merged with each other, and then halves of lanes. Where they are

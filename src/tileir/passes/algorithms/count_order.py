@@ -24,7 +24,7 @@ _TAGS: Final = stripe.Tags.of("contraction", "agg_op_add")
 
 @attrs.frozen
 class CountOrder:
-    """Replace kernels that order rows by two that count: ranks, and the elements that have them."""
+    """Sort short rows by rank: one kernel counts the rank of each element, another one moves the elements."""
 
     name: ClassVar[str] = "count_order"
 

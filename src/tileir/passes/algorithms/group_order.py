@@ -37,7 +37,7 @@ _SHRINK: Final = 4
 
 @attrs.frozen
 class GroupOrder:
-    """Let groups of threads sort rows, in several kernels where a row is longer than what a group holds.
+    """Sort rows by merges in groups of threads, with further kernels for rows that exceed a group's local memory.
 
     Attributes:
         threads: Threads of a group at most; a power of two.

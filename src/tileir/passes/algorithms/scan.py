@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Scan:
-    """Turn contractions whose elements are the one before and one more term into scans.
+    """Turn contractions over intervals that grow by one term (running sums and the like) into scans.
 
     ``O[i] = +(X[k])`` over ``k <= i``, and all forms of it that :func:`tileir.passes.analysis.running.running` knows,
     becomes a kernel over the other indices of the output. Each of its points goes through the terms in order, in a

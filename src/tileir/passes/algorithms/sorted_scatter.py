@@ -32,7 +32,7 @@ _WARP: Final = 32
 
 @attrs.frozen
 class SortedScatter:
-    """Sort updates by the rows that they are added to, and add those of each row in their order.
+    """Make scatters reproducible: sort updates by row, and sum those of each row in order.
 
     All threads have equally much to do, however many updates a row has. How sums are put together depends on sizes
     alone, so results have the same bits each time.

@@ -29,7 +29,7 @@ PARTED: Final = "parted"
 
 @attrs.frozen
 class SplitReduction:
-    """Cut the outermost reduction index of flat contractions into parts that run at the same time.
+    """Split long reductions into parts that run in parallel (split-K).
 
     The parts merge into a temporary with one more axis, which a second contraction merges into the output.
 

@@ -33,7 +33,7 @@ _FEW: Final = 256
 
 @attrs.frozen
 class SplitRows:
-    """Cut rows that are aggregated and then met by the aggregates, with all kernels that go along them.
+    """Split long rows, as of softmax, into parts, together with all kernels that run along them.
 
     Partial aggregates go to a temporary with axes more. A kernel for each part merges them, and what the program
     computes of aggregates alone is done for each part, too. In the program of a sum and a quotient::

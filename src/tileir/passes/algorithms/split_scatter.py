@@ -20,7 +20,7 @@ from tileir.stripe import ir as stripe
 
 @attrs.frozen
 class SplitScatter:
-    """Cut sums into places that data choose into parts that run at the same time.
+    """Split scatters into parts with private tables, which are summed at the end.
 
     Each part adds to a table of its own, a slice of a temporary, and a contraction adds these up. The tables are
     cleared where the result was, so a kernel that clears it must come right before.

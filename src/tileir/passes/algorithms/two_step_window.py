@@ -16,7 +16,7 @@ from tileir.stripe.ir import Block, Direction, Index, Load, Program, Refinement,
 
 @attrs.frozen
 class TwoStepWindow:
-    """Turn contractions over windows of constant width into two, over widths whose product is that width.
+    """Factor window reductions of constant width into two reductions, whose widths multiply to that width.
 
     ``O[i] = +(X[i + k])`` over ``k < 25`` becomes ``A[i] = +(X[i + k])`` over ``k < 5``, and then
     ``O[i] = +(A[i + 5k])`` over ``k < 5``, which reads 10 elements instead of 25. Windows of maxima and minima may

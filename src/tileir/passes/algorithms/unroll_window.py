@@ -37,7 +37,7 @@ from tileir.stripe.ir import (
 
 @attrs.frozen
 class UnrollWindow:
-    """Write out the points of small windows that slide over a tensor: their aggregate is a chain of scalar operations.
+    """Unroll small sliding windows completely: their aggregate becomes a chain of scalar operations.
 
     A kernel of that form is elementwise: it joins others that meet at the same elements, and neighbouring rows share
     what they load. A window slides where an index of the reduction and one of the output move along one axis of an

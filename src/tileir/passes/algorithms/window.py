@@ -16,7 +16,7 @@ from tileir.stripe import ir as stripe
 
 @attrs.frozen
 class Window:
-    """Turn contractions over windows of constant width into scans of blocks as wide, by the scheme of van Herk.
+    """Compute wide window reductions by two scans over blocks of the window's width (van Herk, Gil and Werman).
 
     ``O[i] = +(X[i + k])`` over ``k < W``: blocks of W terms are scanned from their ends (into S) and from their starts
     (into Q, without the term of its own). A window is the end of one block and the start of the next, so ``O[i]`` is

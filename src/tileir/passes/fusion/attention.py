@@ -26,7 +26,7 @@ from tileir.stripe.attending import ATTEND, Attending
 
 @attrs.frozen
 class FuseAttention:
-    """Compute attention in one kernel, where instructions multiply matrices: scores stay in registers, in f32.
+    """Fuse attention into one kernel on devices with matrix instructions; scores stay in registers, in f32.
 
     Its gradients become three more, which compute the scores again.
 

@@ -24,7 +24,7 @@ from tileir.stripe.ir import (
 
 @attrs.frozen
 class Fuse:
-    """Join kernels over corresponding boxes, in one scan with an index of last writers.
+    """Fuse kernels over corresponding index boxes, in one scan with an index of last writers.
 
     A kernel joins those whose results it reads element by element: elementwise kernels each other, and the
     contraction that feeds them. With ``siblings`` also kernels join that read one tensor at the same elements and
@@ -149,7 +149,7 @@ def _but_kernel(reqs: tuple[str, ...]) -> tuple[str, ...]:
 
 @attrs.frozen
 class Fusion(Fuse):
-    """The pass :class:`Fuse` with other defaults: blocks are joined wherever they share indices."""
+    """Fuse blocks that share some of their indices: the pass :class:`Fuse` with other defaults."""
 
     name: ClassVar[str] = "fusion"
     perfect: bool = False

@@ -43,7 +43,7 @@ _SMALL: Final = 8
 
 @attrs.frozen
 class Inline:
-    """Put the statements of an elementwise kernel into flat reductions that read each of its elements about once.
+    """Inline elementwise kernels into reductions that read each of their elements about once.
 
     A kernel that only one reduction uses is computed there and no longer stored; one with other users, too, if it is
     cheap: it is then computed again. A cheap one that reads nothing, as one of indices does, is computed at every point

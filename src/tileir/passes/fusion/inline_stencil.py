@@ -35,7 +35,7 @@ from tileir.stripe.ir import (
 
 @attrs.frozen
 class InlineStencil:
-    """Put the statements of a cheap elementwise kernel into the elementwise kernels that read its result.
+    """Inline cheap elementwise kernels into the stencils that read their results, by recomputation.
 
     A picture that is converted or scaled before a stencil is read as it was: each element is computed again for every
     place of a window, which costs less than to store it and load it again. That is done where all readers of the result

@@ -38,7 +38,7 @@ _LEAST_ADDS: Final = 256
 
 @attrs.frozen
 class ChannelsLast:
-    """Choose as fastest axis of temporaries the one along which products with constants sum, or lay their lanes.
+    """Lay out temporaries between products with constants with their channels innermost.
 
     Attributes:
         vector_bytes: Width of a vector register: lanes of products run along multiples of half so many bytes.

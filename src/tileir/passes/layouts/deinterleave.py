@@ -45,7 +45,7 @@ _REDUCES: Final = ("agg_op_", "comb_op_", "contraction")
 
 @attrs.frozen
 class Deinterleave:
-    """Write out the channels of kernels that mix them, so that vectors run over pixels.
+    """Unroll the channels of kernels that mix them, so that vectors run over pixels.
 
     The channels of a tensor are its innermost axis where that is short, as in pictures of shape (rows, columns, 3). A
     flat kernel mixes them where one channel of a pixel depends on others, on what all channels of the pixel share, or

@@ -15,7 +15,7 @@ from tileir.stripe.ir import Block, Program, Refinement, Special, Statement
 
 @attrs.frozen
 class EliminateTransposes:
-    """Let windows read and write tensors whose channels are beside each other, in place of transposed copies of them.
+    """Eliminate transposes around sliding windows: let these read and write tensors with channels last.
 
     A network whose norms and products go along channels, and whose convolutions slide over pixels, transposes each
     picture between them. Windows do as well with channels beside each other: neighbouring threads take neighbouring

@@ -54,7 +54,7 @@ _VECTORS: Final = (2, 3, 1)
 
 @attrs.frozen
 class LayPanels:
-    """Copy constant factors of products, once, to panels that lanes run along, in the order in which sums read them.
+    """Pack constant operands of products, once, into panels in the order in which the reduction reads them.
 
     Attributes:
         vector_bytes: Width of a vector register.

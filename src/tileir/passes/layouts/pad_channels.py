@@ -33,7 +33,7 @@ from tileir.stripe.ir import (
 
 @attrs.frozen
 class PadChannels:
-    """Copy factors of products that matrix instructions take, so that their few channels are a power of two.
+    """Pad the few channels of operands of matrix instructions to a power of two, by a copy.
 
     Products of two zeros are added: sums stay as they are.
 

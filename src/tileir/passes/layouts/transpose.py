@@ -63,7 +63,7 @@ _BOX: Final = 16
 
 @attrs.frozen
 class Transpose:
-    """Choose the fastest axis of temporaries by how kernels walk, and copy operands that are read against their grain.
+    """Choose the innermost axis of temporaries by their accesses, and transpose operands with large strides.
 
     Attributes:
         reqs: Tags that a kernel must carry to be asked, and to get copies of operands.

@@ -33,7 +33,7 @@ P = TypeVar("P")
 
 @attrs.frozen
 class JoinParts:
-    """Let kernels that follow each other and copy to one tensor run as one, in blocks one after the other.
+    """Combine consecutive kernels that copy to one tensor into one kernel of consecutive blocks.
 
     So concatenated tensors are copied a row of the result at a time. Threads share the rows: the outermost index of
     each kernel, where these lead to the same rows of the result. Without such rows one thread copies all, if that is
@@ -167,7 +167,7 @@ def _joined(run: Sequence[_Part], main: Block) -> Block:
 
 @attrs.frozen
 class JoinBorder:
-    """Let the borders that split_border cut off a kernel, tagged ``border``, run as one, in blocks one after the other.
+    """Combine the peeled borders of a kernel, tagged ``border``, into one kernel of consecutive blocks.
 
     They are small, and none touches what another one stores. Where all of them have an index for two sides, that is
     what the threads share; else one thread runs them.

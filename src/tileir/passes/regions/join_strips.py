@@ -27,7 +27,7 @@ from tileir.stripe.ir import (
 
 @attrs.frozen
 class JoinStrips:
-    """Let the kernels that the pass strips has made of one chain run as one, a strip of rows for each group.
+    """Combine the kernels of a chain that ``strips`` has cut into one kernel, with a strip of rows for each group.
 
     The tensors between them, whose first axis is that of strips, are then allocated inside, for one strip.
     """

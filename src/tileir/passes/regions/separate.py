@@ -28,7 +28,7 @@ _LANES: Final = 8
 
 @attrs.frozen
 class Separate(KernelPass):
-    """Peel borders off kernels: values of an index for which no constraint on it ever fails are a kernel of their own.
+    """Peel borders off kernels: the interior, where no constraint can fail, becomes a separate kernel.
 
     The others, at both ends, are one kernel again, which is split further along other indices: for an image that means
     its inside, the middles of its sides, and its corners. Narrow ends stay whole where vector lanes find an index

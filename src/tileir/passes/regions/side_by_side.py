@@ -17,7 +17,7 @@ from tileir.stripe.ir import BESIDE, Block, Program, Refinement, Statement, view
 
 @attrs.frozen
 class SideBySide:
-    """Let kernels behind each other run in one launch where they write a tensor together, and different elements of it.
+    """Launch consecutive kernels that write disjoint elements of one tensor together (horizontal fusion).
 
     None reads what another one writes. What takes longest comes first. A tag tells the lowering.
     """

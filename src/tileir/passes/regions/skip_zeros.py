@@ -39,7 +39,7 @@ _FINITE: Final = "finite"
 
 @attrs.frozen
 class SkipZeros:
-    """Give contractions whose factors are 0, but for where coordinates satisfy affine tests, these as constraints.
+    """Turn masks of coordinates, outside of which an operand is 0, into constraints of the contraction.
 
     The contraction carries the tag ``finite``. What its factors are is followed through elementwise kernels, back to
     choices between something and 0, or minus infinity, by comparisons of coordinates. Each output keeps some step, so

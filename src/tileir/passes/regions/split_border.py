@@ -22,7 +22,7 @@ _ROW: Final = 16
 
 @attrs.frozen
 class SplitBorder(KernelPass):
-    """Peel borders off elementwise kernels that compute places from coordinates, such as those of mirrored elements.
+    """Peel borders off elementwise kernels that compute indices from coordinates, as for reflection.
 
     Inside, where the comparisons always give what they give at the centre, places are affine and vectors contiguous.
     The rest, tagged ``border``, is one kernel for each index that was cut, of the innermost one first: along the first

@@ -33,7 +33,7 @@ from tileir.stripe.ir import (
 
 @attrs.frozen
 class SplitElementwise:
-    """Give each of several reductions that make a temporary one of its own, and cut what reads it element by element.
+    """Split a temporary that several reductions write into one for each, and its elementwise readers accordingly.
 
     The reductions must write different elements, all of them together, along each axis those of one index. All others
     that touch the temporary must follow these, and have a point for each element. Then a kernel for each reduction

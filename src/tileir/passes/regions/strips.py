@@ -43,7 +43,7 @@ STRIP: Final = "strip"
 
 @attrs.frozen
 class Strips:
-    """Cut elementwise kernels, one of which reads what another one writes, into strips of rows.
+    """Cut chains of elementwise kernels into strips of rows (overlapped tiling).
 
     What passes between them gets an axis of strips, each with the halo of rows that the next kernel reads. Rows near
     the first and the last one, where places are computed, are left to kernels of their own, which run before.

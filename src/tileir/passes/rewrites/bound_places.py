@@ -40,7 +40,7 @@ _Memory: TypeAlias = str | int
 
 @attrs.frozen
 class BoundPlaces:
-    """Tag loads ``inside`` where the integers that choose their elements are known to lie within the view.
+    """Tag gathers ``inside`` if their indices are provably in bounds, so that they need no clamping.
 
     The integers are those of constant tensors, and of tensors and local memory of which all that is stored there is
     known: after a clamp, for instance.

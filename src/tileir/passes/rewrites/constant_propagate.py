@@ -15,7 +15,7 @@ from tileir.stripe.ir import Block, Buffer, Intrinsic, Program, Special, Stateme
 
 @attrs.frozen
 class ConstantPropagate:
-    """Run kernels whose inputs are all constants, by the interpreter, and keep their results as constants.
+    """Fold kernels whose inputs are all constants, by the interpreter.
 
     A kernel qualifies if it reads constants of the program, or results of such kernels, and writes temporaries of the
     program, but not of ``main`` itself, that only such kernels write. Results of the program are always computed by it.

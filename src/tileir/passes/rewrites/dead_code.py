@@ -27,7 +27,7 @@ from tileir.stripe.works import launches
 
 @attrs.frozen
 class DeadCode:
-    """Drop kernels, blocks, stores, scalars, refinements and temporaries that have no effect on the results.
+    """Remove kernels, blocks, stores, scalars, refinements and temporaries that do not affect results.
 
     What stays gets the narrowest direction: an INOUT view whose old content is not read becomes OUT, one that is no
     longer written becomes IN. Where the last constraint goes, views become as small as what is left of their use.

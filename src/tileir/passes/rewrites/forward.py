@@ -27,7 +27,7 @@ from tileir.stripe.ir import (
 
 @attrs.frozen
 class Forward:
-    """Let elementwise kernels read a tensor's pieces where these come from, so that copies need not be made.
+    """Forward copies: let elementwise kernels read the sources of a copied or padded tensor.
 
     A padded tensor is one whose borders repeat its middle: what reads it with a window computes the place of each
     element, by comparisons of coordinates, and reads the tensor that was padded. Places that are affine all over a

@@ -43,7 +43,7 @@ REMARK: Final = "written out: "
 
 @attrs.frozen
 class Immediates:
-    """Write out reductions over windows whose weights are known when compiling.
+    """Unroll reductions over windows with constant weights, which become immediate values.
 
     A flat reduction qualifies if its terms hold constants of the program, or numbers made of indices, which depend on
     no index of the result and together on all others, and no constraint does on any of those. It becomes an elementwise

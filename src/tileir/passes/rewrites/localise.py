@@ -27,7 +27,7 @@ from tileir.stripe.ir import (
 
 @attrs.frozen
 class Localise:
-    """Allocate a temporary inside a kernel when no other uses it, as large as what one point touches.
+    """Contract temporaries that only one kernel uses to the elements that one point accesses.
 
     The kernel must see it through one view of direction OUT: then a point reads only what it has written itself.
     Temporaries of one element go to registers.

@@ -13,7 +13,7 @@ from tileir.stripe.ir import Block, Direction, Load, Program, Refinement, Statem
 
 @attrs.frozen
 class Scalarise:
-    """Forward what was stored to, or loaded from, an element to later loads of it in the same body.
+    """Forward stored and loaded values of an element to later loads in its body (scalar replacement).
 
     A store that is overwritten, or that goes to an allocation which nothing reads afterwards, is dropped, and so is
     an allocation without any use: element-sized temporaries become scalars. Accumulators that nested blocks merge

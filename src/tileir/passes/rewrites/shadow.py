@@ -29,7 +29,7 @@ from tileir.stripe.ir import (
 
 @attrs.frozen
 class Shadow:
-    """Privatise results that a kernel reads back: it keeps them in an allocation as well, and reads that instead.
+    """Privatise results that a kernel reads back: keep a private copy, and read that instead.
 
     What a kernel writes is then never an input of it, so that blocks of it can be scheduled apart from each other. The
     kernel must write the result through one view, by stores in its body and in blocks without blocks.

@@ -13,7 +13,7 @@ from tileir.stripe.ir import Block, Direction, Program, Refinement, Statement
 
 @attrs.frozen
 class WriteThrough:
-    """Let kernels that make a temporary write to a part of the tensor that it is copied to, and drop the copy.
+    """Eliminate concatenation copies: let producers write to their part of the result.
 
     So a concatenation of many tensors, which is a tree of short ones, copies each element once, and a network each of
     whose layers adds channels to those before it has one tensor of them all. Several kernels must touch the temporary,

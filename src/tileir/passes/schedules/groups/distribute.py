@@ -16,7 +16,7 @@ from tileir.stripe import ir as stripe
 
 @attrs.frozen
 class Distribute(KernelPass):
-    """Share the points of a kernel out to the threads of groups, and these to a grid.
+    """Distribute the points of a kernel over threads and groups.
 
     Neighbouring threads take neighbouring elements where an index allows it. Indices whose points merge into the same
     memory stay loops of each thread; a kernel that has no others runs on one thread.

@@ -23,7 +23,7 @@ from tileir.stripe import ir as stripe
 
 @attrs.frozen
 class GroupContraction:
-    """Schedule contractions that use elements of two or more inputs for many outputs each.
+    """Schedule contractions that reuse elements of two or more inputs: tiles in local memory and registers.
 
     Attributes:
         threads: Threads of a group.

@@ -22,7 +22,7 @@ from tileir.stripe import ir as stripe
 
 @attrs.frozen
 class GroupElementwise(Strategy):
-    """Spread kernels without reductions over a grid of groups, their threads, and vectors of each thread.
+    """Schedule elementwise kernels: a grid of groups, coalesced threads, and vectors.
 
     Neighbouring threads take neighbouring vectors, so that the accesses of a group are one stretch of memory. Where
     rows are short, the threads of a group take several of them.

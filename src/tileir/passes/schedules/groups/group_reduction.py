@@ -22,7 +22,7 @@ from tileir.stripe import ir as stripe
 
 @attrs.frozen
 class GroupReduction:
-    """Schedule reductions that use no element of their inputs for many outputs.
+    """Schedule reductions without reuse of inputs, shared by the threads of a group.
 
     Where inputs are contiguous along a reduction index, neighbouring threads go along it, and several outputs share a
     group where that index is short. Where they are contiguous along an output, neighbouring threads take neighbouring

@@ -46,7 +46,7 @@ _MEET_ONCE: Final = 16
 
 @attrs.frozen
 class GroupRows(KernelPass):
-    """Schedule kernels that fusion has made of reductions and maps over the same rows.
+    """Schedule fused reductions and maps over rows, such as softmax, with rows in registers or local memory.
 
     Neighbouring threads take neighbouring vectors of a row, and short rows share a group. Where rows lie beside each
     other in memory, as columns do, neighbouring threads take neighbouring rows, and several threads one of them. What a

@@ -22,7 +22,7 @@ from tileir.stripe import ir as stripe
 
 @attrs.frozen
 class GroupScatter(Strategy):
-    """Let groups merge updates of a small table in local memory, and what they found into the table of all.
+    """Aggregate scatters to small tables in local memory before global updates.
 
     Neighbouring threads take neighbouring updates, and updates of rows neighbouring elements of them.
 

@@ -27,7 +27,7 @@ from tileir.stripe import ir as stripe
 
 @attrs.frozen
 class GroupTranspose(Strategy):
-    """Schedule elementwise kernels some of whose inputs are contiguous along another index than their results.
+    """Schedule elementwise kernels with transposed inputs, by tiles in local memory.
 
     Groups take square tiles. The inputs that cross are staged in local memory by loads along their rows, and read from
     there by columns.

@@ -40,7 +40,7 @@ from tileir.stripe import ir as stripe
 
 @attrs.frozen
 class RegisterTile:
-    """Schedule kernels that reduce along indices which do not carry the vector lanes.
+    """Schedule contractions on processors: register tiles, packed panels, cache blocks.
 
     Attributes:
         reqs: Tags of the kernels to schedule.

@@ -39,7 +39,7 @@ from tileir.stripe.ir import (
 
 @attrs.frozen
 class PermuteGather:
-    """Load what the lanes of a vector gather at once, where constants choose elements that are as near as lanes are.
+    """Turn gathers with constant indices within a vector into a load and a shuffle.
 
     So are those of rows of a picture that becomes larger, or not much smaller. Values that go with places, such as
     weights, are repeated for each channel. Both become constants that are in the order of the vectors. What they choose

@@ -29,7 +29,7 @@ from tileir.stripe import ir as stripe
 
 @attrs.frozen
 class RegisterTranspose(Strategy):
-    """Schedule elementwise kernels some of whose inputs are contiguous along another index than their results.
+    """Schedule elementwise kernels with transposed inputs, by square tiles in registers.
 
     Square tiles of such an input are loaded by its rows, as vectors, turned by the special ``transpose``, and read by
     rows of the results; so all memory is accessed by whole vectors, a cache line each where those are as wide. Groups

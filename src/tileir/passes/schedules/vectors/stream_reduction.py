@@ -20,7 +20,7 @@ from tileir.stripe import ir as stripe
 
 @attrs.frozen
 class StreamReduction(Strategy):
-    """Schedule reductions that use nothing twice, and whose steps are far apart in memory.
+    """Schedule reductions across contiguous memory, whose sums stay in a cache.
 
     A register tile of such a reduction would read a short piece of each row, from another page each time. Here each
     group takes a stretch of a page or more, adds a few rows to it at a time, and leaves the sums in an array. Long

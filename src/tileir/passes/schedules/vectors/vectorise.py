@@ -30,7 +30,7 @@ from tileir.stripe import ir as stripe
 
 @attrs.frozen
 class Vectorise(Strategy):
-    """Give kernels without reductions vector lanes along an index that moves every output by one element.
+    """Vectorise elementwise kernels along an index with stride 1 in every output.
 
     Attributes:
         vector_bytes: Width of a vector register.

@@ -24,7 +24,7 @@ from tileir.stripe import ir as stripe
 
 @attrs.frozen
 class VectoriseReduction(Strategy):
-    """Vectorise along loops inside a kernel, with several vectors in flight to hide the latency of adding.
+    """Vectorise reductions along contiguous memory, with several accumulators to hide the latency of additions.
 
     A loop may add up, store elements, or both.
 

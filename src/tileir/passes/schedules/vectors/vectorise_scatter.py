@@ -21,7 +21,7 @@ from tileir.stripe import ir as stripe
 
 @attrs.frozen
 class VectoriseScatter(Strategy):
-    """Compute what is merged, and where, in vectors.
+    """Vectorise scatters: compute updates and indices in vectors, and merge them one by one.
 
     Rows of the target have lanes along them, and a grid of updates that are stored as they are, or of parts of a row
     where nothing else makes one. Where a row has no elements for that, lanes run along the updates: their places and

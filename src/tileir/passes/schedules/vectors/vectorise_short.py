@@ -14,7 +14,7 @@ from tileir.stripe.ir import Binding, Block, Direction, Index, Load, Program, Sp
 
 @attrs.frozen
 class VectoriseShort:
-    """Compute all values of a short index side by side where data choose the rows that it runs along.
+    """Vectorise gathers of short rows along the row.
 
     Neighbours of other indices are then anywhere in memory, so that no vectors along these could be loaded at once.
 

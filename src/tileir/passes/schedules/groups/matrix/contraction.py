@@ -51,7 +51,7 @@ from tileir.stripe import ir as stripe
 
 @attrs.frozen
 class MatrixContraction:
-    """Schedule products of matrices for which a device has instructions.
+    """Schedule products on matrix instructions, with software-pipelined tiles in local memory.
 
     Attributes:
         fragments: Names of instructions, those that are preferred first; some round what they read.
