@@ -16,10 +16,11 @@ from typing import ClassVar
 
 from tileir.core import DType, NameScope, attrs
 from tileir.core.updates import updated_in
-from tileir.passes.base import at_least, with_temporaries
-from tileir.passes.kernels.expansion import called_block, left
-from tileir.passes.kernels.forms import against_flat
-from tileir.schedule import Refused, refused, refusing, remark, rule_out
+from tileir.passes.base import at_least
+from tileir.passes.kernels.expansion import left
+from tileir.passes.kernels.forms import cleared_scatter
+from tileir.passes.kernels.replacement import Outcome, Replacement, replaced_behind
+from tileir.schedule import accepted, refused, refusing
 from tileir.stripe import ir as stripe
 
 
@@ -41,57 +42,21 @@ class AtomicScatter:
         """Return the program with such stores marked."""
         if not self.update_bytes:
             return left(program, refused("TR620"))
-        names = NameScope.of(r.name for r in program.memory)
-        statements: list[stripe.Statement] = []
-        added: list[stripe.Refinement] = []
-        changed = False
-        for number, kernel in enumerate(program.main.statements):
-            clear = statements[-1] if statements else None
-            why = self._against(clear, kernel) if isinstance(kernel, stripe.Block) else None
-            if isinstance(kernel, stripe.Block):
-                remark(called_block(kernel), why, number=number)
-            if not isinstance(kernel, stripe.Block) or not isinstance(clear, stripe.Block) or why is not None:
-                statements.append(kernel)
-                continue
-            changed = True
-            (output,) = _written(kernel)
-            wide = _wide(output)
-            if wide is output.shape.dtype:
-                statements.append(_marked(kernel, output, output))
-                continue
-            made, memory = _widened(clear, kernel, names)
-            statements[-1:] = made
-            added.append(memory)
-        return with_temporaries(program, statements, added) if changed else program
+        return replaced_behind(program, self._updated)
 
     @refusing
-    def _against(self, clear: stripe.Statement | None, kernel: stripe.Block) -> Refused | None:
-        """Return why updates need an order; None where all threads may make them."""
-        if "scatter" not in kernel.tags:
-            return refused("TR664")
-        rule_out(against_flat(kernel))
-        (output,) = _written(kernel)
-        if not (
-            isinstance(clear, stripe.Block)
-            and "fill" in clear.tags
-            and [each.source for each in _written(clear)] == [output.source]
-            and not any(each.direction.reads for each in clear.refinements)
-        ):
+    def _updated(self, before: stripe.Statement | None, kernel: stripe.Block, names: NameScope) -> Outcome:
+        """Return a kernel whose stores any thread makes at any time; refused where their order matters."""
+        clear, output = accepted(cleared_scatter(before, kernel))
+        if any(each.direction.reads for each in clear.refinements):
             return refused("TR665")
-        wide = _wide(output)
+        how, dtype = output.aggregation, output.shape.dtype
+        wide = None if how is None or how.op is None else updated_in(how.op, dtype)
         if wide is None or wide.itemsize > self.update_bytes:
             return refused("TR620" if wide else "TR692", view=output.source)
-        return None
-
-
-def _written(kernel: stripe.Block) -> tuple[stripe.Refinement, ...]:
-    return tuple(each for each in kernel.refinements if each.direction.writes)
-
-
-def _wide(output: stripe.Refinement) -> DType | None:
-    """Return the dtype in which elements are updated; None where their order matters."""
-    how = output.aggregation
-    return None if how is None or how.op is None else updated_in(how.op, output.shape.dtype)
+        if wide is dtype:
+            return Replacement((_marked(kernel, output, output),))
+        return _widened(clear, kernel, output, wide, names)
 
 
 def _marked(kernel: stripe.Block, output: stripe.Refinement, into: stripe.Refinement) -> stripe.Block:
@@ -110,12 +75,10 @@ def _marked(kernel: stripe.Block, output: stripe.Refinement, into: stripe.Refine
 
 
 def _widened(
-    clear: stripe.Block, kernel: stripe.Block, names: NameScope
-) -> tuple[tuple[stripe.Block, ...], stripe.Refinement]:
+    clear: stripe.Block, kernel: stripe.Block, output: stripe.Refinement, wide: DType, names: NameScope
+) -> Replacement:
     """Return kernels that clear wider memory, update it, and convert it, and this memory."""
-    (output,), (cleared,) = _written(kernel), _written(clear)
-    wide = _wide(output)
-    assert wide is not None  # as the kernel was not refused
+    (cleared,) = (each for each in clear.refinements if each.direction.writes)
     sizes = [int(access.bounds(clear.ranges)[1]) + 1 for access in cleared.access]
     memory = stripe.allocation(names.fresh(f"{output.source}_wide"), wide, sizes)
 
@@ -143,4 +106,5 @@ def _widened(
         tags=stripe.Tags.of("eltwise"),
         deps=(),
     )
-    return (empty, _marked(kernel, output, view(output, output.direction)), back), memory
+    blocks = (empty, _marked(kernel, output, view(output, output.direction)), back)
+    return Replacement(blocks, (memory,), clears=True)

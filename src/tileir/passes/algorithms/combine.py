@@ -10,13 +10,13 @@ from tileir.passes.algorithms.combines import CombineKernels, TupleReduction
 from tileir.passes.algorithms.extrema import extremum_and_position
 from tileir.passes.base import at_least
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.replacement import Replacement, replaced
+from tileir.passes.kernels.replacement import Outcome, Replacement, ReplacingPass
 from tileir.schedule import Refused, product, refused
 from tileir.stripe import ir as stripe
 
 
 @attrs.frozen
-class Combine:
+class Combine(ReplacingPass):
     """Regroup tuple reductions into partial states for lanes, neighbouring results and parts of long axes.
 
     Where elements are contiguous along a reduced index, each lane of some vectors has a state of its own, and takes
@@ -50,11 +50,7 @@ class Combine:
     part_terms: int = attrs.field(default=16 * 1024, validator=at_least(1))
     least: int | None = 0
 
-    def __call__(self, program: stripe.Program) -> stripe.Program:
-        """Return the program with tuple reductions by several states."""
-        return replaced(program, self._combined, self.reqs)
-
-    def _combined(self, kernel: stripe.Block, names: NameScope) -> Replacement | Refused:
+    def _kernel(self, kernel: stripe.Block, names: NameScope) -> Outcome:
         found = TupleReduction.of(kernel)
         kernels = self._kernels(found, names) if found is not None else refused("TR662")
         return kernels if isinstance(kernels, Refused) else Replacement(tuple(kernels[0]), tuple(kernels[1]))

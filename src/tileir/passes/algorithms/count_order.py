@@ -14,31 +14,26 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from tileir.core import Aggregation, DType, NameScope, Op, attrs
-from tileir.passes.kernels.replacement import Replacement, replaced
+from tileir.passes.kernels.replacement import Outcome, Replacement, ReplacingPass
 from tileir.poly.affine import Affine
-from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.remarks import refused
 from tileir.stripe import ir as stripe
 
 _TAGS: Final = stripe.Tags.of("contraction", "agg_op_add")
 
 
 @attrs.frozen
-class CountOrder:
+class CountOrder(ReplacingPass):
     """Sort short rows by rank: one kernel counts the rank of each element, another one moves the elements."""
 
     name: ClassVar[str] = "count_order"
 
-    def __call__(self, program: stripe.Program) -> stripe.Program:
-        """Return the program without such kernels, but for those in loops."""
-        return replaced(program, _counted)
-
-
-def _counted(kernel: stripe.Block, names: NameScope) -> Replacement | Refused:
-    order = lone_order(kernel)
-    if order is None or len(order.outputs) > 1:
-        return refused("TR661")
-    counted = _Counted.of(kernel, order, names.fresh("ranks"))
-    return Replacement((counted.ranking(), counted.choosing()), (counted.memory,))
+    def _kernel(self, kernel: stripe.Block, names: NameScope) -> Outcome:
+        order = lone_order(kernel)
+        if order is None or len(order.outputs) > 1:
+            return refused("TR661")
+        counted = _Counted.of(kernel, order, names.fresh("ranks"))
+        return Replacement((counted.ranking(), counted.choosing()), (counted.memory,))
 
 
 def lone_order(kernel: stripe.Block) -> stripe.Special | None:

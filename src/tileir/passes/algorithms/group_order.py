@@ -17,9 +17,9 @@ from tileir.core import DType, NameScope, attrs
 from tileir.passes.algorithms.count_order import lone_order
 from tileir.passes.base import at_least
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.replacement import Replacement, replaced
+from tileir.passes.kernels.replacement import Outcome, Replacement, ReplacingPass
 from tileir.poly.affine import Affine
-from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.remarks import refused
 from tileir.stripe import ir as stripe
 from tileir.stripe.sorting import ORDER, Sorting
 
@@ -36,7 +36,7 @@ _SHRINK: Final = 4
 
 
 @attrs.frozen
-class GroupOrder:
+class GroupOrder(ReplacingPass):
     """Sort rows by merges in groups of threads, with further kernels for rows that exceed a group's local memory.
 
     Attributes:
@@ -54,11 +54,7 @@ class GroupOrder:
     least: int = attrs.field(default=65, validator=at_least(2))
     local_bytes: int = attrs.field(default=49152, validator=at_least(0))
 
-    def __call__(self, program: stripe.Program) -> stripe.Program:
-        """Return the program with rows sorted by groups, in loops, too."""
-        return replaced(program, self._kernel)
-
-    def _kernel(self, kernel: stripe.Block, names: NameScope) -> Replacement | Refused:
+    def _kernel(self, kernel: stripe.Block, names: NameScope) -> Outcome:
         order = lone_order(kernel)
         if order is None:
             return refused("TR661")

@@ -10,9 +10,9 @@ from tileir.passes.analysis.accesses import address
 from tileir.passes.analysis.running import Running, running
 from tileir.passes.base import at_least
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.replacement import Replacement, replaced
+from tileir.passes.kernels.replacement import Outcome, Replacement, ReplacingPass
 from tileir.poly.affine import Affine
-from tileir.schedule import Refused, product, refused
+from tileir.schedule import product, refused
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen
-class Scan:
+class Scan(ReplacingPass):
     """Turn contractions over intervals that grow by one term (running sums and the like) into scans.
 
     ``O[i] = +(X[k])`` over ``k <= i``, and all forms of it that :func:`tileir.passes.analysis.running.running` knows,
@@ -63,11 +63,7 @@ class Scan:
     parts: int = attrs.field(default=1, validator=at_least(1))
     part_terms: int = attrs.field(default=64 * 1024, validator=at_least(1))
 
-    def __call__(self, program: stripe.Program) -> stripe.Program:
-        """Return the program with scans in place of such contractions."""
-        return replaced(program, self._scanned, self.reqs)
-
-    def _scanned(self, kernel: stripe.Block, names: NameScope) -> Replacement | Refused:
+    def _kernel(self, kernel: stripe.Block, names: NameScope) -> Outcome:
         """Return the kernels of a scan; refused for other kernels, and short ones."""
         found = running(kernel)
         if found is None:

@@ -17,12 +17,13 @@ from typing import ClassVar, Final
 
 from tileir.core import Aggregation, DType, NameScope, attrs
 from tileir.passes.analysis.accesses import address
-from tileir.passes.base import at_least, with_temporaries
+from tileir.passes.base import at_least
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.expansion import called_block, left
-from tileir.passes.kernels.forms import against_flat
+from tileir.passes.kernels.expansion import left
+from tileir.passes.kernels.forms import cleared_scatter
+from tileir.passes.kernels.replacement import Outcome, Replacement, replaced_behind
 from tileir.poly.affine import Affine
-from tileir.schedule import Refused, accepted, refused, refusing, remark, rule_out
+from tileir.schedule import Refused, accepted, refused, refusing
 from tileir.stripe import ir as stripe
 from tileir.stripe.segments import ADD_SEGMENTS, Segments
 from tileir.stripe.sorting import ORDER
@@ -52,42 +53,22 @@ class SortedScatter:
         """Return the program with such sums by order."""
         if self.threads < _WARP:
             return left(program, refused("TR620"))
-        names = NameScope.of(r.name for r in program.memory)
-        statements: list[stripe.Statement] = []
-        added: list[stripe.Refinement] = []
-        for number, kernel in enumerate(program.main.statements):
-            if not isinstance(kernel, stripe.Block):
-                statements.append(kernel)
-                continue
-            found = self._found(statements[-1] if statements else None, kernel)
-            remark(called_block(kernel), found if isinstance(found, Refused) else None, number=number)
-            if isinstance(found, Refused):
-                statements.append(kernel)
-                continue
-            made = _Stages(found, names)
-            made.write_updates()
-            made.order()
-            made.add(self.threads, self.part)
-            statements += made.kernels
-            added += made.memory
-        return with_temporaries(program, statements, added) if added else program
+        return replaced_behind(program, self._sorted)
 
     @refusing
-    def _found(self, clear: stripe.Statement | None, kernel: stripe.Block) -> _Scatter | Refused:
-        """Return a kernel that adds updates to rows, right behind one that clears them, or why it is none."""
-        if "scatter" not in kernel.tags:
-            return refused("TR664")
-        rule_out(against_flat(kernel))
-        (output,) = (r for r in kernel.refinements if r.direction.writes)
-        cleared = clear.refinements if isinstance(clear, stripe.Block) and "fill" in clear.tags else ()
-        if [view.source for view in cleared if view.direction.writes] != [output.source]:
-            return refused("TR665")
+    def _sorted(self, clear: stripe.Statement | None, kernel: stripe.Block, names: NameScope) -> Outcome:
+        """Return kernels that sort updates of rows, which the one before clears, and add them."""
+        _, output = accepted(cleared_scatter(clear, kernel))
         if output.aggregation is not Aggregation.SUM or not output.shape.dtype.is_float:
             return refused("TR668")
         found = accepted(_scatter_of(kernel, output))
         if found.size < self.least:
             return refused("TR611", points=found.size, least=self.least)
-        return found
+        made = _Stages(found, names)
+        made.write_updates()
+        made.order()
+        made.add(self.threads, self.part)
+        return Replacement(tuple(made.kernels), tuple(made.memory))
 
 
 @attrs.frozen(repr=False)

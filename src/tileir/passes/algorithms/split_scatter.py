@@ -5,16 +5,17 @@ How many parts there are depends on sizes and options, never on how many threads
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
 from tileir.core import Aggregation, NameScope, attrs
-from tileir.passes.base import at_least, with_temporaries
-from tileir.passes.kernels.expansion import called_block, left
-from tileir.passes.kernels.forms import against_flat
+from tileir.passes.base import at_least
+from tileir.passes.kernels.expansion import left
+from tileir.passes.kernels.forms import cleared_scatter
+from tileir.passes.kernels.replacement import Outcome, Replacement, replaced_behind
 from tileir.passes.kernels.schedule import power_of_two_below
 from tileir.poly.affine import Affine
-from tileir.schedule import Refused, product, refused, refusing, remark, rule_out, with_values
+from tileir.schedule import Refused, accepted, product, refused, refusing, rule_out, with_values
 from tileir.stripe import ir as stripe
 
 
@@ -47,37 +48,27 @@ class SplitScatter:
         """Return the program with such sums split."""
         if self.parts < 2:
             return left(program, refused("TR620"))
-        names = NameScope.of(r.name for r in program.memory)
-        statements: list[stripe.Statement] = []
-        added: list[stripe.Refinement] = []
-        for number, kernel in enumerate(program.main.statements):
-            clear = statements[-1] if statements else None
-            if not isinstance(kernel, stripe.Block):
-                statements.append(kernel)
-                continue
-            why = _against(clear, kernel) or self._against_parts(kernel)
-            remark(called_block(kernel), why, number=number)
-            if why is not None or not isinstance(clear, stripe.Block):
-                statements.append(kernel)
-                continue
-            split, tables = self._split(clear, kernel, names)
-            statements[-1:] = split
-            added.append(tables)
-        return with_temporaries(program, statements, added) if added else program
+        return replaced_behind(program, self._split)
 
-    def _against_parts(self, kernel: stripe.Block) -> Refused | None:
-        """Return why tables for several parts would not pay."""
-        if not _free(kernel):
+    @refusing
+    def _split(self, before: stripe.Statement | None, kernel: stripe.Block, names: NameScope) -> Outcome:
+        """Return kernels that clear tables, fill them, and add them up; refused where several parts would not pay."""
+        clear, output = accepted(cleared_scatter(before, kernel))
+        rule_out(_against(kernel, output))
+        free = [i for i in kernel.indices if all(i.name not in access.indices for access in output.access)]
+        if not free:
             return refused("TR666")
         if kernel.points < self.points:
             return refused("TR611", points=kernel.points, least=self.points)
-        index, parts = self._parts(kernel)
-        return refused("TR667", index=index.name, range=index.range) if parts < 2 else None
+        index, parts = self._parts(kernel, output, free)
+        if parts < 2:
+            return refused("TR667", index=index.name, range=index.range)
+        return self._by_tables(clear, kernel, output, index, parts, names)
 
-    def _parts(self, kernel: stripe.Block) -> tuple[stripe.Index, int]:
-        """Return the index to cut, and into how many parts."""
-        (output,) = (r for r in kernel.refinements if r.direction.writes)
-        free = _free(kernel)
+    def _parts(
+        self, kernel: stripe.Block, output: stripe.Refinement, free: Sequence[stripe.Index]
+    ) -> tuple[stripe.Index, int]:
+        """Return the index to cut, of those that do not move the place of an update, and into how many parts."""
         beside = 1 if self.runs else product(index.range for index in kernel.indices if index not in free)
         index = max(free, key=lambda each: each.range)
         updates = product(each.range for each in free) // (self.updates * output.shape.dims[0].size)
@@ -92,12 +83,16 @@ class SplitScatter:
             return index, next((each for each in counts if index.range % each == 0), 1)
         return index, next((each for each in range(most, most // 2, -1) if index.range % each == 0), most)
 
-    def _split(
-        self, clear: stripe.Block, kernel: stripe.Block, names: NameScope
-    ) -> tuple[tuple[stripe.Block, ...], stripe.Refinement]:
+    def _by_tables(
+        self,
+        clear: stripe.Block,
+        kernel: stripe.Block,
+        output: stripe.Refinement,
+        index: stripe.Index,
+        parts: int,
+        names: NameScope,
+    ) -> Replacement:
         """Return the kernels that clear the tables, fill them, and add them up, and the tables."""
-        index, parts = self._parts(kernel)
-        (output,) = (r for r in kernel.refinements if r.direction.writes)
         (cleared,) = (r for r in clear.refinements if r.direction.writes)
         part = stripe.Index(NameScope.of(i.name for i in kernel.indices).fresh(f"{index.name}_part"), parts)
         tables = _Tables.of(names.fresh(f"{output.source}_parts"), output, _sizes(clear, cleared), part)
@@ -123,28 +118,13 @@ class SplitScatter:
             tags=stripe.Tags.of("contraction", "agg_op_add", "comb_op_none"),
             deps=(),
         )
-        return (empty, *filling, merge), tables.allocation
+        return Replacement((empty, *filling, merge), (tables.allocation,), clears=True)
 
 
-@refusing
-def _against(clear: stripe.Statement | None, kernel: stripe.Block) -> Refused | None:
-    """Return why a kernel is no sum into places that data choose, cleared right before; None where it is one."""
-    if "scatter" not in kernel.tags:
-        return refused("TR664")
-    rule_out(against_flat(kernel))
+def _against(kernel: stripe.Block, output: stripe.Refinement) -> Refused | None:
+    """Return why a kernel that merges into places which data choose has no tables; None where it may have some."""
     if kernel.constraints:
         return refused("TR616")
-    outputs = [r for r in kernel.refinements if r.direction.writes]
-    if len(outputs) != 1:
-        return refused("TR625")
-    (output,) = outputs
-    cleared = (
-        isinstance(clear, stripe.Block)
-        and "fill" in clear.tags
-        and [r.source for r in clear.refinements if r.direction.writes] == [output.source]
-    )
-    if not cleared:
-        return refused("TR665")
     if any(isinstance(s, stripe.Store) and stripe.ATOMIC in s.tags for s in kernel.statements):
         return refused("TR694")
     if output.aggregation is not Aggregation.SUM or not output.access:
@@ -154,12 +134,6 @@ def _against(clear: stripe.Statement | None, kernel: stripe.Block) -> Refused | 
 
 _WHOLE: Final = 2
 """So many parts are sorted as one sooner than their tables are added up."""
-
-
-def _free(kernel: stripe.Block) -> list[stripe.Index]:
-    """Return the indices that do not move the place of an update."""
-    (output,) = (r for r in kernel.refinements if r.direction.writes)
-    return [index for index in kernel.indices if all(index.name not in access.indices for access in output.access)]
 
 
 def _turns(kernel: stripe.Block, output: stripe.Refinement, index: stripe.Index, tables: _Tables) -> stripe.Block:

@@ -8,14 +8,14 @@ from tileir.core import Aggregation, NameScope, attrs
 from tileir.passes.analysis.accesses import address
 from tileir.passes.analysis.running import Terms, terms_of
 from tileir.passes.base import at_least
-from tileir.passes.kernels.replacement import Replacement, replaced
+from tileir.passes.kernels.replacement import Outcome, Replacement, ReplacingPass
 from tileir.poly.affine import Affine
 from tileir.schedule.remarks import Refused, accepted, refused, refusing
-from tileir.stripe.ir import Block, Direction, Index, Load, Program, Refinement, Store, allocation
+from tileir.stripe.ir import Block, Direction, Index, Load, Refinement, Store, allocation
 
 
 @attrs.frozen
-class TwoStepWindow:
+class TwoStepWindow(ReplacingPass):
     """Factor window reductions of constant width into two reductions, whose widths multiply to that width.
 
     ``O[i] = +(X[i + k])`` over ``k < 25`` becomes ``A[i] = +(X[i + k])`` over ``k < 5``, and then
@@ -38,12 +38,8 @@ class TwoStepWindow:
     most: int = attrs.field(default=63, validator=at_least(1))
     row: int = attrs.field(default=64, validator=at_least(1))
 
-    def __call__(self, program: Program) -> Program:
-        """Return the program with such contractions in two steps."""
-        return replaced(program, self._stepped, self.reqs)
-
     @refusing
-    def _stepped(self, kernel: Block, names: NameScope) -> Replacement | Refused:
+    def _kernel(self, kernel: Block, names: NameScope) -> Outcome:
         window = accepted(self._window(kernel))
         between = window.between(names)
         facts = (("first", window.first), ("second", window.second))

@@ -8,14 +8,14 @@ from typing import ClassVar
 from tileir.core import NameScope, attrs
 from tileir.passes.analysis.running import Terms, running, terms_of
 from tileir.passes.base import at_least
-from tileir.passes.kernels.replacement import Replacement, replaced
+from tileir.passes.kernels.replacement import Outcome, Replacement, ReplacingPass
 from tileir.poly.affine import Affine
-from tileir.schedule import Refused, refused, reindexed
+from tileir.schedule import refused, reindexed
 from tileir.stripe import ir as stripe
 
 
 @attrs.frozen
-class Window:
+class Window(ReplacingPass):
     """Compute wide window reductions by two scans over blocks of the window's width (van Herk, Gil and Werman).
 
     ``O[i] = +(X[i + k])`` over ``k < W``: blocks of W terms are scanned from their ends (into S) and from their starts
@@ -40,11 +40,7 @@ class Window:
     least: int = attrs.field(default=64, validator=at_least(2))
     least_outputs: int = attrs.field(default=32, validator=at_least(1))
 
-    def __call__(self, program: stripe.Program) -> stripe.Program:
-        """Return the program with such contractions in two steps."""
-        return replaced(program, self._scanned, self.reqs)
-
-    def _scanned(self, kernel: stripe.Block, names: NameScope) -> Replacement | Refused:
+    def _kernel(self, kernel: stripe.Block, names: NameScope) -> Outcome:
         terms = terms_of(kernel)
         if terms is None:
             return refused("TR671")

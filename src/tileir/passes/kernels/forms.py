@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import nest_of, reduction_nest
-from tileir.schedule import Nest, Refused, Segment, Use, accepted, refused, refusing
+from tileir.schedule import Nest, Refused, Segment, Use, accepted, refused, refusing, rule_out
 from tileir.stripe import ir as stripe
 
 SCHEDULED = refused("TR101")
@@ -92,6 +92,26 @@ def against_flat(kernel: stripe.Block) -> Refused | None:
         if not index.is_plain:
             return refused("TR101" if index.affine is None else "TR102", index=index.name)
     return None
+
+
+@refusing
+def cleared_scatter(
+    clear: stripe.Statement | None, kernel: stripe.Block
+) -> tuple[stripe.Block, stripe.Refinement] | Refused:
+    """Return what clears the result of a flat kernel that merges into places of it which data choose, and its view.
+
+    The statement ``clear`` right before has to be a kernel that does so.
+    """
+    if "scatter" not in kernel.tags:
+        return refused("TR664")
+    rule_out(against_flat(kernel))
+    outputs = [view for view in kernel.refinements if view.direction.writes]
+    if len(outputs) != 1:
+        return refused("TR625", outputs=len(outputs))
+    if not isinstance(clear, stripe.Block) or "fill" not in clear.tags:
+        return refused("TR665")
+    cleared = [view.source for view in clear.refinements if view.direction.writes]
+    return (clear, outputs[0]) if cleared == [outputs[0].source] else refused("TR665")
 
 
 def against_plain(nest: Nest, *, placed: bool = False) -> Refused | None:
