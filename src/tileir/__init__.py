@@ -12,19 +12,22 @@ from tileir.core.version import VERSION as _VERSION
 
 if typing.TYPE_CHECKING:
     from tileir import distributed as distributed, frontends as frontends, ops as ops
-    from tileir.core.dtype import DType
-    from tileir.core.errors import (
+    from tileir.core import (
         ArgumentError,
         BackendError,
         Diagnostic,
+        DType,
         ParseError,
         SkippedPassWarning,
+        Source,
+        Span,
         TileError,
         VerifyError,
+        content_hash,
+        from_json,
+        to_json,
     )
-    from tileir.core.json.codec import content_hash, from_json, to_json
     from tileir.core.targets.target import Target
-    from tileir.core.text.span import Source, Span
     from tileir.driver.binding import bind
     from tileir.driver.bundles import load, save
     from tileir.driver.calls.pending import PendingCall

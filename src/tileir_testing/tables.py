@@ -13,8 +13,7 @@ from typing import Final
 import numpy as np
 
 from tileir import evaluate
-from tileir.core import DType, TileError, arithmetic_type, attrs
-from tileir.core.ops import OPS, Op
+from tileir.core import OPS, DType, Op, TileError, arithmetic_type, attrs
 from tileir.tile.ir import Function
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer

@@ -8,9 +8,8 @@ from typing import ClassVar
 import llvmlite
 import llvmlite.binding as llvm
 
+from tileir.core import attrs, bodies
 from tileir.core.distributions import version_of
-from tileir.core.nodes import attrs
-from tileir.core.nodes.schema import bodies
 from tileir.runtime.interface import DeviceInfo, Options
 from tileir.semtree.ir import Const, For, KernelFunction, LoopKind, Stmt
 from tileir_cuda.architectures import Architecture

@@ -11,9 +11,20 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from tileir.core import ArrayValue, BackendError, GroupLimitError, Target, TileError, attrs, collection_paused
-from tileir.core.array_value import Content
-from tileir.core.json.codec import content_hash, from_json, quick_json, to_json
+from tileir.core import (
+    ArrayValue,
+    BackendError,
+    Content,
+    GroupLimitError,
+    Target,
+    TileError,
+    attrs,
+    collection_paused,
+    content_hash,
+    from_json,
+    quick_json,
+    to_json,
+)
 from tileir.driver import programs
 from tileir.driver.known_functions import KnownFunction, large_arrays
 from tileir.runtime.caches.carried_entries import Entries

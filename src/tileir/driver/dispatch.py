@@ -11,8 +11,7 @@ from tileir.runtime.plans.plan import Plan
 from tileir.semtree.analysis.constant_works import constant_works
 from tileir.semtree.ir import Branch, BufferRole, Launch, Loop, ParamAccess, Program, Work
 from tileir.semtree.launches import launches as launches_of
-from tileir.stripe import works as stripe
-from tileir.stripe.ir import Program as StripeProgram
+from tileir.stripe import Program as StripeProgram, works as stripe
 
 
 @attrs.frozen

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 
 import numpy as np
 
-from tileir.core import Diagnostic, Target, TileError, attrs, call_of, collection_paused
-from tileir.core.process.tracebacks import at_the_call, shortened
+from tileir.core import Diagnostic, Target, TileError, at_the_call, attrs, call_of, collection_paused, shortened
 from tileir.driver.calls.arguments import (
     NOTHING,
     bind,

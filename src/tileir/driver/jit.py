@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, overload
 
 import numpy as np
 
-from tileir.core import BackendError, Target, TileError, attrs
-from tileir.core.process.tracebacks import at_the_call, shortened
+from tileir.core import BackendError, Target, TileError, at_the_call, attrs, shortened
 from tileir.driver.calls.arguments import (
     NOTHING,
     array_format,

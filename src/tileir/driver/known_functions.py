@@ -16,9 +16,17 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from tileir.core import ArrayValue, DType, TileError, attrs, collection_paused
-from tileir.core.array_value import settled
-from tileir.core.json.codec import content_hash, from_json, to_json
+from tileir.core import (
+    ArrayValue,
+    DType,
+    TileError,
+    attrs,
+    collection_paused,
+    content_hash,
+    from_json,
+    settled,
+    to_json,
+)
 from tileir.runtime import default_context
 from tileir.runtime.caches.disk_cache import DiskCache, digest_of
 from tileir.runtime.caches.file_digests import path_of, recall_digests

@@ -9,8 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, assert_never
 
-from tileir.core import ArgumentError, ParseError, attrs, fail
-from tileir.core.json.codec import format_of, from_json
+from tileir.core import ArgumentError, ParseError, attrs, fail, format_of, from_json
 from tileir.driver.frontends import frontend_of
 from tileir.driver.programs import Program, made
 from tileir.semtree.ir import Program as SemProgram

@@ -11,8 +11,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 
-from tileir.core import DType, TileError, nearest
-from tileir.core.process.tracebacks import at_the_call
+from tileir.core import DType, TileError, at_the_call, nearest
 from tileir.ops.arithmetic.elementwise import full_like
 from tileir.ops.shared.foundation import cast_to, dtype_of as dtype_named, tensor_of
 from tileir.tile.building.contractions import Access

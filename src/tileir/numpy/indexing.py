@@ -10,8 +10,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 import tileir.ops as ops
-from tileir.core import DType, attrs, nearest
-from tileir.core.process.tracebacks import at_the_call, methods_at_the_call
+from tileir.core import DType, at_the_call, attrs, methods_at_the_call, nearest
 from tileir.numpy.dispatch import named
 from tileir.numpy.elementwise import known_dtype
 from tileir.ops.shared.foundation import mistake, mistaken

@@ -16,11 +16,9 @@ from tileir.passes.kernels.expansion import Outcome, expanded
 from tileir.passes.loops import between_loops
 from tileir.passes.offers import AliasedPass
 from tileir.schedule.remarks import Refused, listener, refused, strongest
+from tileir.stripe import INSTRUCTIONS, KERNEL, MAIN, PLACES, Block, Buffer, Program, Refinement, Statement, in_order
 from tileir.stripe.check.verifier import diagnose, verify, verify as verify_program
 from tileir.stripe.flattening import with_blocks, with_entry
-from tileir.stripe.instructions import INSTRUCTIONS
-from tileir.stripe.ir import KERNEL, MAIN, PLACES, Block, Buffer, Program, Refinement, Statement
-from tileir.stripe.works import in_order
 
 _STALE: Final = frozenset({"TIL509", "TIL513", "TIL514"})
 """Codes of the verifier for dependencies and offsets that do not hold."""

@@ -12,9 +12,20 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Set as AbstractSet
 
 from tileir.core import NameScope, attrs, schema
-from tileir.stripe.ir import Branch, Buffer, Launch, Loop, Program, Refinement, Work
-from tileir.stripe.lower.kernel_table import KernelTable
-from tileir.stripe.works import local_memory, parts, sorted_memory, uses_of
+from tileir.stripe import (
+    Branch,
+    Buffer,
+    KernelTable,
+    Launch,
+    Loop,
+    Program,
+    Refinement,
+    Work,
+    local_memory,
+    parts,
+    sorted_memory,
+    uses_of,
+)
 
 
 def between_loops(function: Callable[[Program], Program], program: Program) -> Program:

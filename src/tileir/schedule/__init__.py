@@ -3,18 +3,22 @@
 What passes speak of is handed on here: nests, what a pass says of kernels, and indices under other names.
 """
 
+from tileir.schedule.emitter import identity_of as identity_of
 from tileir.schedule.nest import (
     Nest as Nest,
     Node as Node,
     Segment as Segment,
     Use as Use,
     analyse as analyse,
+    atomic_names as atomic_names,
     chosen_by_data as chosen_by_data,
     emit as emit,
     leaf as leaf,
     product as product,
+    with_loops_called as with_loops_called,
     with_one_range_each as with_one_range_each,
 )
+from tileir.schedule.products import dtype_of_product as dtype_of_product, factors_of_product as factors_of_product
 from tileir.schedule.reindex import (
     moved as moved,
     reindexed as reindexed,
@@ -37,4 +41,21 @@ from tileir.schedule.remarks import (
     remark as remark,
     rule_out as rule_out,
     strongest as strongest,
+)
+from tileir.schedule.tree import (
+    Item as Item,
+    Known as Known,
+    Leaf as Leaf,
+    Loop as Loop,
+    Producers as Producers,
+    Replaced as Replaced,
+    Size as Size,
+    Tail as Tail,
+    Tree as Tree,
+    leaves as leaves,
+    map_leaves as map_leaves,
+    tree_of as tree_of,
+    tree_of_nest as tree_of_nest,
+    walk as walk,
+    with_loops_replaced as with_loops_replaced,
 )

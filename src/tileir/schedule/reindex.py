@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from tileir.core import attrs, rewritten
 from tileir.poly.affine import Affine, Rational
-from tileir.stripe import blocks as stripe
-from tileir.stripe.ir import Block, Device, Index, LoadIndex, Location, Refinement, Statement
+from tileir.stripe import Block, Device, Index, LoadIndex, Location, Refinement, Statement, blocks as stripe
 
 
 def reindexed(block: Block, indices: tuple[Index, ...], values: Mapping[str, Affine]) -> Block:

@@ -8,10 +8,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any, ClassVar, Final, TypeAlias
 
-from tileir.core import DType, Op, attrs, fits, rounded
+from tileir.core import COMPUTING, OPERAND, OPERANDS, USES, DType, Op, attrs, fits, one_of, rounded
 from tileir.core.nodes.rules import Predicate, Rule, same
-from tileir.core.nodes.schema import OPERAND, OPERANDS, USES, one_of
-from tileir.core.ops import COMPUTING
 from tileir.semtree.kinds import GridLevel, Type, bits
 from tileir.semtree.node import Node
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import ClassVar
 
-from tileir.core import DType, attrs
+from tileir.core import OPERAND, DType, Role, attrs, role
 from tileir.core.nodes.rules import Rule
-from tileir.core.nodes.schema import OPERAND, Role, role
 from tileir.semtree.expressions import Expr, Subscript
 from tileir.semtree.kinds import Collective, ParamAccess, Region, Type
 

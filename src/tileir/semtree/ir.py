@@ -11,9 +11,21 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
-from tileir.core import DType, ShownProgram, attrs, call_of, counted, statements_in
+from tileir.core import (
+    BODY,
+    INTRODUCES,
+    OPERAND,
+    PART,
+    DType,
+    Role,
+    ShownProgram,
+    attrs,
+    call_of,
+    counted,
+    role,
+    statements_in,
+)
 from tileir.core.nodes.rules import Rule, at_least
-from tileir.core.nodes.schema import BODY, INTRODUCES, OPERAND, PART, Role, role
 from tileir.semtree.expressions import (
     Apply as Apply,
     Bitcast as Bitcast,

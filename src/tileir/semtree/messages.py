@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from tileir.core.nodes import attrs
+from tileir.core import OPERANDS, Role, attrs, role
 from tileir.core.nodes.rules import Rule, at_least
-from tileir.core.nodes.schema import OPERANDS, Role, role
 from tileir.semtree.expressions import Expr, Subscript
 from tileir.semtree.kinds import ChannelStep, Collective, Deferred, Scope
 

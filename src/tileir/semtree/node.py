@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from tileir.core.json.codec import from_json
-from tileir.core.nodes import attrs
+from tileir.core import Shown, ShownWhole, attrs, from_json
 from tileir.core.nodes.rules import Rule
-from tileir.core.text.shown import Shown, ShownWhole
 
 
 class Node(Shown):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from tileir.core import Op
-from tileir.core.nodes import attrs
+from tileir.core import OPERAND, Op, Role, attrs, role
 from tileir.core.nodes.rules import Rule
-from tileir.core.nodes.schema import OPERAND, Role, role
 from tileir.core.updates import UPDATES
 from tileir.semtree.expressions import Expr, Subscript
 from tileir.semtree.kinds import Type

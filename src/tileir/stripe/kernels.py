@@ -11,8 +11,7 @@ from functools import cache, cached_property
 from operator import attrgetter
 from typing import ClassVar, Final
 
-from tileir.core import attrs, call_of, counted, statements_in
-from tileir.core.nodes.schema import slots
+from tileir.core import attrs, call_of, counted, slots, statements_in
 from tileir.stripe import blocks as stripe
 from tileir.stripe.blocks import Block
 from tileir.stripe.shapes import Location, Node, TensorShape, Whole

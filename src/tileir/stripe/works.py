@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, assert_never
 
-from tileir.core import attrs, rewritten, schema
-from tileir.core.nodes.schema import BODY, PART, READS, USES, WRITES
+from tileir.core import BODY, PART, READS, USES, WRITES, attrs, rewritten, schema
 from tileir.stripe.shapes import Node
 
 if TYPE_CHECKING:

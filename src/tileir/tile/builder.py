@@ -23,9 +23,18 @@ from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
-from tileir.core import Aggregation, ArrayValue, DType, TileError, attrs, call_site, dtype_meant, fail
-from tileir.core.process.tracebacks import methods_at_the_call
-from tileir.core.text.span import placed
+from tileir.core import (
+    Aggregation,
+    ArrayValue,
+    DType,
+    TileError,
+    attrs,
+    call_site,
+    dtype_meant,
+    fail,
+    methods_at_the_call,
+    placed,
+)
 from tileir.tile.building.assembly import assemble
 from tileir.tile.building.contractions import Access, Combined
 from tileir.tile.building.indices import Dim, Index, Polynomial, size_of

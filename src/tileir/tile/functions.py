@@ -10,9 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core import Combine, DType, attrs
-from tileir.core.ops import OPS, Aggregation, Op
-from tileir.core.text.advice import meant, own_form
+from tileir.core import OPS, Aggregation, Combine, DType, Op, attrs, meant, own_form
 
 
 @attrs.frozen

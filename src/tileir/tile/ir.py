@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from tileir.core import (
+    ADDED,
+    OPERAND,
+    OPERANDS,
     Aggregation,
     ArrayValue,
     Combination,
@@ -19,7 +22,6 @@ from tileir.core import (
     counted,
     span_field,
 )
-from tileir.core.nodes.schema import ADDED, OPERAND, OPERANDS
 from tileir.tile.node import Node, Whole
 
 if TYPE_CHECKING:

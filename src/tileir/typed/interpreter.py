@@ -20,9 +20,8 @@ from typing import Any, Final, TypeAlias, assert_never
 
 import numpy as np
 
-from tileir.core import ArgumentError, Combination, Diagnostic, DType, Op
+from tileir.core import ArgumentError, Combination, Diagnostic, DType, Op, attrs
 from tileir.core.combines import reduce_elements
-from tileir.core.nodes import attrs
 from tileir.core.numbers.number_system import REAL, NumberSystem
 from tileir.poly.affine import Affine
 from tileir.typed.dataflow import loop_of, result_type, results_of

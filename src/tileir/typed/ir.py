@@ -10,10 +10,25 @@ import enum
 import math
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
-from tileir.core import Aggregation, ArrayValue, Combination, Combine, DType, Op, Span, attrs, schema, span_field
+from tileir.core import (
+    BODY,
+    INTRODUCES,
+    USES,
+    Aggregation,
+    ArrayValue,
+    Combination,
+    Combine,
+    DType,
+    Op,
+    ShownProgram,
+    Span,
+    attrs,
+    call_of,
+    counted,
+    schema,
+    span_field,
+)
 from tileir.core.nodes.rules import Rule
-from tileir.core.nodes.schema import BODY, INTRODUCES, USES
-from tileir.core.text.shown import ShownProgram, call_of, counted
 from tileir.poly.affine import Affine
 from tileir.typed.node import Node, Whole
 from tileir.typed.number_steps import NumberStep

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tileir.core import ArgumentError, Diagnostic, DType, Op, TileError
-from tileir.core.graphs.reaching import reached
+from tileir.core import ArgumentError, Diagnostic, DType, Op, TileError, reached
 from tileir.core.numbers.arithmetic import constant, fits, rounded
 from tileir.typed.inference.elementwise import folded
 from tileir.typed.inference.values import Known

@@ -7,8 +7,18 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final, assert_never
 
-from tileir.core import Aggregation, Combination, Diagnostic, DType, Op, VerifyError, arithmetic_type, rounded
-from tileir.core.contraction_types import ContractionTypes, contraction_types
+from tileir.core import (
+    Aggregation,
+    Combination,
+    ContractionTypes,
+    Diagnostic,
+    DType,
+    Op,
+    VerifyError,
+    arithmetic_type,
+    contraction_types,
+    rounded,
+)
 from tileir.core.nodes.rules import broken
 from tileir.poly.bounds import unbounded_indices
 from tileir.typed.dataflow import MAX_NESTING, result_type, results_of

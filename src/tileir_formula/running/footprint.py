@@ -14,8 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from tileir.core import attrs, fail, nearest
-from tileir.core.graphs.reaching import reached
+from tileir.core import attrs, fail, nearest, reached
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import solve
 from tileir.typed.boxes import Box, holds, whole_box

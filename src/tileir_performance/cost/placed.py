@@ -13,13 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Final
 
-from tileir.core.nodes import attrs
-from tileir.core.targets.hardware import ExecutionUnit, HardwareModel, TransferUnit
+from tileir.core import ExecutionUnit, HardwareModel, TransferUnit, attrs
 from tileir.passes.analysis.dependences import ComputeDeps
 from tileir.passes.cost.figures import KernelCost
 from tileir.passes.cost.machine import Machine
-from tileir.stripe import ir as stripe
-from tileir.stripe.ir import Launch
+from tileir.stripe import Launch, ir as stripe
 from tileir_performance.cost.core import operations_of
 from tileir_performance.cost.kernels import ProgramCost
 from tileir_performance.cost.points import Constraint, count_points

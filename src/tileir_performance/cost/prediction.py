@@ -11,9 +11,7 @@ from math import prod
 from tileir.core import REGISTER, DType, attrs
 from tileir.passes.cost.figures import BlockCost, Cycles, KernelCost, Kind, Operations, bounded
 from tileir.passes.cost.machine import Machine
-from tileir.stripe import ir as stripe
-from tileir.stripe.lower.kernel_table import launched
-from tileir.stripe.works import uses_of
+from tileir.stripe import ir as stripe, launched, uses_of
 from tileir_performance.cost.core import cycles_of, issues_of, operations_of
 from tileir_performance.cost.kernels import ProgramCost, works_cost
 from tileir_performance.cost.points import Constraint, Count, count_points

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from tileir.core import TileError, attrs
 from tileir.passes.base import Pass, applied, expand_kernels, unnamed
 from tileir.passes.schedules.scripted import SCHEDULES, Scripted
+from tileir.schedule import Refused, Tree, refused, tree_of
 from tileir.schedule.emission import kernels_of
-from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.script import Pattern
-from tileir.schedule.tree import Tree, tree_of
 from tileir_performance.cost.prediction import predict
 from tileir_performance.tuning.candidates import Candidate
 from tileir_performance.tuning.drawing import Room

@@ -12,8 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from tileir.core import BackendError, DType, attrs
-from tileir.core.targets.hardware import Bus, ExecutionUnit, HardwareModel
+from tileir.core import BackendError, Bus, DType, ExecutionUnit, HardwareModel, attrs
 from tileir.core.targets.hardware_verifier import verify
 from tileir.core.targets.target_file import hardware_of
 from tileir.runtime import Context, DeviceInfo

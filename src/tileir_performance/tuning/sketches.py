@@ -12,14 +12,13 @@ import math
 from typing import Final
 
 from tileir.core.nodes import attrs
-from tileir.schedule.remarks import Refused, refused
+from tileir.schedule import Item, Known, Loop, Refused, Size, Tail, Tree, leaves, refused, walk
 from tileir.schedule.script import Parameter, Step, applied, known_values
 from tileir.schedule.steps.legality import unrolled
 from tileir.schedule.steps.loops import Bind, Jam, Reorder, Split
 from tileir.schedule.steps.memory import Stage
 from tileir.schedule.steps.reductions import RFactor
 from tileir.schedule.steps.transposes import Transpose
-from tileir.schedule.tree import Item, Known, Loop, Size, Tail, Tree, leaves, walk
 from tileir.stripe.bindings import Binding
 
 LANES: Final = "lanes"

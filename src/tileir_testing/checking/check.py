@@ -28,10 +28,9 @@ from tileir.semtree.interpret.memory import Checks
 from tileir.semtree.lower.lowering import lower as lower_to_semtree
 from tileir.semtree.simplify.simplifier import simplify
 from tileir.semtree.transform.in_place import reuse_in_place, share_kernels
+from tileir.stripe import Program, launches, loops, uses_of
 from tileir.stripe.interpret.interpreter import contents_after, interpret as interpret_stripe
-from tileir.stripe.ir import Program
 from tileir.stripe.lower.lowering import lower as lower_to_stripe
-from tileir.stripe.works import launches, loops, uses_of
 from tileir.tile.ir import Function, IntLiteral
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret as interpret_typed

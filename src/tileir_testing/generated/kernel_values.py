@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.core import DType, Op
-from tileir.core.ops import COMPUTING
+from tileir.core import COMPUTING, DType, Op
 from tileir.semtree.ir import Const, Type
 from tileir_testing.generated.choices import Choices
 

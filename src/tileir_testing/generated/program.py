@@ -7,8 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from tileir.core import DType, TileError, attrs, dtype_of
-from tileir.core.ops import FUNCTIONS
+from tileir.core import FUNCTIONS, DType, TileError, attrs, dtype_of
 from tileir.tile.text.parser import parse
 from tileir.typed.dataflow import definitions
 from tileir.typed.inference.inference import infer

@@ -10,9 +10,8 @@ from functools import partial
 
 import numpy as np
 
-from tileir.core import ArrayValue, DType
+from tileir.core import FUNCTIONS, ArrayValue, DType
 from tileir.core.numbers.arithmetic import apply, cast
-from tileir.core.ops import FUNCTIONS
 from tileir.tile.text.printer import value_text
 from tileir_testing.programs.case import Array, Conformance, as_array, halves, integers
 from tileir_testing.programs.convolutions import correlate

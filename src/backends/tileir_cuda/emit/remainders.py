@@ -33,8 +33,7 @@ from collections import Counter
 from collections.abc import Container, Iterator
 from typing import Final
 
-from tileir.core import NameScope, Op, rewritten, schema
-from tileir.core.dtype import DType
+from tileir.core import DType, NameScope, Op, rewritten, schema
 from tileir.semtree.analysis.effects import assigned_variables, census
 from tileir.semtree.functions.draft import Draft, Term, fma, where
 from tileir.semtree.ir import Apply, Broadcast, Cast, Declare, Expr, KernelFunction, Stmt, Type, Var

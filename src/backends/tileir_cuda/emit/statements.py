@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from tileir.core import Op, attrs
 from tileir.core.fragments import FRAGMENTS
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
 from tileir.semtree.analysis.effects import writes
 from tileir.semtree.ir import (
     WARP,

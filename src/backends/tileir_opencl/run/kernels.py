@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 import pyopencl as cl
 from pyopencl._cl import _Program
 
-from tileir.core import Diagnostic, GroupLimitError, attrs
-from tileir.core.errors import BackendError
+from tileir.core import BackendError, Diagnostic, GroupLimitError, attrs
 from tileir.runtime.checks import check_buffers
 from tileir_opencl.emit.emitter import scratch_bytes
 from tileir_opencl.run.buffers import OpenCLBuffer

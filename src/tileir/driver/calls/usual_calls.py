@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tileir.core import DType
-from tileir.core.nodes import attrs
+from tileir.core import DType, attrs
 from tileir.driver.calls.arguments import memory_checked, out_of_memory
 from tileir.driver.calls.pending import PendingCall, called
 from tileir.runtime.devices.array import DeviceArray

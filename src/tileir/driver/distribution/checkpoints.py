@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tileir.core import ArgumentError, DType, TileError, at_the_call, attrs, fail, nearest
-from tileir.core.json.codec import from_json, to_json
+from tileir.core import ArgumentError, DType, TileError, at_the_call, attrs, fail, from_json, nearest, to_json
 from tileir.driver.calls.arguments import check_kind
 from tileir.driver.distribution.arrays import DistributedArray, array
 from tileir.driver.distribution.engines import engine_called, refusing

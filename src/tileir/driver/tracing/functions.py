@@ -16,10 +16,20 @@ from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
-from tileir.core import ArgumentError, ArrayValue, DType, Target, TileError, attrs, nearest
-from tileir.core.process.tracebacks import is_inside, shortened
+from tileir.core import (
+    ArgumentError,
+    ArrayValue,
+    DType,
+    Target,
+    TileError,
+    attrs,
+    call_site,
+    called_at,
+    is_inside,
+    nearest,
+    shortened,
+)
 from tileir.core.text.markup import preformatted
-from tileir.core.text.span import call_site, called_at
 from tileir.driver.calls.arguments import is_number, split
 from tileir.driver.jit import Jit
 from tileir.driver.targets import TargetChoice

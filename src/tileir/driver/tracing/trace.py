@@ -9,8 +9,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from tileir.core import ArgumentError, DType, attrs
-from tileir.core.text.span import called_by_none
+from tileir.core import ArgumentError, DType, attrs, called_by_none
 from tileir.driver.tracing.trees import Path, Structure, flattened, paths, rebuilt
 from tileir.numpy.dispatch import is_number
 from tileir.tile.builder import FunctionBuilder

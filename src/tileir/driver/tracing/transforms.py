@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tileir.ops as ops
-from tileir.core import ArgumentError, at_the_call
-from tileir.core.text.span import is_called
+from tileir.core import ArgumentError, at_the_call, is_called
 from tileir.driver.tracing.control import recorder_around, tensors_of
 from tileir.driver.tracing.functions import PythonFunction
 from tileir.driver.tracing.trees import flattened, rebuilt

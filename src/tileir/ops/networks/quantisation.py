@@ -10,8 +10,7 @@ Source: ONNX' ``QuantizeLinear``, ``DequantizeLinear``, ``DynamicQuantizeLinear`
 
 from __future__ import annotations
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
+from tileir.core import DType, attrs
 from tileir.ops.arithmetic import reductions
 from tileir.ops.arithmetic.elementwise import cast
 from tileir.ops.arrays.shaping import repeat

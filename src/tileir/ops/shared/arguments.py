@@ -16,8 +16,7 @@ from typing import Final, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
-from tileir.core import DType, at_the_call, attrs, nearest
-from tileir.core.text.span import hold_call_site, release_call_site
+from tileir.core import DType, at_the_call, attrs, hold_call_site, nearest, release_call_site
 from tileir.ops.networks.recurrent import RecurrentWeights
 from tileir.ops.shared.foundation import Dim, Tensor, mistaken
 from tileir.tile.building.recording import INSIDE

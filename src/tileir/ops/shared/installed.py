@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from tileir.core import at_the_call, missing_attribute
 from tileir.core.extensions import EXTENSIONS, Kind
-from tileir.core.process.tracebacks import at_the_call
-from tileir.core.text.advice import missing_attribute
 
 
 def operation_called(name: str, known: Collection[str]) -> Callable[..., object]:

@@ -17,8 +17,7 @@ from typing import ClassVar
 from tileir.core import DType, NameScope, attrs
 from tileir.core.updates import updated_in
 from tileir.passes.base import at_least
-from tileir.passes.kernels.expansion import left
-from tileir.passes.kernels.forms import cleared_scatter
+from tileir.passes.kernels import cleared_scatter, left
 from tileir.passes.kernels.replacement import Outcome, Replacement, replaced_behind
 from tileir.schedule import accepted, refused, refusing
 from tileir.stripe import ir as stripe

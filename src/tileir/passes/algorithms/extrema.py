@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tileir.core import Aggregation, Combine, DType, NameScope, Op, attrs
-from tileir.core.graphs.reaching import needed
+from tileir.core import Aggregation, Combine, DType, NameScope, Op, attrs, needed
 from tileir.passes.algorithms.combines import TupleReduction
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe

@@ -18,9 +18,7 @@ from typing import ClassVar, Final
 from tileir.core import Aggregation, DType, NameScope, attrs
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least
-from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.expansion import left
-from tileir.passes.kernels.forms import cleared_scatter
+from tileir.passes.kernels import cleared_scatter, left, schedule as sch
 from tileir.passes.kernels.replacement import Outcome, Replacement, replaced_behind
 from tileir.poly.affine import Affine
 from tileir.schedule import Refused, accepted, refused, refusing

@@ -15,12 +15,10 @@ from tileir.passes.algorithms.product_parts import LONG, is_product, is_whole, i
 from tileir.passes.analysis.accesses import address, reads_neighbours, views_in_one_place
 from tileir.passes.analysis.pieces import is_copy
 from tileir.passes.base import at_least
-from tileir.passes.kernels.expansion import left
+from tileir.passes.kernels import divisor_at_least, left
 from tileir.passes.kernels.replacement import Replacement, replaced
-from tileir.passes.kernels.schedule import divisor_at_least
 from tileir.poly.affine import Affine
-from tileir.schedule import Refused, product, refused, refusing, rule_out, with_values
-from tileir.schedule.nest import chosen_by_data
+from tileir.schedule import Refused, chosen_by_data, product, refused, refusing, rule_out, with_values
 from tileir.stripe import ir as stripe
 
 PARTED: Final = "parted"

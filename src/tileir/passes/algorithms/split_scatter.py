@@ -10,10 +10,8 @@ from typing import ClassVar, Final
 
 from tileir.core import Aggregation, NameScope, attrs
 from tileir.passes.base import at_least
-from tileir.passes.kernels.expansion import left
-from tileir.passes.kernels.forms import cleared_scatter
+from tileir.passes.kernels import cleared_scatter, left, power_of_two_below
 from tileir.passes.kernels.replacement import Outcome, Replacement, replaced_behind
-from tileir.passes.kernels.schedule import power_of_two_below
 from tileir.poly.affine import Affine
 from tileir.schedule import Refused, accepted, product, refused, refusing, rule_out, with_values
 from tileir.stripe import ir as stripe

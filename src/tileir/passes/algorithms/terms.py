@@ -7,8 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tileir.core import Aggregation, DType, NameScope, Op, attrs
-from tileir.core.graphs.reaching import needed
+from tileir.core import Aggregation, DType, NameScope, Op, attrs, needed
 from tileir.core.numbers import arithmetic
 from tileir.core.numbers.number_system import REAL
 from tileir.stripe.ir import (

@@ -1,1 +1,8 @@
-"""Facts about blocks that several passes ask for; nothing here rewrites."""
+"""Facts about blocks that several passes ask for; nothing here rewrites. The package re-exports the common ones."""
+
+from tileir.passes.analysis.accesses import (
+    address as address,
+    bytes_of_a_row as bytes_of_a_row,
+    is_element as is_element,
+)
+from tileir.passes.analysis.dependences import DependenceScan as DependenceScan, roots as roots

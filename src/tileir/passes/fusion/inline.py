@@ -10,8 +10,7 @@ from typing import ClassVar, Final
 
 from tileir.core import NameScope, Op, attrs
 from tileir.core.fragments import Where, usable
-from tileir.passes.analysis.accesses import address, bytes_of_a_row, is_element
-from tileir.passes.analysis.dependences import roots
+from tileir.passes.analysis import address, bytes_of_a_row, is_element, roots
 from tileir.passes.base import selected_kernel, with_kernels
 from tileir.passes.cost.figures import takes_less_than_memory
 from tileir.passes.fusion.producers import Producer

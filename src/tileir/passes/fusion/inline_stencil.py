@@ -7,8 +7,7 @@ from math import prod
 from typing import ClassVar
 
 from tileir.core import NameScope, attrs
-from tileir.passes.analysis.accesses import address, is_element
-from tileir.passes.analysis.dependences import roots
+from tileir.passes.analysis import address, is_element, roots
 from tileir.passes.base import at_least, with_kernels
 from tileir.passes.fusion.inline import CHEAP
 from tileir.passes.kernels.merge import made_once

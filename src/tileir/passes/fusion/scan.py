@@ -7,8 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tileir.core import NameScope, attrs
-from tileir.passes.analysis.accesses import is_element
-from tileir.passes.analysis.dependences import DependenceScan
+from tileir.passes.analysis import DependenceScan, is_element
 from tileir.passes.base import NOT_MEANT, selected
 from tileir.passes.cost.figures import weights_of
 from tileir.passes.fusion.group import FusionGroup

@@ -7,9 +7,19 @@ from typing import TypeAlias
 
 from tileir.core import attrs, grouped
 from tileir.schedule.remarks import Done, Refused, Remarks, listener, refused, remark
-from tileir.stripe.ir import Block, Direction, Launch, Program, Refinement, Statement
-from tileir.stripe.lower.kernel_table import KernelTable, launched
-from tileir.stripe.works import in_order, launches, map_launches
+from tileir.stripe import (
+    Block,
+    Direction,
+    KernelTable,
+    Launch,
+    Program,
+    Refinement,
+    Statement,
+    in_order,
+    launched,
+    launches,
+    map_launches,
+)
 
 Outcome: TypeAlias = "tuple[Statement, ...] | Done | Refused"
 """What becomes of a kernel: none or more kernels, perhaps with facts, or itself with a reason."""

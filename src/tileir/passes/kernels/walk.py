@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 from tileir.core import attrs, rewritten
 from tileir.passes.base import selected, selected_kernel
+from tileir.stripe import KERNEL, Block, Dim, Direction, Program, Refinement, Statement, launched, launches
 from tileir.stripe.check.scope import Scope, enter
 from tileir.stripe.flattening import with_entry
-from tileir.stripe.ir import KERNEL, Block, Dim, Direction, Program, Refinement, Statement
-from tileir.stripe.lower.kernel_table import launched
-from tileir.stripe.works import launches
 
 
 def rewrite_blocks(

@@ -22,13 +22,11 @@ from typing import ClassVar, Final
 
 from tileir.core import attrs
 from tileir.passes.base import at_least, with_kernels
-from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.merge import nest_of
+from tileir.passes.kernels import nest_of, schedule as sch
 from tileir.passes.layouts.own_axes import with_own_axes_inside
 from tileir.passes.layouts.transpose import fastest, free_temporaries, relaid, with_fastest
 from tileir.poly.affine import Affine
-from tileir.schedule import Nest, Refused, Segment, Use, product
-from tileir.schedule.products import dtype_of_product, factors_of_product
+from tileir.schedule import Nest, Refused, Segment, Use, dtype_of_product, factors_of_product, product
 from tileir.stripe.check.views import is_dense
 from tileir.stripe.ir import Block, Program, Statement, TensorShape
 

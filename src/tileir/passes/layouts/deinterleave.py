@@ -13,8 +13,7 @@ from typing import ClassVar, Final
 from tileir.core import Aggregation, NameScope, attrs, grouped, rewritten
 from tileir.core.numbers.arithmetic import Array
 from tileir.passes.algorithms.terms import Terms, elements_of
-from tileir.passes.analysis.accesses import address, is_element
-from tileir.passes.analysis.dependences import roots
+from tileir.passes.analysis import address, is_element, roots
 from tileir.passes.base import at_least, selected_kernel, with_kernels
 from tileir.poly.affine import Affine
 from tileir.schedule.reindex import moved

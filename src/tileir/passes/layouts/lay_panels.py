@@ -21,17 +21,15 @@ from typing import ClassVar, Final
 
 from tileir.core import NameScope, attrs
 from tileir.passes.base import at_least
-from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.merge import nest_of
+from tileir.passes.kernels import nest_of, schedule as sch
 from tileir.poly.affine import Affine
-from tileir.schedule import Nest, Node, Refused, Segment, Use, emit, leaf, product
-from tileir.schedule.products import dtype_of_product, factors_of_product
-from tileir.stripe.check.views import is_dense
-from tileir.stripe.ir import (
+from tileir.schedule import Nest, Node, Refused, Segment, Use, dtype_of_product, emit, factors_of_product, leaf, product
+from tileir.stripe import (
     Block,
     Direction,
     Index,
     Kernel,
+    KernelTable,
     Launch,
     Load,
     Loop,
@@ -41,9 +39,15 @@ from tileir.stripe.ir import (
     Tags,
     Work,
     allocation,
+    in_order,
+    launched,
+    launches,
+    loops,
+    map_launches,
+    sorted_memory,
+    uses_of,
 )
-from tileir.stripe.lower.kernel_table import KernelTable, launched
-from tileir.stripe.works import in_order, launches, loops, map_launches, sorted_memory, uses_of
+from tileir.stripe.check.views import is_dense
 
 PANELS: Final = "panels"
 """Tag of kernels that read panels."""

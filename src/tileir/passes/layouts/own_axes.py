@@ -8,9 +8,7 @@ from tileir.core.nodes import attrs
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.kernels.merge import nest_of
 from tileir.poly.affine import Affine
-from tileir.schedule.emitter import emit
-from tileir.schedule.nest import Node, Use, chosen_by_data, leaf, product
-from tileir.schedule.remarks import Refused
+from tileir.schedule import Node, Refused, Use, chosen_by_data, emit, leaf, product
 from tileir.stripe.ir import Block, Direction, Refinement, Special, TensorShape
 
 

@@ -12,8 +12,7 @@ from math import floor
 from typing import ClassVar, Final
 
 from tileir.core import NameScope, attrs
-from tileir.passes.analysis.accesses import address, is_element
-from tileir.passes.analysis.dependences import roots
+from tileir.passes.analysis import address, is_element, roots
 from tileir.passes.analysis.rows import Rows, rows_seen, rows_touched, writing
 from tileir.passes.base import at_least, with_temporaries
 from tileir.passes.kernels.expansion import called_block

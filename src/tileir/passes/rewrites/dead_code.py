@@ -9,7 +9,7 @@ from tileir.core import attrs, grouped
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.base import with_kernels
 from tileir.passes.regions.narrowing import narrowed
-from tileir.stripe.ir import (
+from tileir.stripe import (
     Block,
     Direction,
     Program,
@@ -17,12 +17,12 @@ from tileir.stripe.ir import (
     Special,
     Statement,
     Store,
+    launches,
     scalar_inputs,
     scalar_output,
     views_read,
     views_written,
 )
-from tileir.stripe.works import launches
 
 
 @attrs.frozen

@@ -7,8 +7,7 @@ from itertools import pairwise
 from typing import ClassVar
 
 from tileir.core import attrs, grouped
-from tileir.passes.analysis.accesses import is_element
-from tileir.passes.analysis.dependences import roots
+from tileir.passes.analysis import is_element, roots
 from tileir.passes.analysis.pieces import Pieces, is_copy, pieces
 from tileir.passes.base import at_least, with_kernels
 from tileir.stripe.ir import (

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from tileir.core import attrs, grouped, rewritten
-from tileir.passes.analysis.accesses import is_element
-from tileir.passes.analysis.dependences import roots
+from tileir.passes.analysis import is_element, roots
 from tileir.passes.base import map_kernels, means_all, selected_kernel, unordered, with_temporaries
 from tileir.passes.kernels.schedule import REGISTER
 from tileir.poly.affine import Affine

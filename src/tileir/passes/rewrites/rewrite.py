@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from tileir.core import DType, NameScope, Op, ParseError, attrs, fits, rewritten, rounded
-from tileir.core.graphs.reaching import needed
+from tileir.core import DType, NameScope, Op, ParseError, attrs, fits, needed, rewritten, rounded
 from tileir.core.nodes.patterns import MOST_CHANGES, Changes, Law, Scalar
 from tileir.passes.base import map_kernels
 from tileir.stripe.dtypes import intrinsic_dtype, scalar_dtype

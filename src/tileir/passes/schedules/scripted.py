@@ -18,14 +18,12 @@ from tileir.passes.kernels.expansion import called_block
 from tileir.passes.pipelines.options import to_text, written
 from tileir.passes.pipelines.resolution import pipeline_for
 from tileir.passes.rewrites.dead_code import DeadCode
+from tileir.schedule import Producers, Refused, remark
 from tileir.schedule.rearranging import done_by_steps
-from tileir.schedule.remarks import Refused, remark
 from tileir.schedule.script import Parameter, Pattern, Script, Step
 from tileir.schedule.steps.loops import Bind
 from tileir.schedule.steps.producing import ComputeAt, Inline, JoinKernel
-from tileir.schedule.tree import Producers
-from tileir.stripe import ir as stripe
-from tileir.stripe.ir import Binding, Block, Program, Statement, views_read, views_written
+from tileir.stripe import Binding, Block, Program, Statement, ir as stripe, views_read, views_written
 
 _FACT: Final = re.compile(r"[A-Z][A-Z0-9_]*")
 _OF_GROUPS: Final = ("GROUP_THREADS", "LOCAL_BYTES")

@@ -24,8 +24,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from tileir.core.array_value import Content
-from tileir.core.nodes import attrs
+from tileir.core import Content, attrs
 
 FORMAT: Final = 1
 MAGIC: Final = b"tileir" + FORMAT.to_bytes(2, "little")

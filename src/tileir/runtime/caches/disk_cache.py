@@ -18,8 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from tileir.core import ArgumentError, attrs
-from tileir.core.array_value import Content
+from tileir.core import ArgumentError, Content, attrs
 from tileir.runtime.caches.cache_entry import (
     BrokenEntryError,
     decode,

@@ -17,8 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.core import ArrayValue, grouped
-from tileir.core.array_value import Origin, settled
+from tileir.core import ArrayValue, Origin, grouped, settled
 from tileir.runtime.caches.disk_cache import DiskCache, digest_of
 
 FILE: Final = "file"

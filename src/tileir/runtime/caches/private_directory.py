@@ -15,8 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from tileir.core.array_value import Content
-from tileir.core.nodes import attrs
+from tileir.core import Content, attrs
 
 OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 """The permissions of everybody but the owner."""

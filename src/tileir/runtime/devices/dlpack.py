@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from tileir.core.dtype import FORMATS, DType
-from tileir.core.nodes import attrs
+from tileir.core import FORMATS, DType, attrs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -9,8 +9,7 @@ import enum
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import ClassVar, Final
 
-from tileir.core import DType
-from tileir.core.nodes import attrs
+from tileir.core import DType, attrs
 from tileir.core.targets import hardware
 from tileir.poly.affine import Affine, exact
 from tileir.schedule.emitter import identity_of

@@ -11,8 +11,7 @@ from typing import Final, assert_never
 
 import attrs
 
-from tileir.core.errors import Diagnostic
-from tileir.core.nodes.schema import introduced, named
+from tileir.core import Diagnostic, introduced, named
 from tileir.semtree.analysis.effects import meets, sets, targets, writes
 from tileir.semtree.check.scopes import Declared, Survey
 from tileir.semtree.check.type_rules import expression_faults

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, assert_never
 from weakref import WeakValueDictionary
 
-from tileir.core import Diagnostic, VerifyError, attrs
+from tileir.core import Diagnostic, VerifyError, attrs, bodies, introduced, mentions, operands, used
 from tileir.core.fragments import FRAGMENTS
-from tileir.core.nodes.schema import bodies, introduced, mentions, operands, used
 from tileir.semtree.check.instruction_checks import (
     check_channels,
     check_exchanges,

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Final
 
-from tileir.core.graphs.reaching import reached
-from tileir.core.nodes import attrs
+from tileir.core import attrs, reached
 from tileir.semtree.analysis.ranges import Ranges
 from tileir.semtree.ir import (
     Declare,

@@ -15,8 +15,7 @@ from typing import Final, assert_never
 
 import numpy as np
 
-from tileir.core.errors import fail
-from tileir.core.nodes import attrs
+from tileir.core import attrs, fail
 from tileir.core.numbers.number_system import NumberSystem
 from tileir.semtree.clusters import channels_of_clusters
 from tileir.semtree.interpret.channels import ChannelState, acquiring, bulk_copying, meeting, receiving, stepping

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core.dtype import FORMATS, DType, FloatFormat
-from tileir.core.ops import Op
+from tileir.core import FORMATS, DType, FloatFormat, Op
 from tileir.semtree.functions.draft import Term, where
 from tileir.semtree.legalise.row import Drafting, Row, unsigned
 

@@ -28,12 +28,10 @@ from tileir.semtree.lower.turns import cluster_of
 from tileir.semtree.lower.views import View
 from tileir.semtree.rewrite import freshened, kernel_names, map_expr, map_stmts, renamed
 from tileir.semtree.roles import roles
-from tileir.stripe import ir as stripe
+from tileir.stripe import ir as stripe, launched, local_memory
 from tileir.stripe.attending import Attending, attending_of
-from tileir.stripe.lower.kernel_table import launched
 from tileir.stripe.segments import Segments, segments_of
 from tileir.stripe.sorting import Sorting, sorting_of
-from tileir.stripe.works import local_memory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -22,8 +22,7 @@ from tileir.core.fragments import Fragment, Run, usable
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.views import LANE, TERM, OffsetBuilder, View
-from tileir.stripe import ir as stripe
-from tileir.stripe.instructions import Role, RoleKind
+from tileir.stripe import Role, RoleKind, ir as stripe
 
 TILE_HIGH: Final = Role(RoleKind.TILE_HIGH)
 TILE_ROW: Final = Role(RoleKind.TILE_ROW)

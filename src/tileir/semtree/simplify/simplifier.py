@@ -8,10 +8,9 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from tileir.core import DivergenceError, NameScope, Op
+from tileir.core import DivergenceError, NameScope, Op, map_operands, operands, with_operands
 from tileir.core.nodes.patterns import MOST_CHANGES
 from tileir.core.nodes.rewrite import Rule, rewritten
-from tileir.core.nodes.schema import map_operands, operands, with_operands
 from tileir.semtree.analysis.effects import assigned_variables, introduces, meets, targets
 from tileir.semtree.ir import Apply, Const, Declare, DeclareArray, Expr, For, If, KernelFunction, Stmt, Subscript, Var
 from tileir.semtree.rewrite import (

@@ -9,10 +9,9 @@ from typing import Final, NoReturn, TypeAlias
 
 import attrs
 
-from tileir.core import DType, Span
+from tileir.core import DType, Source, Span
 from tileir.core.text import lexing
 from tileir.core.text.lexing import AbandonError, Faults, Lexer, Token
-from tileir.core.text.span import Source
 from tileir.core.text.writer import bytes_of_text
 from tileir.semtree.ir import Type
 from tileir.semtree.text.syntax import is_reserved, type_of

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core import DType, Op
-from tileir.core.ops import COMPUTING
+from tileir.core import COMPUTING, DType, Op
 from tileir.core.text.pratt import Infix, Operators
 from tileir.semtree.ir import BufferRole, GridLevel, LoopKind, ParamAccess, Region, Type
 from tileir.semtree.text.language import EXPRESSIONS, STATEMENTS

@@ -18,8 +18,7 @@ from itertools import chain
 from math import prod
 from typing import Final, assert_never
 
-from tileir.core import Diagnostic, DType, VerifyError
-from tileir.core.graphs.reaching import reached
+from tileir.core import Diagnostic, DType, VerifyError, reached
 from tileir.poly.affine import Affine
 from tileir.stripe.bindings import BINDINGS, WORDS
 from tileir.stripe.check.body import check_aggregations, check_directions, check_scalars, check_specials

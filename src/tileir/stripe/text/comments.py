@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, assert_never
 
-from tileir.core import Op
-from tileir.core.ops import Aggregation, Combination
+from tileir.core import Aggregation, Combination, Op
 from tileir.core.text.writer import listed
 from tileir.tile.functions import scatter_name
 from tileir.typed.ir import (

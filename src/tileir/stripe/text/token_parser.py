@@ -9,10 +9,9 @@ from typing import Final, TypeVar
 
 import attrs
 
-from tileir.core.dtype import DType
+from tileir.core import DType, Source
 from tileir.core.text import lexing
 from tileir.core.text.lexing import END, AbandonError, Faults, Token
-from tileir.core.text.span import Source
 from tileir.poly.affine import Affine
 from tileir.poly.reading import read_affine
 from tileir.stripe.dtypes import DTYPES

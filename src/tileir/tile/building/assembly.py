@@ -8,8 +8,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Final, assert_never
 
-from tileir.core import Span, attrs
-from tileir.core.graphs.reaching import needed
+from tileir.core import Span, attrs, needed
 from tileir.tile.building.recording import Declared, Recorder, Step
 from tileir.tile.ir import (
     Access,

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from tileir.core import attrs, fail
-from tileir.core.nodes import schema
-from tileir.core.text.span import held_at
+from tileir.core import attrs, fail, held_at, schema
 from tileir.tile.building.assembly import assemble, substitute
 from tileir.tile.building.indices import Dim
 from tileir.tile.building.inlining import Inlining, called_from, inline

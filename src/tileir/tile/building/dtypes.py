@@ -6,9 +6,19 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
-from tileir.core import ArrayValue, DType, TileError, accumulator, arithmetic_type, float_for, promote_all
-from tileir.core.contraction_types import contraction_types
-from tileir.core.ops import SHIFTS, Domain, Op
+from tileir.core import (
+    SHIFTS,
+    ArrayValue,
+    Domain,
+    DType,
+    Op,
+    TileError,
+    accumulator,
+    arithmetic_type,
+    contraction_types,
+    float_for,
+    promote_all,
+)
 from tileir.tile.building.recording import Recorder
 from tileir.tile.building.sizes import members, sizes_of
 from tileir.tile.functions import SCATTER_NAMES, builtin

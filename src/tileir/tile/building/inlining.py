@@ -7,8 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from tileir.core import DType, Span, at_the_call, attrs, call_site
-from tileir.core.text.span import held_at
+from tileir.core import DType, Span, at_the_call, attrs, call_site, held_at
 from tileir.tile.building.assembly import substitute, with_operands
 from tileir.tile.building.indices import Dim, simplified
 from tileir.tile.building.recording import Recorder, mistake

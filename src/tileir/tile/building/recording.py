@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypeAlias
 
 import numpy as np
 
-from tileir.core import ArrayValue, DType, NameScope, Span, TileError, attrs, call_site, fail
-from tileir.core.process.tracebacks import methods_at_the_call
+from tileir.core import ArrayValue, DType, NameScope, Span, TileError, attrs, call_site, fail, methods_at_the_call
 from tileir.tile.ir import (
     Attribute,
     Binary,

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core.dtype import DType
-from tileir.core.ops import Combination
+from tileir.core import Combination, DType
 from tileir.tile.functions import SCATTER_NAMES, builtin
 from tileir.tile.ir import (
     Assignment,

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Set as AbstractSet
 from itertools import chain, islice
 from typing import Final
 
-from tileir.core import MAX_FAULTS, ArrayValue, Diagnostic, Span, VerifyError, attrs
-from tileir.core.text.advice import meant, own_form
+from tileir.core import MAX_FAULTS, ArrayValue, Diagnostic, Span, VerifyError, attrs, meant, own_form
 from tileir.tile.checks.integers import sizing_inputs
 from tileir.tile.checks.polynomial_rules import check_affine
 from tileir.tile.checks.scope import NO_CALLEES, Kind, Scope

@@ -8,8 +8,7 @@ from functools import cached_property
 
 import attrs
 
-from tileir.core import Aggregation, Combination, DType, Op, accumulator, arithmetic_type
-from tileir.core.contraction_types import contraction_types
+from tileir.core import Aggregation, Combination, DType, Op, accumulator, arithmetic_type, contraction_types
 from tileir.core.numbers import arithmetic
 from tileir.poly.affine import Affine
 from tileir.typed.dims import read_constant

@@ -8,8 +8,7 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING, assert_never
 
-from tileir.core import Aggregation, Combination, DType, accumulator, arithmetic_type, attrs
-from tileir.core.contraction_types import contraction_types
+from tileir.core import Aggregation, Combination, DType, accumulator, arithmetic_type, attrs, contraction_types
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import unbounded_indices
 from tileir.poly.coverage import covers

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Self
 
-from tileir.core import Aggregation, Combination, Op, accumulator, attrs
-from tileir.core.contraction_types import contraction_types
+from tileir.core import Aggregation, Combination, Op, accumulator, attrs, contraction_types
 from tileir.poly.affine import Affine
 from tileir.typed.derivatives.recurrences import shifted
 from tileir.typed.derivatives.summation import Points, aggregate, alike, incoming, is_bare

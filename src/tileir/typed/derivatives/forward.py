@@ -13,8 +13,7 @@ from functools import reduce
 from operator import attrgetter
 from typing import assert_never
 
-from tileir.core import Op, arithmetic_type, attrs, fail
-from tileir.core.graphs.reaching import needed
+from tileir.core import Op, arithmetic_type, attrs, fail, needed
 from tileir.typed.derivatives import contractions, elementwise, reductions, rules, scatters
 from tileir.typed.derivatives.algebra import Algebra
 from tileir.typed.derivatives.loops import check_counted

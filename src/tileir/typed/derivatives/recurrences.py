@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.core import Aggregation, Combination, accumulator
-from tileir.core.contraction_types import contraction_types
+from tileir.core import Aggregation, Combination, accumulator, contraction_types
 from tileir.poly.affine import Affine
 from tileir.typed.derivatives.summation import Reading, spread
 from tileir.typed.ir import Access, Contraction

@@ -12,8 +12,7 @@ from math import prod
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from tileir.core import Combine, DType, Op, attrs, fail
-from tileir.core.graphs.reaching import needed
+from tileir.core import Combine, DType, Op, attrs, fail, needed
 from tileir.typed.inference.values import Tensor
 from tileir.typed.ir import Coordinate, Elementwise, Operation, Override, Reduce, Shape, operands
 from tileir.typed.reductions import positions_in

@@ -11,8 +11,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import TypeAlias
 
-from tileir.core import Op, arithmetic_type, attrs, grouped
-from tileir.core.graphs.reaching import needed, reached
+from tileir.core import Op, arithmetic_type, attrs, grouped, needed, reached
 from tileir.typed.derivatives.algebra import Algebra
 from tileir.typed.derivatives.loops import pull_scan, results_on
 from tileir.typed.derivatives.reductions import refuse_patterns

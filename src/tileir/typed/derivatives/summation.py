@@ -8,8 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from tileir.core import Aggregation, Combination, Op, Span, accumulator, arithmetic_type, attrs, promote_all
-from tileir.core.contraction_types import contraction_types
+from tileir.core import (
+    Aggregation,
+    Combination,
+    Op,
+    Span,
+    accumulator,
+    arithmetic_type,
+    attrs,
+    contraction_types,
+    promote_all,
+)
 from tileir.core.numbers import arithmetic
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import Domain, solve

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
-from tileir.core import Aggregation, Combination, Diagnostic, DType, Span, TileError, fail
-from tileir.core.contraction_types import contraction_types
+from tileir.core import Aggregation, Combination, Diagnostic, DType, Span, TileError, contraction_types, fail
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import constraint_only_indices, solve, unbounded_indices
 from tileir.poly.coverage import injective

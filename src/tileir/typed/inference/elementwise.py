@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tileir.core import DType, Span, TileError, arithmetic_type, fail, float_for, promote_all, rounded
-from tileir.core.ops import SHIFTS, Domain, Op
+from tileir.core import (
+    SHIFTS,
+    Domain,
+    DType,
+    Op,
+    Span,
+    TileError,
+    arithmetic_type,
+    fail,
+    float_for,
+    promote_all,
+    rounded,
+)
 from tileir.typed.dims import fold
 from tileir.typed.inference.emission import Emission, adapt, broadcast_shape
 from tileir.typed.inference.numbers import is_float, natural_dtype

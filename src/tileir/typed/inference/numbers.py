@@ -12,8 +12,7 @@ from typing import Final
 
 import attrs
 
-from tileir.core import Domain, DType, NameScope, Op, Span, fits, float_for, promote_all
-from tileir.core.graphs.reaching import needed, reached
+from tileir.core import Domain, DType, NameScope, Op, Span, fits, float_for, needed, promote_all, reached
 from tileir.tile import ir as tile
 from tileir.typed.inference.values import Known, Number, Scalar, Tensor
 from tileir.typed.ir import Function, TensorType, Value

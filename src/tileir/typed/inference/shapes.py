@@ -17,10 +17,10 @@ from tileir.core import (
     Span,
     accumulator,
     arithmetic_type,
+    contraction_types,
     fail,
     float_for,
 )
-from tileir.core.contraction_types import contraction_types
 from tileir.poly.affine import Affine
 from tileir.tile.functions import SCATTER_LAST, SCATTERS, SIZE
 from tileir.typed.dims import known_integer, size

@@ -18,17 +18,18 @@ from typing import Final, TypeAlias, assert_never
 from tileir.core import (
     Aggregation,
     Combination,
+    ContractionTypes,
     Diagnostic,
     DType,
     NameScope,
     Op,
     TileError,
     attrs,
+    contraction_types,
     fail,
     grouped,
     rounded,
 )
-from tileir.core.contraction_types import ContractionTypes, contraction_types
 from tileir.poly.affine import Affine
 from tileir.tile import ir as tile
 from tileir.tile.functions import scatter_name

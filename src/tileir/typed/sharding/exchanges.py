@@ -10,8 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tileir.core import Aggregation, Combination, DType, attrs
-from tileir.core.contraction_types import contraction_types
+from tileir.core import Aggregation, Combination, DType, attrs, contraction_types
 from tileir.typed.boxes import Box, Interval
 from tileir.typed.ir import Collective, Contraction, Gather, Operation, Reduce, Scatter, Shape
 from tileir.typed.reductions import rule_of

@@ -12,12 +12,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tileir.core import ArgumentError
+from tileir.core import ArgumentError, Combination, contraction_types
 from tileir.core.combines import state_rule
-from tileir.core.contraction_types import contraction_types
 from tileir.core.numbers.arithmetic import merge
 from tileir.core.numbers.number_system import REAL
-from tileir.core.ops import Combination
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Collective, Function, Operation, ScanPart, Value, operands
 from tileir.typed.sharding.local import Meeting, Rounds, Step, local_steps

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tileir.core import DType, ExecutionUnit, HardwareModel, MemoryUnit, attrs
-from tileir.core.targets.hardware import Bus
+from tileir.core import Bus, DType, ExecutionUnit, HardwareModel, MemoryUnit, attrs
 from tileir.typed.sharding.exchanges import kind_of, largest, missing, moved
 from tileir.typed.sharding.mesh import Mesh
 from tileir.typed.sharding.splits import CollectiveKind, Layout

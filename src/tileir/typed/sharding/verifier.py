@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from tileir.core import Aggregation, VerifyError, attrs
-from tileir.core.errors import Diagnostic
+from tileir.core import Aggregation, Diagnostic, VerifyError, attrs
 from tileir.poly.affine import Affine
 from tileir.typed.boxes import elements, overlap
 from tileir.typed.dataflow import loop_of

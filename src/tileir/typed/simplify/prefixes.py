@@ -13,8 +13,7 @@ from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Final
 
-from tileir.core import Aggregation, Combination, DType, NameScope, attrs
-from tileir.core.contraction_types import contraction_types
+from tileir.core import Aggregation, Combination, DType, NameScope, attrs, contraction_types
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import Domain
 from tileir.typed.dataflow import with_bodies

@@ -38,8 +38,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from tileir.core import Aggregation, Combination, DType, NameScope, Op, TileError, accumulator, attrs
-from tileir.core.contraction_types import contraction_types
+from tileir.core import Aggregation, Combination, DType, NameScope, Op, TileError, accumulator, attrs, contraction_types
 from tileir.poly.bounds import solve
 from tileir.poly.coverage import injective
 from tileir.typed.dataflow import with_bodies, with_operands, without_dead

@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Final
 
-from tileir.core import Aggregation, Combination, NameScope, attrs
-from tileir.core.contraction_types import contraction_types
+from tileir.core import Aggregation, Combination, NameScope, attrs, contraction_types
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import Domain, solve
 from tileir.poly.coverage import covers

@@ -7,8 +7,7 @@ from typing import ClassVar
 from tileir.core.nodes import attrs
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import KernelPass, at_least
-from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.forms import SCHEDULED
+from tileir.passes.kernels import SCHEDULED, schedule as sch
 from tileir.passes.schedules.vectors.thread import shared_out
 from tileir.schedule import Refused, refused, reindexed
 from tileir.stripe import ir as stripe

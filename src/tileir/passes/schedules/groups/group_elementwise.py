@@ -8,15 +8,24 @@ from typing import ClassVar
 from tileir.core import NameScope, attrs
 from tileir.passes.base import at_least
 from tileir.passes.fusion.inline import CHEAP
-from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.forms import against_parallel, unscheduled_elementwise
-from tileir.passes.kernels.merge import merged
+from tileir.passes.kernels import against_parallel, merged, schedule as sch, unscheduled_elementwise
 from tileir.passes.schedules.strategy import Strategy
 from tileir.poly.affine import Affine
-from tileir.schedule import Nest, Refused, accepted, refused, rule_out
+from tileir.schedule import (
+    Known,
+    Loop,
+    Nest,
+    Refused,
+    Replaced,
+    Tree,
+    accepted,
+    map_leaves,
+    refused,
+    rule_out,
+    with_loops_replaced,
+)
 from tileir.schedule.rearranging import Candidate, Rearrangement
 from tileir.schedule.steps.loops import Bind, Reorder, Split
-from tileir.schedule.tree import Known, Loop, Replaced, Tree, map_leaves, with_loops_replaced
 from tileir.stripe import ir as stripe
 
 

@@ -11,8 +11,7 @@ from typing import ClassVar, Final
 
 from tileir.core.nodes import attrs
 from tileir.passes.base import at_least, map_kernels
-from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.forms import against_plain, unscheduled_reduction
+from tileir.passes.kernels import against_plain, schedule as sch, unscheduled_reduction
 from tileir.passes.schedules.groups.reduction import Plan, build
 from tileir.passes.schedules.groups.staging import TileShape
 from tileir.passes.schedules.groups.windows import WindowPlan, build as write_windows, places_of, shared_out, slides_of

@@ -8,9 +8,13 @@ from typing import ClassVar, Final
 
 from tileir.core.nodes import attrs
 from tileir.passes.base import KernelPass, at_least
-from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.forms import against_parallel, against_varying_places, unscheduled_reduction
-from tileir.passes.kernels.merge import with_joined_rows
+from tileir.passes.kernels import (
+    against_parallel,
+    against_varying_places,
+    schedule as sch,
+    unscheduled_reduction,
+    with_joined_rows,
+)
 from tileir.passes.schedules.groups.group_reduction import power_of_two_from
 from tileir.passes.schedules.groups.row_plan import ELEMENT, Kept, Plan, Row, row_of
 from tileir.passes.schedules.groups.rows import build

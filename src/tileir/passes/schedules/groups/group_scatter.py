@@ -7,16 +7,13 @@ from typing import ClassVar, Final
 
 from tileir.core import attrs
 from tileir.passes.base import at_least
-from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.forms import unscheduled_elementwise
+from tileir.passes.kernels import schedule as sch, unscheduled_elementwise
 from tileir.passes.schedules.strategy import Strategy
-from tileir.schedule import Nest, Refused, accepted, product, refused, rule_out
-from tileir.schedule.nest import atomic_names
+from tileir.schedule import Nest, Refused, Tail, accepted, atomic_names, product, refused, rule_out
 from tileir.schedule.rearranging import Candidate, Rearrangement
 from tileir.schedule.steps.legality import word
 from tileir.schedule.steps.loops import Bind, Reorder, Split
 from tileir.schedule.steps.memory import Accumulate, Level
-from tileir.schedule.tree import Tail
 from tileir.stripe import ir as stripe
 
 

@@ -7,21 +7,20 @@ from typing import ClassVar, Final
 
 from tileir.core import attrs
 from tileir.passes.base import at_least
-from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.forms import (
+from tileir.passes.kernels import (
     against_parallel,
     against_plain_places,
     crossing_indices,
+    merged,
+    schedule as sch,
     unscheduled_elementwise,
 )
-from tileir.passes.kernels.merge import merged
 from tileir.passes.schedules.strategy import Strategy
-from tileir.schedule import Nest, Refused, Use, accepted, refused, rule_out
+from tileir.schedule import Nest, Refused, Tail, Use, accepted, refused, rule_out, tree_of_nest
 from tileir.schedule.rearranging import Candidate, Rearrangement
 from tileir.schedule.steps.legality import word
 from tileir.schedule.steps.loops import Bind, Reorder, Split
 from tileir.schedule.steps.memory import Level, Outside, Stage, reach_of
-from tileir.schedule.tree import Tail, tree_of_nest
 from tileir.stripe import ir as stripe
 
 

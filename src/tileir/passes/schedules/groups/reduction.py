@@ -9,8 +9,7 @@ from tileir.core import NameScope, attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.staging import TileShape, copied_whole
 from tileir.poly.affine import Affine
-from tileir.schedule.emitter import identity_of
-from tileir.schedule.nest import Nest, Node, Segment, Use, leaf
+from tileir.schedule import Nest, Node, Segment, Use, identity_of, leaf
 from tileir.stripe import ir as stripe
 
 _ALONE: Final = 16

@@ -26,8 +26,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, TypeGuard
 
 from tileir.core import DType, NameScope, Op, attrs
-from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.forms import may_overlap
+from tileir.passes.kernels import may_overlap, schedule as sch
 from tileir.passes.regions.inside import inside
 from tileir.passes.schedules.registers.blocks import nested
 from tileir.passes.schedules.registers.copied import vectors

@@ -11,8 +11,7 @@ from math import prod
 from typing import Final
 
 from tileir.core.nodes import attrs
-from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.forms import may_overlap
+from tileir.passes.kernels import may_overlap, schedule as sch
 from tileir.passes.layouts.lay_panels import PANELS
 from tileir.passes.schedules.registers.blocked import Visit, along_lanes, visit
 from tileir.passes.schedules.registers.packing import WAY_BYTES, dearness, is_dense, whole_uses

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tileir.core import NameScope, attrs
-from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.merge import joined
+from tileir.passes.kernels import joined, schedule as sch
 from tileir.poly.affine import Affine
 from tileir.schedule.emission import nodes_of
 from tileir.schedule.nest import Node, Segment, Use, product

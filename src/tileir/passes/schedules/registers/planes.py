@@ -24,8 +24,7 @@ from math import prod
 from typing import Final
 
 from tileir.core import Aggregation, Op, attrs
-from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.forms import may_overlap
+from tileir.passes.kernels import may_overlap, schedule as sch
 from tileir.passes.schedules.registers.cost import Limits, Rows, Tiling
 from tileir.passes.schedules.registers.packing import whole_uses
 from tileir.passes.schedules.registers.panels import Plane

@@ -19,9 +19,14 @@ from typing import ClassVar
 from tileir.core.fragments import usable
 from tileir.core.nodes import attrs
 from tileir.passes.base import at_least, expand_kernels
-from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.forms import against_parallel, against_reading, against_scalars
-from tileir.passes.kernels.merge import nest_of, reduction_nest
+from tileir.passes.kernels import (
+    against_parallel,
+    against_reading,
+    against_scalars,
+    nest_of,
+    reduction_nest,
+    schedule as sch,
+)
 from tileir.passes.schedules.registers.ahead import far_roots
 from tileir.passes.schedules.registers.blocks import kernels
 from tileir.passes.schedules.registers.bordered import bordered, bordered_kernel
@@ -33,8 +38,21 @@ from tileir.passes.schedules.registers.packing import whole_uses
 from tileir.passes.schedules.registers.planes import over_planes
 from tileir.passes.schedules.registers.streamed import is_streamed, streamed_kernels
 from tileir.poly.affine import Affine
-from tileir.schedule import Done, Nest, Refused, Segment, Use, accepted, emit, product, refused, refusing, rule_out
-from tileir.schedule.products import dtype_of_product, factors_of_product
+from tileir.schedule import (
+    Done,
+    Nest,
+    Refused,
+    Segment,
+    Use,
+    accepted,
+    dtype_of_product,
+    emit,
+    factors_of_product,
+    product,
+    refused,
+    refusing,
+    rule_out,
+)
 from tileir.stripe import ir as stripe
 
 

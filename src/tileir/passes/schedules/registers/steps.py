@@ -14,8 +14,7 @@ from tileir.core.nodes import attrs
 from tileir.passes.analysis.accesses import PAGE_BYTES
 from tileir.passes.schedules.registers.spans import bounding
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import Nest, Segment, Use, product
-from tileir.schedule.products import dtype_of_product
+from tileir.schedule import Nest, Segment, Use, dtype_of_product, product
 from tileir.stripe import ir as stripe
 
 LATENCY: Final = 4.0

@@ -21,10 +21,9 @@ from tileir.passes.fusion.inline import CHEAP
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.unroll_and_jam import most_live, unroll_and_jam
 from tileir.poly.affine import Affine
-from tileir.schedule import Nest, Refused, Segment
+from tileir.schedule import Item, Known, Leaf, Loop, Nest, Refused, Replaced, Segment, Tail, Tree, with_loops_replaced
 from tileir.schedule.rearranging import Rearrangement
 from tileir.schedule.steps.loops import Bind, Cut, Reorder, Split
-from tileir.schedule.tree import Item, Known, Leaf, Loop, Replaced, Tail, Tree, with_loops_replaced
 from tileir.stripe.ir import Binding, Convert, Intrinsic, Load, LoadIndex, scalar_inputs, scalar_output
 
 _SAVED: Final = 4

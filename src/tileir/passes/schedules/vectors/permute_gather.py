@@ -8,13 +8,10 @@ from typing import ClassVar
 from tileir.core import DType, NameScope, Op, attrs
 from tileir.core.numbers.arithmetic import Array
 from tileir.passes.algorithms.terms import elements_of
-from tileir.passes.analysis.accesses import address
-from tileir.passes.analysis.dependences import roots
+from tileir.passes.analysis import address, roots
 from tileir.passes.base import at_least, with_kernels
 from tileir.passes.fusion.row_producers import RowProducer, producer_of
-from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.expansion import called_block, left
-from tileir.passes.kernels.schedule import vector_lanes
+from tileir.passes.kernels import called_block, left, schedule as sch, vector_lanes
 from tileir.passes.schedules.vectors.near_places import NearPlaces, Neighbours
 from tileir.poly.affine import Affine
 from tileir.schedule import Node, Refused, Use, emit, refused, remark

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 from tileir.core import NameScope, attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine
-from tileir.schedule import Nest, Segment, Use, renamed, with_values
-from tileir.schedule.products import factors_of_product
+from tileir.schedule import Nest, Segment, Use, factors_of_product, renamed, with_values
 from tileir.stripe import ir as stripe
 
 

@@ -10,20 +10,19 @@ from typing import ClassVar
 
 from tileir.core.nodes import attrs
 from tileir.passes.base import at_least
-from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.forms import (
+from tileir.passes.kernels import (
     against_parallel,
     against_plain_places,
     crossing_indices,
+    merged,
+    schedule as sch,
     unscheduled_elementwise,
 )
-from tileir.passes.kernels.merge import merged
 from tileir.passes.schedules.strategy import Strategy
-from tileir.schedule import Nest, Refused, accepted, refused, rule_out
+from tileir.schedule import Nest, Refused, Tail, accepted, refused, rule_out
 from tileir.schedule.rearranging import Candidate, Rearrangement
 from tileir.schedule.steps.loops import Bind, Reorder, Split
 from tileir.schedule.steps.transposes import Transpose
-from tileir.schedule.tree import Tail
 from tileir.stripe import ir as stripe
 
 

@@ -7,14 +7,18 @@ from typing import ClassVar
 
 from tileir.core.nodes import attrs
 from tileir.passes.base import at_least
-from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.forms import against_parallel, against_plain_places, against_reading, against_scalars
-from tileir.passes.kernels.merge import reduction_nest
+from tileir.passes.kernels import (
+    against_parallel,
+    against_plain_places,
+    against_reading,
+    against_scalars,
+    reduction_nest,
+    schedule as sch,
+)
 from tileir.passes.schedules.strategy import Strategy
-from tileir.schedule import Nest, Refused, accepted, product, refused, refusing, rule_out
+from tileir.schedule import Nest, Refused, Tail, accepted, product, refused, refusing, rule_out
 from tileir.schedule.rearranging import Candidate, Rearrangement
 from tileir.schedule.steps.loops import Bind, Jam, Reorder, Split
-from tileir.schedule.tree import Tail
 from tileir.stripe import ir as stripe
 
 

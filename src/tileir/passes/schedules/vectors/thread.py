@@ -7,9 +7,7 @@ from typing import ClassVar
 
 from tileir.core import NameScope, attrs
 from tileir.passes.base import KernelPass, at_least
-from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.forms import SCHEDULED
-from tileir.passes.kernels.merge import nest_of
+from tileir.passes.kernels import SCHEDULED, nest_of, schedule as sch
 from tileir.poly.affine import Affine
 from tileir.schedule import Nest, Refused, refused
 from tileir.stripe import ir as stripe

@@ -8,17 +8,27 @@ from typing import ClassVar, Final
 
 from tileir.core import NameScope, attrs
 from tileir.passes.base import at_least
-from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.merge import reduction_nest
+from tileir.passes.kernels import reduction_nest, schedule as sch
 from tileir.passes.regions.inside import span_inside
 from tileir.passes.schedules.strategy import Strategy
 from tileir.passes.schedules.vectors.pipelining import beside, pipelined, with_shared_reads
-from tileir.schedule import Fact, Nest, Refused, Segment, Use, accepted, product, refused, refusing, strongest
-from tileir.schedule.nest import with_loops_called
+from tileir.schedule import (
+    Fact,
+    Nest,
+    Refused,
+    Segment,
+    Tail,
+    Use,
+    accepted,
+    product,
+    refused,
+    refusing,
+    strongest,
+    with_loops_called,
+)
 from tileir.schedule.rearranging import Candidate, Rearrangement
 from tileir.schedule.steps.loops import Bind, Cut, Reorder, Specialise, Split
 from tileir.schedule.steps.reductions import RFactor
-from tileir.schedule.tree import Tail
 from tileir.stripe import ir as stripe
 
 

@@ -8,14 +8,25 @@ from typing import ClassVar
 import attrs
 
 from tileir.passes.base import at_least
-from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.forms import elementwise_nest
+from tileir.passes.kernels import elementwise_nest, schedule as sch
 from tileir.passes.schedules.strategy import Strategy
 from tileir.passes.schedules.vectors.beside import Vectors
-from tileir.schedule import Nest, Refused, Use, accepted, chosen_by_data, refused, refusing
+from tileir.schedule import (
+    Known,
+    Nest,
+    Refused,
+    Replaced,
+    Tail,
+    Tree,
+    Use,
+    accepted,
+    chosen_by_data,
+    refused,
+    refusing,
+    with_loops_replaced,
+)
 from tileir.schedule.rearranging import Candidate, Rearrangement
 from tileir.schedule.steps.loops import Bind, Reorder, Split
-from tileir.schedule.tree import Known, Replaced, Tail, Tree, with_loops_replaced
 from tileir.stripe import ir as stripe
 
 

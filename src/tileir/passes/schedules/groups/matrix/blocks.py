@@ -23,8 +23,7 @@ from tileir.passes.schedules.groups.matrix.results import Results
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block
 from tileir.poly.affine import Affine, total
 from tileir.schedule.nest import Nest, Node, Use, leaf
-from tileir.stripe import ir as stripe
-from tileir.stripe.ir import FOLD, PADDED, SWIZZLE_MASK, SWIZZLE_SHIFT, Binding, Role, RoleKind
+from tileir.stripe import FOLD, PADDED, SWIZZLE_MASK, SWIZZLE_SHIFT, Binding, Role, RoleKind, ir as stripe
 
 _OUT: Final = stripe.Direction.OUT
 _SWATH: Final = 8

@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
-from tileir.core.dtype import DType
+from tileir.core import DType, attrs
 from tileir.core.fragments import Fragment, Where, usable
-from tileir.core.nodes import attrs
 from tileir.passes.base import at_least, map_kernels
-from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.forms import against_plain, unscheduled_reduction
+from tileir.passes.kernels import against_plain, schedule as sch, unscheduled_reduction
 from tileir.passes.schedules.groups.matrix.blocks import build
 from tileir.passes.schedules.groups.matrix.boxes import (
     OF_TWO,
