@@ -72,6 +72,26 @@ def test_parts_of_an_argument_share_its_memory() -> None:
     alike(x.grad, x.detach().cos() + torch.tensor([[0.0], [1.0], [0.0]]))
 
 
+def test_a_detached_view_that_is_written_to_has_no_gradient() -> None:
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = x.clamp(-1, 1) * 2
+        return y, y.detach().transpose_(0, 1)
+
+    y, view = compiled(function)(tensor(3, 4, grad=True))
+    assert (y.requires_grad, view.requires_grad) == (True, False)
+    assert view.data_ptr() == y.data_ptr()
+
+
+def test_an_update_of_a_part_keeps_the_memory_between() -> None:
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        between = x.squeeze().as_strided((3,), (2,), 1)
+        x[..., 1:] = 0.25
+        return between.cos(), x
+
+    parts = [tensor(3, 16)[:, ::2] for _ in range(2)]
+    alike(compiled(function)(parts[0]), function(parts[1]))
+
+
 def test_arguments_and_results_can_be_resized() -> None:
     x = tensor(3)
     y = compiled(lambda x: x * 2)(x)

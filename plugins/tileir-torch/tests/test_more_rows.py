@@ -46,6 +46,13 @@ CASES: Final[dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]]] = {
         ),
         (tensor(3, 4),),
     ),
+    "as_strided_beyond_an_update": (
+        lambda x, y: (
+            torch.as_strided(torch.slice_scatter(x[:, ::2], y, 1, 1), (3,), (2,), 1),
+            torch.as_strided(torch.slice_scatter(x.detach()[:, 1:5], y.detach(), 1, 1), (5,), (2,), 1),
+        ),
+        (tensor(3, 8), tensor(3, 3, seed=1)),
+    ),
     "as_strided_scatter": (
         lambda x, y: torch.as_strided_scatter(x, y, (2, 2), (1, 3), 1),
         (tensor(3, 4), tensor(2, 2)),

@@ -211,7 +211,8 @@ class Specialised:
         for number, each in self._other_results:
             if isinstance(each, Viewed):
                 whole = results[self._given_out[each.position][0]]
-                outputs[number] = whole.as_strided(each.sizes, each.strides, each.offset)
+                # detached: a view of a result that has a gradient would have one, too, once it is written to
+                outputs[number] = whole.detach().as_strided(each.sizes, each.strides, each.offset)
             else:
                 outputs[number] = each.of(values[each.position]) if isinstance(each, Seen) else each.value
         return outputs

@@ -19,7 +19,7 @@ from torch.fx.passes.operator_support import OperatorSupport
 from tileir import ArgumentError, TileError
 from tileir_torch import decompositions
 from tileir_torch.calls import Specialising
-from tileir_torch.importing import unsupported
+from tileir_torch.importing import owner_of_memory, unsupported
 from tileir_torch.kept import KeptGraph, as_artifact, is_asked, kept
 from tileir_torch.packing import PACKED, PART, partitioned
 
@@ -107,6 +107,10 @@ def compiled(
     return run if writes is None else _writing(run, writes)
 
 
+_OF_MEMORY: Final = frozenset({torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_copy.default})
+"""Operations that read memory which their argument does not show."""
+
+
 def _compiled(
     module: GraphModule, is_whole: bool, fallback_random: bool, together: frozenset[int]
 ) -> Callable[..., Any]:
@@ -120,6 +124,8 @@ def _compiled(
     names = {fault.node for fault in faults} | {
         node.name for node in module.graph.nodes if node.target in (PACKED, PART)
     }
+    strided = (node for node in module.graph.nodes if node.name in names and node.target in _OF_MEMORY)
+    names |= {owner_of_memory(node.args[0]).name for node in strided}  # whose results lie in memory as eager has them
     module = _copied(module)  # as it is changed in place
     partitioner = CapabilityBasedPartitioner(
         module,

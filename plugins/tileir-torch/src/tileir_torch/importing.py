@@ -709,34 +709,57 @@ def _is_whole(importer: Importer, node: Node) -> bool:
     return _room(importer, node) == prod(sizes) and _is_dense(sizes, _strides(importer, node), order)
 
 
+def owner_of_memory(node: Node) -> Node:
+    """Return the node of the tensor whose memory the tensor of a node shows."""
+    storage, whole, at = node.meta["val"].untyped_storage()._cdata, node, node
+    while at.op == "call_function" and at.args and isinstance(at.args[0], Node):
+        at = at.args[0]
+        source = at.meta.get("val")
+        if isinstance(source, torch.Tensor):
+            if source.untyped_storage()._cdata != storage:
+                break
+            whole = at
+    return whole
+
+
+_COPYING_MEMORY: Final = frozenset(
+    {
+        torch.ops.aten.as_strided_scatter.default,
+        torch.ops.aten.diagonal_scatter.default,
+        torch.ops.aten.select_scatter.default,
+        torch.ops.aten.slice_scatter.default,
+    }
+)
+"""Updates that copy the memory of a tensor, gaps included."""
+
+
 def memory_of(importer: Importer, node: Node) -> Tensor | None:
     """Return all elements of the memory of a tensor, as they lie; None where the graph does not have them.
 
-    Those in gaps, which nothing has written, are 0.
+    Those in gaps are what they are in the tensor that an update copied whole; 0 where nothing has written them.
 
     Args:
         importer: What runs the graph.
         node: The node of the tensor, which was called.
 
     """
-    value = node.meta["val"]
-    whole = at = node  # the tensor that the memory was made for
-    while at.op == "call_function" and at.args and isinstance(at.args[0], Node):
-        at = at.args[0]
-        source = at.meta.get("val")
-        if isinstance(source, torch.Tensor):
-            if source.untyped_storage()._cdata != value.untyped_storage()._cdata:
-                break
-            whole = at
-    if whole.meta["val"].dtype is not value.dtype:
+    whole = owner_of_memory(node)
+    if whole.meta["val"].dtype is not node.meta["val"].dtype:
         return None
     found, sizes, strides = importer.values[whole], importer.sizes(whole.meta["val"]), _strides(importer, whole)
     if _is_whole(importer, whole):
         return ops.reshape(ops.transpose(found, dense_order(sizes, strides)) if sizes else found, prod(sizes))
     if whole.op != "call_function":
         return None
-    places = importer.builder.constant(strided_places(sizes, strides, 0).reshape(-1))
-    gaps = ops.full(found, (_room(importer, whole),), 0)
+    offset = 0
+    if whole.target in _COPYING_MEMORY:  # from its first byte on, which fake tensors do not tell
+        copied = whole.args[0]
+        offset, gaps = size_of(copied.meta["val"].storage_offset(), importer.symbols), memory_of(importer, copied)
+        if gaps is None:
+            return None
+    else:
+        gaps = ops.full(found, (_room(importer, whole),), 0)
+    places = importer.builder.constant(strided_places(sizes, strides, offset).reshape(-1))
     return ops.scatter(gaps, places, ops.reshape(found, prod(sizes)), mode="set", unique=True)
 
 
