@@ -7,6 +7,7 @@ from hypothesis import assume, given, strategies as st
 from strategies.effort import examples
 from strategies.kernels import PROGRAMS, inputs, stripe_program
 from strategies.passes import assert_same_meaning
+from tileir import FunctionBuilder
 from tileir.core.dtype import DType
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.algorithms.split_reduction import SplitReduction
@@ -122,6 +123,26 @@ def test_sums_of_products_with_few_tiles_are_cut(rows: int, depth: int, columns:
     types = {"A": TensorType(DType.F32, (rows, depth)), "B": TensorType(DType.F32, (depth, columns))}
     step = SplitReduction(parts=64, outputs=8, points=16384, operations=262144, tile=4096)
     assert parts_of(run((step,), lower(infer(parse(MATMUL), types)))) == ([parts] if parts else [])
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "constant", "parts"),
+    [
+        (64, 128, True, 0),  # eight panels of 16 columns
+        (64, 128, False, 8),
+        (64, 112, True, 8),  # seven
+        (16, 128, True, 8),  # half a tile
+    ],
+)
+def test_sums_of_products_with_panels_stay_whole(rows: int, columns: int, constant: bool, parts: int) -> None:
+    f = FunctionBuilder()
+    x = f.input("X", rows, 2048)
+    values = np.ones((2048, columns), np.float32)
+    function = f.build(Y=x @ (f.constant(values) if constant else f.input("W", 2048, columns)))
+    kinds = {"X": (rows, 2048), "W": (2048, columns)}
+    types = {name: TensorType(DType.F32, kinds[name]) for name in ("X",) + (() if constant else ("W",))}
+    step = SplitReduction(parts=64, outputs=8, points=16384, operations=262144, tile=4096, panel_bytes=64)
+    assert parts_of(run((step,), lower(infer(function, types)))) == ([parts] if parts else [])
 
 
 TURNED = """function (A[M, K], W[N, K]) -> (O) {

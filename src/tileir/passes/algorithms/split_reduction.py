@@ -12,7 +12,7 @@ from typing import ClassVar, Final
 
 from tileir.core import Aggregation, NameScope, attrs
 from tileir.passes.algorithms.product_parts import LONG, is_product, is_whole, is_window, product_parts
-from tileir.passes.analysis.accesses import address, reads_neighbours, views_in_one_place
+from tileir.passes.analysis.accesses import address, constants, reads_neighbours, views_in_one_place
 from tileir.passes.analysis.pieces import is_copy
 from tileir.passes.base import at_least
 from tileir.passes.kernels import divisor_at_least, left
@@ -49,6 +49,8 @@ class SplitReduction:
         tile: So many outputs of a product of matrices are what one group makes: the others of ``groups`` get parts of
             its sums where each element that is read meets enough others, so that nobody waits for memory. Where
             ``outputs`` is given, they are what a thread makes, and fewer of them than that are cut. 0: never.
+        panel_bytes: Products of a ``tile`` or more stay whole where a constant factor has as many columns of so many
+            bytes, each of which a group passes over, as there are to be ``outputs``. 0: none do.
     """
 
     name: ClassVar[str] = "split_reduction"
@@ -62,6 +64,7 @@ class SplitReduction:
     groups: int = attrs.field(default=0, validator=at_least(0))
     depth: int = attrs.field(default=0, validator=at_least(0))
     tile: int = attrs.field(default=0, validator=at_least(0))
+    panel_bytes: int = attrs.field(default=0, validator=at_least(0))
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with such reductions split."""
@@ -69,13 +72,14 @@ class SplitReduction:
             return left(program, refused("TR620"))
         followed = _followed(program) if self.groups else frozenset()
         sizes = {r.name: r.shape.elements for r in program.main.refinements}
-        return replaced(program, partial(self._split, followed, sizes, _turned(program)))
+        return replaced(program, partial(self._split, followed, sizes, constants(program), _turned(program)))
 
     @refusing
     def _split(
         self,
         followed: frozenset[str],
         sizes: Mapping[str, int],
+        constant: Collection[str],
         turned: Mapping[str, Sequence[int]],
         kernel: stripe.Block,
         names: NameScope,
@@ -90,7 +94,8 @@ class SplitReduction:
             if shared is not None:
                 tags = kernel.tags.add(PARTED) if seen == kernel else kernel.tags  # copies would be turned twice
                 return _build(attrs.evolve(kernel, tags=tags), output, (shared,), names)
-        wanted = max(self._parts(seen, written, followed=output.source in followed), pieces)
+        laid = self._has_panels(kernel, written, constant)
+        wanted = max(1 if laid else self._parts(seen, written, followed=output.source in followed), pieces)
         points = kernel.points
         free = [i for i in kernel.indices if i.name not in written | constrained]
         if not free and self.columns and _places_of_window(kernel, written) > 1:
@@ -176,6 +181,19 @@ class SplitReduction:
         tiles = -(-outer // self.tile)
         wanted = min(self.parts // tiles, points // outer // LONG, points // max(1, self.operations))
         return wanted if tiles < self.outputs <= wanted else 1
+
+    def _has_panels(self, kernel: stripe.Block, written: Collection[str], constant: Collection[str]) -> bool:
+        """Return whether panels of a constant factor keep all threads busy."""
+        outer = product(i.range for i in kernel.indices if i.name in written)
+        if not self.panel_bytes or outer < self.tile or not is_product(kernel, written):
+            return False
+        return any(
+            product(i.range for i in kernel.indices if i.name in written and i.name in address(view).indices)
+            * view.shape.dtype.itemsize
+            >= self.outputs * self.panel_bytes
+            for view in kernel.refinements
+            if view.direction is stripe.Direction.IN and view.source in constant
+        )
 
     def _pieces(self, kernel: stripe.Block, output: stripe.Refinement, written: Collection[str]) -> int:
         """Return how many parts accuracy asks for: 1 unless a contraction of floats is deep."""

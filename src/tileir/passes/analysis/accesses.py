@@ -17,6 +17,7 @@ from tileir.stripe.ir import (
     Intrinsic,
     Load,
     LoadIndex,
+    Program,
     Refinement,
     Statement,
     Store,
@@ -37,6 +38,16 @@ def address(refinement: Refinement) -> Affine:
         for name, coefficient in access.terms:
             terms[name] = terms.get(name, 0) + coefficient * dim.stride
     return Affine.of(terms, offset)
+
+
+def constants(program: Program) -> frozenset[str]:
+    """Return the names of constants, and of temporaries that are computed of these alone."""
+    found = {each.name for each in program.memory if each.constant}
+    for kernel in program.main.blocks:
+        views = [r for r in kernel.refinements if r.source]
+        if all(r.source in found for r in views if r.direction.reads):
+            found.update(r.source for r in views if r.direction.writes)
+    return frozenset(found).difference(program.outputs)
 
 
 def is_element(refinement: Refinement) -> bool:

@@ -21,6 +21,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import ClassVar, Final
 
 from tileir.core import attrs
+from tileir.passes.analysis.accesses import constants
 from tileir.passes.base import at_least, with_kernels
 from tileir.passes.kernels import nest_of, schedule as sch
 from tileir.passes.layouts.own_axes import with_own_axes_inside
@@ -47,7 +48,7 @@ class ChannelsLast:
 
     def __call__(self, program: Program) -> Program:
         """Return the program with other strides of temporaries."""
-        constant = _constants(program)
+        constant = constants(program)
         if not constant:
             return program
         shapes = {each.name: each.shape for each in program.memory}
@@ -70,16 +71,6 @@ class ChannelsLast:
 
 def _touches(statement: Statement, tensors: Collection[str]) -> bool:
     return isinstance(statement, Block) and any(r.source in tensors for r in statement.refinements)
-
-
-def _constants(program: Program) -> frozenset[str]:
-    """Return the names of constants, and of temporaries that are computed of these alone."""
-    found = {each.name for each in program.memory if each.constant}
-    for kernel in program.main.blocks:
-        views = [r for r in kernel.refinements if r.source]
-        if all(r.source in found for r in views if r.direction.reads):
-            found.update(r.source for r in views if r.direction.writes)
-    return frozenset(found).difference(program.outputs)
 
 
 @attrs.frozen(repr=False)
