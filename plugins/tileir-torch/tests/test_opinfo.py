@@ -160,7 +160,10 @@ def test_the_report() -> None:
     assert any(line.split(": ")[-1] == "add, svd" for line in lines)
 
 
-def test_a_database_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_that_is_not_there(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(opinfo, "import_module", lambda _: SimpleNamespace())
     with pytest.raises(tileir.BackendError, match=r"TIL903.*pip install expecttest"):
         opinfo.entries()
+    with pytest.raises(SystemExit, match="2"):
+        opinfo.main([])
+    assert capsys.readouterr().err.startswith("error[TIL903]")

@@ -482,7 +482,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     began = time.perf_counter()
     pattern = re.compile(given.only)
-    chosen = {name: entry for name, entry in entries().items() if pattern.search(name)}
+    try:
+        chosen = {name: entry for name, entry in entries().items() if pattern.search(name)}
+    except BackendError as error:
+        parser.exit(2, f"{error}\n")
     found = []
     with contextlib.ExitStack() as stack:
         file = None if given.json is None else stack.enter_context(given.json.open("w", encoding="utf-8", buffering=1))
