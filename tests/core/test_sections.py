@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from tileir.core.errors import TileError
 from tileir.core.json.plain import read_json
-from tileir.core.targets.sections import sections_of
+from tileir.core.targets.target_file import sections_of
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(alphabet='a"\\/,]}\n é', max_size=6),

@@ -12,7 +12,7 @@ import pytest
 
 from tileir.core.errors import TileError
 from tileir.core.targets.hardware_json import from_json, to_json
-from tileir.core.targets.sections import sections_of
+from tileir.core.targets.target_file import sections_of
 from tileir.core.targets.template import fill
 
 SLIDE = """{

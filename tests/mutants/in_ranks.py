@@ -62,21 +62,21 @@ IN_RANKS: Final = (
     ),
     Mutant(
         "deeper part made of the operands of the usual one",
-        "typed.sharding.deepening",
+        "typed.sharding.partition",
         "needs = needs_of_part(operation, layout, (), layouts.shapes, mesh)",
         "needs = needs_of_part(operation, own.layout, (), layouts.shapes, mesh)",
         tests=_BORDERS,
     ),
     Mutant(
         "values computed again that are laid out as asked",
-        "typed.sharding.deepening",
+        "typed.sharding.partition",
         "operation.name not in layouts.fixed and spread.layout == spread.target",
         "spread.layout == spread.target",
         tests=_BORDERS,
     ),
     Mutant(
         "work that is done again for nothing",
-        "typed.sharding.deepening",
+        "typed.sharding.partition",
         "            seconds += more\n",
         "",
         tests=_BORDERS,
@@ -97,7 +97,7 @@ IN_RANKS: Final = (
     ),
     Mutant(
         "steps in which ranks meet made from the first one on, also in reverse",
-        "driver.distribution.looping",
+        "driver.distribution.distributed",
         "place = count - 1 - number if loop.reverse else number",
         "place = number",
         tests="driver/distribution/test_rounds.py",

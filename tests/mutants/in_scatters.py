@@ -10,8 +10,8 @@ IN_SCATTERS: Final = (
     Mutant(
         "wide table of a scatter that is not cleared",
         "passes.algorithms.atomic_scatter",
-        "return (empty, _marked(",
-        "return (_marked(",
+        "blocks = (empty, _marked(",
+        "blocks = (_marked(",
         tests="passes/test_atomic_scatter.py",
     ),
     Mutant(
@@ -30,9 +30,9 @@ IN_SCATTERS: Final = (
     ),
     Mutant(
         "table of another scatter taken for the one that is cleared",
-        "passes.algorithms.atomic_scatter",
-        "and [each.source for each in _written(clear)] == [output.source]",
-        "and _written(clear)",
+        "passes.kernels.forms",
+        "if cleared == [outputs[0].source] else",
+        "if cleared else",
         tests="passes/test_atomic_scatter.py",
     ),
     Mutant(

@@ -68,7 +68,7 @@ IN_PASSES: Final = (
     ),
     Mutant(
         "kernels along part of a row cut with it",
-        "passes.algorithms.row_members",
+        "passes.algorithms.split_rows",
         "or tuple(kernel.ranges[name] for name in names) != whole",
         "",
         tests="passes/test_split_rows.py",

@@ -20,8 +20,8 @@ from tileir.passes.base import for_target, run
 from tileir.passes.pipelines.catalog import parse_pipeline
 from tileir.passes.schedules.scripted import Scripted
 from tileir.poly.affine import Affine
+from tileir.schedule.emission import with_padding
 from tileir.schedule.nest import Use
-from tileir.schedule.padding import with_padding
 from tileir.schedule.remarks import Remarks, listening
 from tileir.schedule.steps.loops import Jam, Reorder, Split
 from tileir.schedule.steps.memory import Accumulate as Apart, Level, Stage

@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 import tileir
-from tileir.semtree.analysis.element_order import ElementOrder
 from tileir.semtree.check.verifier import verify_program
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.ir import KernelFunction
 from tileir.semtree.launches import launches
 from tileir.semtree.text.parser import parse_kernel, parse_program
-from tileir.semtree.transform.in_place import reuse_in_place
+from tileir.semtree.transform.in_place import ElementOrder, reuse_in_place
 
 PROGRAM = """\
 program {

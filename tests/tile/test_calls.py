@@ -315,7 +315,7 @@ def test_long_chains_of_calls_are_followed_without_recursion() -> None:
 
 
 def test_calls_that_come_to_too_much_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tileir.tile.building.calling.MAX_STATEMENTS", 1000)
+    monkeypatch.setattr("tileir.tile.text.linking.MAX_STATEMENTS", 1000)
     text = "function f0(X) -> (Y) { Y[] = +(X[]); }" + "".join(
         f"function f{k}(X) -> (Y) {{ A = f{k - 1}(X); Y = f{k - 1}(A); }}" for k in range(1, 30)
     )

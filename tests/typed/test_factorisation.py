@@ -17,8 +17,8 @@ from tileir.core.dtype import DType
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import ArrayConstant, Contraction, Function, TensorType
-from tileir.typed.simplify import factorisation
-from tileir.typed.simplify.factorisation import MOST_ELEMENTS, factorised, factors_of
+from tileir.typed.simplify import preparation
+from tileir.typed.simplify.preparation import MOST_ELEMENTS, factorised, factors_of
 from tileir.typed.simplify.simplifier import simplify
 from tileir.typed.verifier import verify
 
@@ -47,7 +47,7 @@ def sums_of(function: Function) -> list[Contraction]:
 
 
 def always(function: Function) -> Function:
-    with mock.patch.object(factorisation, "INTERMEDIATE", -1000):
+    with mock.patch.object(preparation, "INTERMEDIATE", -1000):
         return factorised(function)
 
 

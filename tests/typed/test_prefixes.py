@@ -20,7 +20,7 @@ from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Cast, Contraction, Function, TensorType
-from tileir.typed.simplify import distribution, prefix_forms, prefixes
+from tileir.typed.simplify import distribution, prefixes
 from tileir.typed.simplify.distribution import distributed, never_negative
 from tileir.typed.simplify.prefixes import with_ends
 from tileir.typed.simplify.preparation import prepared
@@ -90,7 +90,7 @@ def test_forms_of_the_same_become_running_aggregates(name: str) -> None:
     statement, count = LINEAR[name]
     types = {each: TensorType(DType.I32, (N,)) for each in ("A", "B") if f"{each}[" in statement}
     function = function_of(statement, types)
-    with mock.patch.object(prefix_forms, "NARROWEST", 8):
+    with mock.patch.object(prefixes, "NARROWEST", 8):
         after = prepared(function)
     assert_same(function, after, numbers(function))
     if count:
@@ -220,7 +220,7 @@ def test_mixed_operands_are_converted_as_before() -> None:
 def test_any_polytope_means_the_same(case: tuple[Function, dict[str, Array]]) -> None:
     function, arrays = case
     with (
-        mock.patch.multiple(prefix_forms, SHORTEST=2, NARROWEST=1),
+        mock.patch.multiple(prefixes, SHORTEST=2, NARROWEST=1),
         mock.patch.multiple(prefixes, GAIN=0, _GROWTH=1000),
         mock.patch.multiple(distribution, GAIN=0, LEAST=0),
     ):

@@ -4,6 +4,17 @@ What bodies of functions may say besides Tile: words that know the boundary of t
 
 Each stands in a statement of its own, ``Result = word(Tensor, …, size, …);``. The functions above one in its file are
 words of its body as well.
+
+Ranks within windows, such as medians, by sorting networks over shifted pictures.
+
+Columns of windows are sorted first, which neighbouring windows share, then what is in one place of all of them; an
+element that this shows to lie too low or too high takes part no longer. What is left is sorted, and whatever leads to
+another rank than the wanted one is never computed.
+
+Sources: Batcher, "Sorting networks and their applications", 1968; Adams, "Fast median filters using separable sorting
+networks", 2021.
+
+Elements of pictures at positions that are computed: along one axis, or between pixels on two.
 """
 
 from __future__ import annotations
@@ -15,8 +26,21 @@ from types import MappingProxyType
 from typing import Final
 
 from tileir.core import Diagnostic, attrs, nearest
+from tileir.core.dtype import DType
 from tileir.core.targets.template_expressions import Budget, evaluate, parse
-from tileir.ops.shared.foundation import Dim, Tensor, dim_like, mistaken
+from tileir.ops.arrays.indexing import take
+from tileir.ops.shared.foundation import (
+    Aggregation,
+    Dim,
+    Tensor,
+    aggregate,
+    call,
+    cast_to,
+    dim_like,
+    dims_of,
+    indices_of,
+    mistaken,
+)
 from tileir.tile import ir as tile
 from tileir.tile.building.inlining import Expansion, inline
 from tileir.tile.functions import builtin
@@ -24,9 +48,149 @@ from tileir.tile.traversal import walk
 from tileir_formula.definitions.parameters import ChoiceParameter, FlagParameter, Operand, Parameter
 from tileir_formula.ir import Argument, Boundary, Value
 from tileir_formula.lower.channels import bordered, channel, coloured
-from tileir_formula.lower.ranking import ranked
-from tileir_formula.lower.sampling import picked, sampled
 from tileir_formula.text.spelling import fault_of_value
+
+_FARTHEST: Final = 1e9
+"""Positions beyond it are taken for it, so that they fit into i32."""
+
+
+def picked(picture: Tensor, positions: Tensor, axis: int, boundary: Boundary) -> Tensor:
+    """Return a picture whose places along an axis show what it has at whole positions, or what lies outside there.
+
+    Args:
+        picture: ``[rows, columns, channels]``.
+        positions: A vector of whole numbers, of any dtype.
+        axis: 0 for rows, 1 for columns.
+        boundary: What lies outside.
+
+    """
+    size = dims_of(picture)[axis]
+    whole = _whole(positions)
+    taken = take(picture, _inside(whole, size, boundary), axis)
+    if boundary is not Boundary.CONSTANT:
+        return taken
+    behind = len(dims_of(picture)) - axis - 1
+    return call("cond", call("reshape", _exists(whole, size), *dims_of(positions), *(1,) * behind), taken, 0.0)
+
+
+def sampled(picture: Tensor, rows: Tensor, columns: Tensor, boundary: Boundary) -> Tensor:
+    """Return what a picture has at points between pixels, by linear interpolation on both axes.
+
+    Args:
+        picture: ``[rows, columns, channels]``.
+        rows: The row of each point, ``[rows', columns']``.
+        columns: The column of each point, alike.
+        boundary: What the pixels outside are.
+
+    """
+    above, left = call("floor", rows), call("floor", columns)
+    down, across = _weight(rows - above), _weight(columns - left)
+    top, first = _whole(above), _whole(left)
+    tap = _Taps(picture, boundary)
+    upper = tap(top, first) * (1.0 - across) + tap(top, first + 1) * across
+    lower = tap(top + 1, first) * (1.0 - across) + tap(top + 1, first + 1) * across
+    return upper * (1.0 - down) + lower * down
+
+
+class _Taps:
+    """The pixels of one picture at whole points."""
+
+    def __init__(self, picture: Tensor, boundary: Boundary) -> None:
+        self.height, self.width, channels = dims_of(picture)
+        self.flat = call("reshape", picture, self.height * self.width, channels)
+        self.boundary = boundary
+
+    def __call__(self, rows: Tensor, columns: Tensor) -> Tensor:
+        inside = _inside(rows, self.height, self.boundary) * self.width + _inside(columns, self.width, self.boundary)
+        taken = call("gather", self.flat, inside)
+        if self.boundary is not Boundary.CONSTANT:
+            return taken
+        exists = call("logical_and", _exists(rows, self.height), _exists(columns, self.width))
+        return call("cond", call("reshape", exists, *dims_of(rows), 1), taken, 0.0)
+
+
+def _weight(fraction: Tensor) -> Tensor:
+    return call("reshape", fraction, *dims_of(fraction), 1)
+
+
+def _whole(positions: Tensor) -> Tensor:
+    """Return positions as i32, of which the neighbours are i32 as well."""
+    return cast_to(call("max", call("min", positions, _FARTHEST), -_FARTHEST), DType.I32)
+
+
+def _exists(positions: Tensor, size: Dim) -> Tensor:
+    return call("logical_and", positions >= 0, positions < size)
+
+
+def _inside(positions: Tensor, size: Dim, boundary: Boundary) -> Tensor:
+    """Return the positions inside of an axis whose elements stand at positions that may lie outside."""
+    match boundary:
+        case Boundary.MIRROR:
+            period = (size * 2 - 2).max(1)
+            folded = call("abs", call("mod", positions, period))
+            return call("min", folded, period - folded)
+        case Boundary.WRAP:
+            rest = call("mod", positions, size)
+            return call("cond", rest < 0, rest + size, rest)
+        case Boundary.CLAMP | Boundary.CONSTANT:
+            return call("max", call("min", positions, size - 1), 0)
+
+
+def ranked(padded: Tensor, rows: int, columns: int, percent: int) -> Tensor:
+    """Return for each pixel the element of one rank within its window.
+
+    Args:
+        padded: A picture with a border that is as wide as windows reach.
+        rows: How many rows windows have, an odd number.
+        columns: How many columns they have, an odd number.
+        percent: The rank: 0 for the least element, 50 for the median, 100 for the greatest. Between elements, the
+            nearest one counts.
+
+    """
+    rank = (percent * (rows * columns - 1) + 50) // 100
+    lines = _sorted([_shifted(padded, 0, row, rows) for row in range(rows)])
+    shifted = [[_shifted(line, 1, column, columns) for column in range(columns)] for line in lines]
+    table = [_sorted(places) for places in shifted]
+    # Both rows and columns of the table are sorted now, so each element has a rectangle of others on each side of it.
+    below, left = 0, []
+    for row, line in enumerate(table):
+        for column, element in enumerate(line):
+            if (rows - row) * (columns - column) > rows * columns - rank:
+                below += 1  # so many are not less that this one is left out from below
+            elif (row + 1) * (column + 1) <= rank + 1:
+                left.append(element)
+    return _sorted(left)[rank - below]
+
+
+def _shifted(padded: Tensor, axis: int, shift: int, length: int) -> Tensor:
+    """Return a picture that begins further on along an axis, and is shorter by what windows reach beyond it."""
+    indices, sizes = indices_of(padded), list(dims_of(padded))
+    sizes[axis] = sizes[axis] - (length - 1)
+    moved = [index + shift if place == axis else index for place, index in enumerate(indices)]
+    return aggregate(Aggregation.ASSIGN, padded[tuple(moved)], indices, sizes)
+
+
+def _sorted(pictures: list[Tensor]) -> list[Tensor]:
+    """Return pictures whose elements at each place are in ascending order."""
+    result = list(pictures)
+    for low, high in _network(len(result)):
+        first, second = result[low], result[high]
+        result[low], result[high] = call("min", first, second), call("max", first, second)
+    return result
+
+
+def _network(count: int) -> Iterator[tuple[int, int]]:
+    """Yield the pairs that Batcher's odd-even merge sort compares and exchanges."""
+    merged = 1
+    while merged < count:
+        distance = merged
+        while distance >= 1:
+            for start in range(distance % merged, count - distance, 2 * distance):
+                for low in range(start, min(start + distance, count - distance)):
+                    if low // (2 * merged) == (low + distance) // (2 * merged):
+                        yield low, low + distance
+            distance //= 2
+        merged *= 2
 
 
 @attrs.frozen

@@ -1,22 +1,246 @@
 """Predicted cost of a program on a machine: counts of every block, time of every kernel by its slowest resource.
 
 What these figures are, :mod:`tileir.passes.cost.figures` says.
+
+Bytes that move into a cache of some size, by what its capacity lets programs use again.
+
+Reuse along a loop works where what one iteration touches fits, or several where an access comes back to what another
+one touched some iterations ago: the layer condition (Stengel et al., ICS 2015; Hammer, Eitzinger, Hager and Wellein,
+"Kerncraft: a tool for analytic performance modeling of loop kernels", 2017), said for loop nests of any depth. A
+subtree whose data fits moves each line once; a loop of which an iteration fits moves what is new in each one; any other
+loop moves everything again in every iteration, as least recently used lines go first. Blocks in a row use what the one
+before left behind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from math import prod
+from typing import Final
 
-from tileir.core import REGISTER, DType, attrs
-from tileir.passes.cost.figures import BlockCost, Cycles, KernelCost, Kind, Operations, bounded
-from tileir.passes.cost.machine import Machine
+from tileir.core import LOCAL, REGISTER, DType, attrs
+from tileir.passes.cost.figures import BlockCost, Cycles, KernelCost, Kind, Moved, Operations, bounded
+from tileir.passes.cost.machine import Machine, Storage
 from tileir.stripe import ir as stripe, launched, uses_of
+from tileir.stripe.blocks import Binding
 from tileir_performance.cost.core import cycles_of, issues_of, operations_of
 from tileir_performance.cost.kernels import ProgramCost, works_cost
 from tileir_performance.cost.points import Constraint, Count, count_points
-from tileir_performance.cost.scopes import Scope, scope_of
-from tileir_performance.cost.traffic import Traffic
+from tileir_performance.cost.regions import Region, distinct, lines_of, region_of
+from tileir_performance.cost.scopes import Access, Loop, Scope, scope_of
+
+APART: Final = frozenset({REGISTER, LOCAL})
+"""Locations that no cache serves."""
+
+
+@attrs.frozen
+class Footprint:
+    """Bytes of one root in lines that are read, written, and touched at all."""
+
+    read_bytes: float
+    written_bytes: float
+    bytes: float
+
+
+@attrs.frozen
+class Different:
+    """Bytes of different elements; at most so many where that is not exact."""
+
+    bytes: int
+    exact: bool
+
+
+@attrs.define(eq=False, repr=False)
+class Traffic:
+    """Answers questions about one kernel; what is asked twice is worked out once."""
+
+    kernel: Scope
+    line_bytes: int
+    _below: dict[int, tuple[Access, ...]] = attrs.field(factory=dict, init=False)
+    _footprints: dict[tuple[int, int], Mapping[int, Footprint]] = attrs.field(factory=dict, init=False)
+    _ranges: dict[int, int] = attrs.field(factory=dict, init=False)
+    _inside: dict[int, int] = attrs.field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        for scope in self.kernel.walk():
+            self._ranges.update((loop.number, loop.range) for loop in scope.loops)
+            for access in scope.accesses.values():
+                if access.root.inside:
+                    self._inside[access.root.number] = access.root.elements * access.dtype.itemsize
+
+    def footprint(self, scope: Scope, depth: int = 0) -> Mapping[int, Footprint]:
+        """Return what a subtree touches of each root, with the first ``depth`` loops of its own standing still."""
+        key = (id(scope), depth)
+        found = self._footprints.get(key)
+        if found is None:
+            found = self._footprints[key] = self._lines(self._accesses(scope), self._still(scope, depth))
+        return found
+
+    def different(self, scope: Scope) -> Different:
+        """Return how many bytes of different elements a subtree touches in the whole run of the kernel."""
+        total, all_exact = 0, True
+        for touched in self._touched(self._accesses(scope), frozenset(), frozenset({REGISTER}), self._ranges):
+            elements, exact = distinct(tuple(touched.regions))
+            exact = exact and elements <= touched.limit
+            total += min(elements, touched.limit) * touched.itemsize
+            all_exact = all_exact and exact
+        return Different(total, all_exact)
+
+    def _lines(
+        self, accesses: Iterable[Access], still: frozenset[int], ranges: Mapping[int, int] | None = None
+    ) -> Mapping[int, Footprint]:
+        """Return the lines of memory behind caches that some accesses touch with some loops standing still.
+
+        Loops have their own ranges where no others are given.
+        """
+        touched = self._touched(accesses, still, APART, self._ranges if ranges is None else ranges)
+        return {each.root: _footprint_of(each, self.line_bytes) for each in touched}
+
+    @staticmethod
+    def _still(scope: Scope, depth: int) -> frozenset[int]:
+        """Return the loops around a scope and its own first ones; threads of a group run side by side, so move."""
+        return frozenset(n.number for n in (*scope.outer, *scope.loops[:depth]) if n.binding is not Binding.THREAD)
+
+    @staticmethod
+    def _touched(
+        accesses: Iterable[Access], still: frozenset[int], apart: frozenset[str], ranges: Mapping[int, int]
+    ) -> Iterable[_Touched]:
+        """Return what some accesses touch of each root outside some locations, with some loops standing still."""
+        found: dict[int, _Touched] = {}
+        for access in accesses:
+            root = access.root
+            if root.location in apart:
+                continue
+            steps = [(step, ranges[loop]) for loop, step in access.terms if loop not in still]
+            if root.number not in found:
+                found[root.number] = _Touched(root.number, root.elements, access.dtype.itemsize)
+            region = region_of(access.offset, (*steps, *access.sizes))
+            if access.chosen is not None:
+                points = prod(ranges[loop] for loop in access.chosen if loop not in still)
+                region = region.limited(points)
+            found[root.number].add(region, access)
+        return found.values()
+
+    def _accesses(self, scope: Scope) -> tuple[Access, ...]:
+        """Return the accesses of a subtree."""
+        found = self._below.get(id(scope))
+        if found is None:
+            inner = (access for child in scope.children for access in self._accesses(child))
+            found = self._below[id(scope)] = (*scope.accesses.values(), *inner)
+        return found
+
+    def into(self, storage: Storage, share: float = 1.0) -> Moved:
+        """Return what the kernel moves into a cache, and out of it, if it may use ``share`` of it.
+
+        Allocations that fit are made in the same place again and again, and so stay there.
+        """
+        capacity = storage.size_bytes * share
+        moved = self._moved(self.kernel, 0, capacity)
+        kept = {root for root, size in self._inside.items() if size <= capacity}
+        return sum((each for root, each in moved.items() if root not in kept), Moved())
+
+    def _moved(self, scope: Scope, depth: int, capacity: float) -> dict[int, Moved]:
+        loops = [
+            (n, loop)
+            for n, loop in enumerate(scope.loops)
+            if n >= depth and (loop.repeats or loop.binding is Binding.GRID)
+        ]
+        whole = self.footprint(scope, depth)
+        if _size(whole) <= capacity:
+            return _once(whole)
+        if not loops:
+            return self._body(scope, capacity)
+        number, loop = loops[0]
+        if self._held(scope, number) <= capacity:
+            return _once(whole)
+        inner = self._moved(scope, number + 1, capacity)
+        return {root: moved.times(loop.range) for root, moved in inner.items()}
+
+    def _held(self, scope: Scope, number: int) -> float:
+        """Return the bytes that a cache must hold for reuse along a loop of a scope, number ``number`` of its own.
+
+        These are the lines of one iteration; of several, where one access touches what another one touched so many
+        iterations ago, as in stencils.
+        """
+        loop = scope.loops[number]
+        window = self._window(scope, loop)
+        if window <= 1:
+            return _size(self.footprint(scope, number + 1))
+        still = self._still(scope, number + 1) - {loop.number}
+        return _size(self._lines(self._accesses(scope), still, {**self._ranges, loop.number: window}))
+
+    def _window(self, scope: Scope, loop: Loop) -> int:
+        """Return how many iterations of a loop lie between accesses that touch the same elements, at most."""
+        starts: dict[tuple[int, int], list[int]] = {}
+        for access in self._accesses(scope):
+            step = abs(access.step(loop.number))
+            if step:
+                starts.setdefault((access.root.number, step), []).append(access.offset)
+        windows = ((max(offsets) - min(offsets)) // step for (_, step), offsets in starts.items() if len(offsets) > 1)
+        return max((window for window in windows if window < loop.range), default=1)
+
+    def _body(self, scope: Scope, capacity: float) -> dict[int, Moved]:
+        """Return what the statements of a block move, one after the other; its own scalars count as the first."""
+        total: dict[int, Moved] = {}
+        if scope.accesses:
+            total = _once(self._lines(scope.accesses.values(), self._still(scope, len(scope.loops))))
+        left: Mapping[int, Footprint] = {}
+        for child in scope.children:
+            footprint = self.footprint(child)
+            for root, moved in self._moved(child, 0, capacity).items():
+                kept = left[root].bytes if root in left else 0.0
+                kept = min(kept, footprint[root].bytes)
+                fresh = Moved(max(0.0, moved.read - kept), moved.written)
+                total[root] = total.get(root, Moved()) + fresh
+            left = footprint if _size(footprint) <= capacity else {}
+        return total
+
+
+@attrs.define(eq=False, repr=False)
+class _Touched:
+    """The regions of one root that some accesses touch, and which of them are read and written."""
+
+    root: int
+    limit: int
+    itemsize: int
+    regions: dict[Region, tuple[bool, bool]] = attrs.field(factory=dict)
+
+    def add(self, region: Region, access: Access) -> None:
+        """Add what an access touches."""
+        reads, writes = self.regions.get(region, (False, False))
+        self.regions[region] = reads or access.reads or access.merging is not None, writes or access.writes
+
+
+def _footprint_of(touched: _Touched, line_bytes: int) -> Footprint:
+    regions = touched.regions
+    reads = tuple(region for region, (read, _) in regions.items() if read)
+    writes = tuple(region for region, (_, written) in regions.items() if written)
+    facts = touched.limit, touched.itemsize, line_bytes
+    read, written = _bytes(reads, *facts), _bytes(writes, *facts)
+    whole = read if len(reads) == len(regions) else written if len(writes) == len(regions) else None
+    return Footprint(read, written, _bytes(tuple(regions), *facts) if whole is None else whole)
+
+
+@lru_cache(maxsize=4096)
+def _bytes(regions: tuple[Region, ...], limit: int, itemsize: int, line_bytes: int) -> float:
+    """Return the bytes of the lines that some different regions of one root touch."""
+    if not regions:
+        return 0.0
+    lines = sum(lines_of(region, itemsize, line_bytes) for region in regions)
+    if len(regions) > 1:
+        elements, _ = distinct(regions)
+        lines *= elements / max(1, sum(region.elements for region in regions))
+    most = -(-limit * itemsize // line_bytes) + 1
+    return min(lines, most) * line_bytes
+
+
+def _size(footprint: Mapping[int, Footprint]) -> float:
+    return sum(each.bytes for each in footprint.values())
+
+
+def _once(footprint: Mapping[int, Footprint]) -> dict[int, Moved]:
+    return {root: Moved(each.read_bytes, each.written_bytes) for root, each in footprint.items()}
 
 
 def predict(program: stripe.Program, machine: Machine) -> ProgramCost:

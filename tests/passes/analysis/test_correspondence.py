@@ -6,7 +6,7 @@ from math import prod
 from hypothesis import given, strategies as st
 
 from tileir.core.text.names import NameScope
-from tileir.passes.analysis.correspondence import Correspondence, correspond
+from tileir.passes.fusion.match import Correspondence, correspond
 from tileir.poly.affine import Affine
 
 

@@ -12,8 +12,8 @@ import pytest
 from strategies.passes import program_of
 from tileir import explain
 from tileir.passes.cost.machine import Storage
+from tileir_performance.cost.prediction import Traffic
 from tileir_performance.cost.scopes import Scope, scope_of
-from tileir_performance.cost.traffic import Traffic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -1,8 +1,11 @@
-"""Memory, copies and launches on one device."""
+"""Memory, copies and launches on one device.
+
+Test of whether a device works on the host's memory in place.
+"""
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -16,7 +19,6 @@ from tileir.runtime.checks import check_part, kernel_at, memory_size
 from tileir.runtime.copies import copy_by_host, places_of
 from tileir_opencl.device.capabilities import LEAST_ALIGNMENT, base_alignment
 from tileir_opencl.device.devices import device_of
-from tileir_opencl.device.sharing import shares_memory
 from tileir_opencl.run.buffers import (
     AdoptedBuffer,
     OpenCLBuffer,
@@ -35,7 +37,35 @@ from tileir_opencl.run.process import context_of, inherited, use_drivers
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tileir_opencl.device.platforms import Found
     from tileir_opencl.run.library import OpenCLLibrary
+
+
+NBYTES: Final = 4096
+
+
+@cache
+def shares_memory(found: Found) -> bool:
+    """Return whether what a processor's driver writes into a buffer over an array is in the array right away.
+
+    The array starts 16 bytes behind the start of a page: where NumPy's large arrays do.
+    """
+    device = found.device
+    if found.simulated or device.type != cl.device_type.CPU or not device.host_unified_memory:
+        return False
+    room = np.zeros(3 * NBYTES, np.uint8)
+    start = -room.ctypes.data % NBYTES + 16
+    array = room[start : start + NBYTES]
+    context = context_of(found)
+    try:
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
+        buffer = cl.Buffer(context, flags, hostbuf=array)
+        queue = cl.CommandQueue(context, device)
+        cl.enqueue_fill_buffer(queue, buffer, np.full(1, 7, np.uint8), 0, NBYTES).wait()
+    except cl.Error:
+        return False
+    return bool((array == 7).all())
+
 
 IN_PLACE: Final = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
 IN_PLACE_READ_ONLY: Final = cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR

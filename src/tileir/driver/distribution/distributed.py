@@ -1,26 +1,31 @@
-"""Partitioned programs that run: compiled for each rank in pieces between collectives, by any back end."""
+"""Partitioned programs that run: compiled for each rank in pieces between collectives, by any back end.
+
+Loops of partitioned programs in whose steps ranks meet: a rank runs one step after the other, from the host.
+
+Steps of a rank that its device records once, collectives among them, and is handed again in one call.
+"""
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 import numpy as np
 
-from tileir.core import ArgumentError, DType, at_the_call, attrs
+from tileir.core import Aggregation, ArgumentError, DType, at_the_call, attrs
 from tileir.core.version import VERSION
 from tileir.driver.calls.arguments import bind, check_kind
 from tileir.driver.calls.stepper import check_updates
 from tileir.driver.distribution.arrays import DistributedArray
 from tileir.driver.distribution.collectives import Moving, Rooms, Share, begun, merged_state, merging, part_of
 from tileir.driver.distribution.engines import engine_called, pickled, refusing
-from tileir.driver.distribution.looping import looped
 from tileir.driver.distribution.meeting import Rank
 from tileir.driver.distribution.on_device import (
     Arriving,
@@ -33,21 +38,161 @@ from tileir.driver.distribution.on_device import (
     merged_together,
     resident,
 )
-from tileir.driver.distribution.repeating import Repetition
 from tileir.driver.distribution.stepping import DistributedStepper
 from tileir.driver.executable import Executable, compile_for
 from tileir.runtime import Context, DeviceInfo, Options, owner_of, to_array
+from tileir.runtime.devices.array import DeviceArray
 from tileir.runtime.devices.home import Home
+from tileir.runtime.offers import RecordingExecutor
 from tileir.runtime.transports import THREADS, Threads, agree
-from tileir.typed.boxes import Box
-from tileir.typed.ir import Collective, Function, TensorType
+from tileir.typed.boxes import Box, sizes_of
+from tileir.typed.ir import Collective, Function, ScanPart, TensorType, operands
 from tileir.typed.sharding.borders import Bordered, Pieced, PlannedStep, bordered_steps, touched
 from tileir.typed.sharding.local import Meeting, Rounds, boxes_of, local_steps
 from tileir.typed.sharding.partitioned import Partitioned
 from tileir.typed.sharding.verifier import verify
 
 if TYPE_CHECKING:
+    from numpy import dtype
+
+    from tileir.runtime.offers import Recorder
     from tileir.runtime.transports import Array, Engine, Transport
+    from tileir.typed.sharding.local import Step
+
+
+@attrs.frozen(eq=False)
+class Repetition:
+    """Recordings of all steps of a rank.
+
+    Attributes:
+        recorder: What the device has them in.
+        inputs: Names of inputs, in order.
+        kinds: For each result its name, dtype, and the shape of the part of this rank.
+
+    """
+
+    recorder: Recorder
+    inputs: tuple[str, ...]
+    kinds: tuple[tuple[str, dtype[Any], tuple[int, ...]], ...]
+    _told: list[str] = attrs.field(factory=list, init=False)
+
+    @classmethod
+    def of(cls, program: Partitioned, steps: Sequence[Step], rank: int, home: Home) -> Self | None:
+        """Return recordings of a program; None where the device has none, or the host takes part in the steps."""
+        executor = home.executor
+        if not isinstance(executor, RecordingExecutor) or not executor.queues:
+            return None
+        if any(
+            isinstance(step, Rounds | Meeting) or (isinstance(step, Collective) and step.combine is not None)
+            for step in steps
+        ):
+            return None  # states are merged on the host, and steps of loops and rounds begin there
+        function, here = program.function, program.mesh.coordinates(rank)
+        defined = {each.name: each for each in (*function.inputs, *function.operations)}
+        boxes = {name: program.mesh.box(program.layout(name), here) for name in function.outputs}
+        kinds = [(n, defined[n].dtype.numpy, sizes_of(box)) for n, box in boxes.items()]
+        return cls(executor.recorder(), tuple(value.name for value in function.inputs), tuple(kinds))
+
+    def results(
+        self, transport: Transport, home: Home, values: Mapping[str, Any], work: Callable[[], Sequence[Any]]
+    ) -> dict[str, Any] | None:
+        """Return the results of recorded steps on some values; None where they have to be done one by one.
+
+        Raises:
+            LostError: TIL814, another rank failed.
+
+        """
+        given = [values[name].queued(home.executor) for name in self.inputs]
+        if any(buffer is None for buffer in given):
+            self._tell_of_others(transport, home, values)
+            return None
+        transport.hand_over_again()
+        found = self.recorder.run(given, work)
+        if found is None:
+            return None
+        buffers, event = found
+        made = zip(self.kinds, buffers, strict=True)
+        return {n: DeviceArray.fresh(buffer, home, dtype, shape, event) for (n, dtype, shape), buffer in made}
+
+    def _tell_of_others(self, transport: Transport, home: Home, values: Mapping[str, Any]) -> None:
+        """Log, once, which inputs keep calls from being recorded, as they were made with other options."""
+        names = [name for name in self.inputs if values[name].home.executor is not home.executor]
+        if not names or self._told:
+            return
+        import logging  # few programs need it
+
+        self._told.extend(names)
+        message = (
+            "rank %d hands calls over piece by piece, which takes longer: %s was made with other options than the"
+            " program; give tileir.distribute the options of the context, or of the program that makes it"
+        )
+        logging.getLogger("tileir.distributed").warning(message, transport.rank, ", ".join(names))
+
+
+def looped(
+    rounds: Rounds,
+    values: Mapping[str, Any],
+    home: Home | None,
+    transport: Transport,
+    run: Callable[[dict[str, Any]], Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Return a rank's parts of the results of a loop.
+
+    Args:
+        rounds: It; all ranks come to it.
+        values: What the rank has of values, by name.
+        home: Where it has them; None for on the host. Slices of sequences and what steps put out pass through the host.
+        transport: Between the ranks, which agree before each step of a loop that a condition ends.
+        run: Makes one step, from the inputs of the step to its outputs, by name.
+
+    """
+    loop, function = rounds.loop, rounds.step.function
+    names, carries, rest = (
+        [each.name for each in function.inputs],
+        len(loop.carries),
+        len(loop.carries + loop.sequences),
+    )
+    passed, count = [values[name] for name in operands(loop)], loop.count or 0
+    sequences = [_on_host(each, home) for each in passed[carries:rest]]
+    state = passed[:carries]
+    stacked: dict[str, Any] = {}
+    numbers: Iterable[int] = range(count) if loop.count is not None else itertools.count()
+    for number in numbers:
+        if loop.count is None and not _agreed(loop.name, bool(_on_host(state[0], home)), transport):
+            break
+        place = count - 1 - number if loop.reverse else number
+        slices = [_here(np.asarray(each[place], order="C"), home) for each in sequences]
+        made = run(dict(zip(names, [*state, *slices, *passed[rest:]], strict=True)))
+        new = [made[name] for name in function.outputs]
+        for name, result in rounds.results.items():
+            if result.part is not ScanPart.FINAL:
+                is_before = result.part is ScanPart.HISTORY
+                one = _on_host(state[result.number] if is_before else new[carries + result.number], home)
+                stacked.setdefault(name, np.empty((count, *one.shape), one.dtype))[place] = one
+        state = new[:carries]
+    found = {}
+    for name, result in rounds.results.items():
+        if result.part is ScanPart.FINAL:  # which may be what was passed, and is kept for longer
+            found[name] = _here(np.array(_on_host(state[result.number], home)), home)
+        else:
+            found[name] = _here(stacked[name], home)
+    return found
+
+
+def _agreed(name: str, more: bool, transport: Transport) -> bool:
+    """Return whether any rank makes one more step: all do then, also where devices have rounded otherwise."""
+    transport.place = f"a step of {name!r}"
+    found = transport.all_reduce(np.array([more], np.uint8), Aggregation.MAX, range(transport.size))
+    return bool(found[0])
+
+
+def _on_host(value: Any, home: Home | None) -> Any:
+    return value if home is None else at_home(value, home).numpy()
+
+
+def _here(array: Any, home: Home | None) -> Any:
+    return array if home is None else resident(array, home)
+
 
 _CHANNELS: Final = 1 << 15
 
