@@ -27,11 +27,11 @@ from tileir.stripe import ir as stripe
 class AtomicScatter:
     """Turn scatters whose order does not matter into atomic updates.
 
-    Those are sums of integers, and maxima and minima: results have the same bits in any order. Elements that are
-    narrower than what devices update are kept in wider ones meanwhile.
+    Applies to sums of integers, and to maxima and minima, whose results have the same bits in any order. Elements
+    narrower than the device's atomics are accumulated in wider ones.
 
     Attributes:
-        update_bytes: The widest elements that the device updates as one step; 0 where it updates none.
+        update_bytes: Widest element that the device updates atomically, in bytes; 0 if it has no atomics.
     """
 
     name: ClassVar[str] = "atomic_scatter"

@@ -35,13 +35,13 @@ _MOST_BYTES = 16 * 1024
 class BlockSums:
     """Sum floats blockwise: cut loops that add many terms to accumulators in registers into blocks with partial sums.
 
-    Runs after the passes that schedule: it looks at loops, whoever made them.
+    Runs after the scheduling passes, and handles all loops, no matter which pass made them.
 
     Attributes:
-        terms: Most terms that are added to an accumulator one after the other.
-        coarse: The same for contractions, which use a factor for several sums, and for sums that lie in a cache: to add
-            up many accumulators costs more, and NumPy and libraries of linear algebra cut these coarsely or not at all.
-
+        terms: Maximum number of terms that are added to one accumulator in sequence.
+        coarse: The limit for contractions, which reuse a factor for several sums, and for accumulators in a cache:
+            adding up many accumulators costs more, and NumPy and BLAS libraries block these sums coarsely or not at
+            all.
     """
 
     name: ClassVar[str] = "block_sums"
@@ -96,12 +96,11 @@ class _Sum:
     """How a loop adds to accumulators.
 
     Attributes:
-        view: The loop's view of them.
-        indices: The indices by which the statement that adds tells them apart.
-        place: Which one it adds to, in the view.
-        steps: How many terms one iteration adds to each of them.
-        contracts: Whether the terms are products, and some factor takes part in several sums.
-
+        view: The loop's view of the accumulators.
+        indices: Indices that distinguish the accumulators of the adding statement.
+        place: Place of the accumulator in the view.
+        steps: Number of terms that one iteration adds to each accumulator.
+        contracts: Whether the terms are products with a factor that several sums use.
     """
 
     view: stripe.Refinement

@@ -19,24 +19,23 @@ from tileir.stripe import ir as stripe
 class Combine(ReplacingPass):
     """Regroup tuple reductions into partial states for lanes, neighbouring results and parts of long axes.
 
-    Where elements are contiguous along a reduced index, each lane of some vectors has a state of its own, and takes
-    every so many-th element; in the end vectors are merged with each other, and then halves of lanes. Where they are
-    contiguous along another index, neighbouring results are reduced beside each other, in stretches of lanes. Long axes
-    that few results share are cut into parts, whose states one more kernel merges. What is none of this stays a loop,
-    but for the positions of extrema: two aggregations find these, which other passes schedule, and which cost less than
-    states along short axes.
+    If elements are contiguous along a reduced index, each lane of a few vectors keeps its own state and takes elements
+    at a stride; at the end, vectors are merged pairwise, then halves of lanes. If they are contiguous along another
+    index, vectors hold the states of neighbouring results. Long axes that few results share are split into parts, whose
+    states a further kernel merges. All other reductions stay loops, except positions of extrema: two aggregations,
+    scheduled by other passes, are cheaper than states along short axes.
 
     Attributes:
         reqs: Tags that a kernel must carry.
-        vector_bytes: Width of a vector register; 0 leaves all points scalar.
-        max_lanes: Most lanes of a vector; 0 for as many as fit.
-        unroll: So many vectors of states are kept at a time.
-        stretch_bytes: At most so many bytes of each component of the states of neighbouring results.
-        outputs: Results that are enough to keep all threads busy; parts are made for fewer.
-        parts: At most so many parts of an axis.
-        part_terms: A part has at least so many elements.
-        least: Positions of extrema among fewer contiguous elements are found by two aggregations; None for all.
-
+        vector_bytes: Width of a vector register in bytes; 0 keeps kernels scalar.
+        max_lanes: Maximum number of lanes of a vector; 0 for as many as fit.
+        unroll: Maximum number of vectors of states that are live at a time.
+        stretch_bytes: Maximum bytes of each component of the states of neighbouring results.
+        outputs: Number of results that keep all threads busy; only kernels with fewer are split into parts.
+        parts: Maximum number of parts of an axis; 1 for no split.
+        part_terms: Minimum number of elements of a part.
+        least: Minimum number of contiguous elements for keeping states of positions of extrema; two aggregations find
+            positions among fewer elements. None: two aggregations for all.
     """
 
     name: ClassVar[str] = "combine"

@@ -18,13 +18,12 @@ class TupleReduction:
 
     Attributes:
         kernel: The kernel.
-        step: The block inside that takes elements.
-        reduction: What that does.
+        step: The inner block that consumes elements.
+        reduction: The reduction statement of that block.
         outer: The indices of the kernel.
-        inner: Those of the block, in order.
-        reads: What the block reads, with accesses over all indices.
-        results: The components that are stored, by number, and where.
-
+        inner: The indices of the block, in order.
+        reads: The inputs of the block, with accesses over all indices.
+        results: Number and target view of each component that is stored.
     """
 
     kernel: stripe.Block

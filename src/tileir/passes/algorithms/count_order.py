@@ -54,13 +54,12 @@ class _Counted:
 
     Attributes:
         kernel: The kernel.
-        keys: The view of a row.
-        places: The view of what is stored about it.
-        axis: Along which the row runs.
-        descending: Whether the greatest element comes first.
+        keys: The view of a row of keys.
+        places: The view of the stored places.
+        axis: The axis of a row.
+        descending: Whether the order is descending.
         memory: The ranks of all elements.
-        own: Names for two indices.
-
+        own: Fresh names for two indices.
     """
 
     kernel: stripe.Block

@@ -40,12 +40,11 @@ class GroupOrder(ReplacingPass):
     """Sort rows by merges in groups of threads, with further kernels for rows that exceed a group's local memory.
 
     Attributes:
-        threads: Threads of a group at most; a power of two.
-        items: Elements of a thread at most, of 4 bytes and with a place of 4; an odd number, so that threads find
-            their elements in different banks of local memory.
-        least: Shorter rows are left to other passes.
-        local_bytes: Local memory of a group.
-
+        threads: Maximum number of threads in a group; a power of two.
+        items: Maximum number of elements of a thread, for keys and places of 4 bytes each; an odd number avoids bank
+            conflicts in local memory.
+        least: Minimum length of a row; shorter rows are left to other passes.
+        local_bytes: Local memory of a group, in bytes.
     """
 
     name: ClassVar[str] = "group_order"
@@ -101,13 +100,12 @@ class _Stages:
     """Kernels that sort rows step by step, and the memory between them.
 
     Attributes:
-        kernel: What they stand for.
-        rows: What the next kernel reads: keys, and where they come from in all kernels but the first.
-        stored: What the last one stores: places, and maybe sorted keys.
-        names: For memory.
+        kernel: The kernel that they replace.
+        rows: Inputs of the next kernel: keys and, after the first kernel, their original places.
+        stored: Outputs of the last kernel: places, and optionally sorted keys.
+        names: Names for memory.
         kernels: The kernels so far.
         memory: The memory so far.
-
     """
 
     kernel: stripe.Block

@@ -25,29 +25,28 @@ if TYPE_CHECKING:
 class Scan(ReplacingPass):
     """Turn contractions over intervals that grow by one term (running sums and the like) into scans.
 
-    ``O[i] = +(X[k])`` over ``k <= i``, and all forms of it that :func:`tileir.passes.analysis.running.running` knows,
-    becomes a kernel over the other indices of the output. Each of its points goes through the terms in order, in a
-    block whose index is tagged ``serial``, and keeps an accumulator. Where terms and outputs are contiguous, so many of
-    them as a vector holds are taken at a time, and merged by steps of powers of two (Hillis and Steele 1986); where
-    they are contiguous along another index, that one gets the lanes.
+    ``O[i] = +(X[k])`` over ``k <= i``, and all equivalent forms that :func:`tileir.passes.analysis.running.running`
+    recognises, becomes a kernel over the other indices of the output. Each of its points visits the terms in order, in
+    a block whose index is tagged ``serial``, and keeps an accumulator. If terms and outputs are contiguous, a vector of
+    them is loaded at a time and scanned in log2 steps (Hillis and Steele 1986); if they are contiguous along another
+    index, that index is vectorised.
 
-    A long scan that few others run beside is cut into parts, as by Blelloch, "Prefix sums and their applications"
-    (1990): one kernel reduces each part, and the scan of a part begins with what all parts before it gave. Sums are
-    added in another order than one after the other.
+    A long scan with few independent neighbours is split into parts (Blelloch, "Prefix sums and their applications",
+    1990): one kernel reduces each part, and a part's scan starts from the total of all earlier parts. This reassociates
+    sums.
 
     Attributes:
         reqs: Tags that a kernel must carry.
-        least: Contractions with fewer outputs along the running index stay as they are.
-        vector_bytes: Width of a vector register; 0 leaves all points scalar.
-        max_lanes: Most lanes of a vector; 0 for as many as fit.
-        shuffles: Whether lanes can be moved in registers: terms and outputs that are contiguous stay scalar otherwise.
-        threads: Threads of a group, which take contiguous terms together; 1 for none.
-        each: So many neighbouring terms does a thread take at a time; twice as many of scans that then fill a group.
-        local_bytes: Memory that the threads of a group share.
-        stretch_bytes: At most so many bytes of accumulators where lanes run across the scan; about a page.
-        parts: How many parts should run at the same time; 1 cuts nothing.
-        part_terms: A part has at least so many terms.
-
+        least: Minimum number of outputs along the running index.
+        vector_bytes: Width of a vector register in bytes; 0 keeps kernels scalar.
+        max_lanes: Maximum number of lanes of a vector; 0 for as many as fit.
+        shuffles: Whether the target can permute lanes in registers; if not, contiguous scans stay scalar.
+        threads: Threads in a group, which scan contiguous terms together; 1 for none.
+        each: Neighbouring terms that a thread takes at a time; doubled for scans that still fill a group.
+        local_bytes: Local memory of a group, in bytes.
+        stretch_bytes: Maximum bytes of accumulators if lanes run across the scan; about a page.
+        parts: Number of parts that should run in parallel; 1 for no split.
+        part_terms: Minimum number of terms of a part.
     """
 
     name: ClassVar[str] = "scan"

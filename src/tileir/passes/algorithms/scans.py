@@ -19,11 +19,10 @@ class Part:
 
     Attributes:
         start: The first step.
-        steps: How many there are.
-        repeats: How many parts of as many steps each, one after the other, the kernel runs at the same time.
-        totals: A temporary that holds what each part gives, to begin later parts with.
-        known: How many of these totals, from the first on, a part begins with; 0 for those of the repeats before it.
-
+        steps: Number of steps.
+        repeats: Number of consecutive parts, each with this number of steps, that the kernel runs in parallel.
+        totals: A temporary with the total of each part, from which later parts start.
+        known: Number of leading totals from which a part starts; 0 for the totals of the earlier repeats.
     """
 
     start: int

@@ -33,13 +33,13 @@ _WARP: Final = 32
 class SortedScatter:
     """Make scatters reproducible: sort updates by row, and sum those of each row in order.
 
-    All threads have equally much to do, however many updates a row has. How sums are put together depends on sizes
-    alone, so results have the same bits each time.
+    Work is balanced among threads for any distribution of updates over rows. The order of additions depends only on
+    sizes, so results are reproducible to the bit.
 
     Attributes:
-        threads: Threads of a group; 0 leaves such kernels as they are.
-        part: Updates of a part, whose rows at its ends are added up in a further kernel.
-        least: Kernels with fewer updates stay as they are.
+        threads: Threads in a group; with fewer than 32, the pass does nothing.
+        part: Updates of a part; a further kernel adds up the rows at its ends.
+        least: Minimum number of updates of a kernel.
     """
 
     name: ClassVar[str] = "sorted_scatter"
@@ -75,11 +75,11 @@ class _Scatter:
 
     Attributes:
         kernel: The kernel.
-        places: The view of where one update goes.
-        updates: That of a column of one update; None where updates are computed, or lie in another order.
-        table: That of a column of all rows.
-        outer: Indices of tables whose updates have places of their own.
-        tables: Those of tables that have updates of their own at these places.
+        places: The view of the place of one update.
+        updates: The view of a column of one update; None if updates are computed, or stored in another order.
+        table: The view of a column of all rows.
+        outer: Indices of tables whose updates have their own places.
+        tables: Indices of tables that have their own updates at shared places.
         along: Indices of the updates of a table.
         columns: Indices along a row.
     """

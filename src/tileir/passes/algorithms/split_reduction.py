@@ -29,28 +29,28 @@ PARTED: Final = "parted"
 class SplitReduction:
     """Split long reductions into parts that run in parallel (split-K).
 
-    The parts merge into a temporary with one more axis, which a second contraction merges into the output.
+    Partial results go to a temporary with one more axis, which a second contraction reduces to the output.
 
     Attributes:
-        parts: About how many parts to make; 1 makes none. Outputs count as parts where ``outputs`` is given.
-        operations: Contractions with fewer points than this stay whole.
-        outputs: Contractions with so many outputs stay whole: these run at the same time anyway. 0: as many as parts.
-        points: Fewest points of a part.
-        columns: So many neighbouring outputs, along which inputs are contiguous, need not be told apart: what runs at
-            the same time is counted by them, and parts are only made for what is missing. 0: parts or none.
-        group_bytes: Where each output reads at most so many bytes of its own, along memory, a group of threads does so;
-            twice as many where others read these again, in what may become one kernel.
-        beside_bytes: Other than 0, so many bytes of outputs side by side are one to these rules, where each reads what
-            no other one does: a group of threads, or a thread in its registers, takes them.
-        groups: So many groups of threads keep the device busy: with as many outputs, each reads any number of bytes
-            where others read these again. 0: nobody is asked who does.
-        depth: Contractions of f32 and f64 with more than twice so many products for each element are cut into parts of
-            about so many, whatever runs at the same time: one sum of all of them would be inaccurate. 0: never.
-        tile: So many outputs of a product of matrices are what one group makes: the others of ``groups`` get parts of
-            its sums where each element that is read meets enough others, so that nobody waits for memory. Where
-            ``outputs`` is given, they are what a thread makes, and fewer of them than that are cut. 0: never.
-        panel_bytes: Products of a ``tile`` or more stay whole where a constant factor has as many columns of so many
-            bytes, each of which a group passes over, as there are to be ``outputs``. 0: none do.
+        parts: Target number of parts; 1 for no split. Includes parallelism over outputs if ``outputs`` is given.
+        operations: Minimum number of points of a contraction that is split.
+        outputs: Number of outputs that provide enough parallelism without a split; 0: the value of ``parts``.
+        points: Minimum number of points of a part.
+        columns: Number of neighbouring outputs, with inputs contiguous along them, that count as one unit of parallel
+            work; only the missing parallelism is made up by parts. 0 for no such units.
+        group_bytes: Maximum bytes along memory that a group of threads reduces for one output that has its own inputs;
+            doubled if other kernels, which may be fused with this one, read the results.
+        beside_bytes: Bytes of neighbouring outputs with disjoint inputs that count as one unit of parallel work, as one
+            group of threads, or one thread with registers, computes them; 0 for none.
+        groups: Number of groups that keeps the device busy: with this number of outputs, ``group_bytes`` is no limit
+            for results that other kernels read. 0 ignores readers of results.
+        depth: Target number of products in a partial sum of f32 or f64: contractions with more than twice this number
+            per output are split for accuracy, regardless of parallelism. 0 for no such split.
+        tile: Outputs of a tile of a matrix product that one group computes: other groups get parts of the reduction, if
+            enough reuse of loaded elements hides the latency of memory. If ``outputs`` is given, outputs of a thread's
+            tile; products with fewer tiles than ``outputs`` are split. 0 for no tiles.
+        panel_bytes: Bytes of a column of a constant factor: matrix products of at least one ``tile`` stay whole if the
+            columns of a constant factor fill at least ``outputs`` panels of this size. 0 for no such exception.
     """
 
     name: ClassVar[str] = "split_reduction"

@@ -233,20 +233,19 @@ _FEW: Final = 256
 class SplitRows:
     """Split long rows, as of softmax, into parts, together with all kernels that run along them.
 
-    Partial aggregates go to a temporary with axes more. A kernel for each part merges them, and what the program
-    computes of aggregates alone is done for each part, too. In the program of a sum and a quotient::
+    Partial aggregates go to a temporary with additional axes. Each part merges them in a kernel of its own, and repeats
+    computations that depend only on aggregates. The program of a sum and a quotient::
 
         S[] = +(X[i]);  M = S / 1024;  O[i : 1024] = X[i] / M
 
-    there are partial sums ``S_parts[p : 8]``, ``S_each[q : 8] = +(S_parts[p])``, ``M_each[q]`` and ``O[128*q + i]``.
+    becomes partial sums ``S_parts[p : 8]``, ``S_each[q : 8] = +(S_parts[p])``, ``M_each[q]`` and ``O[128*q + i]``.
 
     Attributes:
-        parts: About so many parts all rows together have at least; 1 leaves them whole.
-        most_parts: About so many they have at most.
-        part_bytes: In between, parts have about so many bytes.
-        row_bytes: Rows of at most so many bytes stay whole: a group of threads takes each.
-        rows: More rows than this stay whole, as these keep the device busy.
-
+        parts: Minimum number of parts of all rows together, approximately; 1 for no split.
+        most_parts: Maximum number of parts of all rows together, approximately.
+        part_bytes: Target size of a part in bytes, between these limits.
+        row_bytes: Maximum size of rows that stay whole, one for each group of threads, in bytes.
+        rows: Maximum number of rows that are split; more rows keep the device busy.
     """
 
     name: ClassVar[str] = "split_rows"

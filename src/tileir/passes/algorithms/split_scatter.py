@@ -21,18 +21,18 @@ from tileir.stripe import ir as stripe
 class SplitScatter:
     """Split scatters into parts with private tables, which are summed at the end.
 
-    Each part adds to a table of its own, a slice of a temporary, and a contraction adds these up. The tables are
-    cleared where the result was, so a kernel that clears it must come right before.
+    Each part adds to its own table, a slice of a temporary, and a contraction adds up the tables. The pass clears the
+    tables in place of the result, so a kernel that clears the result must come right before.
 
     Attributes:
-        parts: At most so many parts are made, a power of two; 1 makes none.
-        updates: For each element of a table a part adds at least so many.
-        runs: Whether a part takes updates one behind the other, and all elements of a row of the target, as threads of
-            processors do, which have vectors for these. Otherwise neighbouring parts take neighbouring updates, and
-            elements of a row count as parts, as threads of cards do.
-        points: Kernels with fewer points than this stay whole.
-        run: With ``runs``, parts have about so many updates, all of them as many, which somebody is going to sort; only
-            where these have one index. 0 for as many as there are to be parts.
+        parts: Maximum number of parts, a power of two; 1 for no split.
+        updates: Minimum number of updates of a part for each element of a table.
+        runs: Whether a part takes consecutive updates and whole rows of the target, as threads of processors do, which
+            vectorise over rows. If not, neighbouring parts take neighbouring updates, and elements of a row count as
+            parts, as threads of GPUs do.
+        points: Minimum number of points of a kernel that is split.
+        run: With ``runs``, target number of updates of a part that another pass will sort; parts are then equal, and
+            updates have one index. 0 for ``parts`` parts.
     """
 
     name: ClassVar[str] = "split_scatter"

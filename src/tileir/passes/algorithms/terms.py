@@ -38,13 +38,12 @@ class Terms:
     """Terms, one after the other.
 
     Attributes:
-        aggregation: What merges them.
+        aggregation: The aggregation of the terms.
         names: Names that views cannot have.
-        finite: Whether floats that are not known are taken to be finite.
+        finite: Whether unknown floats are assumed to be finite.
         views: The views that are loaded from.
-        statements: What computes the terms.
+        statements: The statements that compute the terms.
         values: The terms.
-
     """
 
     aggregation: Aggregation

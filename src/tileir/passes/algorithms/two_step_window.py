@@ -18,18 +18,16 @@ from tileir.stripe.ir import Block, Direction, Index, Load, Refinement, Store, a
 class TwoStepWindow(ReplacingPass):
     """Factor window reductions of constant width into two reductions, whose widths multiply to that width.
 
-    ``O[i] = +(X[i + k])`` over ``k < 25`` becomes ``A[i] = +(X[i + k])`` over ``k < 5``, and then
-    ``O[i] = +(A[i + 5k])`` over ``k < 5``, which reads 10 elements instead of 25. Windows of maxima and minima may
-    overlap in the second step, so that all widths have two steps. What is aggregated must be elements as they are, and
-    the window must lie within the rows of what is written: windows over several rows share the aggregates of rows
-    without a tensor between them.
+    ``O[i] = +(X[i + k])`` over ``k < 25`` becomes ``A[i] = +(X[i + k])`` over ``k < 5``, and then ``O[i] = +(A[i +
+    5k])`` over ``k < 5``, which reads 10 elements instead of 25. Windows of maxima and minima may overlap in the second
+    step, so that all widths can be factored. Terms must be plain elements, and the window must slide within the rows of
+    the output: windows over several rows already share the aggregates of rows without a temporary.
 
     Attributes:
         reqs: Tags that a kernel must carry.
-        least: Narrower windows stay as they are.
-        most: So do wider ones, for which the pass window has scans.
-        row: And those in shorter rows.
-
+        least: Minimum width of a window.
+        most: Maximum width of a window; the pass ``window`` computes wider ones by scans.
+        row: Minimum length of a row of the output.
     """
 
     name: ClassVar[str] = "two_step_window"

@@ -105,21 +105,20 @@ def _merges(view: Refinement) -> bool:
 class UnrollWindow:
     """Unroll small sliding windows completely: their aggregate becomes a chain of scalar operations.
 
-    A kernel of that form is elementwise: it joins others that meet at the same elements, and neighbouring rows share
-    what they load. A window slides where an index of the reduction and one of the output move along one axis of an
-    input, which all indices of the output move; other inputs, such as weights, share some of these. Contractions in
-    which two inputs are used again for different outputs, as in products of matrices, stay as they are. A reduction
-    over the very elements that such a window reads, as the sum of its weights is one, is written out beside it, so that
-    both can run as one kernel.
+    The result is elementwise: it can be fused with its neighbours, and neighbouring rows share their loads. A window
+    slides if an index of the reduction and an index of the output move along one axis of an input that all indices of
+    the output move; other inputs, such as weights, share some of these indices. Contractions in which two inputs are
+    reused, as in matrix products, stay as they are. A reduction over the elements of the same window, such as the sum
+    of its weights, is unrolled as well, so that both can be fused.
 
-    Windows that the border of a tensor cuts stay, too, but for large ones of which one reads what another one makes, as
-    in several steps of a stencil: elements beyond the border are tested for, and left out. The pass split_border finds
-    where none are, and the pass strips takes the chain.
+    Windows that a tensor's border cuts are left alone, except large ones that read each other's results, as in time
+    steps of a stencil: these guard elements beyond the border. The pass ``split_border`` then finds the interior
+    without guards, and ``strips`` tiles the chain.
 
     Attributes:
         reqs: Tags that a kernel must carry.
-        most: Most points of a window.
-        cut_bytes: Fewest bytes of the result of a window that the border cuts; None where all of these stay.
+        most: Maximum number of points of a window.
+        cut_bytes: Minimum size, in bytes, of the result of a window that the border cuts; None never unrolls these.
     """
 
     name: ClassVar[str] = "unroll_window"

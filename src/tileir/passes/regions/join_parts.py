@@ -35,14 +35,13 @@ P = TypeVar("P")
 class JoinParts:
     """Combine consecutive kernels that copy to one tensor into one kernel of consecutive blocks.
 
-    So concatenated tensors are copied a row of the result at a time. Threads share the rows: the outermost index of
-    each kernel, where these lead to the same rows of the result. Without such rows one thread copies all, if that is
-    little.
+    Concatenated tensors are then copied row by row. Threads divide the rows: the outermost index of each kernel, if it
+    leads to the same rows of the result. Without common rows, one thread copies everything if the result is small.
 
     Attributes:
         reqs: Tags that kernels must carry.
-        most_bytes: Most bytes that one thread copies.
-        least_rows: Fewest rows that keep all threads busy, where there are more bytes.
+        most_bytes: Maximum number of bytes that one thread copies.
+        least_rows: Minimum number of rows to divide among threads; required for larger copies.
     """
 
     name: ClassVar[str] = "join_parts"
@@ -79,9 +78,8 @@ class _Part:
     Attributes:
         kernel: The kernel.
         written: Its views of the tensor.
-        index: Its outermost index of a grid, if that leads to rows of the tensor.
-        rows: These, as places on an axis and as stretches of memory: how many there are, how far apart, and the first.
-
+        index: Its outermost grid index, if that leads to rows of the tensor.
+        rows: These rows, on the axis and in memory: number, stride and first one.
     """
 
     kernel: Block

@@ -29,20 +29,21 @@ _LANES: Final = 8
 class Separate(KernelPass):
     """Peel borders off kernels: the interior, where no constraint can fail, becomes a separate kernel.
 
-    The others, at both ends, are one kernel again, which is split further along other indices: for an image that means
-    its inside, the middles of its sides, and its corners. Narrow ends stay whole where vector lanes find an index
-    without constraints: their tests are bounds of loops, and a kernel for the corners takes longer to compile than it
-    saves. Where no index has lanes along memory, the inside is split further instead: back ends find vectors in loops
-    whose bounds are constants. Kernels that open aggregation scopes or have a schedule stay as they are, and so do
-    those without constraints inside of blocks: where whole points do not run, there is nothing to gain.
+    The boundary at both ends forms a second kernel, which is split further along other indices: for an image, into its
+    interior, the middles of its sides, and its corners. Narrow ends stay whole if vector lanes run along an index
+    without constraints: loop bounds implement their tests, and a kernel for the corners takes longer to compile than it
+    saves. If no index has contiguous lanes, the interior is split further instead, since back ends vectorise loops with
+    constant bounds. Kernels that open aggregation scopes, have a schedule, or have constraints only in inner blocks are
+    left alone.
 
     Attributes:
         reqs: Tags of the kernels to split.
-        least: Fewest values of an index for which a kernel of their own pays.
-        share: Least share of the index, in percent, that must be inside.
-        operations: Kernels that estimate fewer operations stay as they are.
-        most: Along how many indices a kernel is split, each beginning with the boundary that the one before left.
-        narrow: Kernels of so few values of an index, at both ends together, are not split where the next has as few.
+        least: Minimum number of interior values of an index.
+        share: Minimum share of the interior in the range of an index, in percent.
+        operations: Minimum number of estimated operations of a kernel that is split.
+        most: Maximum number of indices along which a kernel is split, each applied to the previous boundary.
+        narrow: Maximum number of boundary values of an index, at both ends together, for which a further split is
+            skipped.
     """
 
     name: ClassVar[str] = "separate"

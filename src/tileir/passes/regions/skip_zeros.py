@@ -41,13 +41,12 @@ _FINITE: Final = "finite"
 class SkipZeros:
     """Turn masks of coordinates, outside of which an operand is 0, into constraints of the contraction.
 
-    The contraction carries the tag ``finite``. What its factors are is followed through elementwise kernels, back to
-    choices between something and 0, or minus infinity, by comparisons of coordinates. Each output keeps some step, so
-    that it is written.
+    The contraction carries the tag ``finite``. Its factors are traced through elementwise kernels to selections between
+    a value and 0, or minus infinity, by comparisons of coordinates. Each output keeps at least one step, so that it is
+    always written.
 
     Attributes:
-        least: Fewest steps of a reduction that is worth constraints.
-
+        least: Minimum number of steps of a reduction that gets constraints.
     """
 
     name: ClassVar[str] = "skip_zeros"

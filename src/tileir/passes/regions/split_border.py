@@ -24,16 +24,17 @@ _ROW: Final = 16
 class SplitBorder(KernelPass):
     """Peel borders off elementwise kernels that compute indices from coordinates, as for reflection.
 
-    Inside, where the comparisons always give what they give at the centre, places are affine and vectors contiguous.
-    The rest, tagged ``border``, is one kernel for each index that was cut, of the innermost one first: along the first
-    rows of an image places still are affine within the rows. The pass join_border makes one kernel of them.
+    In the interior, where all comparisons have the result that they have at the centre, addresses are affine and
+    vectors contiguous. The rest, tagged ``border``, is one kernel for each index that was split, starting with the
+    innermost: in the first rows of an image, addresses are still affine within the rows. The pass ``join_border`` joins
+    these kernels.
 
     Attributes:
         reqs: Tags that a kernel must carry.
-        points: Kernels with fewer points stay as they are.
-        share: Least share of an index, in percent, that must be inside for it to be cut.
-        rows: Inside there is a multiple of this many rows, where that leaves out few: as many as the pass vectorise
-            computes together.
+        points: Minimum number of points of a kernel.
+        share: Minimum share of the interior in the range of an index, in percent.
+        rows: Unroll factor of the pass ``vectorise``, in rows: the interior is trimmed to a multiple if that excludes
+            few rows.
     """
 
     name: ClassVar[str] = "split_border"

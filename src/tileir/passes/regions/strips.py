@@ -44,16 +44,17 @@ STRIP: Final = "strip"
 class Strips:
     """Cut chains of elementwise kernels into strips of rows (overlapped tiling).
 
-    What passes between them gets an axis of strips, each with the halo of rows that the next kernel reads. Rows near
-    the first and the last one, where places are computed, are left to kernels of their own, which run before.
+    Temporaries between the kernels get an axis of strips, each with the halo of rows that the next kernel reads. Rows
+    near the first and the last one, with computed addresses, go to separate kernels that run before.
 
     Attributes:
-        rows: Rows of a strip; up to eight times as many where strips overlap, and half where others do not fit.
-        least_bytes: Fewest bytes of all that passes between the kernels of a chain, of whole tensors: fewer are in
-            caches, whatever the order. Four times as many where strips overlap.
-        most_bytes: Most bytes of all that passes between the kernels of one strip.
-        again: Most work, in percent, that is done again where strips overlap.
-        least: Fewest strips.
+        rows: Rows of a strip; up to eight times this number if strips overlap, and half of it if larger strips exceed
+            ``most_bytes``.
+        least_bytes: Minimum total size of all whole temporaries of a chain, in bytes: smaller ones stay in caches
+            anyway. Four times this size if strips overlap.
+        most_bytes: Maximum total size of the temporaries of one strip, in bytes.
+        again: Maximum share of recomputed work in overlapping strips, in percent.
+        least: Minimum number of strips.
     """
 
     name: ClassVar[str] = "strips"
@@ -78,13 +79,12 @@ class _Stage:
 
     Attributes:
         strides: Elements from one row to the next, by the names of the tensors in ``main``.
-        height: How many rows they have.
-        numbers: The numbers of all kernels that write them.
-        kernels: Those that go over its rows, by number.
-        edges: The others, and what is left of the first rows and the last ones.
-        low: The first row that a strip needs, less the first row of the strip.
-        high: The last one, less the last row of the strip.
-
+        height: Number of rows.
+        numbers: Numbers of all kernels that write the tensors.
+        kernels: Kernels that iterate over their rows, by number.
+        edges: The other kernels, and the remaining first and last rows.
+        low: The first row that a strip needs, relative to the first row of the strip.
+        high: The last row that a strip needs, relative to the last row of the strip.
     """
 
     strides: Mapping[str, int]

@@ -30,12 +30,12 @@ class Tile:
     """Split blocks into tiles of fixed sizes, the last ones cut off where a size does not divide a range.
 
     Attributes:
-        sizes: Points of a tile along each index of the block, in order; none: do nothing.
-        reqs: Tags that a block must carry; the first ones that do on the way from a kernel inwards are split.
+        sizes: Points of a tile along each index of the block, in order; without sizes, the pass does nothing.
+        reqs: Tags that a block must carry; the outermost such blocks of a kernel are split.
         outer_set: Tags to add to the blocks over tiles.
         inner_set: Tags of the blocks over the points of a tile.
-        copy_set: Tags that these take over, with their values, from the blocks that are split, where they have them.
-        interleaved: Whether a tile holds points as far apart as there are tiles, instead of neighbours.
+        copy_set: Tags, with their values, that the inner blocks inherit from the original blocks.
+        interleaved: Whether the points of a tile are strided by the number of tiles, instead of contiguous.
     """
 
     name: ClassVar[str] = "tile"
