@@ -1,8 +1,8 @@
 """Pictures that are turned, cropped, padded, joined, cut and gathered around windows and products, in pipelines.
 
 Passes that choose layouts, write through copies or join kernels judge the copies around contractions by their shapes;
-so what is copied here is often a part, or has axes of sizes that fit by chance. Each stage of the pipeline of a target
-is interpreted on exact numbers.
+so what is copied here is often a part, or has axes of sizes that fit by chance. What the pipeline of a target makes is
+interpreted on exact numbers, now and then after each of its steps, and devices are compared with wider floats.
 """
 
 from __future__ import annotations
@@ -12,11 +12,15 @@ from functools import cache
 from math import prod
 from typing import Final
 
-from fuzz.area import Area, Case, Refused, array_spec
-from fuzz.devices import turn_of
-from tileir.core import DType, Target, TileError, attrs
+import numpy as np
+
+from fuzz.area import Area, Array, Case, Refused, array_of, array_spec
+from fuzz.devices import INTERPRETER, results_by_device, turn_of
+from tileir.core import DType, Target, TileError, attrs, dtype_of
 from tileir.core.targets.target_names import names_of_targets
+from tileir.driver.jit import evaluate
 from tileir.driver.targets import choice_of
+from tileir.passes.base import run
 from tileir.passes.pipelines.resolution import pipeline_for
 from tileir.stripe.ir import Program
 from tileir.stripe.lower.lowering import lower
@@ -24,16 +28,25 @@ from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import Function, TensorType
 from tileir.typed.simplify.preparation import prepared
-from tileir_testing.checking.check import check_function
+from tileir_testing.checking.check import Check, check_function
 from tileir_testing.generated.choices import Choices
 
 DTYPES: Final = (DType.F32, DType.F32, DType.F32, DType.I32, DType.F16, DType.BF16, DType.F64, DType.I8)
 _MOST_POINTS: Final = 20_000
 """Of all kernels of a program: interpreters go point by point."""
 
+_FEW_POINTS: Final = 4000
+"""Of programs each step of which may be interpreted."""
+
 _MOST_ELEMENTS: Final = 2500
 _MOST_WEIGHTS: Final = 600
 _ATTEMPTS: Final = 6
+
+STEP_BY_STEP: Final = 16
+"""Of one of so many cases what each step of a pipeline makes is interpreted, which takes ten times as long."""
+
+_ERRORS: Final = 32
+"""Times what the interpreter errs that devices may."""
 
 Shape = tuple[int, ...]
 
@@ -428,23 +441,67 @@ def _facts(name: str) -> Target:
 
 
 def check(case: Case) -> int:
-    """Interpret each stage of the pipeline of the target whose turn it is."""
+    """Interpret what the pipeline of the target whose turn it is makes, and compare the devices whose turn it is."""
     if not case["outputs"]:
         raise Refused("nothing was drawn")
     try:
         function = typed(case)
     except TileError as error:
         raise Refused(error.diagnostics[0].code) from None
-    program: Program = lower(function)
-    if sum(prod(index.range for index in kernel.indices) for kernel in program.main.blocks) > _MOST_POINTS:
+    program = lower(function)
+    points = sum(prod(index.range for index in kernel.indices) for kernel in program.main.blocks)
+    if points > _MOST_POINTS:
         raise Refused("too large")
     names = names_of_targets()
-    name = names[turn_of(case) % len(names)]
-    facts = _facts(name)
-    found = check_function(function, pipeline_for(facts), facts)
-    if found is not None:
-        raise AssertionError(f"{name}: {found}\n{text_of(case)}")
-    return 1
+    number, turn = divmod(turn_of(case), len(names))
+    facts = _facts(names[turn])
+    if (number % STEP_BY_STEP == 0 and points <= _FEW_POINTS) or not _means_the_same(function, program, facts):
+        found = check_function(function, pipeline_for(facts), facts)
+        if found is not None:
+            raise AssertionError(f"{names[turn]}: {found}\n{text_of(case)}")
+    return 1 + _compare_devices(case)
+
+
+def _means_the_same(function: Function, program: Program, facts: Target) -> bool:
+    """Return whether kernels compute what a function does; False where they cannot be made."""
+    try:
+        made = run(pipeline_for(facts), program)
+    except Exception:  # a wrong pass may fail in any way, which a check of each step puts into words
+        return False
+    return Check.of(function).through(made, (), facts) is None
+
+
+def _compare_devices(case: Case) -> int:
+    """Compare devices with the interpreter; where it rounds, with what it makes of f64."""
+    text, arrays = text_of(case), {name: array_of(spec) for name, spec in used(case).items()}
+    results = results_by_device(text, arrays, case)
+    own = results.pop(INTERPRETER)
+    for dtype in (dtype for dtype in DTYPES if dtype.is_float):
+        text = text.replace(f"= {dtype.value}[", f"= {DType.F64.value}[")
+    several = evaluate(text, {name: _wider(value) for name, value in arrays.items()})
+    exact = dict(zip(own, map(np.asarray, several if isinstance(several, tuple) else (several,)), strict=True))
+    for device, values in results.items():
+        for name, right in exact.items():
+            error, limit = _error(values[name], right), _ERRORS * (_error(own[name], right) + _last_bit(own[name]))
+            if error > limit or values[name].dtype != own[name].dtype or values[name].shape != own[name].shape:
+                raise AssertionError(f"{device}: {name} of {own[name].dtype} errs by {error:.3g}\n{text_of(case)}")
+    return len(results)
+
+
+def _wider(array: Array) -> Array:
+    return array.astype(np.float64) if dtype_of(array).is_float else array
+
+
+def _error(found: Array, right: Array) -> float:
+    """Return how far an element is from what is right at most; infinite where one is no number."""
+    error = np.abs(found.astype(np.float64) - right.astype(np.float64)).max(initial=0)
+    return float(error) if np.isfinite(error) else np.inf
+
+
+def _last_bit(array: Array) -> float:
+    """Return the last bit of the largest element of floats; 0 for integers."""
+    dtype = dtype_of(array)
+    return float(np.abs(array.astype(np.float64)).max(initial=1)) * dtype.format.epsilon if dtype.is_float else 0
 
 
 AREA: Final = Area("layouts", make, check)
