@@ -30,7 +30,7 @@ from tileir.semtree.simplify.simplifier import simplify
 from tileir.semtree.transform.in_place import reuse_in_place, share_kernels
 from tileir.stripe import Program, launches, loops, uses_of
 from tileir.stripe.interpret.interpreter import contents_after, interpret as interpret_stripe
-from tileir.stripe.lower.lowering import lower as lower_to_stripe
+from tileir.stripe.lower.lowering import lower as lower_to_stripe, spelled
 from tileir.tile.ir import Function, IntLiteral
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret as interpret_typed
@@ -174,7 +174,8 @@ class Check:
 
     @classmethod
     def of(cls, function: TypedFunction, seed: int = 0) -> Check:
-        """Run a function, without marks of differentiation, on random inputs."""
+        """Run a function without marks of differentiation on random inputs; names are those of Stripe."""
+        function = spelled(function)
         rng = np.random.default_rng(seed)
         inputs = {value.name: EXACT.random(value.dtype, value.shape, rng) for value in function.inputs}
         return cls(inputs, interpret_typed(function, inputs, numbers=EXACT))

@@ -86,14 +86,14 @@ class ExactNumbers(NumberSystem):
             super().merge_at(aggregation, dtype, out, places, values)
             return
         order = np.argsort(places, kind="stable")
-        where, what = places[order], np.broadcast_to(values, places.shape)[order]
+        where, what = places[order], np.broadcast_to(values, (*places.shape, *out.shape[1:]))[order]
         while where.size and (same := where[1:] == where[:-1]).any():
             starts = np.flatnonzero(np.concatenate(([True], ~same)))
             rank = np.arange(where.size) - np.repeat(starts, np.diff(np.append(starts, where.size)))
             second = np.flatnonzero(rank % 2 == 1)
             what = what.copy()
             what[second - 1] = self.apply(op, dtype, what[second - 1], what[second])
-            where, what = (np.delete(column, second) for column in (where, what))
+            where, what = (np.delete(column, second, axis=0) for column in (where, what))
         out[where] = self.apply(op, dtype, out[where], what)
 
     def product(self, left: Array, right: Array, dtype: DType) -> Array:

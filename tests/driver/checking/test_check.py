@@ -80,8 +80,11 @@ class Fail:
         raise KeyError(program.outputs[0])
 
 
-def test_a_right_pipeline_gives_no_finding() -> None:
-    assert check_passes(SUM, SIZES, "cpu", target=Target()) is None
+@pytest.mark.parametrize("name", ["A", '"/Div_output_0"'])
+def test_a_right_pipeline_gives_no_finding(name: str) -> None:
+    """Also where Stripe cannot spell the names of values."""
+    text = SUM.replace("A[", f"{name}[").replace("(A)", f"({name})")
+    assert check_passes(text, {name.strip('"'): SIZES["A"]}, "cpu", target=Target()) is None
 
 
 def test_a_wrong_pass_is_named_with_kernel_element_and_shapes() -> None:
