@@ -9,9 +9,12 @@ import pytest
 from strategies.catalogue import parse_pipeline
 from tileir.core.dtype import DType
 from tileir.core.targets.target import Target
+from tileir.passes.base import run
+from tileir.stripe.lower.lowering import lower
 from tileir.tile.text.parser import parse
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
-from tileir_testing.checking.check import check_passes
+from tileir_testing.checking.check import check_passes, check_program
 
 SPARSE: Final = [
     (a, b, n, m) for a in (1, 2, 3, 4, 5) for b in (1, 2, 3) for n, m in ((2, 3), (3, 2), (4, 4)) if a * b < 13
@@ -62,6 +65,14 @@ def test_padding_of_an_output_that_an_earlier_kernel_wrote(dtype: DType, aggrega
             (1, 5),
             DType.F32,
         ),
+        # a sum of few terms, written by other axes than those by which its elements are read
+        (
+            "(X[2, 6, 14]) -> (O) { constant C = f32[2, 2](2, 1, -2, 0);"
+            " T[i, j, l : 1, 3, 14] = +(X[i + k, 2*j + n, l] * C[k, n]); D = vjp(T, T, X);"
+            " O[i, j, l : 1, 3, 7] = =(D[i + 1, 2*j + 1, 2*l]); }",
+            (2, 6, 14),
+            DType.F32,
+        ),
         # steps of a window beyond all elements, in vectors
         (
             "(X[2, 2, 4]) -> (O) { T[i, j, l : 3, 2, 4] = <(X[i + k - 1, j, l]), k < 2; O = vjp(T, T, X); }",
@@ -74,3 +85,17 @@ def test_padding_of_an_output_that_an_earlier_kernel_wrote(dtype: DType, aggrega
 def test_pieces_and_borders(function: str, shape: tuple[int, ...], dtype: DType, target: str) -> None:
     found = check_passes(f"function {function}", {"X": TensorType(dtype, shape)}, target=target)
     assert found is None, str(found)
+
+
+@pytest.mark.parametrize("tail", [(), (2,)])
+def test_sums_by_order_of_rows(tail: tuple[int, ...]) -> None:
+    program = lower(
+        infer(
+            parse("function (X, I, T) -> (O) { O = scatter(X, I, T); }"),
+            {"X": TensorType(DType.F32, (70, *tail)), "I": TensorType(DType.I32, (70,)),
+             "T": TensorType(DType.F32, (5, *tail))},
+        )
+    )  # fmt: skip
+    pipeline = parse_pipeline("sorted_scatter{threads=256,least=2}")
+    assert run(pipeline, program) is not program
+    assert (found := check_program(program, pipeline)) is None, str(found)

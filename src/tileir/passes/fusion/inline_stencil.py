@@ -99,7 +99,7 @@ class _Scan:
         moved, dear = not _makes(producer, name, self._held), not _is_cheap(producer)
         seen: dict[int, Block] = {}
         if moved or dear:
-            if not _makes_anywhere(producer, name):
+            if not _makes_anywhere(producer, name, self._held):
                 return
             own = {name: self._held[name].shape}
             seen = {n: with_own_axes(s, own) for n in readers if isinstance(s := self.statements[n], Block)}
@@ -195,10 +195,12 @@ def _makes(kernel: Block, name: str, held: Mapping[str, Refinement]) -> bool:
     return True
 
 
-def _makes_anywhere(kernel: Block, name: str) -> bool:
-    """Return whether a kernel stores to the place of its indices something of elements of others."""
+def _makes_anywhere(kernel: Block, name: str, held: Mapping[str, Refinement]) -> bool:
+    """Return whether a kernel stores to the place of its indices, by a tensor's own axes, something of others."""
     written = _result(kernel, name)
     if written is None or not all(is_element(r) for r in kernel.refinements):
+        return False
+    if written.shape.strides != held[name].shape.strides:
         return False
     axes = [access for access in written.access if access != Affine()]
     return sorted(map(str, axes)) == sorted(str(Affine.index(name)) for name in kernel.ranges)
