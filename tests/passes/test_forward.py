@@ -129,6 +129,16 @@ def test_a_source_that_changes_is_not_read_later() -> None:
     assert run((Forward(),), changed) is changed
 
 
+def test_copies_of_copies_that_stand_first_in_memory_read_what_stays() -> None:
+    text = "function (X[N]) -> (O) { A[i : N] = =(X[N - 1 - i]); B[i : N] = =(A[N - 1 - i]); O = B * 2; }"
+    program = lower(infer(tileir.parse(text), {"X": TensorType(DType.F32, (7,))}))
+    turned = attrs.evolve(program, memory=program.memory[::-1])
+    assert [r.name for r in turned.main.refinements] == [r.name for r in program.main.refinements][::-1]
+    after = run((Forward(),), turned)
+    assert len(after.main.blocks) == 1
+    assert_same_meaning(program, after)
+
+
 def test_marked_copies_are_not_fused() -> None:
     marked = run((UnrollWindow(), Forward(mark=True), Fuse()), blurred("edge", 1, 8, 8))
     assert sum("copies" in kernel.tags for kernel in marked.main.blocks) == len(marked.main.blocks) - 1

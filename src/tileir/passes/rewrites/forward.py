@@ -88,7 +88,8 @@ class _Scan:
         program = self.program
         kept = {*program.inputs, *program.outputs, *(buffer.name for buffer in program.buffers)}
         found: dict[str, Pieces] = {}
-        for view in program.main.refinements:
+        last = {name: max(writers) for name, writers in self._writers.items()}
+        for view in sorted(program.main.refinements, key=lambda r: last.get(r.name, -1)):  # copies before their copies
             if view.name == self._roots[view.name] and view.name not in kept:
                 made = self._pieces(view, found)
                 if made is not None:
