@@ -56,3 +56,10 @@ def test_integers_stay_integers_where_elements_are_taken() -> None:
     assert found.dtype == np.int8
     np.testing.assert_array_equal(found, x.repeat(2, 0))
     assert run(lambda x: ops.resize(x, (4,), axes=0, mode="linear"), x).dtype == np.float32
+
+
+@pytest.mark.parametrize(("nearest", "expected"), [("round_prefer_floor", [0, 2, 3, 4]), ("ceil", [1, 2, 4, 5])])
+def test_places_in_the_middle_round_as_the_reference_of_onnx_does(nearest: str, expected: list[int]) -> None:
+    x = np.arange(6, dtype=np.float32)
+    options = {"coordinates": "half_pixel_symmetric", "nearest": nearest}
+    np.testing.assert_array_equal(run(lambda x: ops.resize(x, scales=(0.75,), **options), x), expected)

@@ -163,10 +163,10 @@ class _Line:
                 start, end = region
                 inner = tf.where(width == 1, (end - start) * (old - 1) / 2, o * (end - start) * (old - 1) / spans)
                 return inner + start * (old - 1)
-        centred = (o + 0.5) / self.scale - 0.5
-        if coordinates == "half_pixel_symmetric":
-            return old / 2 * (1 - cast_to(self.new, "f64") / width) + centred
-        return tf.where(width == 1, -0.5, centred) if coordinates == "pytorch_half_pixel" else centred
+        middle = (o + 0.5) / self.scale
+        if coordinates == "half_pixel_symmetric":  # in the order of ONNX's reference, which decides how ties round
+            middle = old / 2 * (1 - cast_to(self.new, "f64") / width) + middle
+        return tf.where(width == 1, -0.5, middle - 0.5) if coordinates == "pytorch_half_pixel" else middle - 0.5
 
 
 @attrs.frozen(repr=False)
