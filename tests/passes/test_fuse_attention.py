@@ -462,3 +462,7 @@ def test_keys_are_not_shared_where_there_are_many_groups_or_few_tiles(queries: i
     source, types = attention((queries, 32), (keys, 32), (keys, 32), causal=causal)
     (special,) = specials(stages(source, types, groups=4, local_bytes=LOCAL_BYTES).passed)
     assert Attending.of(special).parts is None
+
+
+def test_vectors_narrower_than_an_element_are_one_element() -> None:
+    check(*attention((20, 32), (24, 32), (24, 32)), vector_bytes=1)

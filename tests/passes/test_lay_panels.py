@@ -86,6 +86,11 @@ def test_the_widest_panels_that_fit_are_two_vectors() -> None:
     assert found == [*([each] for each in wanted), []]
 
 
+def test_vectors_narrower_than_an_element_are_one_element() -> None:
+    program = before(*convolution((1, 5, 6, 6), (4, 5, 3, 3)))
+    assert panels(program, LayPanels(vector_bytes=1)) == panels(program, LayPanels(vector_bytes=4))
+
+
 def test_equal_factors_share_panels() -> None:
     f = FunctionBuilder()
     x, w = f.input("X", 9, 6), f.constant(weights(6, 8))

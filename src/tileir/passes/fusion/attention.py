@@ -72,7 +72,7 @@ class MatrixViews:
             return None
         place, column = address(view), axes[-1]
         steps = [int(place.coefficient(name)) for name, _ in place.terms if name != column]
-        lanes = self.vector_bytes // view.shape.dtype.itemsize if view.direction is stripe.Direction.IN else 2
+        lanes = max(1, self.vector_bytes // view.shape.dtype.itemsize) if view.direction is stripe.Direction.IN else 2
         moved = [view.access[n].coefficient(name) for (n,), name in zip(places, axes, strict=True)]
         known = all(name in {*self.outer, *axes} for name in place.indices)
         if place.coefficient(column) != 1 or moved != [1] * len(axes) or not known:

@@ -121,7 +121,7 @@ class LayPanels:
         dtype, factors = dtype_of_product(segment.statements, segment.uses), _both(segment)
         if dtype is None or not dtype.is_float or index.name in sch.constrained_indices(nest):
             return
-        lanes = self.vector_bytes // dtype.itemsize
+        lanes = max(1, self.vector_bytes // dtype.itemsize)
         width = next((count * lanes for count in _VECTORS if index.range % (count * lanes) == 0), 0)
         for weight, other in (factors, factors[::-1]) if factors and width else ():
             source = fixed.get(nest.sources[weight.root])
