@@ -18,10 +18,11 @@ from tileir.stripe.ir import Block, Direction, Index, Load, Refinement, Store, a
 class TwoStepWindow(ReplacingPass):
     """Factor window reductions of constant width into two reductions, whose widths multiply to that width.
 
-    ``O[i] = +(X[i + k])`` over ``k < 25`` becomes ``A[i] = +(X[i + k])`` over ``k < 5``, and then ``O[i] = +(A[i +
-    5k])`` over ``k < 5``, which reads 10 elements instead of 25. Windows of maxima and minima may overlap in the second
-    step, so that all widths can be factored. Terms must be plain elements, and the window must slide within the rows of
-    the output: windows over several rows already share the aggregates of rows without a temporary.
+    ``O[i] = +(X[i + k])`` over ``k < 25`` becomes ``A[i] = +(X[i + k])`` over ``k < 5``, and then
+    ``O[i] = +(A[i + 5k])`` over ``k < 5``, which reads 10 elements instead of 25. Windows of maxima and minima may
+    overlap in the second step, so that all widths can be factored. Terms must be plain elements, and the window must
+    slide within the rows of the output: windows over several rows already share the aggregates of rows without a
+    temporary.
 
     Attributes:
         reqs: Tags that a kernel must carry.

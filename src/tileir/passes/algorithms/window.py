@@ -19,10 +19,10 @@ class Window(ReplacingPass):
     """Compute wide window reductions by two scans over blocks of the window's width (van Herk, Gil and Werman).
 
     ``O[i] = +(X[i + k])`` over ``k < W``: blocks of W terms are scanned backwards (into S) and forwards (into Q,
-    excluding the current term). A window is the end of one block and the start of the next, so ``O[i]`` is ``S[i] + Q[i
-    + W]``. This works for all aggregations, and avoids the cancellation of differences of running sums (van Herk, "A
-    fast algorithm for local minimum and maximum filters on rectangular and octagonal kernels", 1992; Gil and Werman,
-    "Computing 2-D min, median, and max filters", 1993). The pass ``scan`` schedules the scans.
+    excluding the current term). A window is the end of one block and the start of the next, so ``O[i]`` is
+    ``S[i] + Q[i + W]``. This works for all aggregations, and avoids the cancellation of differences of running sums
+    (van Herk, "A fast algorithm for local minimum and maximum filters on rectangular and octagonal kernels", 1992; Gil
+    and Werman, "Computing 2-D min, median, and max filters", 1993). The pass ``scan`` schedules the scans.
 
     Windows that reach beyond the ends of a tensor, and running aggregates that stop growing, are first split into
     pieces whose windows move uniformly.

@@ -49,13 +49,11 @@ class DependenceScan:
 class ComputeDeps:
     """Fill in the dependencies of all statements of the selected blocks; minimal, and exact for affine accesses.
 
-    A statement depends on an earlier one that defines a scalar it uses, or that touches the same elements where one of
-    both writes. Memory that is placed is also the same where its bytes are. What follows from other dependencies is
-    left out.
+    A statement depends on an earlier one that defines a scalar it uses, or that accesses the same elements if either
+    writes. Placed memory also aliases by bytes. Transitive dependencies are omitted.
 
     Attributes:
-        reqs: Tags that a block must carry; with none, ``main`` and all blocks in it.
-
+        reqs: Tags that a block must carry; without tags, ``main`` and all blocks in it.
     """
 
     name: ClassVar[str] = "compute_deps"

@@ -32,10 +32,9 @@ class Pieces:
     """A tensor whose elements repeat elements of ``source``, or have the value ``filling``.
 
     Attributes:
-        source: The tensor that is repeated; empty where all elements have the value so far.
-        table: Where the elements are.
-        filling: The statement that defines the value of elements which repeat none; None where nobody reads them.
-
+        source: The repeated tensor; empty if all elements have a constant value so far.
+        table: Source elements of the tensor's elements.
+        filling: The statement that defines the value of all other elements; None if they are not read.
     """
 
     source: str

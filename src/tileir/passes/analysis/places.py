@@ -35,11 +35,11 @@ class Level:
     """A block, with the blocks around it.
 
     Attributes:
-        block: The block as it was when the walk came by.
-        parent: The level of the block around it; None for ``main``.
+        block: The block at the time of the walk.
+        parent: The level of the enclosing block; None for ``main``.
         values: The absolute value of each of its indices.
-        counters: The range of each counter of this level and those above.
-        passed: Indices to be added to the block: :meth:`local` asked for them.
+        counters: The range of each counter of this level and outer ones.
+        passed: Indices that :meth:`local` requested for the block.
     """
 
     block: Block

@@ -26,15 +26,14 @@ class Running:
         output: The refinement that aggregates.
         along: The index of the output along which it runs.
         reduced: The index that counts terms.
-        others: Indices of the output beside ``along``.
-        steps: How many outputs are written, one in each step.
-        before: How many terms the first output has beside the one of its own step.
+        others: Indices of the output except ``along``.
+        steps: Number of outputs, one per step.
+        before: Number of terms of the first output, excluding the term of its own step.
         start: The value of ``along`` at step 0.
-        direction: 1 or -1: by how much ``along`` grows with each step.
-        term: The value of ``reduced`` for term 0 where ``along`` is 0.
-        pace: By how much ``reduced`` grows with the number of the term where ``along`` stays.
-        slant: By how much ``reduced`` grows with ``along`` for one and the same term.
-
+        direction: Change of ``along`` per step: 1 or -1.
+        term: The value of ``reduced`` for term 0 if ``along`` is 0.
+        pace: Change of ``reduced`` from one term to the next for constant ``along``.
+        slant: Change of ``reduced`` with ``along`` for a fixed term.
     """
 
     output: stripe.Refinement

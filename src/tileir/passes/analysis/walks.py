@@ -16,12 +16,12 @@ class Walk:
     """The accesses of one block, inside a kernel, to one view of the kernel.
 
     Attributes:
-        tensor: The view of ``main`` that it shows.
+        tensor: The view of ``main`` behind the view.
         view: The view of the kernel.
-        access: Where an access is along each axis, in counters of :mod:`tileir.passes.analysis.places`.
-        strides: How far neighbours along each axis are apart, in elements.
-        writes: Whether it stores.
-        points: How often it happens.
+        access: Place of an access along each axis, in counters of :mod:`tileir.passes.analysis.places`.
+        strides: Strides of the axes, in elements.
+        writes: Whether the access is a store.
+        points: Number of executions.
     """
 
     tensor: str

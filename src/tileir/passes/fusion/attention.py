@@ -53,11 +53,10 @@ class MatrixViews:
     """Makes views of whole matrices of views of one element.
 
     Attributes:
-        sizes: How long the axes of matrices are, by the indices that move along them.
-        vector_bytes: Width of a copy of one thread.
+        sizes: Lengths of the axes of matrices, by the indices that move along them.
+        vector_bytes: Width of a thread's copy in bytes.
         outer: The indices that number matrices.
         names: The names of views.
-
     """
 
     sizes: Mapping[str, int]
@@ -134,12 +133,11 @@ class _Builder:
     """Makes the kernels of one attention.
 
     Attributes:
-        device: What the device offers.
-        found: What is computed.
-        asked: The same for queries as rows; dtypes are those of queries, keys, values and gradients.
-        sizes: How long axes are.
-        outer: The indices that number matrices, but for heads that share keys.
-
+        device: Facts about the device.
+        found: The attention to compute.
+        asked: The attention with queries as rows, and dtypes of queries, keys, values and gradients.
+        sizes: Lengths of axes.
+        outer: The indices that number matrices, except heads that share keys.
     """
 
     device: Device
@@ -319,14 +317,13 @@ def _read(view: stripe.Refinement) -> stripe.Refinement:
 class FuseAttention:
     """Fuse attention into one kernel on devices with matrix instructions; scores stay in registers, in f32.
 
-    Its gradients become three more, which compute the scores again.
+    Its gradients become three more kernels, which recompute the scores.
 
     Attributes:
-        fragments: Names of instructions, as for ``matrix_contraction``.
-        local_bytes: Memory that the threads of a group share.
-        vector_bytes: Width of a copy of one thread.
-        groups: So many groups keep the device busy: they have fewer queries where there are not so many.
-
+        fragments: Names of matrix instructions, as for ``matrix_contraction``.
+        local_bytes: Local memory of a group, in bytes.
+        vector_bytes: Width of a thread's copy in bytes.
+        groups: Number of groups that keeps the device busy: with fewer, groups take fewer queries each.
     """
 
     name: ClassVar[str] = "fuse_attention"

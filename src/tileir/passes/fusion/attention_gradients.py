@@ -46,9 +46,8 @@ class Kept:
 
     Attributes:
         logs: Logarithms of the sums of exponentials of scores.
-        dots: Products of results and their gradients.
-        zeros: Whether queries whose logarithm is minus infinity have no weights.
-
+        dots: Dot products of results and their gradients.
+        zeros: Whether queries with a logarithm of minus infinity have no weights.
     """
 
     logs: stripe.Refinement
@@ -63,24 +62,23 @@ class Gradients:
     Attributes:
         kernel: The kernel that multiplies queries and keys.
         given_kernel: The kernel that multiplies gradients of results and values.
-        queries: What it reads: [rows, feature].
-        keys: The same: [along, feature].
-        values: What is multiplied by gradients of results: [along, column].
-        given: These: [rows, column].
-        results: Those of the attention itself, if it is part of the program: [rows, column].
-        changed: Where the gradients of queries, keys and values are stored.
+        queries: The queries: [rows, feature].
+        keys: The keys: [along, feature].
+        values: The values, which are multiplied by gradients of results: [along, column].
+        given: The gradients of results: [rows, column].
+        results: The results of the attention, if it is part of the program: [rows, column].
+        changed: Targets of the gradients of queries, keys and values.
         rows: The index that numbers queries.
         along: The index that numbers keys.
-        feature: The index along which queries and keys are multiplied.
-        column: The name of the index along which gradients of results and values are, and how many they are.
+        feature: The index over which queries and keys are multiplied.
+        column: Name and range of the index along gradients of results and values.
         sharers: The index of heads that share keys, or none.
-        scores: What is weighted; coordinates in the indices of ``kernel``.
+        scores: The scores, with coordinates in the indices of ``kernel``.
         finite: Whether values are finite, or results do not matter.
-        kept: What need not be computed again; None where nothing is kept.
+        kept: Saved intermediates; None if everything is recomputed.
         forward: The number of the kernel of the results.
-        number: That of the first kernel of gradients.
-        kernels: The numbers of all kernels of it, in order.
-
+        number: The number of the first kernel of gradients.
+        kernels: The numbers of all kernels, in order.
     """
 
     kernel: stripe.Block
@@ -109,16 +107,15 @@ class _Part:
     """A kernel that adds up products of weights, or of changes, and something else.
 
     Attributes:
-        number: Of the kernel.
-        word: ``results``, or whose gradient it makes.
-        index: The index along which the softmax is.
-        scores: What is weighted.
-        given: The products that changes are made of; None for weights.
-        other: What weights or changes are multiplied by.
-        members: The kernels that make it.
-        logs: The logarithms that weights are made of, if they are kept, and whether some may have no weights.
-        dots: What is subtracted in changes then.
-
+        number: Number of the kernel.
+        word: ``results``, or the input whose gradient it computes.
+        index: The index of the softmax.
+        scores: The scores.
+        given: Products from which changes are computed; None for weights.
+        other: The other factor of weights or changes.
+        members: The kernels that compute it.
+        logs: Saved logarithms for the weights, if any, and whether queries may have no weights.
+        dots: Saved values that are then subtracted in changes.
     """
 
     number: int
@@ -307,10 +304,9 @@ class _Joined:
     """Puts the parts of one attention together, in the indices of the kernel that makes its scores.
 
     Attributes:
-        elements: What elements are.
-        kernel: That kernel.
-        parts: The parts, by words.
-
+        elements: Expressions of elements.
+        kernel: The kernel that computes the scores.
+        parts: The parts, by name.
     """
 
     elements: Elements

@@ -55,20 +55,19 @@ class Attention:
 
     Attributes:
         queries: A view of one element, in the indices of ``kernel``, :data:`ALONG` for keys and ``feature``.
-        keys: Another one.
-        values: Another one.
-        results: What is written.
-        sums: Where the logarithms of the sums of the exponentials of scores are stored, if they are.
+        keys: Such a view of keys.
+        values: Such a view of values.
+        results: The target of the results.
+        sums: Targets of the logarithms of the sums of exponentials of scores, if they are stored.
         kernel: The kernel that weights values.
-        feature: The index along which queries and keys are multiplied, and how many they are.
+        feature: The index over which queries and keys are multiplied, and its range.
         rows: The index that numbers queries.
         columns: The index that numbers columns of the result.
-        length: How many keys there are.
-        scores: What is weighted.
-        zeros: Whether queries that see nothing give zeros; else they give NaN.
+        length: Number of keys.
+        scores: The scores.
+        zeros: Whether queries without visible keys give zeros; otherwise, they give NaN.
         finite: Whether values are finite, or results do not matter.
-        kernels: The numbers of all kernels of it, in order.
-
+        kernels: The numbers of all kernels, in order.
     """
 
     queries: stripe.Refinement

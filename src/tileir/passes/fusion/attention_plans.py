@@ -100,17 +100,16 @@ class Asked:
     """The attention that is to be computed.
 
     Attributes:
-        dtypes: Of queries, keys, values and the result.
-        rows: How many rows there are.
-        length: How many columns.
-        widths: Features of the first matrices, and of the second ones.
-        outer: How many such matrices.
-        scale: Of scores.
-        band: How far before and after a row the columns are that it sees.
+        dtypes: Dtypes of queries, keys, values and the result.
+        rows: Number of rows.
+        length: Number of columns.
+        widths: Features of the first and of the second matrices.
+        outer: Number of matrices.
+        scale: Scale of scores.
+        band: Number of visible columns before and after a row.
         zeros: As in :class:`Attending`.
-        finite: As there.
-        hidden: As there.
-
+        finite: As in :class:`Attending`.
+        hidden: As in :class:`Attending`.
     """
 
     dtypes: tuple[DType, ...]

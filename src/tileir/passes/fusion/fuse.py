@@ -26,50 +26,50 @@ from tileir.stripe.ir import (
 class Fuse:
     """Fuse kernels over corresponding index boxes, in one scan with an index of last writers.
 
-    A kernel joins those whose results it reads element by element: elementwise kernels each other, and the
-    contraction that feeds them. With ``siblings`` also kernels join that read one tensor at the same elements and
-    write results of the same layout. Without ``perfect``, it is enough that kernels share some indices, such as that of
-    rows: the others run in blocks inside, one kernel's after the other's. Nothing is computed twice. A tensor that is
-    still needed elsewhere is stored as before; others are left to the passes localise and scalarise.
+    A kernel joins the producers of the elements that it reads: elementwise kernels join each other, and the contraction
+    that feeds them. With ``siblings``, kernels that read one tensor at equal elements and write results of equal layout
+    are joined, too. Without ``perfect``, common outer indices, such as those of rows, are sufficient: the inner loops
+    run one after the other in nested blocks. Nothing is recomputed. A tensor with other readers is still stored;
+    temporaries are left to the passes ``localise`` and ``scalarise``.
 
     Attributes:
-        parent_reqs: Where blocks are joined: in the blocks inside kernels that carry these tags; kernels if there are
-            none.
+        parent_reqs: Tags of kernels inside which blocks are joined; without tags, kernels are joined.
         a_reqs: Tags that the earlier of two blocks must carry.
-        b_reqs: Tags that the later one must carry.
-        exclude: Tags that neither may carry.
-        fused_set: Tags that a joined block gets, beside those of its parts.
-        a_inner_set: Tags of the block that is made inside for the indices that only the earlier one has.
-        b_inner_set: Tags of that for the later one.
-        inner_remove_set: Tags that these blocks do not take over from what they are made of.
-        perfect: Whether boxes must correspond as a whole.
-        output_match: Whether both must write results of the same layout.
-        no_inner: Whether to leave blocks alone that hold others.
-        no_constraints: Whether to leave blocks alone that have constraints.
-        max_refs: Most tensors that a joined block touches, not counting those that only it needs.
-        max_statements: Most computations (statements other than loads, stores and constants) of a joined block.
-        max_reductions: Most nested blocks of the blocks that are joined.
-        siblings: Whether to join blocks that depend on each other in no way.
-        sibling_reductions: Whether such blocks may have blocks inside; and whether, with ``parent_reqs``, what must
-            not stand between them is moved to the front.
-        far: From how many statements apart on blocks are joined only where no more memory is then in use between them.
-        rows: Whether indices are only shared where the others run along memory, in kernels without blocks inside; and
-            products of matrices, whose tiles have a schedule of their own, are joined with no other block that reduces.
-        products: Whether, where ``rows``, products of matrices are joined with each other.
-        shorten: Whether, where ``rows``, the innermost shared indices stay with the rows where these are short else.
-        least_points: Fewest points of shared indices.
-        few_bytes: Where points are fewer, the bytes that one of them may take at most; 0: they are never enough. Other
-            than 0, a group of threads shares each row: kernels that write one tensor in two orders stay apart.
-        beside_bytes: Where ``rows``, rows may also lie side by side in memory, as columns do. So many bytes of such are
-            taken together, and count as one point. 0: they may not.
-        least_row: Fewest points inside, where ``rows``.
-        most_bytes: Most bytes of one tensor inside, where ``rows``.
-        local_bytes: Other than 0, rows may be longer, as long as all that nothing else needs of one has so many bytes
-            at most: what several loops read of memory is read again.
-        costly: Other than 0, large products of narrow matrices, whose threads do nothing else while they compute with
-            results, are not joined with kernels that read these where they are stored anyway, and that begin more
-            operations on each, by their weights, than so many.
-
+        b_reqs: Tags that the later block must carry.
+        exclude: Tags that neither block may carry.
+        fused_set: Tags that a joined block gets in addition to those of its parts.
+        a_inner_set: Tags of the inner block over indices of the earlier block only.
+        b_inner_set: Tags of the inner block over indices of the later block only.
+        inner_remove_set: Tags that these inner blocks do not inherit.
+        perfect: Whether index boxes must correspond completely.
+        output_match: Whether both blocks must write results of equal layout.
+        no_inner: Whether to exclude blocks with inner blocks.
+        no_constraints: Whether to exclude blocks with constraints.
+        max_refs: Maximum number of tensors that a joined block accesses, not counting its own temporaries.
+        max_statements: Maximum number of computations (statements except loads, stores and constants) in a joined
+            block.
+        max_reductions: Maximum number of nested blocks in a joined block.
+        siblings: Whether to join independent blocks.
+        sibling_reductions: Whether independent blocks may have inner blocks; with ``parent_reqs``, statements that must
+            not stand between them are moved to the front.
+        far: Distance, in statements, from which blocks are joined only if this does not increase the memory that is
+            live between them.
+        rows: Whether to share outer indices only if the inner ones run along memory, in kernels without inner blocks.
+            Matrix products, which have their own tiling, are then not joined with other reductions.
+        products: Whether to join matrix products with each other, with ``rows``.
+        shorten: Whether, with ``rows``, the innermost shared indices become inner ones if rows are short otherwise.
+        least_points: Minimum number of points of the shared indices.
+        few_bytes: Maximum bytes of one shared point if there are fewer than ``least_points``; 0: never join these. If
+            it is positive, a group of threads shares each row, and kernels that write one tensor in two orders are not
+            joined.
+        beside_bytes: With ``rows``, bytes of rows that lie side by side in memory, like columns, that are taken
+            together and count as one point; 0 excludes such rows.
+        least_row: Minimum number of inner points, with ``rows``.
+        most_bytes: Maximum inner bytes of one tensor, with ``rows``.
+        local_bytes: Maximum bytes per row of temporaries of a joined block whose rows exceed ``most_bytes``; inputs are
+            read again by each loop. 0 for no such rows.
+        costly: Maximum operations, weighted by cost, that a reader starts on each result of a large product of narrow
+            matrices if the result is stored anyway: more would stall the product's threads. 0 for no limit.
     """
 
     name: ClassVar[str] = "fuse"

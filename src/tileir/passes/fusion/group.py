@@ -44,19 +44,18 @@ class FusionGroup:
     """The body of one or more kernels over one index box, made to grow by others at little cost.
 
     Attributes:
-        position: Where in the order of kernels the group stands.
-        block: Name, comments, tags, indices and constraints; the rest of it is what the group began with.
-        head: How many statements there are up to the last nested block, that one included.
+        position: Position of the group in the order of kernels.
+        block: Name, comments, tags, indices and constraints; everything else is from the first member.
+        head: Number of statements up to and including the last nested block.
         needs: Numbers of the kernels on which members depend directly.
         users: Numbers of the kernels that depend directly on members.
-        touched: How many members touch each tensor.
-        shared: How many of these tensors kernels outside the group touch too.
-        is_known: Whether it depends on constants alone.
+        touched: Number of members that access each tensor.
+        shared: Number of these tensors that kernels outside the group access, too.
+        is_known: Whether the group depends on constants alone.
         written: The tensors that are written.
-        layouts: The addresses at which elements are written; None for views that are no single elements.
-        read: The tensors whose content from before the group is read.
-        nested: The blocks inside.
-
+        layouts: Addresses of written elements; None for views of several elements.
+        read: The tensors whose earlier content is read.
+        nested: The inner blocks.
     """
 
     position: int

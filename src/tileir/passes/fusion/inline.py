@@ -151,30 +151,28 @@ _SMALL: Final = 8
 class Inline:
     """Inline elementwise kernels into reductions that read each of their elements about once.
 
-    A kernel that only one reduction uses is computed there and no longer stored; one with other users, too, if it is
-    cheap: it is then computed again. A cheap one that reads nothing, as one of indices does, is computed at every point
-    that asks for it, and so is one that only widens integers; other elementwise kernels widen floats themselves that
-    are in memory, too, however often they read each. What it reads must be in memory anyway, or be computed in
-    the same way: an epilogue of a contraction stays one, elementwise kernels go on handing on values that they need not
-    store, and what was done with long before is not kept for it. The kernels whose results nobody reads any more are
-    left to dead_code. Runs before accumulate, which takes flat kernels apart.
+    A kernel with a single reader is computed there and not stored; a kernel with several readers is recomputed in each
+    if it is cheap. A cheap kernel without inputs, such as one of indices, and one that only widens integers, is
+    recomputed for every use; other elementwise kernels, too, widen floats from memory themselves, for any reuse. Inputs
+    of an inlined kernel must be in memory, or be inlined as well: epilogues of contractions stay epilogues, elementwise
+    kernels still pass on unstored values, and no live range is extended far. Dead kernels are left to ``dead_code``.
+    Runs before ``accumulate``, which splits flat kernels.
 
     Attributes:
         reqs: Tags that a reduction must carry.
-        max_operations: Most operations of a kernel that is computed again, all of them of :data:`CHEAP`.
-        max_statements: Most statements of a reduction after the pass.
-        far: From how many statements before a reduction on a tensor that was read last there counts as gone.
-        turned: Whether reductions that read each element often, such as products with a transposed matrix, read the
-            largest tensor that they have in its own order, not a copy with its axes in another order.
-        fragments: Matrix instructions of the device: products of matrices that one can read in either order are never
-            given a copy in another order.
-        row_bytes: What one result takes of a temporary is computed again, exponentials too, where it has more bytes:
-            nothing could keep it near. Of terms that lie apart each counts ``beside_bytes``. 0: never.
-        narrow_bytes: So it is where it has more bytes than this, and what it is computed of is narrower: that is kept
-            near in its place. 0: never.
-        slices: Whether all but products of matrices read slices that a scalar chooses, as the step of a loop does,
-            where they lie: nothing is computed for them.
-
+        max_operations: Maximum number of operations of a recomputed kernel, all of them in :data:`CHEAP`.
+        max_statements: Maximum number of statements of a reduction after the pass.
+        far: Distance in statements between a tensor's last read and a reduction beyond which the tensor counts as dead.
+        turned: Whether reductions with reuse, such as products with a transposed matrix, read their largest tensor in
+            its original axis order instead of a transposed copy.
+        fragments: Names of matrix instructions: a product that one of them can read in either order gets no transposed
+            copy.
+        row_bytes: Minimum bytes of a temporary per result that make recomputation pay, even of exponentials, as it
+            exceeds caches; non-contiguous terms count ``beside_bytes`` each. 0 for never.
+        narrow_bytes: Minimum bytes per result if the inputs are narrower than the temporary, and are cached in its
+            place. 0 for never.
+        slices: Whether reductions other than matrix products read slices at a scalar offset, such as a loop's step, in
+            place.
     """
 
     name: ClassVar[str] = "inline"

@@ -36,17 +36,17 @@ from tileir.stripe.ir import (
 class InlineStencil:
     """Inline cheap elementwise kernels into the stencils that read their results, by recomputation.
 
-    A picture that is converted or scaled before a stencil is read as it was: each element is computed again for every
-    place of a window, which costs less than to store it and load it again. That is done where all readers of the result
-    are elementwise kernels, few, and load it so seldom that it pays. The kernel then has no readers left, and goes.
+    An image that is converted or scaled before a stencil is read in its original form: each element is recomputed for
+    every place of a window, which costs less than a store and a load. All readers must be a few elementwise kernels
+    with little reuse. The inlined kernel is then removed.
 
-    Elements that no two points read are computed no more often than before, so they may be dear, as the weights of
-    neighbours by how alike they are: those of a window would take many times the memory of the picture.
+    Elements without reuse are not recomputed, so they may be expensive, such as similarities of neighbouring pixels as
+    weights: the weights of a whole window would take many times the memory of the image.
 
     Attributes:
-        operations: Most operations that a reader does more for each of its points, where elements are computed again.
-        readers: Most kernels that read a result.
-        statements: Most statements of a reader that computes dear elements.
+        operations: Maximum number of additional operations of a reader per point, for recomputed elements.
+        readers: Maximum number of kernels that read a result.
+        statements: Maximum number of statements of a reader that computes expensive elements.
     """
 
     name: ClassVar[str] = "inline_stencil"

@@ -73,8 +73,7 @@ class Elements:
 
     Attributes:
         kernels: The kernels of a program, in order.
-        seen: The numbers of those that were seen through.
-
+        seen: The numbers of kernels that were expanded.
     """
 
     kernels: tuple[stripe.Block, ...]

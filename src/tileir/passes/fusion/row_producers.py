@@ -33,9 +33,9 @@ class RowProducer:
 
     Attributes:
         kernel: The kernel.
-        store: What it stores.
+        store: Its store.
         along: Its index along a row.
-        names: What the reader calls its other indices.
+        names: Names of its other indices in the reader.
     """
 
     kernel: Block

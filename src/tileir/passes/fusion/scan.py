@@ -186,11 +186,10 @@ class FusionScan:
     """The groups so far; statements and the groups that hold them are known by the number of the statement.
 
     Attributes:
-        options: What to join.
-        parent: The block whose statements are looked at.
-        kept: Its tensors that are needed whatever its statements do.
-        constants: Those of them that are constants of the program.
-
+        options: Options of the pass.
+        parent: The block whose statements are scanned.
+        kept: Its tensors that are live regardless of its statements.
+        constants: Constants of the program among these.
     """
 
     options: Fuse

@@ -20,9 +20,8 @@ class Replacement:
     Attributes:
         blocks: The kernels, in order.
         memory: Allocations of temporaries that they use, which become the program's.
-        facts: Numbers and words on what was done, for a remark.
-        clears: Whether they also take the place of the kernel right before, as one that clears what this one adds to.
-
+        facts: Numbers and words about the change, for a remark.
+        clears: Whether they also replace the kernel right before, such as one that clears the target of this one.
     """
 
     blocks: tuple[Statement, ...]

@@ -52,12 +52,11 @@ class _Body:
     """The scalars and stores of all copies, each scalar once.
 
     Attributes:
-        sources: The tensor that each root shows.
+        sources: The tensor behind each root.
         names: The names of views.
-        views: The views, each once, under names of their own.
+        views: The views, without duplicates, under fresh names.
         definitions: The statement that defines each scalar.
         stores: The stores, in order.
-
     """
 
     sources: Mapping[str, str]

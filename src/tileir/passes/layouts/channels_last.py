@@ -40,7 +40,7 @@ class ChannelsLast:
     """Lay out temporaries between products with constants with their channels innermost.
 
     Attributes:
-        vector_bytes: Width of a vector register: lanes of products run along multiples of half so many bytes.
+        vector_bytes: Width of a vector register in bytes: products are vectorised along multiples of half this width.
     """
 
     name: ClassVar[str] = "channels_last"
@@ -78,12 +78,11 @@ class _Kernel:
     """Kernel of a program, as far as layouts go.
 
     Attributes:
-        tensors: The views of ``main`` that it shows.
-        written: Those of them that it writes.
-        nest: The kernel as a nest; None where it is no such, and no layout may change.
-        asked: The axes that its products ask for, by tensor, None where they do for none; of other kernels empty.
-        adds: How many multiply-adds its products have; 0 of other kernels.
-
+        tensors: Views of ``main`` that the kernel uses.
+        written: Views among these that it writes.
+        nest: The kernel as a nest; None if it is no nest, and layouts are fixed.
+        asked: Preferred innermost axis of each tensor of its products, or None; empty for other kernels.
+        adds: Number of multiply-adds of its products; 0 for other kernels.
     """
 
     tensors: frozenset[str]

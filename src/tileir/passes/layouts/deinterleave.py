@@ -46,19 +46,18 @@ _REDUCES: Final = ("agg_op_", "comb_op_", "contraction")
 class Deinterleave:
     """Unroll the channels of kernels that mix them, so that vectors run over pixels.
 
-    The channels of a tensor are its innermost axis where that is short, as in pictures of shape (rows, columns, 3). A
-    flat kernel mixes them where one channel of a pixel depends on others, on what all channels of the pixel share, or
-    on a number that each channel has: then elements are no line along which vectors could run. It becomes an
-    elementwise kernel over pixels, with a store for each channel and no loop over those that it reads; constants are
-    immediate values. So do elementwise kernels that share a temporary with one of these, so that all join. A temporary
-    whose every access knows its channel becomes one temporary for each channel.
+    Channels are a short innermost axis, as in images of shape (rows, columns, 3). A flat kernel mixes them if one
+    channel of a pixel depends on other channels, on values that all channels of a pixel share, or on a constant per
+    channel: contiguous elements then have no uniform vector form. The kernel becomes elementwise over pixels, with one
+    store per channel, no loop over input channels, and immediate constants. Elementwise kernels that share a temporary
+    with one of these are unrolled as well, so that all of them can be fused. A temporary whose accesses have known
+    channels is split by channel.
 
     Attributes:
         reqs: Tags that a kernel must carry.
-        channels: Most channels.
-        terms: Most combinations of channels that a kernel writes and reads.
-        pixels: Fewest pixels along the innermost axis of pixels.
-
+        channels: Maximum number of channels.
+        terms: Maximum number of pairs of output and input channels.
+        pixels: Minimum number of pixels along their innermost axis.
     """
 
     name: ClassVar[str] = "deinterleave"
@@ -173,13 +172,12 @@ class _Pixels:
 
     Attributes:
         kernel: The kernel.
-        store: Its one store.
-        result: Where that goes.
+        store: Its only store.
+        result: The target of the store.
         along: The index of the innermost axis of pixels.
-        channel: The index of the channels of the result; None where it has none.
+        channel: The index of the result's channels; None without channels.
         reduced: The indices of channels over which it aggregates.
-        most: Most channels.
-
+        most: Maximum number of channels.
     """
 
     kernel: Block

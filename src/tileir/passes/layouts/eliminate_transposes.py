@@ -55,7 +55,6 @@ class _Scan(Elsewhere):
 
     Attributes:
         slid: The axes of each tensor along which windows slide.
-
     """
 
     slid: dict[str, set[int]] = attrs.field(init=False)

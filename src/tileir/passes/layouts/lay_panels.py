@@ -61,11 +61,11 @@ class LayPanels:
     """Pack constant operands of products, once, into panels in the order in which the reduction reads them.
 
     Attributes:
-        vector_bytes: Width of a vector register.
-        least_reuse: A copy pays where a kernel reads each element so often at least: others read it as it lies.
-        most_bytes: Other factors of more bytes are far from the processor, and better copied nearer, with lanes along
-            these, where lanes can run along them: at strides they cannot, nor where results lie apart, as those of
-            transposed convolutions do.
+        vector_bytes: Width of a vector register in bytes.
+        least_reuse: Minimum number of reads of each element by a kernel; below, the operand is not copied.
+        most_bytes: Maximum size, in bytes, of the other operand for packing along this one. A larger operand does not
+            fit in caches and is staged itself, with lanes along it, unless its accesses or the results are strided, as
+            in transposed convolutions.
     """
 
     name: ClassVar[str] = "lay_panels"
@@ -151,11 +151,10 @@ class _Contents:
 
     Attributes:
         kernels: The kernels of the program.
-        writers: How many launches and carries are still to come that write which memory.
-        settled: What nothing writes any more, and only launches outside of loops have written.
-        constant: Constants, and of what is settled, what is made of these alone.
-        varying: What is written and not made of constants alone.
-
+        writers: Number of remaining launches and carries that write each piece of memory.
+        settled: Memory that nothing writes any more, and that only launches outside of loops have written.
+        constant: Constants, and settled memory computed from constants alone.
+        varying: Memory that is written and not computed from constants alone.
     """
 
     kernels: tuple[Kernel, ...]
@@ -212,11 +211,10 @@ class _Factor:
         nest: The kernel.
         use: Its use of the factor.
         other: Its use of the other factor.
-        source: The view of ``main`` that it shows.
-        index: The index that becomes two.
+        source: The view of ``main`` behind the factor.
+        index: The index that is split.
         moving: All indices that move the factor.
-        width: How wide panels are.
-
+        width: Width of panels.
     """
 
     nest: Nest

@@ -35,14 +35,14 @@ from tileir.stripe.ir import (
 class PadChannels:
     """Pad the few channels of operands of matrix instructions to a power of two, by a copy.
 
-    Products of two zeros are added: sums stay as they are.
+    Adds only products of zeros, so sums do not change.
 
     Attributes:
-        fragments: Names of instructions; dtypes that none of them takes stay as they are.
-        most: Channels after the copy, at most.
-        waste: At most one of so many channels may be a zero.
-        least_reuse: A copy pays where a kernel reads each element so often at least.
-        least_points: It pays where a kernel reads so many elements of a tensor at least: a launch takes its time, too.
+        fragments: Names of matrix instructions; operands of other dtypes are left alone.
+        most: Maximum number of channels after padding.
+        waste: Maximum share of padding, as a divisor: at most one of this number of channels is padding.
+        least_reuse: Minimum number of reads of each element by a kernel that pays for the copy.
+        least_points: Minimum number of points of a kernel that pays for the launch of the copy.
     """
 
     name: ClassVar[str] = "pad_channels"

@@ -66,26 +66,27 @@ class Transpose:
     """Choose the innermost axis of temporaries by their accesses, and transpose operands with large strides.
 
     Attributes:
-        reqs: Tags that a kernel must carry to be asked, and to get copies of operands.
+        reqs: Tags of kernels whose accesses decide on layouts, and whose operands may be copied.
         temporaries: Whether the layout of temporaries may change.
         operands: Whether operands may be copied.
-        factors: Whether only factors of products of matrices are copied, to what tiles of them are copied along.
-        fragments: Names of instructions: with ``factors``, what these do not take as it lies is copied as well.
-        dots: Names of dot products: where there are any, only factors of windows are copied, both as these take them.
-        far_bytes: Where this is not 0, only factors of more bytes are copied, to where steps of the sum are neighbours,
-            and only those of which most steps begin in another page.
-        least_reuse: A copy pays where a kernel reads each element so often at least.
-        least_points: It pays where a kernel reads so many elements of a tensor at least: a launch takes its time, too;
-            a quarter of them where these have two bytes.
-        line_bytes: With ``factors``, those of two bytes an element that instructions take from local memory are copied
-            as well where the rows of neither begin at multiples of so many bytes; 0 for no such copies.
-        pairs: Whether they are not where groups can copy them as they lie, in pairs.
-        line_reuse: These pay where a kernel reads each element of the larger one so often at least.
-        line_points: They pay where a kernel reads so many elements of a tensor at least.
-        box_reuse: With ``line_bytes``, factors of four bytes an element, of which instructions of four warps take boxes
-            alone, are copied as well where their rows are none. These pay where a kernel reads each element of the
-            larger one so often at least.
-        box_points: They pay where a kernel reads so many elements of a tensor at least.
+        factors: Whether to copy only factors of matrix products, to the axis along which tiles are loaded.
+        fragments: Names of matrix instructions: with ``factors``, factors in layouts that these do not support are
+            copied.
+        dots: Names of dot-product instructions: with any, only the factors of windows are copied, to the layout of
+            these.
+        far_bytes: Minimum size, in bytes, of a factor that is copied to make the reduction contiguous, if most of its
+            steps touch another page; 0 for copies of other kinds.
+        least_reuse: Minimum number of reads of each element by a kernel that pays for a copy.
+        least_points: Minimum number of points of a kernel that pays for the launch of a copy; a quarter for elements of
+            two bytes.
+        line_bytes: Cache line in bytes: with ``factors``, 16-bit factors that instructions read from local memory are
+            copied if the rows of both are misaligned to it; 0 for no such copies.
+        pairs: Whether to skip copies for ``line_bytes`` if pairs of groups can load the factors as they are.
+        line_reuse: Minimum number of reads of each element of the larger factor for a copy by ``line_bytes``.
+        line_points: Minimum number of points of a kernel for a copy by ``line_bytes``.
+        box_reuse: Minimum number of reads of each element of the larger factor for copying 32-bit factors, with
+            ``line_bytes``, to rows that boxes support, as instructions of four warps require.
+        box_points: Minimum number of points of a kernel for these copies.
     """
 
     name: ClassVar[str] = "transpose"

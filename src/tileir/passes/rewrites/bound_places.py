@@ -70,9 +70,9 @@ class _Walk:
     """A walk over the blocks of kernels, in order.
 
     Attributes:
-        known: Ranges of memory that are known before.
-        stored: Ranges of all that has been stored so far; None where anything may have been.
-        local: How many allocations of kernels have come into sight.
+        known: Ranges of memory that are known beforehand.
+        stored: Ranges of everything stored so far; None if anything may have been stored.
+        local: Number of kernels' allocations so far.
     """
 
     known: Mapping[_Memory, Range | None]
@@ -156,9 +156,9 @@ class ScalarRanges:
     """The ranges of the scalars of one block, statement by statement.
 
     Attributes:
-        indices: The least and the greatest value of each index of the block.
+        indices: Minimum and maximum of each index of the block.
         views: The refinements of the block by name.
-        elements: The range of what a view shows, by its name; what has no entry can be anything.
+        elements: Ranges of the elements of views, by name; a missing view may hold anything.
     """
 
     indices: Mapping[str, Range]

@@ -35,19 +35,17 @@ Bounds: TypeAlias = dict[str, tuple[int, int]]
 class Canonicalise:
     """Simplify the index boxes of all blocks.
 
-    Indices with one value are replaced by it, and constraints that always hold are dropped, as are blocks that never
-    run. In kernels which no pass has scheduled yet, indices that only repeat a store are dropped, indices are
-    ordered by the distance that they move in the output, largest first, and an element view whose axis
-    several indices move gets an axis for each.
+    Indices of one value are replaced by it. Constraints that always hold, and blocks that never run, are dropped. In
+    kernels that have no schedule yet, indices that only repeat a store are dropped, indices are ordered by descending
+    stride in the output, and an axis that several indices move is split into an axis for each.
 
     Attributes:
-        merge: Whether two indices of an elementwise kernel that are one linear index on all accesses become one, unless
-            neighbouring rows share what they load. This makes most elementwise kernels one-dimensional; views may then
-            have other axes than their tensors.
-        channels: Where it does not merge: fewer channels of 8 or 16 bits than so many become one index with the pixels
-            of a window that lie beside each other in all inputs. Products of matrices take neighbours along such an
-            index at a time; wider numbers are read as vectors along other indices.
-
+        merge: Whether to collapse two indices of an elementwise kernel that are one linear index in all accesses,
+            unless neighbouring rows share loads. Most elementwise kernels become one-dimensional; their views may have
+            other axes than their tensors.
+        channels: Without ``merge``, channels of 8 or 16 bits are collapsed with the adjacent pixels of a window if
+            there are fewer than this number; 0 for never. Matrix products take neighbours along the resulting index
+            together; wider types are vectorised along other indices.
     """
 
     name: ClassVar[str] = "canonicalise"

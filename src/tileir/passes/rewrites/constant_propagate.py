@@ -17,18 +17,17 @@ from tileir.stripe.ir import Block, Buffer, Intrinsic, Program, Special, Stateme
 class ConstantPropagate:
     """Fold kernels whose inputs are all constants, by the interpreter.
 
-    A kernel qualifies if it reads constants of the program, or results of such kernels, and writes temporaries of the
-    program, but not of ``main`` itself, that only such kernels write. Results of the program are always computed by it.
+    A kernel qualifies if it reads only constants or results of qualifying kernels, and writes temporaries that only
+    qualifying kernels write. Outputs of the program are always computed at run time.
 
     Attributes:
         reqs: Tags that a kernel must carry.
-        max_operations: At most so many scalar statements are run when compiling.
-        max_bytes: At most so large does a constant become.
-        cheap: Whether to run kernels, too, that do no more than what costs less than to load an element. Passes that
-            join kernels compute such elements where they are needed.
-        small: Cheap kernels are run all the same where their results have at most so many elements, and more than one:
-            windows of such weights are written out.
-
+        max_operations: Maximum number of scalar statements to interpret at compile time.
+        max_bytes: Maximum size of a resulting constant, in bytes.
+        cheap: Whether to fold kernels that cost less than a load per element, too. Otherwise, fusion recomputes these
+            elements where they are used.
+        small: Maximum number of elements, from 2, of results of cheap kernels that are folded without ``cheap``:
+            windows with constant weights of this size are unrolled. 0 for none.
     """
 
     name: ClassVar[str] = "constant_propagate"

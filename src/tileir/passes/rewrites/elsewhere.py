@@ -16,10 +16,9 @@ class Place:
     """Place of the elements of a tensor in another one.
 
     Attributes:
-        whole: The other tensor.
-        axes: The tensor's axis for each of the other one.
-        offsets: By how many elements it is shifted along each of these.
-
+        whole: The containing tensor.
+        axes: The tensor's axis for each axis of the containing one.
+        offsets: Offset along each of these axes, in elements.
     """
 
     whole: str
@@ -33,14 +32,13 @@ class Elsewhere:
 
     Attributes:
         program: A program without loops.
-        touching: The numbers of the statements that touch each tensor, in order, by what stands for it.
-        writing: Those of them that write it.
-        single: Tensors that ``main`` shows once.
-        temporaries: Those of them that may go.
-        outputs: Those of them that are outputs alone.
-        moved: Where those lie that go.
-        gone: The numbers of the copies.
-
+        touching: Numbers of the statements that touch each tensor, in order, by its representative.
+        writing: Numbers of the statements that write it.
+        single: Tensors with a single view in ``main``.
+        temporaries: Tensors among these that can be eliminated.
+        outputs: Tensors among these that are outputs only.
+        moved: New places of the eliminated tensors.
+        gone: Numbers of the eliminated copies.
     """
 
     program: Program

@@ -28,17 +28,17 @@ from tileir.stripe.ir import (
 class Forward:
     """Forward copies: let elementwise kernels read the sources of a copied or padded tensor.
 
-    A padded tensor is one whose borders repeat its middle: what reads it with a window computes the place of each
-    element, by comparisons of coordinates, and reads the tensor that was padded. Places that are affine all over a
-    kernel's box need no comparisons. A tensor is read through where all of its readers are elementwise kernels, or
-    copies to others that are read through; else it stays as it is.
+    A padded tensor has borders that repeat its interior: a window over it computes the address of each element by
+    comparisons of coordinates, and reads the original tensor. Addresses that are affine over a kernel's whole box need
+    no comparisons. A copy is bypassed only if all of its readers are elementwise kernels, or copies that are bypassed
+    as well.
 
     Attributes:
-        mark: Whether to tag the copies with ``copies`` only, by which the passes that fuse leave them alone: what they
-            hand on is going to be read elsewhere.
-        most_runs: Of how many runs of equal steps an axis may be made, as a reader sees it.
-        most_apart: Through how many views a kernel may read neighbours of a tensor that are not neighbours where they
-            come from: so many vectors cost as much to gather as the copy that brings them together.
+        mark: Whether to only tag the copies with ``copies``, which excludes them from fusion because a later pass
+            bypasses them.
+        most_runs: Maximum number of runs of constant stride along an axis that a reader sees.
+        most_apart: Maximum number of views through which a kernel may read neighbours of a tensor that are not
+            neighbours in the source: gathering more vectors costs as much as the copy.
     """
 
     name: ClassVar[str] = "forward"

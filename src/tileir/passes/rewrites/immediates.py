@@ -45,20 +45,18 @@ REMARK: Final = "written out: "
 class Immediates:
     """Unroll reductions over windows with constant weights, which become immediate values.
 
-    A flat reduction qualifies if its terms hold constants of the program, or numbers made of indices, which depend on
-    no index of the result and together on all others, and no constraint does on any of those. It becomes an elementwise
-    kernel: what is known of each term when compiling is computed then, equal loads are one, and terms that are 0 are
-    left out. That is so where an integer or what was one is multiplied by 0; where a float is, only if it is known to
-    be finite, since infinity times 0 is NaN. Longer windows are faster as loops that look their weights up, and what
-    was written out takes longer to compile.
+    A flat reduction qualifies if its terms use constants of the program, or values computed from indices, that depend
+    on all reduced indices together and on no index of the result, and if no constraint involves reduced indices. It
+    becomes an elementwise kernel: constant subexpressions are folded, loads are shared, and zero terms are dropped. An
+    integer times 0 is zero; a float times 0 only if it is known to be finite, since infinity times 0 is NaN. Longer
+    windows run faster as loops over a table of weights, and take longer to compile when unrolled.
 
     Attributes:
         reqs: Tags that a reduction must carry.
-        terms: Most terms that are left.
-        sparse: Most terms that are left of windows at least half of whose points have none.
-        weights: Most points of a window that are looked at.
-        finite: Whether all that is multiplied by a weight is taken to be finite, as it is under the tag ``finite``.
-
+        terms: Maximum number of remaining terms.
+        sparse: Maximum number of remaining terms of windows of which at least half the terms are dropped.
+        weights: Maximum number of points of a window.
+        finite: Whether to assume that all values multiplied by weights are finite, as with the tag ``finite``.
     """
 
     name: ClassVar[str] = "immediates"
@@ -105,11 +103,10 @@ class _Window:
 
     Attributes:
         kernel: The kernel.
-        store: Its one store.
-        result: Where that goes.
-        indices: What it is reduced over, in the order in which the first constant is laid out.
-        loaded: Elements of constants that depend on no index of the result, by the names of their views.
-
+        store: Its only store.
+        result: The target of the store.
+        indices: The reduced indices, in the order of the layout of the first constant.
+        loaded: Elements of constants that depend on no index of the result, by view.
     """
 
     kernel: Block

@@ -28,12 +28,12 @@ from tileir.stripe.ir import (
 class Localise:
     """Contract temporaries that only one kernel uses to the elements that one point accesses.
 
-    The kernel must see it through one view of direction OUT: then a point reads only what it has written itself.
-    Temporaries of one element go to registers.
+    The kernel must access the temporary through a single view of direction OUT: a point then reads only elements that
+    it has written itself. Temporaries of one element become registers.
 
     Attributes:
-        reqs: Tags that a kernel must carry, or ``main``.
-        sink: Whether to go on inside kernels: what a block allocates goes into the one block in it that uses it.
+        reqs: Tags that a kernel, or ``main``, must carry.
+        sink: Whether to continue inside kernels: an allocation of a block moves into the only inner block that uses it.
     """
 
     name: ClassVar[str] = "localise"

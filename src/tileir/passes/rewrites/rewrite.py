@@ -39,8 +39,8 @@ def _are_laws(_: object, __: attrs.Attribute[tuple[str, ...]], texts: tuple[str,
 class Rewrite:
     """Put operations on scalars in the place of others, as laws say: ``div(x, sqrt(y)) -> mul(x, rsqrt(y))``.
 
-    Laws are tried in order, again and again, until none fits. Scalars that nothing reads then are dropped. Whether a
-    law holds is up to who writes it (:mod:`tileir.core.nodes.patterns`).
+    Laws are tried in order until none applies; dead scalars are then removed. The author of a law is responsible for
+    its validity (:mod:`tileir.core.nodes.patterns`).
 
     Attributes:
         laws: The laws.

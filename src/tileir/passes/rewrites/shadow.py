@@ -31,14 +31,13 @@ from tileir.stripe.ir import (
 class Shadow:
     """Privatise results that a kernel reads back: keep a private copy, and read that instead.
 
-    What a kernel writes is then never an input of it, so that blocks of it can be scheduled apart from each other. The
-    kernel must write the result through one view, by stores in its body and in blocks without blocks.
+    Outputs of a kernel are then never inputs, so that its blocks can be scheduled independently. The kernel must write
+    the result through one view, by stores in its body or in innermost blocks.
 
     Attributes:
-        reqs: Tags that a kernel must carry, or ``main``.
-        most_bytes: Other than 0, so many bytes are what the threads of a group hold: results with more, and with what
-            the kernel allocates already, are read back from where they are stored.
-
+        reqs: Tags that a kernel, or ``main``, must carry.
+        most_bytes: Memory of the threads of a group, in bytes: results that exceed it, together with the kernel's other
+            allocations, are read back from their tensor. 0 for no limit.
     """
 
     name: ClassVar[str] = "shadow"

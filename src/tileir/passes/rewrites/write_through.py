@@ -15,15 +15,15 @@ from tileir.stripe.ir import Block, Direction, Program, Refinement, Statement
 class WriteThrough:
     """Eliminate concatenation copies: let producers write to their part of the result.
 
-    So a concatenation of many tensors, which is a tree of short ones, copies each element once, and a network each of
-    whose layers adds channels to those before it has one tensor of them all. Several kernels must touch the temporary,
-    since a single one is joined with the copy anyway; the copy must take it as a whole, without turning it, into an
-    output or another temporary; nothing may touch it later, nor the other tensor meanwhile. In the program of two
-    kernels and a copy::
+    A concatenation of many tensors, which is a tree of binary ones, then copies each element at most once, and a
+    network whose layers append channels to earlier ones keeps a single tensor. Several kernels must access the
+    temporary, since fusion handles a single one. The copy must take the whole temporary, untransposed, into an output
+    or another temporary. No later statement may access the temporary, and none in between the target. In the program of
+    two kernels and a copy::
 
         T[i : 4] = X[i];  T[4 + i : 4] = Y[i];  O[2 + i : 8] = T[i]
 
-    the two write to ``O[2 + i : 4]`` and ``O[6 + i : 4]``, and there is no third.
+    the two write to ``O[2 + i : 4]`` and ``O[6 + i : 4]``, and the copy is removed.
 
     Attributes:
         reqs: Tags that the copy must carry.
