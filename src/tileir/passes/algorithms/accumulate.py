@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from tileir.core import Aggregation, DType, NameScope, Op, attrs, rewritten
-from tileir.passes.analysis.accesses import always_reached, is_element, known_ranges
+from tileir.passes.analysis.accesses import always_reached, is_element, known_ranges, part_over, swept
 from tileir.passes.base import selected_kernel, unordered, with_kernels
 from tileir.passes.kernels.schedule import REGISTER
 from tileir.passes.rewrites.dead_code import pruned
@@ -212,31 +212,15 @@ class _Split:
             return _view_of_scalar(accumulators[refinement.name], refinement.shape.dtype, refinement.aggregation)
         if refinement.direction is Direction.NONE:
             return refinement
-        access = tuple(self._reduced_part(access) for access in refinement.access)
+        access = tuple(part_over(access, self._inner_ranges()) for access in refinement.access)
         return attrs.evolve(refinement, source=refinement.name, access=access)
-
-    def _reduced_part(self, access: Affine) -> Affine:
-        """Return the terms over reduction indices, displaced so that the least value is 0."""
-        part = Affine.of({name: c for name, c in access.terms if name in self._reduced})
-        return part - part.bounds(self._inner_ranges())[0]
 
     def _inner_ranges(self) -> dict[str, int]:
         return {index.name: index.range for index in self.inner}
 
-    def _outer_view(self, refinement: Refinement) -> Refinement:
-        """Return the view of all that the inner block touches from one point of the outer one."""
-        parts = [self._reduced_part(access) for access in refinement.access]
-        ranges = self._inner_ranges()
-        dims = tuple(
-            attrs.evolve(dim, size=dim.size + max(0, int(part.bounds(ranges)[1])))
-            for dim, part in zip(refinement.shape.dims, parts, strict=True)
-        )
-        access = tuple(access - part for access, part in zip(refinement.access, parts, strict=True))
-        return attrs.evolve(refinement, access=access, shape=attrs.evolve(refinement.shape, dims=dims))
-
     def _outer(self, accumulators: dict[str, str], hit: str | None, inner: Block) -> Block:
         refinements = [
-            self._result_view(r, hit) if r.name in accumulators else self._outer_view(r)
+            self._result_view(r, hit) if r.name in accumulators else swept(r, self._inner_ranges())
             for r in self.block.refinements
             if r.direction is not Direction.NONE
         ]

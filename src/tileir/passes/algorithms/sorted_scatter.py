@@ -16,7 +16,7 @@ from math import prod
 from typing import ClassVar, Final
 
 from tileir.core import Aggregation, DType, NameScope, attrs
-from tileir.passes.analysis.accesses import address
+from tileir.passes.analysis.accesses import address, swept
 from tileir.passes.base import at_least
 from tileir.passes.kernels import cleared_scatter, left, schedule as sch
 from tileir.passes.kernels.replacement import Outcome, Replacement, replaced_behind
@@ -100,15 +100,8 @@ class _Scatter:
 
     def whole(self, view: stripe.Refinement, name: str, direction: stripe.Direction) -> stripe.Refinement:
         """Return a view of all that the kernel touches through one for each table."""
-        inner = {index.name: index.range for index in (*self.along, *self.columns)}
-        first = {name: Affine() for name in inner}
-        dims, access = [], []
-        for affine, dim in zip(view.access, view.shape.dims, strict=True):
-            moved = sum(int(step) * (inner[each] - 1) for each, step in affine.terms if each in inner)
-            dims.append(attrs.evolve(dim, size=dim.size + moved))
-            access.append(affine.substitute(first))
-        shape = attrs.evolve(view.shape, dims=tuple(dims))
-        return attrs.evolve(view, name=name, direction=direction, access=tuple(access), shape=shape, aggregation=None)
+        whole = swept(view, {index.name: index.range for index in (*self.along, *self.columns)})
+        return attrs.evolve(whole, name=name, direction=direction, aggregation=None)
 
 
 def _scatter_of(kernel: stripe.Block, output: stripe.Refinement) -> _Scatter | Refused:

@@ -13,7 +13,7 @@ from math import prod
 from typing import ClassVar
 
 from tileir.core import Aggregation, DType, NameScope, Op, attrs
-from tileir.passes.analysis.accesses import address, is_element
+from tileir.passes.analysis.accesses import address, is_element, lone_store
 from tileir.passes.base import at_least, map_kernels, selected_kernel
 from tileir.passes.kernels.merge import made_once
 from tileir.passes.kernels.unroll_and_jam import MERGES
@@ -179,17 +179,8 @@ class UnrollWindow:
 
 def _aggregate(kernel: Block) -> Refinement | None:
     """Return the view through which a flat kernel merges its points; None for other kernels."""
-    if any(isinstance(s, Block | Special) for s in kernel.statements):
-        return None
-    if not all(i.is_plain for i in kernel.indices):
-        return None
-    written = [r for r in kernel.refinements if r.direction is not Direction.IN]
-    stores = [s for s in kernel.statements if isinstance(s, Store)]
-    if len(written) != 1 or len(stores) != 1 or stores[0].index is not None or not is_element(written[0]):
-        return None
-    result = written[0]
-    merges = result.merges
-    return result if merges and result.direction is Direction.OUT else None
+    found = lone_store(kernel)
+    return found[1] if found is not None and found[1].merges and found[1].direction is Direction.OUT else None
 
 
 @attrs.frozen(repr=False)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import Final
 
+from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine, Rational
 from tileir.poly.bounds import Domain
 from tileir.poly.coverage import always_hit
@@ -19,6 +20,7 @@ from tileir.stripe.ir import (
     LoadIndex,
     Program,
     Refinement,
+    Special,
     Statement,
     Store,
     scalar_inputs,
@@ -53,6 +55,36 @@ def constants(program: Program) -> frozenset[str]:
 def is_element(refinement: Refinement) -> bool:
     """Return whether one point touches one element only."""
     return not [dim for dim in refinement.shape.dims if dim.size != 1]
+
+
+def lone_store(kernel: Block) -> tuple[Store, Refinement] | None:
+    """Return the one store of a flat kernel over plain indices, and its view, the only one that is not read alone.
+
+    None for other kernels, and where the view shows more than an element or data decide which.
+    """
+    stores = [s for s in kernel.statements if isinstance(s, Store)]
+    written = [r for r in kernel.refinements if r.direction is not Direction.IN]
+    flat = not any(isinstance(s, Block | Special) for s in kernel.statements)
+    if not flat or not all(i.is_plain for i in kernel.indices) or len(stores) != 1 or len(written) != 1:
+        return None
+    return (stores[0], written[0]) if stores[0].index is None and is_element(written[0]) else None
+
+
+def part_over(access: Affine, ranges: Mapping[str, int]) -> Affine:
+    """Return the terms over the indices in ``ranges``, displaced so that the least value is 0."""
+    part = Affine.of({name: c for name, c in access.terms if name in ranges})
+    return part - part.bounds(ranges)[0]
+
+
+def swept(view: Refinement, ranges: Mapping[str, int]) -> Refinement:
+    """Return the view of all that a view shows while the indices in ``ranges`` have all their values."""
+    parts = [part_over(access, ranges) for access in view.access]
+    dims = tuple(
+        attrs.evolve(dim, size=dim.size + int(part.bounds(ranges)[1]))
+        for dim, part in zip(view.shape.dims, parts, strict=True)
+    )
+    access = tuple(whole - part for whole, part in zip(view.access, parts, strict=True))
+    return attrs.evolve(view, access=access, shape=attrs.evolve(view.shape, dims=dims))
 
 
 def views_in_one_place(views: Iterable[Refinement], statements: Iterable[Statement]) -> frozenset[str]:

@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 
 from tileir.core import NameScope, Op, attrs
 from tileir.core.fragments import Where, usable
-from tileir.passes.analysis import address, bytes_of_a_row, is_element, roots
+from tileir.passes.analysis import address, bytes_of_a_row, is_element, lone_store, roots
 from tileir.passes.analysis.accesses import views_in_one_place
 from tileir.passes.base import selected_kernel, with_kernels
 from tileir.passes.cost.figures import takes_less_than_memory
@@ -53,16 +53,12 @@ class Producer:
     @classmethod
     def of(cls, number: int, block: Block) -> Producer | None:
         """Return ``block`` as a producer; None where it is none: a flat kernel with one store to its own element."""
-        stores = [s for s in block.statements if isinstance(s, Store)]
-        flat = not any(isinstance(s, Block | Special) for s in block.statements)
-        written = [r for r in block.refinements if r.direction is not Direction.IN]
-        if not flat or block.constraints or len(stores) != 1 or len(written) != 1 or stores[0].index is not None:
+        found = None if block.constraints else lone_store(block)
+        if found is None:
             return None
-        result = written[0]
+        store, result = found
         plain = result.direction is Direction.OUT and not result.merges
-        if not plain or not is_element(result) or not _counts_elements(block, result):
-            return None
-        return cls(number, block, result, stores[0].source)
+        return cls(number, block, result, store.source) if plain and _counts_elements(block, result) else None
 
     def operations(self) -> list[Op]:
         """Return what the kernel computes for each element, beside casts."""
@@ -130,8 +126,6 @@ class Producer:
 
 def _counts_elements(block: Block, result: Refinement) -> bool:
     """Return whether each index of ``block`` runs along one axis of ``result``, and other axes stay at 0."""
-    if not all(i.is_plain for i in block.indices):
-        return False
     moving = [access for access in result.access if not access.is_constant]
     simple = all(a.offset == 0 and [c for _, c in a.terms] in ([], [1]) for a in result.access)
     return simple and sorted(a.terms[0][0] for a in moving) == sorted(block.ranges)

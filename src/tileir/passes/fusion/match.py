@@ -15,9 +15,9 @@ from math import gcd, prod
 from typing import TypeAlias
 
 from tileir.core import NameScope, attrs
-from tileir.passes.analysis.accesses import is_element, views_in_one_place
+from tileir.passes.analysis.accesses import is_element, part_over, views_in_one_place
 from tileir.passes.fusion.group import Element, FusionGroup
-from tileir.passes.fusion.sink import owns, part_over
+from tileir.passes.fusion.sink import owns
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Direction, Index, Refinement
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tileir.core import DType, attrs
-from tileir.passes.analysis.accesses import address, is_element
+from tileir.passes.analysis.accesses import address, is_element, lone_store
 from tileir.passes.kernels.schedule import varying_scalars
 from tileir.passes.schedules.vectors.near_places import NearPlaces
 from tileir.stripe.ir import (
@@ -16,7 +16,6 @@ from tileir.stripe.ir import (
     Load,
     LoadIndex,
     Refinement,
-    Special,
     Statement,
     Store,
     views_read,
@@ -76,16 +75,11 @@ def producer_of(
 
 def _is_plain(kernel: Block) -> bool:
     """Return whether a kernel computes one element of one tensor at each point."""
-    if kernel.constraints or not all(i.is_plain for i in kernel.indices):
+    found = lone_store(kernel)
+    if found is None or kernel.constraints or any(isinstance(s, LoadIndex) for s in kernel.statements):
         return False
-    if any(isinstance(s, Block | Special | LoadIndex) for s in kernel.statements):
-        return False
-    written = [r for r in kernel.refinements if r.direction is not Direction.IN]
-    stores = [s for s in kernel.statements if isinstance(s, Store)]
-    if len(written) != 1 or len(stores) != 1 or stores[0].index is not None or kernel.statements[-1] is not stores[0]:
-        return False
-    plain = written[0].direction is Direction.OUT and not written[0].merges
-    return plain and is_element(written[0])
+    store, written = found
+    return kernel.statements[-1] is store and written.direction is Direction.OUT and not written.merges
 
 
 def _matched(kernel: Block, near: NearPlaces, view: Refinement) -> RowProducer | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tileir.core.nodes import attrs
-from tileir.passes.analysis.accesses import always_reached, is_element, known_ranges, observed_indices
+from tileir.passes.analysis.accesses import always_reached, is_element, known_ranges, observed_indices, part_over, swept
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Direction, Index, Refinement, Store, views_written
 
@@ -100,12 +100,6 @@ def _is_owned(view: Refinement, shared: Iterable[str]) -> bool:
     return all(any(owns(access, name, size) for access, size in axes) for name in shared)
 
 
-def part_over(access: Affine, ranges: Mapping[str, int]) -> Affine:
-    """Return the terms over the indices in ``ranges``, displaced so that the least value is 0."""
-    part = Affine.of({name: c for name, c in access.terms if name in ranges})
-    return part - part.bounds(ranges)[0]
-
-
 def _inner_view(view: Refinement, ranges: Mapping[str, int]) -> Refinement:
     if view.direction is Direction.NONE:
         return view
@@ -114,13 +108,7 @@ def _inner_view(view: Refinement, ranges: Mapping[str, int]) -> Refinement:
 
 def _outer_view(view: Refinement, ranges: Mapping[str, int], shared: frozenset[str]) -> Refinement:
     """Return the view of all that the block inside touches from one point of ``shared``."""
-    parts = [part_over(access, ranges) for access in view.access]
-    dims = tuple(
-        attrs.evolve(dim, size=dim.size + int(part.bounds(ranges)[1]))
-        for dim, part in zip(view.shape.dims, parts, strict=True)
-    )
-    access = tuple(whole - part for whole, part in zip(view.access, parts, strict=True))
-    whole = attrs.evolve(view, access=access, shape=attrs.evolve(view.shape, dims=dims))
+    whole = swept(view, ranges)
     # Where each element gets all its values from one point, they merge inside.
     kept = None if view.merges and _is_owned(whole, shared) else view.aggregation
     return attrs.evolve(
