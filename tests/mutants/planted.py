@@ -123,7 +123,7 @@ IN_PASSES: Final = (
     ),
     Mutant(
         "vector of sums dropped",
-        "schedule.steps.reductions",
+        "schedule.steps.memory",
         "Loop(more, size // left - 1,",
         "Loop(more, max(1, size // left - 2),",
         "accumulate,vectorise_reduction{vector_bytes=8,unroll=4}",

@@ -207,3 +207,24 @@ def test_groups_do_not_share_iterations_that_copy_ahead() -> None:
     program = compile_stages(text, types, target, passes=for_target(parse_pipeline(passes), target)).sem
     assert [kernel.grid for kernel in program.kernels] == [(1,)]
     np.testing.assert_array_equal(run_program(program, {"A": values}, ALL_CHECKS)["B"], 2 * values)
+
+
+SHARED = """
+    split{loop=i, by=2, into=(group, row)}, split{loop=k, by=32, into=(step, part)}, reorder{loops=(part, step)},
+    accumulate{memory=S_acc, at=part, into=own},
+    rfactor{memory=S_acc, loop=part, into=parts, level=local, through=(4), stores=true},
+    sink{loop=row}, distribute{loop=row, after=(1, 2)}, reorder{loops=(row, parts_left_0, parts_more_0)},
+    bind{loop=group, to=grid}, bind{loop=(row, part, parts_left_0), to=thread}"""
+
+
+@pytest.mark.parametrize("shape", [(4, 256), (5, 200), (3, 33)])
+def test_threads_of_a_group_share_sums_level_by_level(shape: tuple[int, int]) -> None:
+    text = "function (A[M, K]) -> (S) { S[i : M] = +(A[i, k]); }"
+    passes = for_target(parse_pipeline(f"accumulate,canonicalise,script{{steps=({SHARED})}}"), TARGET)
+    program = compile_stages(text, {"A": TensorType(DType.F32, shape)}, TARGET, passes=passes).sem
+    values = np.random.default_rng(0).integers(-9, 9, shape).astype(np.float32)
+    np.testing.assert_array_equal(run_program(program, {"A": values}, ALL_CHECKS)["S"], values.sum(axis=1))
+    (kernel,) = program.kernels
+    assert (kernel.grid, kernel.group) == ((-(-shape[0] // 2),), (64,))
+    assert sum(isinstance(stmt, Barrier) for stmt in statements(kernel.body)) == 2
+    assert _local(kernel) == 64

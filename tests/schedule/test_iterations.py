@@ -87,6 +87,11 @@ def test_a_loop_that_is_cut_again_tests_its_tail() -> None:
         "distribute{loop=j, after=1, into=(first, second)}",
         "distribute{loop=j, after=2, into=(first, second)}, distribute{loop=first, after=1, into=(p, q)}",
         "distribute{loop=j, after=2, into=(first, second)}, fuse{loops=(first, second), into=again}",
+        "distribute{loop=j, after=(1, 2), into=(first, second, third)}",
+        "distribute{loop=(i, j), after=(1, 2)}, fuse{loops=(i, i), into=i}",
+        "stage{tensor=A, at=j, into=row}, accumulate{memory=C_acc, at=k, into=part}, distribute{loop=(i, j), after=2}",
+        "rfactor{memory=C_acc, loop=k, into=parts}, sink{loop=j}, distribute{loop=j, after=2}",
+        "stage{tensor=A, at=j, into=row}, sink{loop=j}, sink{loop=i}",
         "skew{loops=(i, j), by=1, into=front}, reorder{loops=(front, i)}",
         "skew{loops=(i, j), by=3, into=j}",
         "persist{loop=i, groups=2, into=(group, turn)}",
@@ -96,6 +101,20 @@ def test_a_loop_that_is_cut_again_tests_its_tail() -> None:
 )
 def test_steps_over_iterations_keep_products(steps: str) -> None:
     product(steps)
+
+
+def test_what_begins_a_sum_sinks_behind_parts_that_do_not_need_it() -> None:
+    found = product("rfactor{memory=C_acc, loop=k, into=parts, stores=true}, sink{loop=j}")
+    (kernel,) = found.scheduled.main.blocks
+    loops = [[index.name for index in block.indices if index.affine is None] for block in kernel.blocks]
+    assert loops == [["k"], [], ["parts_merge"], []]
+
+
+def test_memory_that_one_part_alone_has_stays_with_it() -> None:
+    steps = "stage{tensor=A, at=j, into=row}, rfactor{memory=C_acc, loop=k, into=parts}, sink{loop=j}"
+    (kernel,) = product(f"{steps}, distribute{{loop=j, after=3}}").scheduled.main.blocks
+    held = {each.name: each.shape.sizes for block in _inside(kernel) for each in block.refinements if not each.source}
+    assert held == {"row": (1, 7), "parts": (6, 7), "C_acc": ()}
 
 
 def test_persistent_groups_are_as_many_as_were_asked_for() -> None:
@@ -116,6 +135,15 @@ def test_persistent_groups_are_as_many_as_were_asked_for() -> None:
         ("distribute{loop=j, after=3, into=(a, b)}", "TR751", {"items": 3, "after": 3}),
         ("distribute{loop=j, after=1, into=(i, b)}", "TR705", {"name": "i"}),
         ("bind{loop=j, to=unroll}, distribute{loop=j, after=1, into=(a, b)}", "TR707", {"binding": "unroll"}),
+        ("distribute{loop=j, after=(2, 1), into=(a, b, c)}", "TR751", {"after": 2}),
+        ("distribute{loop=(i, j), after=1, into=(a, b, c)}", "TR708", {"loops": "i, j"}),
+        ("distribute{loop=(j, i), after=3}", "TR709", {}),
+        ("sink{loop=z}", "TR701", {"loop": "z"}),
+        (
+            "stage{tensor=A, at=k, into=own, level=local}, pipeline{loop=k}, sink{loop=k}",
+            "TR707",
+            {"binding": "pipeline"},
+        ),
         ("skew{loops=(i, k), by=1, into=f}", "TR709", {}),
         ("skew{loops=(i, j), by=0, into=f}", "TR704", {}),
         ("skew{loops=(i, j), by=1, into=k}", "TR705", {"name": "k"}),

@@ -24,8 +24,7 @@ from tileir.schedule.emission import with_padding
 from tileir.schedule.nest import Use
 from tileir.schedule.remarks import Remarks, listening
 from tileir.schedule.steps.loops import Jam, Reorder, Split
-from tileir.schedule.steps.memory import Accumulate as Apart, Level, Stage
-from tileir.schedule.steps.reductions import RFactor
+from tileir.schedule.steps.memory import Accumulate as Apart, Level, RFactor, Stage
 from tileir.schedule.tree import Leaf, Loop, Tail, Tree
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS

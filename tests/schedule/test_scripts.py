@@ -265,6 +265,12 @@ REFUSALS: dict[str, tuple[str, dict[str, Any]]] = {
     "bind{loop=(j, k), to=grid}": ("TR718", {"step": "0 bind", "loop": "k"}),
     "jam{loops=(j)}, split{loop=j, by=4, into=(v, l)}, bind{loop=(i, l), to=vector}": ("TR721", {"loop": "i"}),
     "rfactor{memory=C_acc, loop=k, into=parts, through=(3)}": ("TR706", {"factor": 3}),
+    "rfactor{memory=(C_acc, C_acc), loop=k, into=parts}": ("TR708", {}),
+    "split{loop=k, by=2, into=(step, part)}, rfactor{memory=C_acc, loop=step, into=parts, stores=true}": (
+        "TR765",
+        {"memory": "parts"},
+    ),
+    "accumulate{memory=C_acc, at=k, into=part, over=(z)}": ("TR701", {"loop": "z"}),
     "rfactor{memory=C_acc, loop=k, into=parts, through=(1, 1)}": ("TR706", {"size": 1}),
     "split{loop=k, by=2, into=(p_more_0, q)}, rfactor{memory=C_acc, loop=q, into=p, through=(1)}": (
         "TR705",

@@ -19,7 +19,7 @@ from tileir.passes.schedules.scripted import Scripted
 from tileir.schedule.remarks import Refused
 from tileir.schedule.script import Script
 from tileir.schedule.steps.loops import Bind, Reorder, Split
-from tileir.schedule.steps.transposes import Transpose
+from tileir.schedule.steps.tensors import Transpose
 from tileir.schedule.tree import Tail, Tree, tree_of
 from tileir.stripe.bindings import Binding
 from tileir.stripe.ir import Program

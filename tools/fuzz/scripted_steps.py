@@ -137,7 +137,14 @@ def _fuse(d: Drawing) -> str:
 
 
 def _distribute(d: Drawing) -> str:
-    return f"distribute{{loop={d.loop()}, after={d.choices.pick((1, 2, 3))}, into={d.names(2)}}}"
+    after, chain = d.choices.pick(("1", "2", "3", "(1, 2)", "(1, 3)")), d.chain()
+    if len(chain) > 1 or "," in after:
+        return f"distribute{{loop=({', '.join(chain)}), after={after}}}"
+    return f"distribute{{loop={d.loop()}, after={after}, into={d.names(2)}}}"
+
+
+def _sink(d: Drawing) -> str:
+    return f"sink{{loop={d.loop()}}}"
 
 
 def _skew(d: Drawing) -> str:
@@ -164,12 +171,17 @@ def _stage(d: Drawing) -> str:
 
 
 def _accumulate(d: Drawing) -> str:
-    return f"accumulate{{memory={d.memory()}, at={d.loop()}, into={d.names(1)}{d.level()}}}"
+    over = f", over=({d.loop()}, {d.loop()})" if d.choices.integer(0, 2) == 2 else ""
+    return f"accumulate{{memory={d.memory()}, at={d.loop()}, into={d.names(1)}{d.level()}{over}}}"
 
 
 def _rfactor(d: Drawing) -> str:
     through = d.choices.pick(("", "", ", through=(2)", ", through=(4)", ", through=(4, 2)"))
-    return f"rfactor{{memory={d.memory()}, loop={d.loop()}, into={d.names(1)}{d.level()}{through}}}"
+    loop, stores = f"({', '.join(d.chain()[:2])})", d.choices.pick(("", "", ", stores=true"))
+    if d.choices.integer(0, 3) == 3:
+        two = f"memory=({d.memory(own=True)}, {d.memory(own=True)}), loop={loop}, into={d.names(2)}"
+        return f"rfactor{{{two}{d.level()}{through}{stores}}}"
+    return f"rfactor{{memory={d.memory()}, loop={loop}, into={d.names(1)}{d.level()}{through}{stores}}}"
 
 
 def _pipeline(d: Drawing) -> str:
@@ -216,7 +228,7 @@ def _join_kernel(d: Drawing) -> str:
 
 
 STEPS: Final[Sequence[Step]] = (
-    _split, _split, _split, _reorder, _reorder, _join, _jam, _jam, _cut, _specialise, _fuse, _distribute, _skew,
+    _split, _split, _split, _reorder, _reorder, _join, _jam, _jam, _cut, _specialise, _fuse, _distribute, _sink, _skew,
     _persist, _bind, _bind, _bind, _stage, _stage, _accumulate, _rfactor, _pipeline, _place, _interleave, _tensorise,
     _transpose, _inline, _compute_at, _compute_at, _fold, _join_kernel,
 )  # fmt: skip

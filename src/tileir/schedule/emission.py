@@ -354,26 +354,26 @@ def _node(item: Item, indices: tuple[stripe.Index, ...] = ()) -> Node:
     if isinstance(only, Leaf) and not last.allocations:
         return _node(only, indices)
     if last.stages == 1:
-        node = Node(indices, last.allocations, nodes_of(last.body))
-        return _testing_once(node) if item.binding is Binding.THREAD or last.allocations else node
+        tests, last = _testing_once(last) if item.binding is Binding.THREAD or last.allocations else ((), last)
+        return Node(indices, last.allocations, nodes_of(last.body), constraints=tests)
     ahead = fills(last)
     copies = (attrs.evolve(node, instruction=stripe.Copy()) for node in nodes_of(last.body[:ahead]))
     nodes = (*copies, *nodes_of(last.body[ahead:]))
     return Node(indices, last.allocations, nodes, instruction=stripe.Pipeline(last.stages))
 
 
-def _testing_once(node: Node) -> Node:
-    """Return a block that tests itself what all blocks inside would test of what is the same for each."""
-    if not all(child.constraints for child in node.children):
-        return node
-    inner = {index.name for child in node.children for index in child.indices}
-    common = frozenset[Affine].intersection(*(frozenset(child.constraints) for child in node.children))
-    tests = tuple(t for t in node.children[0].constraints if t in common and inner.isdisjoint(t.indices))
-    children = (
-        attrs.evolve(child, constraints=tuple(test for test in child.constraints if test not in tests))
-        for child in node.children
-    )
-    return attrs.evolve(node, constraints=tests, children=tuple(children))
+def _testing_once(loop: Loop) -> tuple[tuple[Affine, ...], Loop]:
+    """Return what all leaves below a loop would test of what is outside of its body, and a loop that does not."""
+    if not loop.leaves or not all(leaf.constraints for leaf in loop.leaves):
+        return (), loop
+    common = frozenset[Affine].intersection(*(frozenset(leaf.constraints) for leaf in loop.leaves))
+    inner = sizes_of(loop.body).keys()
+    tests = tuple(test for test in loop.leaves[0].constraints if test in common and inner.isdisjoint(test.indices))
+
+    def untested(leaf: Leaf) -> Leaf:
+        return attrs.evolve(leaf, constraints=tuple(test for test in leaf.constraints if test not in tests))
+
+    return tests, attrs.evolve(loop, body=with_leaves(loop.body, untested)) if tests else loop
 
 
 def _rank(loop: Loop) -> int | str:

@@ -285,6 +285,7 @@ _SCRIPTS: Final = {
     ),
     "TR763": Reason("what is copied, and where it begins, are not whole vectors of so many neighbours of the tensor"),
     "TR764": Reason("loops that are padded read zeros behind the end of what is staged"),
+    "TR765": Reason("iterations do not merge once into each element of the array, which must be cleared then"),
 }
 
 REASONS: Final[Mapping[str, Reason]] = MappingProxyType(

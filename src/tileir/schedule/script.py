@@ -18,20 +18,18 @@ from tileir.schedule.groups import against_running_ahead, with_threads
 from tileir.schedule.rearranging import Rearrangement, rearranged
 from tileir.schedule.remarks import Fact, Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.steps.folding import Fold
-from tileir.schedule.steps.iterations import Distribute, Fuse, Persist, Skew
+from tileir.schedule.steps.iterations import Distribute, Fuse, Persist, Sink, Skew
 from tileir.schedule.steps.legality import against_names, too_long
 from tileir.schedule.steps.loops import Bind, Cut, Jam, Join, Reorder, Specialise, Split
-from tileir.schedule.steps.memory import Accumulate, Pipeline, Place, Stage
+from tileir.schedule.steps.memory import Accumulate, Pipeline, Place, RFactor, Stage
 from tileir.schedule.steps.producing import ComputeAt, Inline, JoinKernel
-from tileir.schedule.steps.reductions import RFactor
-from tileir.schedule.steps.tensors import Interleave, Tensorise
-from tileir.schedule.steps.transposes import Transpose
+from tileir.schedule.steps.tensors import Interleave, Tensorise, Transpose
 from tileir.schedule.tree import Item, Known, Leaf, Loop, Producers, Size, Tree, no_producer, tree_of, walk, with_names
 from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
 
 _OfLoops: TypeAlias = Split | Reorder | Join | Jam | Cut | Specialise | Bind | Pipeline | Tensorise | Transpose
-_OfIterations: TypeAlias = Fuse | Distribute | Skew | Persist
+_OfIterations: TypeAlias = Fuse | Distribute | Sink | Skew | Persist
 _OfMemory: TypeAlias = Stage | Accumulate | RFactor | Place | Interleave | Inline | ComputeAt | JoinKernel | Fold
 Step: TypeAlias = _OfLoops | _OfIterations | _OfMemory
 """What a script may say."""

@@ -173,7 +173,7 @@ class Tree:
 
     def loop_sizes(self) -> dict[str, int]:
         """Return the sizes of loops by name, of several of a name the greatest."""
-        return {loop.name: loop.size for loop in sorted(self.loops(), key=lambda loop: loop.size)}
+        return sizes_of(self.body)
 
     def names(self) -> NameScope:
         """Return a scope in which all names of the tree are taken."""
@@ -233,8 +233,12 @@ def leaves(items: tuple[Item, ...]) -> list[Leaf]:
 
 
 def sizes_of(items: tuple[Item, ...]) -> dict[str, int]:
-    """Return the sizes of all loops among items and below, by name."""
-    return {item.name: item.size for item in walk(items) if isinstance(item, Loop)}
+    """Return the sizes of all loops among items and below, by name, of several of a name the greatest."""
+    found: dict[str, int] = {}
+    for item in walk(items):
+        if isinstance(item, Loop):
+            found[item.name] = max(item.size, found.get(item.name, 0))
+    return found
 
 
 def own_memory(loop: Loop) -> set[str]:

@@ -16,9 +16,8 @@ from tileir.schedule import Item, Known, Loop, Refused, Size, Tail, Tree, leaves
 from tileir.schedule.script import Parameter, Step, applied, known_values
 from tileir.schedule.steps.legality import unrolled
 from tileir.schedule.steps.loops import Bind, Jam, Reorder, Split
-from tileir.schedule.steps.memory import Stage
-from tileir.schedule.steps.reductions import RFactor
-from tileir.schedule.steps.transposes import Transpose
+from tileir.schedule.steps.memory import RFactor, Stage
+from tileir.schedule.steps.tensors import Transpose
 from tileir.stripe.bindings import Binding
 
 LANES: Final = "lanes"

@@ -6,11 +6,14 @@ The first whose steps all apply is taken: a strategy says by refusals that a ker
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tileir.passes.base import KernelPass
+from tileir.passes.kernels import schedule as sch
 from tileir.schedule import Done, Refused
-from tileir.schedule.rearranging import Candidate, first_that_fits
+from tileir.schedule.rearranging import Candidate, Rearrangement, first_that_fits
+from tileir.schedule.steps.loops import Bind, Reorder, Split
+from tileir.stripe import ir as stripe
 from tileir.stripe.ir import Block
 
 
@@ -29,3 +32,17 @@ class Strategy(KernelPass):
 
     def _kernel(self, kernel: Block) -> Done | Refused:
         return first_that_fits(self.candidates(kernel))
+
+
+def shared_out(loops: Sequence[tuple[str, int]], threads: int) -> Iterator[Rearrangement]:
+    """Yield what shares loops of these sizes out to threads, from the last one on, and unrolls what each has left."""
+    team: list[tuple[str, str]] = []
+    for name, size in reversed(loops):
+        if size > 1:
+            own = sch.power_of_two_below(min(size, threads))
+            threads //= own
+            team.insert(0, (f"{name}_more", f"{name}_thread"))
+            yield Split(name, own, team[0])
+    yield Reorder((*(thread for _, thread in team), *(more for more, _ in team)))
+    yield Bind(tuple(thread for _, thread in team), stripe.Binding.THREAD)
+    yield Bind(tuple(more for more, _ in team), stripe.Binding.UNROLL)

@@ -1,9 +1,9 @@
-"""Steps over the iterations of loops beside and in one another: fuse, distribute, skew and persist."""
+"""Steps over the iterations of loops beside and in one another: fuse, distribute, sink, skew and persist."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import product
+from itertools import pairwise, product
 from typing import ClassVar
 
 from tileir.core.nodes import attrs
@@ -11,7 +11,7 @@ from tileir.poly.affine import Affine
 from tileir.schedule.meetings import Touch, apart, may_meet, touches
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.steps.legality import shared_merge, taken
-from tileir.schedule.steps.loops import chain_of, expanded, in_array, in_tables
+from tileir.schedule.steps.loops import chain_of, expanded, in_array, in_tables, nested
 from tileir.schedule.tree import (
     Item,
     Known,
@@ -19,6 +19,7 @@ from tileir.schedule.tree import (
     Replaced,
     Size,
     Tree,
+    leaves,
     map_leaves,
     map_outer_uses,
     with_loops_replaced,
@@ -103,8 +104,8 @@ class Fuse:
         return None
 
 
-def _meetings(first: Loop, second: Loop, sources: Mapping[str, str]) -> Iterator[tuple[Touch, Touch]]:
-    """Yield uses of the same memory in two loops whose order counts."""
+def _meetings(first: Item, second: Item, sources: Mapping[str, str]) -> Iterator[tuple[Touch, Touch]]:
+    """Yield uses of the same memory in two statements or loops whose order counts."""
     for one, other in product(touches((first,)), touches((second,))):
         use, later = one.use, other.use
         same = sources.get(use.root, use.root) == sources.get(later.root, later.root)
@@ -115,46 +116,82 @@ def _meetings(first: Loop, second: Loop, sources: Mapping[str, str]) -> Iterator
 
 @attrs.frozen
 class Distribute:
-    """Make two loops in turn of one: over the first things in its body, and over the others.
+    """Make loops in turn of one: over the first things in its body, and over the others.
 
-    Memory that its iterations have for themselves becomes an array over them.
+    Memory that its iterations have for themselves, and that several of the loops touch, becomes an array over them.
 
     Attributes:
-        loop: The loop.
-        after: How many statements and loops of its body are in the first one.
-        into: The names of the two loops.
+        loop: The loop, or several in one another.
+        after: How many statements and loops of its body are in the first one; of several numbers, in order, each counts
+            from the beginning.
+        into: The names of the loops in turn, one more than numbers; empty where they keep that of the loop, as those
+            inside of the outermost one do.
     """
 
     name: ClassVar[str] = "distribute"
-    loop: str
-    after: Size
-    into: tuple[str, str]
+    loop: str | tuple[str, ...]
+    after: Size | tuple[Size, ...]
+    into: tuple[str, ...] = ()
 
     @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
-        """Return the tree with two loops."""
-        after = accepted(known.size(self.after, tree))
-        rule_out(taken(known, tree, tuple(dict.fromkeys(self.into)), self.loop))  # these may share a name
-        return with_loops_replaced(tree, self.loop, lambda loop, _: self._distributed(loop, after))
+        """Return the tree with loops in turn."""
+        loops = self.loop if isinstance(self.loop, tuple) else (self.loop,)
+        places = accepted(known.sizes(self.after if isinstance(self.after, tuple) else (self.after,), tree))
+        if not loops or len(self.into) not in (0, len(places) + 1):
+            return refused("TR708", loops=", ".join(loops))
+        rule_out(taken(known, tree, tuple(dict.fromkeys(self.into)), *loops))  # these may share a name
+        return with_loops_replaced(tree, loops[0], lambda loop, _: self._distributed(loop, loops, places))
 
-    def _distributed(self, loop: Loop, after: int) -> Replaced | Refused:
-        if loop.bound:
+    @refusing
+    def _distributed(self, loop: Loop, loops: tuple[str, ...], places: tuple[int, ...]) -> Replaced | Refused:
+        chain = accepted(chain_of(loop, loops))
+        if bound := [each for each in chain if each.bound]:
+            return refused("TR707", loop=bound[0].name, binding=bound[0].bound)
+        last = chain[-1]
+        if far := [one for one, two in pairwise((*places, len(last.body))) if one >= two]:
+            return refused("TR751", loop=last.name, items=len(last.body), after=far[0])
+        parts = [last.body[start:end] for start, end in pairwise((0, *places, len(last.body)))]
+        touched = [{use.root for leaf in leaves(part) for use in leaf.uses} for part in parts]
+        several = [each for each in last.allocations if sum(each.name in roots for roots in touched) > 1]
+        arrays = {each.name: expanded(each, chain) for each in several}
+        rule_out(in_tables(last, arrays))
+        items: list[Item] = []
+        for part, roots, name in zip(parts, touched, self.into or (loop.name,) * len(parts), strict=True):
+            body = map_outer_uses(part, lambda use: in_array(use, chain, arrays))
+            own = tuple(each for each in last.allocations if each.name in roots and each.name not in arrays)
+            outermost = attrs.evolve(chain[0], name=name, last=None)
+            within = nested([outermost, *chain[1:]], body, own)
+            items += map_leaves(within, {loop.name: Affine.index(name)}) if name != loop.name else within
+        return Replaced(tuple(items), tuple(arrays.values()))
+
+
+@attrs.frozen
+class Sink:
+    """Run what stands in the body of a loop as late as what stands behind it allows, next to what needs it.
+
+    Nothing goes beyond what touches the same memory, unless both merge into it.
+
+    Attributes:
+        loop: The loop.
+    """
+
+    name: ClassVar[str] = "sink"
+    loop: str
+
+    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002  # all steps are called alike
+        """Return the tree with what is in the loop in another order."""
+        sources = {each.name: each.source or each.name for each in tree.kernel.refinements}
+        return with_loops_replaced(tree, self.loop, lambda loop, _: self._sunk(loop, sources))
+
+    def _sunk(self, loop: Loop, sources: Mapping[str, str]) -> Replaced | Refused:
+        if loop.stages > 1:
             return refused("TR707", loop=loop.name, binding=loop.bound)
-        if after >= len(loop.body):
-            return refused("TR751", loop=loop.name, items=len(loop.body), after=after)
-        arrays = {each.name: expanded(each, [loop]) for each in loop.allocations}
-        if (refusal := in_tables(loop, arrays)) is not None:
-            return refusal
-        body = map_outer_uses(loop.body, lambda use: in_array(use, [loop], arrays))
-        return Replaced(
-            tuple(
-                attrs.evolve(
-                    loop, name=name, body=map_leaves(part, {loop.name: Affine.index(name)}), allocations=(), last=None
-                )
-                for name, part in zip(self.into, (body[:after], body[after:]), strict=True)
-            ),
-            tuple(arrays.values()),
-        )
+        done: list[Item] = []
+        for item in reversed(loop.body):
+            needing = (at for at, later in enumerate(done) if any(_meetings(item, later, sources)))
+            done.insert(next(needing, len(done)), item)
+        return Replaced((attrs.evolve(loop, body=tuple(done)),))
 
 
 @attrs.frozen

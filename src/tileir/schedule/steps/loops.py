@@ -34,6 +34,7 @@ from tileir.schedule.tree import (
     map_outer_uses,
     updated,
     walk,
+    with_leaves,
     with_loops_replaced,
 )
 from tileir.stripe import ir as stripe
@@ -81,14 +82,33 @@ class Split:
         place = Affine.of({outer: by, inner: 1})
         tests = (loop.size - 1 - place,) if rest else ()
         below = map_leaves(loop.body, {loop.name: place}, *tests, pads=pads)
+        if not rest and any(leaf.constraints or leaf.padded for leaf in loop.leaves):
+
+            def untested(leaf: Leaf) -> Leaf:
+                held, padded = (tuple(_without(t, inner, by) for t in each) for each in (leaf.constraints, leaf.padded))
+                return attrs.evolve(leaf, constraints=held, padded=padded)
+
+            below = with_leaves(below, untested)
         masks, peels = loop.masks or self.tail is Tail.MASK, self.tail in (Tail.PEEL, Tail.PAD)
         within = Loop(inner, by, below, allocations=loop.allocations, reduces=loop.reduces, masks=masks)
         return Replaced((Loop(outer, -(-loop.size // by), (within,), reduces=loop.reduces, peels=peels, last=last),))
 
 
+def _without(test: Affine, loop: str, size: int) -> Affine:
+    """Return a test that a loop never decides without it: what is outside of the loop moves further than all of it."""
+    step = test.coefficient(loop)
+    rest = test - Affine.of({loop: step})
+    apart = math.gcd(*(int(each) for _, each in rest.terms)) if test.is_integral else 0
+    first = rest.offset % apart if apart else 0
+    last = first + step * (size - 1)
+    return rest if step and min(first, last) >= 0 and max(first, last) < apart else test
+
+
 @attrs.frozen
 class Reorder:
     """Put loops that stand in one another, with nothing between them, in another order.
+
+    Of several loops of a name those are meant that have the others inside.
 
     Attributes:
         loops: Their names, the outermost first.
@@ -103,9 +123,13 @@ class Reorder:
             return refused("TR708", loops=", ".join(self.loops))
         named = frozenset(self.loops)
         found = [loop for loop in tree.loops() if loop.name in named]
-        whole = (each for each in found if named <= each.names)
+        whole = [each for each in found if named <= each.names]
         first = next((loop.name for loop in (*whole, *found)), self.loops[0])
-        return with_loops_replaced(tree, first, lambda loop, _: self._ordered(loop))
+
+        def ordered(loop: Loop, _: tuple[Loop, ...]) -> Replaced | Refused:
+            return self._ordered(loop) if named <= loop.names or not whole else Replaced((loop,))
+
+        return with_loops_replaced(tree, first, ordered)
 
     @refusing
     def _ordered(self, loop: Loop) -> Replaced | Refused:

@@ -1,4 +1,4 @@
-"""Steps over memory: stage what is read, accumulate apart, and place what a kernel allocates.
+"""Steps over memory: stage what is read, accumulate apart, rfactor, and place what a kernel allocates.
 
 Another overlaps what a loop copies with what it computes: pipeline.
 """
@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence, Set
+from itertools import pairwise
 from typing import ClassVar, Final
 
 from tileir.core import DType, attrs
 from tileir.core.targets import hardware
 from tileir.poly.affine import Affine, exact
 from tileir.schedule.emitter import identity_of
-from tileir.schedule.nest import Use, atomic_names
+from tileir.schedule.meetings import touches
+from tileir.schedule.nest import Use, atomic_names, product
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.steps.legality import taken
 from tileir.schedule.tree import (
@@ -22,6 +24,7 @@ from tileir.schedule.tree import (
     Leaf,
     Loop,
     Replaced,
+    Rewrite,
     Size,
     Tree,
     leaves,
@@ -276,6 +279,23 @@ _FAR: Final = 1 << 30
 """Elements of a tensor from which on 32 bits do not count them all."""
 
 
+@attrs.frozen(repr=False)
+class Partial:
+    """Memory into which items merge in place of other memory.
+
+    Attributes:
+        memory: The memory.
+        first: What clears it.
+        body: The items.
+        last: What merges it into the other memory.
+    """
+
+    memory: stripe.Refinement
+    first: Item
+    body: tuple[Item, ...]
+    last: Item
+
+
 @attrs.frozen
 class Accumulate:
     """Merge what one iteration of a loop adds to memory into memory of its own first, and that at its end.
@@ -288,6 +308,9 @@ class Accumulate:
         at: The loop, whose iterations merge into the same elements.
         into: The name of the memory for one iteration.
         level: Where it lies.
+        over: Loops inside whose iterations, numbered together, have elements of their own, which loops ``into`` with
+            ``_start`` and ``_merge`` behind it clear and merge. What stands in some of them is in iteration 0 of the
+            others; what stands in none merges as it did.
     """
 
     name: ClassVar[str] = "accumulate"
@@ -295,77 +318,75 @@ class Accumulate:
     at: str
     into: str
     level: Level = Level.REGISTER
-
-    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
-        """Return the tree with memory for each iteration."""
-
-        def accumulated(loop: Loop, memory: stripe.Refinement, body: tuple[Item, ...]) -> Replaced:
-            return Replaced((attrs.evolve(loop, body=body, allocations=(*loop.allocations, memory)),))
-
-        return self.applied(tree, known, accumulated)
+    over: tuple[str, ...] = ()
 
     @refusing
-    def applied(
-        self,
-        tree: Tree,
-        known: Known,
-        replaced: Callable[[Loop, stripe.Refinement, tuple[Item, ...]], Replaced | Refused],
-        *,
-        array: tuple[str, ...] = (),
-    ) -> Tree | Refused:
-        """Return the tree with what is made of each loop, its memory, and its body between what clears and merges that.
-
-        With names of loops that are to clear and to merge it, memory of all iterations is an ``array``.
-        """
-        touching = [(leaf, use) for leaf in leaves(tree.body) for use in leaf.uses if use.root == self.memory]
-        if not known.trusted:
-            rank = max(len(use.access) for leaf in leaves(tree.body) for use in leaf.uses)
-            rule_out(taken(known, tree, _names(self.into, rank)))
-        seen = []
+    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
+        """Return the tree with memory for each iteration."""
+        rule_out(taken_for(tree, known, (self.into,)))
 
         @refusing
         def accumulated(loop: Loop, around: tuple[Loop, ...]) -> Replaced | Refused:
-            uses = [use for leaf in loop.leaves for use in leaf.uses if use.root == self.memory]
-            if not uses:
-                return Replaced((loop,))
-            seen.append(loop)
-            if len({use.aggregation for use in uses}) != 1 or not all(use.merges for use in uses):
-                return refused("TR715", loop=loop.name, memory=self.memory)
-            footprint = accepted(_Footprint.of(uses, sizes_of(loop.body)))
-            at, *ends = [(Affine.index(name),) for name in (loop.name, *array)] if array else [()] * 3
-            sizes = (loop.size, *footprint.sizes) if array else footprint.sizes
-            memory = stripe.allocation(self.into, uses[0].dtype, sizes, self.level.location)
-            strides = memory.shape.strides
+            part = accepted(self.apart(tree, around, loop.body))
+            body = (part.first, *part.body, part.last)
+            return Replaced((attrs.evolve(loop, body=body, allocations=(*loop.allocations, part.memory)),))
 
-            def own(use: Use) -> Use:
-                if use.root != self.memory:
-                    return use
-                return attrs.evolve(use, root=self.into, access=(*at, *footprint.within(use.access)), strides=strides)
+        return with_touching_replaced(tree, self.at, (self.memory,), accumulated)
 
-            first, last = self._first_and_last(tree, uses[0], footprint, ends, strides, around, touching)
-            return replaced(loop, memory, (first, *map_uses(loop.body, own), last))
+    @refusing
+    def apart(self, tree: Tree, around: tuple[Loop, ...], body: tuple[Item, ...]) -> Partial | Refused:
+        """Return items that merge into memory of their own, and that memory."""
+        found, inner = [each for each in touches(body) if each.use.root == self.memory], sizes_of(body)
+        if missing := [name for name in self.over if name not in inner]:
+            return refused("TR701", loop=missing[0], loops=", ".join(inner))
+        over = {name: inner[name] for name in self.over}
+        uses = [each.use for each in found if not over or any(loop.name in over for loop in each.path)]
+        if not uses or len({each.use.aggregation for each in found}) != 1 or not all(e.use.merges for e in found):
+            return refused("TR715", loop=self.at, memory=self.memory)
+        footprint = accepted(_Footprint.of(uses, inner))
+        sizes = (*([product(over.values())] if over else []), *footprint.sizes)
+        memory = stripe.allocation(self.into, uses[0].dtype, sizes, self.level.location)
 
-        new = with_loops_replaced(tree, self.at, accumulated)
-        return new if seen or isinstance(new, Refused) else refused("TR715", loop=self.at, memory=self.memory)
+        def own(use: Use, places: Mapping[str, Affine]) -> Use:
+            if use.root != self.memory:
+                return use
+            number = Affine()
+            for name, size in over.items():
+                number = number * size + places.get(name, Affine())
+            access = (*((number,) if over else ()), *footprint.within(use.access))
+            return attrs.evolve(use, root=self.into, access=access, strides=memory.shape.strides)
+
+        held = {each.name for each in around}
+        tests = frozenset[Affine].intersection(*(frozenset(each.leaf.constraints) for each in found))
+        common = tuple(test for test in found[0].leaf.constraints if test in tests and held.issuperset(test.indices))
+        first, last = self._first_and_last(tree, uses[0], footprint, memory, held, common)
+        return Partial(memory, first, _inside(body, over, own, {}), last)
 
     def _first_and_last(
         self,
         tree: Tree,
         use: Use,
         footprint: _Footprint,
-        before: Sequence[tuple[Affine, ...]],
-        strides: tuple[int, ...],
-        around: tuple[Loop, ...],
-        touching: list[tuple[Leaf, Use]],
+        memory: stripe.Refinement,
+        around: Set[str],
+        common: tuple[Affine, ...],
     ) -> tuple[Item, Item]:
-        """Return what sets the memory to the identity, and what merges it into elements that are defined."""
+        """Return what sets the memory to the identity, and what merges it into elements that are defined.
+
+        Where ``common`` tests fail nothing is merged.
+        """
         inner = {f"{self.into}_{axis}": size for axis, size in enumerate(footprint.sizes)}
         places = tuple(map(_part, inner, footprint.sizes))
+        ends = [f"{self.into}_start", f"{self.into}_merge"]
         own, part = (
-            Use(self.into, self.into, (*at, *places), strides, use.dtype, direction)
-            for at, direction in zip(before, (stripe.Direction.OUT, stripe.Direction.IN), strict=True)
+            Use(self.into, self.into, (*at, *places), memory.shape.strides, use.dtype, direction)
+            for at, direction in zip(
+                [(Affine.index(end),) if self.over else () for end in ends],
+                (stripe.Direction.OUT, stripe.Direction.IN),
+                strict=True,
+            )
         )
-        start = Leaf((identity_of(use, "identity"), stripe.Store("identity", self.into)), (own,))
+        start = Leaf((identity_of(use, "identity"), stripe.Store("identity", self.into)), (own,), common)
         target = attrs.evolve(
             use,
             access=tuple(a + b for a, b in zip(footprint.first, places, strict=True)),
@@ -373,7 +394,8 @@ class Accumulate:
             sizes=(),
         )
         tests = past_the_end(tree, use.root, target.access, inner)
-        known = {*(each.name for each in around), *inner}
+        touching = [(leaf, use) for leaf in leaves(tree.body) for use in leaf.uses if use.root == self.memory]
+        known = {*around, *inner}
         cut = _where_defined(touching, target, known, lambda leaf: leaf.constraints)
         padded = _where_defined(touching, target, known, lambda leaf: leaf.padded)
         beside = any(each.name in atomic_names(leaf.statements) for leaf, each in touching)  # other threads' updates
@@ -381,11 +403,147 @@ class Accumulate:
         end = Leaf(
             (stripe.Load(self.into, "part"), stripe.Store("part", target.name, tags=tags)),
             (part, target),
-            (*tests, *cut),
+            tuple(dict.fromkeys((*tests, *common, *cut))),
             padded=padded,
         )
-        loops = [*inner.items()]
-        return _around(loops, start), _around(loops, end)
+        first, last = (_around([*inner.items()], each) for each in (start, end))
+        if not self.over:
+            return first, last
+        count = memory.shape.sizes[0]
+        return Loop(ends[0], count, (first,)), Loop(ends[1], count, (last,), reduces=True)
+
+
+def with_touching_replaced(tree: Tree, name: str, memory: tuple[str, ...], rewrite: Rewrite) -> Tree | Refused:
+    """Return the tree with something else for each loop of a name inside of which memory is touched."""
+    found = [loop for loop in tree.loops() if loop.name == name]
+    meant = {id(loop) for loop in found if any(use.root in memory for leaf in loop.leaves for use in leaf.uses)}
+    if found and not meant:
+        return refused("TR715", loop=name, memory=", ".join(memory))
+    return with_loops_replaced(
+        tree, name, lambda loop, around: rewrite(loop, around) if id(loop) in meant else Replaced((loop,))
+    )
+
+
+def _inside(
+    items: tuple[Item, ...],
+    over: Mapping[str, int],
+    change: Callable[[Use, Mapping[str, Affine]], Use],
+    places: Mapping[str, Affine],
+) -> tuple[Item, ...]:
+    """Return items with other uses inside of loops ``over``, by their place along these; of all uses without such."""
+    done: list[Item] = []
+    for item in items:
+        if isinstance(item, Leaf):
+            done.append(item.with_uses(lambda use: change(use, places)) if places or not over else item)
+        elif item.name in over:
+            body = _inside(item.body, over, change, {**places, item.name: Affine.index(item.name)})
+            done.append(attrs.evolve(item, body=body, reduces=False))
+        else:
+            done.append(attrs.evolve(item, body=_inside(item.body, over, change, places)))
+    return tuple(done)
+
+
+@attrs.frozen
+class RFactor:
+    """Split a reduction into one for each iteration of a loop, and merge their results behind it.
+
+    What the iterations merge into the same elements becomes an array over them, so that they may be lanes, or threads.
+    The loop that clears the array is called ``into`` with ``_start`` behind it, the one that merges it ``into`` with
+    ``_merge``. Where results are first merged into fewer of them, as those of many threads, the loops that do so are
+    called as the first array with ``_more_`` and ``_left_`` and the number of the level, and merge what is so far
+    apart.
+
+    Attributes:
+        memory: What the loop merges into, or several: tensors that the kernel writes, or memory of the kernel.
+        loop: The loop, or several, whose iterations are numbered together: the others are inside of the first one.
+        into: The name of the array, or one for each memory.
+        level: Where it lies.
+        through: How many elements are left after each level of a tree, before they are merged into the memory.
+        stores: Whether iterations store elements, as those can that merge once into each: no loop clears the array.
+    """
+
+    name: ClassVar[str] = "rfactor"
+    memory: str | tuple[str, ...]
+    loop: str | tuple[str, ...]
+    into: str | tuple[str, ...]
+    level: Level = Level.REGISTER
+    through: tuple[Size, ...] = ()
+    stores: bool = False
+
+    @refusing
+    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
+        """Return the tree with an array of partial results."""
+        through = accepted(known.sizes(self.through, tree))
+        memory, loops, arrays = (n if isinstance(n, tuple) else (n,) for n in (self.memory, self.loop, self.into))
+        if not memory or not loops or len(memory) != len(arrays):
+            return refused("TR708", loops=", ".join((*loops, *memory, *arrays)))
+        levels = (f"{arrays[0]}_{what}_{level}" for level in range(len(through)) for what in ("more", "left"))
+        rule_out(taken_for(tree, known, arrays, *levels))
+        if any(use.sizes and use.merges and use.root in memory for leaf in leaves(tree.body) for use in leaf.uses):
+            return refused("TR761", loop=loops[0], memory=memory[0])
+        apart = [
+            Accumulate(*each, self.level, loops) for each in zip(memory, loops[:1] * len(memory), arrays, strict=True)
+        ]
+        return with_touching_replaced(
+            tree, loops[0], memory, lambda loop, around: self._factored(tree, apart, loop, around, through)
+        )
+
+    @refusing
+    def _factored(
+        self, tree: Tree, apart: Sequence[Accumulate], loop: Loop, around: tuple[Loop, ...], through: Sequence[int]
+    ) -> Replaced | Refused:
+        """Return loops in turn in place of one that clear, fill and merge memory of its iterations."""
+        if loop.bound:
+            return refused("TR707", loop=loop.name, binding=loop.bound)
+        body: tuple[Item, ...] = (loop,)
+        parts: list[Partial] = []
+        for each in apart:
+            parts.append(accepted(each.apart(tree, around, body)))
+            body = accepted(_stored(parts[-1], each.over)) if self.stores else parts[-1].body
+        size = parts[0].memory.shape.sizes[0]
+        levels = [*pairwise((size, *through))]
+        if uneven := [(size, left) for size, left in levels if size % left or size == left]:
+            return refused("TR706", loop=loop.name, size=uneven[0][0], factor=uneven[0][1])
+        first = () if self.stores else [part.first for part in parts]
+        fewer = [_level(parts, number, *sizes) for number, sizes in enumerate(levels)]
+        merges = [attrs.evolve(end, size=(size, *through)[-1]) for part in parts if isinstance(end := part.last, Loop)]
+        return Replaced((*first, *body, *fewer, *merges), tuple(part.memory for part in parts))
+
+
+def _stored(part: Partial, over: tuple[str, ...]) -> tuple[Item, ...] | Refused:
+    """Return items that store elements in place of merging into them, refused where that is not once into each."""
+    found = [each for each in touches(part.body) if each.use.root == part.memory.name]
+    (merge,), (one, *others) = leaves((part.last,)), found
+    across, along = ([loop for loop in one.path if (loop.name in over) == each] for each in (True, False))
+    places = sorted(((loop.name, 1),) for loop in along if loop.size > 1)
+    whole = product(loop.size for loop in across) == part.memory.shape.sizes[0]
+    tested = {*one.leaf.constraints} <= {*merge.constraints} and {*one.leaf.padded} <= {*merge.padded}
+    alone = places == sorted(place.terms for place in one.use.access[1:] if place.terms)
+    if others or not (whole and tested and alone) or atomic_names(one.leaf.statements):
+        return refused("TR765", loop=over[0], memory=part.memory.name)
+    plain = attrs.evolve(one.use, direction=stripe.Direction.OUT, aggregation=None)
+    return map_uses(part.body, lambda use: plain if use is one.use else use)
+
+
+def _level(parts: Sequence[Partial], number: int, size: int, left: int) -> Item:
+    """Return loops that merge ``size`` elements of arrays into ``left`` of them."""
+    more, first = (f"{parts[0].memory.name}_{what}_{number}" for what in ("more", "left"))
+    place = Affine.index(first)
+    body = tuple(item for part in parts for item in _merging(part, Affine.of({more: left, first: 1}, left), place))
+    return Loop(more, size // left - 1, (Loop(first, left, body),), reduces=True)
+
+
+def _merging(part: Partial, source: Affine, place: Affine) -> tuple[Item, ...]:
+    """Return what merges an element of an array into another one of it."""
+    assert isinstance(part.last, Loop)
+    (own,) = [use for leaf in part.last.leaves for use in leaf.uses if use.root == part.memory.name]
+    read, target = (own.substitute({part.last.name: each}) for each in (source, place))
+
+    def moved(use: Use) -> Use:
+        place = attrs.evolve(use, root=target.root, access=target.access, strides=target.strides)
+        return read if use is own else place
+
+    return map_uses(part.last.body, moved)
 
 
 @attrs.frozen
@@ -475,6 +633,15 @@ def _names(into: str, rank: int) -> tuple[str, ...]:
     return (into, *(f"{into}_{axis}" for axis in axes), *(f"{into}_start_{axis}" for axis in axes))
 
 
+def taken_for(tree: Tree, known: Known, arrays: tuple[str, ...], *others: str) -> Refused | None:
+    """Return why memory, what is done with it, and others cannot have these names; None where they can."""
+    if known.trusted:
+        return None
+    rank = max(len(use.access) for leaf in leaves(tree.body) for use in leaf.uses)
+    own = (name for into in arrays for name in (*_names(into, rank), f"{into}_start", f"{into}_merge"))
+    return taken(known, tree, (*own, *others))
+
+
 def _part(name: str, size: int) -> Affine:
     return Affine.index(name) if size > 1 else Affine()
 
@@ -508,10 +675,9 @@ class Pipeline:
         stages = accepted(known.size(self.stages, tree))
         if stages < 2:
             return refused("TR740", loop=self.loop, stages=stages)
-        return with_loops_replaced(tree, self.loop, lambda loop, _: _ahead(loop, stages))
 
+        def ahead(loop: Loop, _: tuple[Loop, ...]) -> Replaced | Refused:
+            bound = refused("TR707", loop=loop.name, binding=loop.bound) if loop.bound else None
+            return bound or Replaced((attrs.evolve(loop, stages=stages),))
 
-def _ahead(loop: Loop, stages: int) -> Replaced | Refused:
-    if loop.bound:
-        return refused("TR707", loop=loop.name, binding=loop.bound)
-    return Replaced((attrs.evolve(loop, stages=stages),))
+        return with_loops_replaced(tree, self.loop, ahead)

@@ -13,9 +13,8 @@ from typing import ClassVar
 from tileir.core.nodes import attrs
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import against_plain, schedule as sch, unscheduled_reduction
-from tileir.passes.schedules.groups.contraction import build
+from tileir.passes.schedules.groups.contraction import Tiles, build, local_bytes
 from tileir.passes.schedules.groups.group_reduction import is_product_of_panels, power_of_two_from
-from tileir.passes.schedules.groups.tiles import Tiles, local_bytes
 from tileir.schedule import Done, Nest, Refused, Use, accepted, emit, product, refused, refusing, rule_out
 from tileir.stripe import ir as stripe
 

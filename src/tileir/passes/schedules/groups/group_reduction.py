@@ -12,10 +12,11 @@ from typing import ClassVar, Final
 from tileir.core.nodes import attrs
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import against_plain, schedule as sch, unscheduled_reduction
-from tileir.passes.schedules.groups.reduction import Plan, build
+from tileir.passes.schedules.groups.reduction import Plan, SharedReduction
 from tileir.passes.schedules.groups.staging import TileShape
 from tileir.passes.schedules.groups.windows import WindowPlan, build as write_windows, places_of, shared_out, slides_of
 from tileir.schedule import Done, Nest, Refused, Use, accepted, emit, product, refused, refusing, rule_out, strongest
+from tileir.schedule.rearranging import first_that_fits
 from tileir.stripe import ir as stripe
 
 
@@ -59,6 +60,8 @@ class GroupReduction:
     @refusing
     def _kernel(self, kernel: stripe.Block, sizes: Mapping[str, int]) -> Done | Refused:
         nest = accepted(unscheduled_reduction(kernel))
+        if not nest.indices:
+            nest = attrs.evolve(nest, indices=(stripe.Index(nest.taken_names().fresh("output"), 1),))
         rule_out(against_plain(nest, placed=True))
         if is_product_of_panels(nest):
             return refused("TR401")
@@ -73,8 +76,8 @@ class GroupReduction:
             first, plan = plan, self._along_outputs(nest, elements)
             if isinstance(plan, Refused):
                 return strongest((first, plan))
-        facts = (("threads", plan.threads), ("lanes", plan.lanes), ("along_outputs", plan.along_outputs))
-        return Done((emit(build(nest, plan, elements), kernel),), facts)
+        plans = (plan, attrs.evolve(plan, staged=())) if plan.staged else (plan,)
+        return first_that_fits(SharedReduction.of(nest, each).candidate() for each in plans)
 
     def _slid(self, nest: Nest, *, apart: bool = False) -> tuple[Use, stripe.Index, int] | None:
         """Return the input that windows of one channel could slide over, the index of channels, and lanes along it.
@@ -155,8 +158,8 @@ class GroupReduction:
         threads = self._beside(nest, vectors, outputs)
         if threads < min(4, self.width):
             return refused("TR404", index=loop.name, range=loop.range, lanes=lanes, threads=threads)
-        column = max(nest.indices, key=lambda i: i.range, default=None)
-        many = min(self.threads // threads, outputs // self.groups, column.range if column else 1)
+        column = max(nest.indices, key=lambda i: i.range)
+        many = min(self.threads // threads, outputs // self.groups, column.range)
         beside = self._within_local_memory(nest, threads, sch.power_of_two_below(max(1, many)))
         unroll = max(1, min(self.vectors, vectors // threads))
         plan = Plan(loop, column, threads, beside, lanes, unroll, along_outputs=False)

@@ -16,8 +16,7 @@ from tileir.passes.kernels import (
     with_joined_rows,
 )
 from tileir.passes.schedules.groups.group_reduction import power_of_two_from
-from tileir.passes.schedules.groups.row_plan import ELEMENT, Kept, Plan, Row, row_of
-from tileir.passes.schedules.groups.rows import build
+from tileir.passes.schedules.groups.rows import ELEMENT, Kept, Plan, Row, build, row_of
 from tileir.poly.affine import Affine
 from tileir.schedule import Done, Nest, Refused, Segment, Use, accepted, emit, product, refused, refusing, rule_out
 from tileir.stripe import ir as stripe

@@ -15,7 +15,7 @@ from tileir.passes.kernels import (
     schedule as sch,
     unscheduled_elementwise,
 )
-from tileir.passes.schedules.strategy import Strategy
+from tileir.passes.schedules.strategy import Strategy, shared_out
 from tileir.schedule import Nest, Refused, Tail, Use, accepted, refused, rule_out, tree_of_nest
 from tileir.schedule.rearranging import Candidate, Rearrangement
 from tileir.schedule.steps.legality import word
@@ -94,13 +94,13 @@ class GroupTranspose(Strategy):
         for use in reversed(crossing):
             stage, lanes = names.fresh(f"{word(use.root)}_stage"), self._lanes(nest, use, tile, team)
             yield Stage(use.root, grid[-1], stage, Level.LOCAL, (), inside, tile.pad, lanes, Outside.CLAMP)
-            yield from _shared(((f"{stage}_1", tile.width), (f"{stage}_0", tile.height // lanes)), team)
+            yield from shared_out(((f"{stage}_1", tile.width), (f"{stage}_0", tile.height // lanes)), team)
         if tile.lanes > 1:
             vector, lane = names.fresh(f"{column}_vector"), names.fresh(f"{column}_lane")
             yield Split(inside[1], tile.lanes, (vector, lane), Tail.MASK)
             yield Bind(lane, stripe.Binding.LANE)
             inside = (inside[0], vector)
-        yield from _shared(((inside[0], tile.height), (inside[1], tile.width // tile.lanes)), team)
+        yield from shared_out(((inside[0], tile.height), (inside[1], tile.width // tile.lanes)), team)
 
     def _lanes(self, nest: Nest, use: Use, tile: _Tile, threads: int) -> int:
         """Return how many neighbours of an input one load can stage: whole vectors that are aligned, in all tiles."""
@@ -130,20 +130,6 @@ class _Tile:
     def pad(self) -> int:
         """Elements behind a row in local memory: those of a column then lie in different banks, vectors aligned."""
         return self.lanes if self.lanes > 1 else 1 - self.width % 2
-
-
-def _shared(loops: Sequence[tuple[str, int]], threads: int) -> Iterator[Rearrangement]:
-    """Yield what shares loops of these sizes out to threads, from the last one on, and unrolls what each has left."""
-    team: list[tuple[str, str]] = []
-    for name, size in reversed(loops):
-        if size > 1:
-            own = sch.power_of_two_below(min(size, threads))
-            threads //= own
-            team.insert(0, (f"{name}_more", f"{name}_thread"))
-            yield Split(name, own, team[0])
-    yield Reorder((*(thread for _, thread in team), *(more for more, _ in team)))
-    yield Bind(tuple(thread for _, thread in team), stripe.Binding.THREAD)
-    yield Bind(tuple(more for more, _ in team), stripe.Binding.UNROLL)
 
 
 def _widest(uses: Sequence[Use]) -> int:

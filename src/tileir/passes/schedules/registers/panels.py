@@ -14,7 +14,7 @@ from tileir.passes.kernels import joined, schedule as sch
 from tileir.poly.affine import Affine
 from tileir.schedule.emission import nodes_of
 from tileir.schedule.nest import Node, Segment, Use, product
-from tileir.schedule.steps.transposes import turned_tile
+from tileir.schedule.steps.tensors import turned_tile
 from tileir.stripe import ir as stripe
 
 UNROLLED: Final = 48

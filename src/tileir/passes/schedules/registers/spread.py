@@ -16,7 +16,7 @@ from tileir.passes.schedules.registers.panels import Columns
 from tileir.poly.affine import Affine
 from tileir.schedule.emission import nodes_of
 from tileir.schedule.nest import Node, Segment, Use, leaf, product
-from tileir.schedule.steps.transposes import turned_tile
+from tileir.schedule.steps.tensors import turned_tile
 from tileir.stripe import ir as stripe
 
 _LEAST_TURNED: Final = 4

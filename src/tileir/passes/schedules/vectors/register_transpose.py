@@ -22,7 +22,7 @@ from tileir.passes.schedules.strategy import Strategy
 from tileir.schedule import Nest, Refused, Tail, accepted, refused, rule_out
 from tileir.schedule.rearranging import Candidate, Rearrangement
 from tileir.schedule.steps.loops import Bind, Reorder, Split
-from tileir.schedule.steps.transposes import Transpose
+from tileir.schedule.steps.tensors import Transpose
 from tileir.stripe import ir as stripe
 
 

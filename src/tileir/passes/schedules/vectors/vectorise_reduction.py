@@ -28,7 +28,7 @@ from tileir.schedule import (
 )
 from tileir.schedule.rearranging import Candidate, Rearrangement
 from tileir.schedule.steps.loops import Bind, Cut, Reorder, Specialise, Split
-from tileir.schedule.steps.reductions import RFactor
+from tileir.schedule.steps.memory import RFactor
 from tileir.stripe import ir as stripe
 
 
