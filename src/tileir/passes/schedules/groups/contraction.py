@@ -20,7 +20,7 @@ class Tiles:
     Attributes:
         row: The output index along the rows of a tile; None for one row.
         column: The output index along its columns, and the lanes.
-        above: The output index along which ``high`` places share a tile; each has threads of its own.
+        above: The output index of which ``high`` values share a tile, each with its own threads.
         loop: The reduction index that is staged in steps of ``depth``.
         lanes: Lanes of a vector.
         across: Threads along a row.
@@ -28,13 +28,12 @@ class Tiles:
         parts: Threads that share the reduction.
         rows: Rows of each thread.
         vectors: Vectors of each thread in each row.
-        depth: See ``loop``.
+        depth: Steps of ``loop`` that are staged at a time.
         staged: Whether there is local memory for the inputs.
-        load_bytes: Width of a load that stages neighbouring elements.
-        max_lanes: Most lanes of it; 0 for as many as fit.
-        stages: How many steps of the reduction are in local memory at a time; copies run ahead where it is not 1.
-        runs: Whether tiles of inputs that lie along the reduction do, too, where copies run ahead.
-
+        load_bytes: Width of a staging load in bytes.
+        max_lanes: Maximum number of lanes of a load; 0 for as many as fit.
+        stages: Number of steps of the reduction in local memory at a time; software-pipelined unless it is 1.
+        runs: Whether pipelined tiles of inputs that are contiguous along the reduction keep that layout.
     """
 
     row: stripe.Index | None

@@ -17,12 +17,11 @@ from tileir.stripe import ir as stripe
 class Distribute(KernelPass):
     """Distribute the points of a kernel over threads and groups.
 
-    Neighbouring threads take neighbouring elements where an index allows it. Indices whose points merge into the same
-    memory stay loops of each thread; a kernel that has no others runs on one thread.
+    Neighbouring threads take neighbouring elements if an index allows it. Indices whose points merge into one element
+    stay sequential loops of each thread; a kernel without other indices runs on one thread.
 
     Attributes:
-        threads: Threads of a group.
-
+        threads: Threads in a group.
     """
 
     name: ClassVar[str] = "distribute"

@@ -24,17 +24,16 @@ class GroupContraction:
     """Schedule contractions that reuse elements of two or more inputs: tiles in local memory and registers.
 
     Attributes:
-        threads: Threads of a group.
-        vector_bytes: Width of a vector of one thread.
-        max_lanes: Most lanes of a vector; 0 for as many as fit.
-        local_bytes: Memory that the threads of a group share; inputs that do not fit are not staged.
-        groups: So many groups keep the device busy: tiles are smaller where there are not so many.
-        rows: Rows of the tile of outputs, about; 0 chooses.
-        columns: Columns of the tile of outputs, about; 0 chooses.
-        depth: Steps of the reduction that are staged at a time, even if there are not so many; 0 chooses.
-        stages: How many steps are in local memory at a time, so that copies run ahead; fewer where they do not fit.
-        always: Whether to schedule reductions that use nothing twice as well.
-
+        threads: Threads in a group.
+        vector_bytes: Width of a thread's vector in bytes.
+        max_lanes: Maximum number of lanes of a vector; 0 for as many as fit.
+        local_bytes: Local memory of a group, in bytes; inputs that exceed it are not staged.
+        groups: Number of groups that keeps the device busy; tiles shrink to reach it.
+        rows: Approximate number of rows of an output tile; 0 for automatic.
+        columns: Approximate number of columns of an output tile; 0 for automatic.
+        depth: Steps of the reduction that are staged at a time, even beyond its range; 0 for automatic.
+        stages: Maximum number of steps in local memory at a time, for software pipelining.
+        always: Whether to schedule reductions without reuse as well.
     """
 
     name: ClassVar[str] = "group_contraction"

@@ -33,18 +33,17 @@ from tileir.stripe import ir as stripe
 class GroupElementwise(Strategy):
     """Schedule elementwise kernels: a grid of groups, coalesced threads, and vectors.
 
-    Neighbouring threads take neighbouring vectors, so that the accesses of a group are one stretch of memory. Where
-    rows are short, the threads of a group take several of them.
+    Neighbouring threads take neighbouring vectors, so that accesses of a group are coalesced. If rows are short, the
+    threads of a group take several rows.
 
     Attributes:
-        threads: Threads of a group.
-        vector_bytes: Width of the accesses to memory of one thread.
-        max_lanes: Most lanes of a vector; 0 for as many as fit.
-        vectors: Vectors of a thread; 0 for as many as make it load four at a time.
-        groups: So many groups keep the device busy: threads take fewer vectors where there are not so many.
-        single: Whether threads take one vector of a large tensor where they do little but copy it, and as many bytes in
-            narrow vectors.
-
+        threads: Threads in a group.
+        vector_bytes: Width of a thread's memory accesses in bytes.
+        max_lanes: Maximum number of lanes of a vector; 0 for as many as fit.
+        vectors: Vectors of a thread; 0 for the number that gives four loads at a time.
+        groups: Number of groups that keeps the device busy; threads take fewer vectors to reach it.
+        single: Whether a thread takes only one vector of a large tensor in kernels that do little more than copy, and
+            an equal number of bytes in narrow vectors.
     """
 
     name: ClassVar[str] = "group_elementwise"

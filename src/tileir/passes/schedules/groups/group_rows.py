@@ -51,29 +51,28 @@ _MEET_ONCE: Final = 16
 class GroupRows(KernelPass):
     """Schedule fused reductions and maps over rows, such as softmax, with rows in registers or local memory.
 
-    Neighbouring threads take neighbouring vectors of a row, and short rows share a group. Where rows lie beside each
-    other in memory, as columns do, neighbouring threads take neighbouring rows, and several threads one of them. What a
-    kernel computes for each element of a row, and what it reads more than once, stays in the registers of one thread;
-    of long rows that is a part, and another one stays in local memory. What threads have found alone goes through local
-    memory, in two steps, and every thread goes on with the result.
+    Neighbouring threads take neighbouring vectors of a row, and short rows share a group. If rows lie side by side in
+    memory, like columns, neighbouring threads take neighbouring rows, and several threads share a row. Values that a
+    kernel computes for each element of a row, or reads repeatedly, stay in the registers of one thread; long rows spill
+    a part to local memory. Partial results of threads are exchanged through local memory in two steps, and every thread
+    continues with the total.
 
     Attributes:
-        threads: Threads of a group, unless a single row needs more.
-        most_threads: Most threads of a row.
-        width: How many neighbouring threads have their accesses to memory joined.
-        vector_bytes: Width of the accesses to memory of one thread.
-        max_lanes: Most lanes of a vector; 0 for as many as fit.
-        local_bytes: Memory that the threads of a group share.
-        register_bytes: Bytes of rows that a thread keeps in registers.
-        vectors: How many vectors of a row a thread takes at least, where rows are long enough; fewer where it keeps
-            wider elements of them.
-        groups: So many groups keep the device busy.
-        alone: Where there are at most so many groups, each has a processor for itself: it keeps what it can of long
-            rows, in registers and then in local memory.
-        near_bytes: So do groups each of which reads more bytes again than this, which caches would not have any more.
-        together: So many groups share a processor that a single one with ``most_threads`` would have for itself, where
-            they still keep all of their rows: one goes on while another waits for memory.
-
+        threads: Threads in a group, unless a single row needs more.
+        most_threads: Maximum number of threads of a row.
+        width: Number of neighbouring threads whose memory accesses are coalesced.
+        vector_bytes: Width of a thread's memory accesses in bytes.
+        max_lanes: Maximum number of lanes of a vector; 0 for as many as fit.
+        local_bytes: Local memory of a group, in bytes.
+        register_bytes: Maximum bytes of rows that a thread keeps in registers.
+        vectors: Minimum number of vectors of a row for each thread, if rows are long enough; fewer if it keeps wider
+            elements.
+        groups: Number of groups that keeps the device busy.
+        alone: Maximum number of groups for which each has a processor to itself, and keeps as much of long rows as
+            fits, first in registers, then in local memory.
+        near_bytes: Bytes that a group rereads above which it is treated likewise, since they exceed caches.
+        together: Number of groups that share a processor instead of a single one with ``most_threads``, if their rows
+            still fit: one computes while others wait for memory.
     """
 
     name: ClassVar[str] = "group_rows"
@@ -305,10 +304,9 @@ class _Walk:
     """A way along a row: what several segments touch in one way is touched by one thread, element by element.
 
     Attributes:
-        row: What the loop that threads share goes over; other indices are called by their numbers.
-        ranges: Of the loops that each thread runs as a whole.
-        constraints: Which points there are.
-
+        row: Index of the loop that threads share; other indices have numbers.
+        ranges: Ranges of the loops that each thread runs completely.
+        constraints: Constraints on points.
     """
 
     row: Row

@@ -21,16 +21,15 @@ from tileir.stripe import ir as stripe
 class GroupScatter(Strategy):
     """Aggregate scatters to small tables in local memory before global updates.
 
-    Neighbouring threads take neighbouring updates, and updates of rows neighbouring elements of them.
+    Neighbouring threads take neighbouring updates or, for updates of rows, neighbouring elements of a row.
 
     Attributes:
-        threads: Threads of a group.
-        groups: So many groups keep the device busy.
-        table_bytes: The largest table that a group keeps.
-        updates: For each element of its table a group makes at least so many updates.
-        vector_bytes: Width of the accesses to memory of one thread.
-        max_lanes: Most lanes of a vector; 0 for as many as fit.
-
+        threads: Threads in a group.
+        groups: Number of groups that keeps the device busy.
+        table_bytes: Maximum size of a group's table in bytes.
+        updates: Minimum number of updates of a group for each element of its table.
+        vector_bytes: Width of a thread's memory accesses in bytes.
+        max_lanes: Maximum number of lanes of a vector; 0 for as many as fit.
     """
 
     name: ClassVar[str] = "group_scatter"

@@ -28,17 +28,16 @@ from tileir.stripe import ir as stripe
 class GroupTranspose(Strategy):
     """Schedule elementwise kernels with transposed inputs, by tiles in local memory.
 
-    Groups take square tiles. The inputs that cross are staged in local memory by loads along their rows, and read from
+    Groups take square tiles. Transposed inputs are staged in local memory by loads along their rows, and read from
     there by columns.
 
     Attributes:
-        threads: Threads of a group.
-        vector_bytes: Width of the loads of one thread.
-        max_lanes: Most lanes of a load; 0 for as many as fit.
-        local_bytes: Memory that the threads of a group share.
-        tile: Rows and columns of a tile of elements as wide as a bank, 4 bytes; there are more of narrower ones, whose
-            rows would fill a part of a cache line otherwise. Kernels of fewer rows or columns are left alone.
-
+        threads: Threads in a group.
+        vector_bytes: Width of a thread's loads in bytes.
+        max_lanes: Maximum number of lanes of a load; 0 for as many as fit.
+        local_bytes: Local memory of a group, in bytes.
+        tile: Rows and columns of a tile of 4-byte elements, the width of a bank; tiles of narrower elements are larger,
+            so that their rows fill cache lines. Kernels with fewer rows or columns are left alone.
     """
 
     name: ClassVar[str] = "group_transpose"

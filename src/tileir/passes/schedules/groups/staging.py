@@ -99,12 +99,12 @@ class Staging:
     Attributes:
         shape: The tiles.
         indices: All indices of the kernel.
-        tested: Those that take part in constraints.
-        threads: Threads of a group.
-        load_bytes: Width of a load that stages neighbouring elements.
-        max_lanes: Most lanes of it; 0 for as many as fit.
+        tested: Indices that occur in constraints.
+        threads: Threads in a group.
+        load_bytes: Width of a staging load in bytes.
+        max_lanes: Maximum number of lanes of a load; 0 for as many as fit.
         elements: The size of the tensor behind each root.
-        names: The names that the kernel has taken.
+        names: The names taken in the kernel.
     """
 
     shape: TileShape

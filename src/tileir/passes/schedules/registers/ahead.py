@@ -48,11 +48,10 @@ class Tile:
     """Tile whose steps ask for what later tiles read.
 
     Attributes:
-        around: The loops around the reduction, the outermost first.
+        around: The loops around the reduction, outermost first.
         steps: The loops of the reduction.
         inside: The indices of a step.
-        values: The indices of the nest in terms of all these.
-
+        values: The indices of the nest in terms of these.
     """
 
     around: Sequence[stripe.Index]

@@ -29,10 +29,9 @@ class Visit:
     """Work of a group before it goes on to the next block.
 
     Attributes:
-        loop: The loop of the reduction that is cut, and its range.
-        steps: How many of its iterations a block has.
-        panels: How many panels a block has at most.
-
+        loop: The blocked loop of the reduction, and its range.
+        steps: Number of its iterations in a block.
+        panels: Maximum number of panels of a block.
     """
 
     loop: Index

@@ -58,14 +58,13 @@ class Bordered:
 
     Attributes:
         nest: The kernel; its accesses have the axes of the tensors.
-        window: The use of the input that lanes read along.
+        window: The use of the input that is vectorised.
         vector: The index of the lanes.
-        axis: The axis of the input on which they are neighbours.
+        axis: The contiguous axis of the input along the lanes.
         outside: The indices that number planes: a group for each point.
-        tests: The constraints that keep lanes inside of the input, which zeros replace.
+        tests: The constraints that keep lanes inside the input; zero padding replaces them.
         weights: The other factors of a product.
-        shape: That of the input.
-
+        shape: The shape of the input.
     """
 
     nest: Nest
@@ -175,12 +174,11 @@ class _Planes:
     """Memory of a group for the planes that its windows slide over, and their borders.
 
     Attributes:
-        found: What is copied.
-        memory: The memory: its axes are those of the input that no outside index moves.
+        found: The copied input.
+        memory: The memory; its axes are those of the input that no outside index moves.
         axes: These axes.
-        low: The least place on each of them.
-        high: The greatest place on each of them.
-
+        low: The minimum place on each axis.
+        high: The maximum place on each axis.
     """
 
     found: Bordered

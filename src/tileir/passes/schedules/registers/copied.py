@@ -42,11 +42,10 @@ class Run:
     """Places of an operand that are equally far apart, which are neighbours in the copy.
 
     Attributes:
-        terms: The indices that lead from one to another, with how many places each moves.
-        step: Elements from a place to the next one.
-        count: How many places there are.
-        low: The first place, in elements from where all indices are 0.
-
+        terms: The indices that move along it, with the number of places that each moves.
+        step: Stride from one place to the next, in elements.
+        count: Number of places.
+        low: Offset of the first place from the access at indices of 0, in elements.
     """
 
     terms: tuple[tuple[str, int], ...]
@@ -61,11 +60,10 @@ class Copied:
 
     Attributes:
         use: The use.
-        sizes: How many values of each index a group has: of those of the nest, and of the loops.
-        least: The first element of the operand that there is, counted from where the access is 0.
-        greatest: The last one.
-        runs: What the axes of the copy are, the last one contiguous.
-
+        sizes: Number of values of each index in a group, for indices of the nest and of the loops.
+        least: The first existing element of the operand, relative to the access at indices of 0.
+        greatest: The last existing element.
+        runs: The axes of the copy, the last one contiguous.
     """
 
     use: Use
@@ -218,10 +216,9 @@ class CopiedPieces:
     """Division of rows into pieces of which each group copies what it reads.
 
     Attributes:
-        blocks: How many tiles, or single values, of an index a group has; those that are not cut have no entry.
-        panels: The outer indices that number panels, all of which pass over a piece.
-        copies: What is copied.
-
+        blocks: Number of tiles, or values, of an index in a group; indices that are not split have no entry.
+        panels: The outer indices that number panels, all of which traverse a piece.
+        copies: The copies.
     """
 
     blocks: Mapping[str, int]

@@ -71,19 +71,19 @@ class Tiling:
     """Tiling of one kernel.
 
     Attributes:
-        vector: The index that the lanes run along.
+        vector: The vectorised index.
         lanes: Lanes of a vector, a power of two.
         columns: Vectors of a tile.
-        rows: Rows of a tile: the product of their heights; none where the tile has a single row.
-        packed: What is copied to contiguous memory before it is read.
+        rows: Row indices of a tile and their sizes; none for a single row.
+        packed: Operands that are copied to contiguous memory.
         registers: Number of vector registers.
-        cost: What all tiles cost together, in multiply-adds of vectors.
-        packing: What of that it costs to pack each panel once.
-        overlaps: Whether the last columns may begin before the others end: what both store is the same.
-        term: The index that numbers the terms of dot products, where steps are these.
-        visit: Where the reduction is cut into blocks that are packed, how.
-        plane: What of ``packed`` is copied as a whole before all tiles of a panel, if there is such a use.
-        far: Roots that no cache near the processor holds: steps ask for what later tiles read there.
+        cost: Cost of all tiles together, in multiply-adds of vectors.
+        packing: The share of packing in this cost, with each panel packed once.
+        overlaps: Whether the last tile of columns may overlap the previous one, and store equal results twice.
+        term: The index of terms if steps are dot products.
+        visit: Cache blocking of the reduction with packing; None for none.
+        plane: The operand of ``packed`` that is copied as a whole before all tiles of a panel, if any.
+        far: Roots that exceed nearby caches: steps prefetch for later tiles.
     """
 
     vector: stripe.Index

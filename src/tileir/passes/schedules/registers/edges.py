@@ -68,9 +68,8 @@ class Edges:
 
     Attributes:
         rows: Indices of the rows of a tile.
-        tests: The constraints that tell rows apart.
-        failing: For each row index, and each of its values, which of ``tests`` may fail there at all.
-
+        tests: The constraints that differ between rows.
+        failing: Constraints of ``tests`` that may fail, for each row index and each of its values.
     """
 
     rows: tuple[Index, ...]

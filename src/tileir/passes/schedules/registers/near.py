@@ -31,10 +31,9 @@ class Pieces:
     """Division of rows into pieces.
 
     Attributes:
-        indices: The indices that are cut, the outer ones to single values.
-        count: How many pieces there are.
-        panels: The outer indices that number panels, all of which pass over a piece.
-
+        indices: The split indices; outer ones are split to single values.
+        count: Number of pieces.
+        panels: The outer indices that number panels, all of which traverse a piece.
     """
 
     indices: tuple[Index, ...]

@@ -53,12 +53,11 @@ class Plane:
     """Plane that windows slide over: a panel holds all elements of it, one for each column.
 
     Attributes:
-        use: The use of it by a reduction, with the axes of the tensor.
-        axes: The axes along which the windows slide, the last one with neighbours in memory.
-        first: The first place on each of them, which may depend on indices outside of the tiles.
-        sizes: How many places there are.
-        tests: On each axis, what is >= 0 at places that exist, less the place, and plus it; none where all do.
-
+        use: The reduction's use of it, with the axes of the tensor.
+        axes: The axes along which windows slide, the last one contiguous.
+        first: The first place on each axis, which may depend on indices outside the tiles.
+        sizes: Number of places on each axis.
+        tests: Conditions on each axis, >= 0 at places that exist, minus and plus the place; none if all places exist.
     """
 
     use: Use

@@ -95,9 +95,8 @@ class _Found:
         segment: Its reduction.
         window: The use of the input that windows slide over.
         weights: The other factors of a product.
-        vector: The index.
-        shape: That of the input.
-
+        vector: The candidate index.
+        shape: The shape of the input.
     """
 
     nest: Nest

@@ -62,22 +62,21 @@ class RegisterTile:
 
     Attributes:
         reqs: Tags of the kernels to schedule.
-        vector_bytes: Width of a vector register.
-        max_lanes: Most lanes of a vector; 0 for as many as fit.
+        vector_bytes: Width of a vector register in bytes.
+        max_lanes: Maximum number of lanes of a vector; 0 for as many as fit.
         registers: Number of vector registers.
-        cache_bytes: Data cache that a panel read again and again should fit, else it is packed.
-        panel_bytes: Cache that the panel of a tile should fit, packed or not.
-        reads: How often a panel must be read in turn for packing to pay.
-        threads: How many groups run at the same time; the grid gets a few times as many where the work allows.
-        operations: Kernels that estimate fewer operations do not share rows out to several groups.
-        dots: Names of the dot products that there are instructions for (:mod:`tileir.core.fragments`).
-        rows: Rows of the register tile; 0 chooses.
-        columns: Vectors of the register tile; 0 chooses.
-        edges: Where this is not 0, only kernels are scheduled of which constraints cut outer indices, as they do at the
-            edges of an image, and only where they cost at most so many percent more than kernels for the inside and the
-            edges would. It is for a step before :class:`tileir.passes.regions.separate.Separate`, which makes such
-            kernels. Where lanes can only run over an edge, a group then copies planes with a border
-            (:mod:`tileir.passes.schedules.registers.bordered`).
+        cache_bytes: Data cache for panels with reuse, in bytes; panels that exceed it are packed.
+        panel_bytes: Cache for the panel of a tile, packed or not, in bytes.
+        reads: Minimum number of reads of a panel in turn that pays for packing.
+        threads: Number of groups that run in parallel; the grid is a few times larger if there is enough work.
+        operations: Minimum number of estimated operations of a kernel whose rows are divided among groups.
+        dots: Names of available dot-product instructions (:mod:`tileir.core.fragments`).
+        rows: Rows of the register tile; 0 for automatic.
+        columns: Vectors of the register tile; 0 for automatic.
+        edges: Maximum extra cost, in percent, over separate kernels for interior and edges: only kernels whose outer
+            indices have constraints, as at the edges of an image, are scheduled. For use before
+            :class:`tileir.passes.regions.separate.Separate`, which makes these kernels. If lanes can only run across an
+            edge, groups copy padded planes (:mod:`tileir.passes.schedules.registers.bordered`). 0 for all kernels.
     """
 
     name: ClassVar[str] = "register_tile"

@@ -30,10 +30,9 @@ class Span:
     """A part of a reduction over one tile.
 
     Attributes:
-        bounds: What has to be >= 0 for a step to belong to it, in terms of the loops.
-        segment: The reduction, with those constraints that some row of the tile may fail there.
-        edge: Its steps, where they are counted from the place of the tile on, and unrolled.
-
+        bounds: Affines in the loops that are >= 0 at steps that belong to it.
+        segment: The reduction, with the constraints that some row of the tile may violate there.
+        edge: Its steps, if they are unrolled and counted from the place of the tile.
     """
 
     bounds: tuple[Affine, ...]
@@ -76,8 +75,7 @@ class Spans:
         segment: The reduction.
         loop: The loop that constraints bound.
         rows: The indices over the rows of a tile.
-        places: Those of its constraints that tell rows apart, with their values in terms of the loops.
-
+        places: Constraints that differ between rows, with their values in terms of the loops.
     """
 
     segment: Segment

@@ -83,7 +83,7 @@ class Spread:
     """A segment of which :func:`is_spread` holds, at one tile of sums.
 
     Attributes:
-        segment: What it does; sums are read from the registers of the tile.
+        segment: The segment; it reads sums from the registers of the tile.
         registers: The sums, by name.
         values: The indices of the nest in terms of loops.
         rows: The loops over rows of the tile.

@@ -54,8 +54,7 @@ class Window:
 
     Attributes:
         column: Bytes of a vector.
-        axes: For each axis, by how much each index moves along it and how many values it has, 0 for what rows choose.
-
+        axes: For each axis, the stride and range of each index along it; 0 for an offset that rows choose.
     """
 
     column: int
@@ -86,23 +85,22 @@ class Step:
     """One step of a reduction, as far as it costs: uses are known by the indices of the nest that move them.
 
     Attributes:
-        depth: How many steps there are.
-        sums: Sums that a step adds to.
-        vectors: What it loads along the vector index.
-        scalars: What else it loads.
-        tests: For each constraint that bounds no loop, how many rows along each index it may leave out, negative at
-            its end.
-        near: Columns of which a panel is in the nearest cache.
-        windows: What slides along the rows of a tile.
-        cache_bytes: What the nearest cache holds.
-        elsewhere: For each of ``scalars`` that is far away, and in another page at some steps, the share of these, and
-            what moves it by a line.
-        lines: The same where it is in another cache line at some steps.
-        moving: For each of ``elsewhere`` that is in many pages by turns, their share, and by how many bytes, fewer than
-            a cache line, indices move it.
-        is_fused: Whether it is one of a product of matrices that adds products of floats as it makes them: no register
-            holds a product before it is added, nor, as in windows, what further steps load again.
-
+        depth: Number of steps.
+        sums: Sums to which a step adds.
+        vectors: Loads along the vector index.
+        scalars: Other loads.
+        tests: For each constraint that bounds no loop, number of rows along each index that it may exclude, negative at
+            the end of the index.
+        near: Number of columns whose panel fits the nearest cache.
+        windows: Operands that slide along the rows of a tile.
+        cache_bytes: Size of the nearest cache.
+        elsewhere: For each of ``scalars`` that is far and touches another page at some steps, the share of these steps
+            and the indices that move it by a line.
+        lines: For each of ``scalars``, the share of steps that touch another cache line.
+        moving: For each of ``elsewhere`` that alternates between many pages, their share, and strides of indices below
+            a cache line, in bytes.
+        is_fused: Whether it belongs to a matrix product of floats with fused multiply-adds: no product occupies a
+            register before it is added, nor, as in windows, does a value that further steps load again.
     """
 
     depth: int
@@ -260,17 +258,16 @@ class Rate:
     """Cost of the steps of a reduction, by the columns of a tile.
 
     Attributes:
-        depth: How many steps there are.
+        depth: Number of steps.
         tile: Multiply-adds of a column.
         vectors: Vectors that a column loads.
-        near: Columns of which a panel is in the nearest cache.
-        others: What loads cost beside.
-        elsewhere: What they cost in the first of ``beside`` panels.
-        beside: How many panels read the same, one after the other.
-        least: What a step costs at least.
-        tests: What tests cost.
-        ahead: What is not fetched ahead costs.
-
+        near: Number of columns whose panel fits the nearest cache.
+        others: Cost of other loads.
+        elsewhere: Cost of loads in the first of ``beside`` panels.
+        beside: Number of consecutive panels with equal loads.
+        least: Minimum cost of a step.
+        tests: Cost of tests.
+        ahead: Cost of loads that are not prefetched.
     """
 
     depth: int

@@ -111,11 +111,11 @@ class Vectors:
         name: The index along the rows.
         lanes: Elements of a vector.
         names: The names that are taken.
-        sources: The tensor that each root of a use shows.
-        inner: The loop over rows; empty where there is none.
-        beside: Whether rows are computed beside each other.
-        together: What does that for all of them; None where each does its own.
-        vectors: How many vectors of a row are computed beside each other.
+        sources: The tensor behind each root of a use.
+        inner: The loop over rows; empty for none.
+        beside: Whether rows are computed together (unroll-and-jam).
+        together: Statements that serve all these rows; None if each row has its own.
+        vectors: Number of vectors of a row that are computed together.
     """
 
     name: str

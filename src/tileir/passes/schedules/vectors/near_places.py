@@ -19,10 +19,10 @@ class Neighbours:
     """Vectors of neighbours that some gathers of one view read.
 
     Attributes:
-        view: What they read from.
-        extent: How many elements that shows, from its first one on.
-        starts: Which element each vector begins with, one for each vector of results.
-        lanes: For each gather, by what it defines, the lane in which each element of the results is.
+        view: The view that they read.
+        extent: Number of elements that it shows from its first one.
+        starts: First element of each vector, one per vector of results.
+        lanes: For each gather, by its result, the lane of each element of the results.
     """
 
     view: Refinement
@@ -37,13 +37,13 @@ class NearPlaces:
 
     Attributes:
         kernel: The kernel.
-        line: The indices along which the line runs: that of pixels, and that of channels if there are several.
+        line: The indices along the line: pixels and, if there are several, channels.
         count: Elements of a line.
         width: Lanes of a vector.
-        firsts: The elements of the line with which vectors of results begin; the last two may overlap.
-        neighbours: What gathers read.
-        places: What tells places: scalars that only gathers use, which are gone.
-        tables: Constants along the line, for each element of each vector, by the scalar that they are loaded to.
+        firsts: First elements of the vectors of results; the last two vectors may overlap.
+        neighbours: The neighbours that gathers read.
+        places: Removed scalars that only the gathers used as addresses.
+        tables: Constants along the line, per vector and element, by the scalar that loads them.
     """
 
     kernel: Block
@@ -123,10 +123,10 @@ class _Reader:
     Attributes:
         kernel: The kernel.
         line: The indices of the line.
-        channels: How many channels each pixel has.
+        channels: Number of channels of a pixel.
         known: The elements of constant tensors.
-        values: Constants that the pixels have, by the scalar that they are loaded to.
-        places: Those that are places.
+        values: Constants of the pixels, by the scalar that loads them.
+        places: Constants among these that are places.
         gathers: Gathers, with the numbers of pixels' places.
     """
 

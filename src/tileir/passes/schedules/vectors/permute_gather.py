@@ -38,14 +38,14 @@ from tileir.stripe.ir import (
 class PermuteGather:
     """Turn gathers with constant indices within a vector into a load and a shuffle.
 
-    So are those of rows of a picture that becomes larger, or not much smaller. Values that go with places, such as
-    weights, are repeated for each channel. Both become constants that are in the order of the vectors. What they choose
-    from may be rows that another kernel computes for this one alone: where they are cheap, they are computed in the
-    vector that would load them.
+    This includes gathers of rows of an image that is enlarged, or reduced only a little. Values that accompany
+    addresses, such as interpolation weights, are repeated for each channel. Addresses and values become constants in
+    the order of the vectors. A source row that another kernel computes only for this one is recomputed in place of the
+    load if that is cheap.
 
     Attributes:
-        vector_bytes: Width of a vector register; with less than 32 there are hardly two pixels in one.
-        max_lanes: Most lanes of a vector; 0 for as many as fit.
+        vector_bytes: Width of a vector register in bytes; below 32, a vector rarely holds two pixels.
+        max_lanes: Maximum number of lanes of a vector; 0 for as many as fit.
     """
 
     name: ClassVar[str] = "permute_gather"
@@ -117,10 +117,10 @@ class _Permuted:
     """Builds one kernel.
 
     Attributes:
-        near: What it reads.
-        ranks: How many axes each tensor has.
-        producers: What computes what the kernel reads, by the view, where that is computed here.
-        table: Makes a constant tensor of a stem, elements and a dtype, and returns its name.
+        near: The neighbours that it reads.
+        ranks: Number of axes of each tensor.
+        producers: Kernels that are recomputed here, by the view of their result.
+        table: Function from a stem, elements and a dtype to the name of a new constant tensor.
     """
 
     near: NearPlaces

@@ -30,19 +30,18 @@ from tileir.stripe import ir as stripe
 class RegisterTranspose(Strategy):
     """Schedule elementwise kernels with transposed inputs, by square tiles in registers.
 
-    Square tiles of such an input are loaded by its rows, as vectors, turned by the special ``transpose``, and read by
-    rows of the results; so all memory is accessed by whole vectors, a cache line each where those are as wide. Groups
-    of the grid take blocks of tiles, so that pages are used for more than one line. What does not fill a tile is left
-    to the pass ``vectorise``.
+    Square tiles of a transposed input are loaded along its rows, as vectors, transposed by the special ``transpose``,
+    and read along rows of the results, so that all accesses are whole vectors, or whole cache lines if vectors are this
+    wide. Groups of the grid take blocks of tiles, which use more than one line of a page. Partial tiles are left to the
+    pass ``vectorise``.
 
     Attributes:
         reqs: Tags that a kernel must carry.
-        vector_bytes: Width of a vector register.
-        max_lanes: Most lanes of a vector; 0 for as many as fit.
-        max_tile: Most rows of a tile: all of them are in registers at the same time.
-        rows: About how many elements a group takes along the rows of the inputs that cross.
-        columns: About how many along those of the results.
-
+        vector_bytes: Width of a vector register in bytes.
+        max_lanes: Maximum number of lanes of a vector; 0 for as many as fit.
+        max_tile: Maximum number of rows of a tile, which occupy registers simultaneously.
+        rows: Approximate number of elements of a group along the rows of transposed inputs.
+        columns: Approximate number of elements of a group along the rows of results.
     """
 
     name: ClassVar[str] = "register_transpose"

@@ -26,18 +26,18 @@ from tileir.stripe import ir as stripe
 class StreamReduction(Strategy):
     """Schedule reductions across contiguous memory, whose sums stay in a cache.
 
-    A register tile of such a reduction would read a short piece of each row, from another page each time. Here each
-    group takes a stretch of a page or more, adds a few rows to it at a time, and leaves the sums in an array. Long
-    stretches are better: each begins elsewhere in memory in every row, where nothing was fetched ahead.
+    A register tile of these reductions would read a short piece of each row, each in another page. Instead, each group
+    takes a stretch of at least a page, adds a few rows to it at a time, and keeps the sums in an array. Longer
+    stretches are better, since hardware prefetching restarts in every row.
 
     Attributes:
-        vector_bytes: Width of a vector register.
-        max_lanes: Most lanes of a vector; 0 for as many as fit.
-        stretch_bytes: Bytes of sums that are enough; about a page.
-        cache_bytes: Cache in which a stretch of sums waits while as long stretches of the rows that are added at a time
-            pass; where that is more than a page, sums take it.
-        unroll: How many rows are added between reading and writing a sum.
-        threads: How many groups run at a time; stretches are shorter, a quarter of a page at least, to be as many.
+        vector_bytes: Width of a vector register in bytes.
+        max_lanes: Maximum number of lanes of a vector; 0 for as many as fit.
+        stretch_bytes: Sufficient size of a stretch of sums in bytes; about a page.
+        cache_bytes: Cache that holds a stretch of sums and the rows that are added at a time, in bytes; if it is large
+            enough, stretches exceed a page.
+        unroll: Number of rows that are added between loading and storing a sum.
+        threads: Number of groups that run in parallel; stretches shrink, down to a quarter of a page, to reach it.
     """
 
     name: ClassVar[str] = "stream_reduction"

@@ -18,7 +18,7 @@ class Thread(KernelPass):
     """Turn the outermost parallel indices of a kernel into grid axes, at most three.
 
     Attributes:
-        groups: How many groups are enough; further indices stay loops.
+        groups: Sufficient number of groups; further indices stay loops.
     """
 
     name: ClassVar[str] = "thread"
@@ -65,10 +65,10 @@ class Shares:
     """Independent indices of a kernel, shared out to the threads of a group.
 
     Attributes:
-        rest: What is left of each of them for a thread, by name.
-        team: The indices of threads, the innermost one last.
-        values: What the indices are, of both.
-        tests: What holds where a thread has a point: the last pieces may be short.
+        rest: Each thread's share of each index, by name.
+        team: The indices of threads, innermost last.
+        values: The original indices in terms of both.
+        tests: Constraints that hold at points of a thread: last pieces may be short.
     """
 
     rest: dict[str, stripe.Index]

@@ -31,15 +31,15 @@ class Vectorise(Strategy):
     """Vectorise elementwise kernels along an index with stride 1 in every output.
 
     Attributes:
-        vector_bytes: Width of a vector register.
-        max_lanes: Most lanes of a vector; 0 for as many as fit.
-        chunk: About how many points one group of the grid takes.
-        rows: At most so many rows are computed at the same time where they read some of the same elements, as those of
-            stencils do; or so many vectors of a row, where these load many of the same vectors.
-        terms: Twice as many where each element is an aggregate of at least so many terms, most of which rows share.
-        statements: No more rows than have so many statements: caches of instructions do not hold longer loops.
-        registers: Vector registers. Vectors of functions have as many lanes as fill several, which are computed abreast
-            by operations that do not wait for each other; 0 for one.
+        vector_bytes: Width of a vector register in bytes.
+        max_lanes: Maximum number of lanes of a vector; 0 for as many as fit.
+        chunk: Approximate number of points of a group of the grid.
+        rows: Maximum unroll-and-jam factor: rows that share loads, as in stencils, or vectors of a row that share most
+            of their loads, that are computed together.
+        terms: Minimum number of terms of an element, most of them shared by rows, that doubles this factor.
+        statements: Maximum number of statements of the unrolled rows, which instruction caches hold.
+        registers: Number of vector registers. Vectors of function calls fill several registers, whose independent
+            operations overlap; 0 for one.
     """
 
     name: ClassVar[str] = "vectorise"

@@ -36,16 +36,16 @@ from tileir.stripe import ir as stripe
 class VectoriseReduction(Strategy):
     """Vectorise reductions along contiguous memory, with several accumulators to hide the latency of additions.
 
-    A loop may add up, store elements, or both.
+    A loop may reduce, store elements, or both.
 
     Attributes:
-        vector_bytes: Width of a vector register.
-        max_lanes: Most lanes of a vector; 0 for as many as fit.
-        unroll: How many accumulator vectors a reduction keeps.
-        rows: How many rows run side by side, each a loop behind the one before, in kernels with several loops.
-        registers: Number of vector registers: rows of a matrix that is multiplied by a vector share what they load of
-            that as far as these hold their sums.
-        threads: How many groups run at the same time: rows that share are not taken from others.
+        vector_bytes: Width of a vector register in bytes.
+        max_lanes: Maximum number of lanes of a vector; 0 for as many as fit.
+        unroll: Accumulator vectors of a reduction.
+        rows: Number of rows that are interleaved, one loop behind each other, in kernels with several loops.
+        registers: Number of vector registers: they limit the rows of a matrix-vector product that share loads of the
+            vector.
+        threads: Number of groups that run in parallel; sharing rows must not reduce the groups below it.
     """
 
     name: ClassVar[str] = "vectorise_reduction"

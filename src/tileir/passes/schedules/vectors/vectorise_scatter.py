@@ -34,16 +34,16 @@ from tileir.stripe import ir as stripe
 class VectoriseScatter(Strategy):
     """Vectorise scatters: compute updates and indices in vectors, and merge them one by one.
 
-    Rows of the target have lanes along them, and a grid of updates that are stored as they are, or of parts of a row
-    where nothing else makes one. Where a row has no elements for that, lanes run along the updates: their places and
-    values are computed side by side, and then merged one after the other, as lanes may meet in one element. Updates
-    that replace elements in order keep it, in each group of a grid.
+    Lanes run along the rows of the target. Updates that replace elements, or parts of a row if there is no other
+    parallelism, form a grid. If rows are too short, lanes run along updates: places and values are computed as vectors,
+    and then merged one after the other, since lanes may collide. Each group of a grid preserves the order of replacing
+    updates.
 
     Attributes:
-        vector_bytes: Width of a vector register.
-        max_lanes: Most lanes of a vector; 0 for as many as fit.
-        part_bytes: Fewest bytes of the parts of a row: those that memory hands out at a time.
-        threads: How many parts of a row to make, if these are not too small.
+        vector_bytes: Width of a vector register in bytes.
+        max_lanes: Maximum number of lanes of a vector; 0 for as many as fit.
+        part_bytes: Minimum size of a part of a row in bytes: the granularity of memory.
+        threads: Number of parts of a row, unless they are too small.
     """
 
     name: ClassVar[str] = "vectorise_scatter"

@@ -16,11 +16,11 @@ from tileir.stripe.ir import Binding, Block, Direction, Index, Load, Program, Sp
 class VectoriseShort:
     """Vectorise gathers of short rows along the row.
 
-    Neighbours of other indices are then anywhere in memory, so that no vectors along these could be loaded at once.
+    Elements along other indices are scattered in memory, so no vector along these could be loaded at once.
 
     Attributes:
-        vector_bytes: Width of a vector register.
-        max_lanes: Most lanes of a vector; 0 for as many as fit.
+        vector_bytes: Width of a vector register in bytes.
+        max_lanes: Maximum number of lanes of a vector; 0 for as many as fit.
     """
 
     name: ClassVar[str] = "vectorise_short"

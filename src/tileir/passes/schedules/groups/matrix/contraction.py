@@ -52,27 +52,27 @@ class MatrixContraction:
     """Schedule products on matrix instructions, with software-pipelined tiles in local memory.
 
     Attributes:
-        fragments: Names of instructions, those that are preferred first; some round what they read.
-        threads: Most threads of a group.
-        most_threads: The same where one thread asks for all of a tile.
-        local_bytes: Memory that the threads of a group share.
-        vector_bytes: Width of a copy of one thread.
-        groups: So many groups keep the device busy: tiles are smaller where there are not so many.
-        stages: How many steps of the reduction are in local memory at a time; fewer where they do not fit.
-        rows: Rows of the tile of outputs; 0 chooses.
-        columns: Columns of the tile of outputs; 0 chooses.
-        boxes: So many outputs, or more, make a tile whose inputs are copied as boxes of tensors, at the request of one
-            thread; 0 where the device does not copy so. The first box comes late: on an H200, products of 1024 took
-            12.1 us instead of 10.8 with tiles of 128 x 64, but those of 4096 207 instead of 223 with 128 x 256.
-        turns: Whether no more groups run than keep the device busy, and take tiles that are boxes in turns: what one
-            needs first is copied beside the end of the one before.
-        stores: Whether groups that take tiles in turns store their results as boxes, while they go on.
-        pairs: Whether two groups copy the right input together where rows of boxes lie in two lines of the cache, and a
-            warp of its own does so: on an H200, squares of 1496 in f16 took 24.8 us so instead of 27.1.
-        roles: Whether a warp of its own copies boxes where eight or twelve warps multiply, which get its registers.
-        cluster: So many groups along the rows are a cluster, and copy the boxes of the right input together.
-        promote: Whether sums of instructions that keep too few digits are added to others on their way.
-
+        fragments: Names of matrix instructions by preference; some round their inputs.
+        threads: Maximum number of threads in a group.
+        most_threads: Maximum number of threads in a group if one thread requests the copies of a whole tile.
+        local_bytes: Local memory of a group, in bytes.
+        vector_bytes: Width of a thread's copy in bytes.
+        groups: Number of groups that keeps the device busy; tiles shrink to reach it.
+        stages: Maximum number of steps of the reduction in local memory at a time, for software pipelining.
+        rows: Rows of the output tile; 0 for automatic.
+        columns: Columns of the output tile; 0 for automatic.
+        boxes: Minimum number of outputs of a tile whose inputs are copied as tensor boxes, requested by one thread; 0
+            if the device has no box copies. The first box has a long latency: on an H200, products of 1024 took 12.1 us
+            instead of 10.8 with tiles of 128 x 64, but those of 4096 207 instead of 223 with 128 x 256.
+        turns: Whether to launch persistent groups, only enough to keep the device busy, that take tiles of boxes in
+            turns: the prologue of a tile overlaps the epilogue of the previous one.
+        stores: Whether persistent groups store results as boxes, asynchronously.
+        pairs: Whether two groups share copies of the right input if rows of boxes straddle two cache lines, with a warp
+            of its own for copies: on an H200, squares of 1496 in f16 took 24.8 us instead of 27.1.
+        roles: Whether to specialise a warp for copying boxes if eight or twelve warps multiply; these get its
+            registers.
+        cluster: Groups along the rows that form a cluster and share copies of boxes of the right input.
+        promote: Whether to periodically add sums of instructions with low-precision accumulators to others.
     """
 
     name: ClassVar[str] = "matrix_contraction"

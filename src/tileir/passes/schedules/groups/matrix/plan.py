@@ -60,11 +60,10 @@ class Panel:
     """One input of the product.
 
     Attributes:
-        use: How the reduction sees it.
+        use: The reduction's use of the input.
         index: The output index along it.
-        along_loop: Whether neighbours in memory are neighbours along the reduction, not along ``index``.
-        lanes: Neighbours that are copied together.
-
+        along_loop: Whether it is contiguous along the reduction, not along ``index``.
+        lanes: Number of neighbours that are copied together.
     """
 
     use: Use

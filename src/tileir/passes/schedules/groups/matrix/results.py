@@ -135,12 +135,11 @@ class Results:
 
     Attributes:
         plan: The sizes of the tile.
-        out: What is written.
+        out: The output.
         stage: The local memory.
         start: The first of the columns.
-        inner: What stands for the index of a thread's pieces of a row, within these.
-        store: How they are stored as a box; None where threads write them.
-
+        inner: Value of the index of a thread's pieces of a row, within these columns.
+        store: The box store; None if threads store.
     """
 
     plan: MatrixTiling
