@@ -180,19 +180,20 @@ def _factor(_: object, __: attrs.Attribute[float], limit: float) -> None:
 class Cache:
     """Keep views of blocks that hold other blocks in memory of their own, with copies before and after.
 
-    A view stays where a copy could change the meaning: one whose elements are not surely all written, or that shows the
-    same memory as another one.
+    A view is left alone if a copy could change the meaning: if some of its elements may not be written, or if it
+    aliases another view.
 
     Attributes:
-        reqs: Tags that a block must carry; the first ones that do on the way from a kernel inwards are looked at.
-        ref: The name of the view; empty for all of more than one element.
-        dirs: The directions of views to keep, of ``in``, ``out`` and ``inout``.
-        mem_loc: The memory, such as ``LOCAL`` or ``SCRATCH``; with none the device has the choice.
-        xfer_loc: What copies, such as ``DMA``: the location of the copy blocks.
-        order: Axes of the view from the slowest to the fastest in the memory; none for the order that they have.
-        odd_size: Whether distances along axes are made odd, so that columns are spread over the banks of a memory.
-        odd_limit: At most so many times the memory for that; views that it takes more for are packed.
-        add_constraints: Whether copies test that they stay inside the tensor; else views that may hang over stay.
+        reqs: Tags that a block must carry; the outermost such blocks of a kernel are processed.
+        ref: The name of the view; empty for all views of more than one element.
+        dirs: Directions of the views to cache: ``in``, ``out`` and ``inout``.
+        mem_loc: The memory, such as ``LOCAL`` or ``SCRATCH``; if empty, the device chooses.
+        xfer_loc: The location of the copy blocks, such as ``DMA``.
+        order: Axes of the view in memory, from slowest to fastest; if empty, their original order.
+        odd_size: Whether to make strides odd, which avoids bank conflicts of columns.
+        odd_limit: Maximum growth of memory by odd strides, as a factor; views that exceed it are packed.
+        add_constraints: Whether copies check the bounds of the tensor; if not, views that may exceed them are left
+            alone.
     """
 
     name: ClassVar[str] = "cache"

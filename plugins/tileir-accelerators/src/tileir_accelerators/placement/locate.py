@@ -40,10 +40,9 @@ class Place:
     """One device of a location.
 
     Attributes:
-        name: What the device is called, such as ``SRAM``.
-        units: Which of them, for each dimension in which they are numbered: a number; ``#tag`` for the value of the one
-            index of the block that carries this tag; or an affine of the block's indices, such as ``2*i + 1``.
-
+        name: The name of the device, such as ``SRAM``.
+        units: Its unit number along each dimension of units: a number; ``#tag`` for the value of the block's only index
+            with this tag; or an affine of the block's indices, such as ``2*i + 1``.
     """
 
     name: str = attrs.field(validator=_is_name)
@@ -107,10 +106,10 @@ class LocateBlock:
     """Name the device that runs the selected blocks.
 
     Attributes:
-        reqs: Tags that a block must carry; with none, all kernels and what is in them.
-        loc: The device, or a path of them from the outside in; none: do nothing.
-        append_devs: Put it behind the location that a block has, instead of replacing that.
-        skip_tags: Blocks with one of these tags stay where they are.
+        reqs: Tags that a block must carry; without tags, all kernels and all blocks in them.
+        loc: The device, or a path of devices from the outside in; if empty, the pass does nothing.
+        append_devs: Whether to append it to a block's location instead of replacing that.
+        skip_tags: Blocks with one of these tags keep their location.
     """
 
     name: ClassVar[str] = "locate_block"
@@ -136,11 +135,11 @@ class LocateInnerBlock:
     """Name the device that runs blocks directly inside the selected ones.
 
     Attributes:
-        reqs: Tags that the block around must carry.
+        reqs: Tags that the enclosing block must carry.
         inner_reqs: Tags that an inner block must carry.
-        loc: The device, or a path of them; none: do nothing.
-        append_devs: Put it behind the location that an inner block has, instead of replacing that.
-        skip_tags: Inner blocks with one of these tags stay where they are.
+        loc: The device, or a path of devices; if empty, the pass does nothing.
+        append_devs: Whether to append it to an inner block's location instead of replacing that.
+        skip_tags: Inner blocks with one of these tags keep their location.
     """
 
     name: ClassVar[str] = "locate_inner_block"
@@ -177,10 +176,10 @@ class LocateMemory:
     Attributes:
         reqs: Tags that a block must carry; ``program`` for parameters, results and temporaries of the program.
         ref_reqs: Tags that an allocation must carry.
-        loc: The memory, or a path of devices to it; none: do nothing.
-        append_devs: Put it behind the location that an allocation has, instead of replacing that.
-        skip_tags: Allocations with one of these tags stay where they are.
-        located: Whether to move allocations that have a location already.
+        loc: The memory, or a path of devices to it; if empty, the pass does nothing.
+        append_devs: Whether to append it to an allocation's location instead of replacing that.
+        skip_tags: Allocations with one of these tags keep their location.
+        located: Whether to move allocations that already have a location.
     """
 
     name: ClassVar[str] = "locate_memory"
@@ -239,9 +238,9 @@ class RewriteLocations:
     """Replace the beginning of locations, of blocks and of memory.
 
     Attributes:
-        reqs: Tags that a block must carry; with none, all blocks.
-        prefix: What a location must begin with.
-        target: What stands there instead; numbered units go with the prefix.
+        reqs: Tags that a block must carry; without tags, all blocks.
+        prefix: The beginning of locations to replace.
+        target: The replacement; unit numbers of the prefix are replaced as well.
     """
 
     name: ClassVar[str] = "rewrite_locations"

@@ -23,10 +23,9 @@ class Limit:
     """Size limit of a memory.
 
     Attributes:
-        name: What the memory is called.
-        kib: KiB of one of them.
-        count: How many there are; an allocation that names none of them may take the bytes of all.
-
+        name: The name of the memory.
+        kib: Size of one memory in KiB.
+        count: Number of memories; an allocation without a unit number may use the bytes of all.
     """
 
     name: str
@@ -42,17 +41,17 @@ _MOST_BY_DEPS: Final = 1024
 class MemoryPlacement:
     """Place what the selected blocks, and blocks inside them, allocate: a byte offset in each location.
 
-    Allocations that may be in use at the same time get bytes of their own, others share them. What may run at the same
-    time follows from dependencies where there are any, and from the order of statements elsewhere; dependencies are
-    computed again, with those that sharing adds. What has been placed already stays.
+    Allocations whose live ranges may overlap get disjoint bytes; others share bytes. Concurrency follows from
+    dependencies if there are any, and from the order of statements otherwise; dependencies are recomputed to include
+    those that sharing adds. Existing placements are kept.
 
     Attributes:
-        reqs: Tags that a block must carry; what blocks inside it allocate is placed with it.
-        locs: The memories whose allocations are placed; with none, all memory that has a location.
-        alignment: Bytes that offsets are multiples of.
+        reqs: Tags that a block must carry; allocations of blocks inside it are placed with it.
+        locs: The memories whose allocations are placed; if empty, all memory with a location.
+        alignment: Alignment of offsets in bytes.
         skip_tags: Allocations with one of these tags are not placed.
-        limits: How large the memories are, each ``{name=SRAM, kib=64}``; by default as the hardware model says, but for
-            registers, which are spilled. Memories that are not listed have no end.
+        limits: Sizes of memories, each ``{name=SRAM, kib=64}``; by default those of the hardware model, except
+            registers, which are spilled. Other memories are unlimited.
     """
 
     name: ClassVar[str] = "memory_placement"

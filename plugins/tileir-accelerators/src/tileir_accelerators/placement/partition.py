@@ -25,18 +25,18 @@ from tileir_accelerators.placement.locate import Place, location
 class PartitionCompute:
     """Split blocks into parts for several units: an outer block over the parts, around a block over one of them.
 
-    The index that is split moves all results, so that parts write elements of their own; one that divides evenly is
-    preferred, then the longest. A block without such an index stays as it is.
+    The split index moves all results, so that parts write disjoint elements. An index that divides evenly is preferred,
+    then the longest. A block without a suitable index is left alone.
 
     Attributes:
-        reqs: Tags that a block must carry; the first ones that do on the way from a kernel inwards are split.
-        num_parts: How many parts there are, at most; 1: do nothing.
+        reqs: Tags that a block must carry; the outermost such blocks of a kernel are split.
+        num_parts: Maximum number of parts; with 1, the pass does nothing.
         set_tags: Tags to add to the blocks over parts.
         inner_set: Tags of the blocks over one part.
-        idx_tag: A tag for the index over parts, by which locations can name it.
-        only_multiple_of: Parts have a multiple of this many points along the index, the last one perhaps fewer.
-        loc: Where parts run, such as ``{name=CONV,units="#part"}``; with none, in the unit of that number where the
-            block has a location without units.
+        idx_tag: A tag for the index over parts, by which locations can refer to it.
+        only_multiple_of: Divisor of the number of points of each part along the index, except perhaps the last part.
+        loc: Location of parts, such as ``{name=CONV,units="#part"}``; if empty, the unit of the part's number if the
+            block's location has no units.
     """
 
     name: ClassVar[str] = "partition_compute"
@@ -117,16 +117,16 @@ def _without_idle(outer: Block, chosen: str, tag: str) -> Block:
 class PartitionMemory:
     """Spread what refinements of the selected blocks hold over banks, or units, of memory: each gets a bank axis.
 
-    That is the axis along which parts of the work move, where :class:`PartitionCompute` has made some, so that units
-    find their data in banks of their own; else the first one that divides evenly. The pass ``schedule`` takes as many
-    bytes of each bank.
+    The bank axis is the axis along which parts of the work move, if :class:`PartitionCompute` has made parts, so that
+    units find their data in their own banks; otherwise, the first axis that divides evenly. The pass ``schedule``
+    allocates an equal number of bytes in each bank.
 
     Attributes:
         reqs: Tags that a block must carry.
         ref_reqs: Tags that a refinement must carry.
-        num_parts: How many banks there are; 1: do nothing.
+        num_parts: Number of banks; with 1, the pass does nothing.
         idx_tag: The tag of indices over parts.
-        skip_tags: Refinements with one of these tags stay as they are.
+        skip_tags: Refinements with one of these tags are left alone.
     """
 
     name: ClassVar[str] = "partition_memory"

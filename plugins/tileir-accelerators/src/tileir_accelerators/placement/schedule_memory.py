@@ -42,32 +42,32 @@ _UNKNOWN_KIB: Final = 256.0
 class Schedule:
     """Give statements of the selected blocks their data in an inner memory.
 
-    Transfers (tag ``xfer``) bring in what is read and bring out what is needed outside; what fits is live from one
-    statement to the next. Slots are used again when they are free; where memory is short, what is needed again last
-    is spilled. Dependencies say what may run at the same time: transfers for the next statement run beside this one if
-    there is room. Temporaries that never leave the inner memory are dropped outside.
+    Transfers (tag ``xfer``) load what is read, and store what is needed outside; what fits stays live from one
+    statement to the next. Free slots are reused; under memory pressure, the item with the most distant next use is
+    spilled. Dependencies express concurrency: transfers for the next statement overlap the current one if there is
+    room. Temporaries that never leave the inner memory are dropped outside.
 
-    A block that allocates in the inner memory itself brings its data on its own, and keeps its place.
+    A block that allocates in the inner memory itself loads its own data, and keeps its place.
 
     Attributes:
         reqs: Tags that a block must carry.
         mem_loc: The inner memory.
-        mem_kib: Size of it, or of each of its banks; 0 for one without end. None: as the hardware model says of one
-            memory of that name, and 256 where it knows none.
-        alignment: Bytes that offsets in it are multiples of.
+        mem_kib: Its size, or that of each of its banks, in KiB; 0 for unlimited. None: the size in the hardware model,
+            or else 256.
+        alignment: Alignment of offsets in bytes.
         xfer_loc: The unit that moves data.
-        allow_out_of_range_accesses: Whether that unit may touch what is beyond the edge of a tensor: transfers that
-            constraints keep from that get the tag ``overrun``, by which a device may drop these.
-        num_banks: How many banks the memory has. What has a bank axis is spread over all of them. None: as many as the
-            hardware model has memories of that name, where the size comes from there too, else 1.
-        pipeline_depth: So many points of a block are in the memory at a time: where an index allows it, each point does
-            the work of so many, whose transfers and statements wait for each other only where they must.
-        window: By how many statements data are brought in ahead of their use.
-        swap_in_set: Tags of blocks that bring data in.
-        swap_out_set: Tags of blocks that bring data out.
-        skip_tags: Refinements with one of these tags stay where they are.
-        only_larger: Whether to leave blocks alone all of whose data fit into the memory together: the block around them
-            can bring these in at once.
+        allow_out_of_range_accesses: Whether that unit may access memory beyond the edge of a tensor: transfers whose
+            constraints prevent it get the tag ``overrun``, which allows a device to drop the constraints.
+        num_banks: Number of banks; refinements with a bank axis are spread over all of them. None: the number of
+            memories of that name in the hardware model if the size is from there as well, else 1.
+        pipeline_depth: Number of points of a block in the memory at a time: if an index allows it, the block is
+            unrolled by this number, and transfers and statements of different points wait only for true dependencies.
+        window: Number of statements by which loads precede their use.
+        swap_in_set: Tags of blocks that load data.
+        swap_out_set: Tags of blocks that store data.
+        skip_tags: Refinements with one of these tags are left alone.
+        only_larger: Whether to skip blocks whose data fit in the memory together: the enclosing block can load these at
+            once.
     """
 
     name: ClassVar[str] = "schedule"

@@ -27,38 +27,38 @@ def _positive(_: object, __: attrs.Attribute[tuple[tuple[int, ...], ...]], tiles
 class Autotile:
     """Split blocks into the cheapest tiles, as :mod:`tileir_accelerators.tiling.search` counts.
 
-    Limits are in bytes, elements or tiles, and 0 is no limit. A block of which the cheapest tile is all of it stays as
-    it is.
+    Limits are in bytes, elements or tiles; 0 is no limit. A block whose cheapest tile is the whole block is left alone.
 
     Attributes:
-        reqs: Tags that a block must carry; the first ones that do on the way from a kernel inwards are split.
+        reqs: Tags that a block must carry; the outermost such blocks of a kernel are split.
         outer_set: Tags to add to the blocks over tiles.
         inner_set: Tags of the blocks over the points of a tile.
-        only_po2: Whether sizes are powers of two.
-        only_even: Whether sizes divide their ranges.
-        only_multiples: Sizes are multiples of this, or whole ranges.
-        memory: The memory that a tile is to fit; views of a tile that have no location are put there. None: no name.
-        memory_bytes: How large that memory is. None: as the hardware model says of one of that name; without a name,
-            as large as the memory that threads of a group share, or the innermost cache. 32 KiB where that is unknown.
-        pipeline_depth: So many tiles are in it at a time.
-        max_total_size: Most bytes that a tile touches.
-        max_output_size: Most bytes of results of a tile.
-        max_input_size: Most bytes of inputs of a tile.
-        max_sizes_product: Most points of a tile.
-        max_count: Most tiles.
-        min_size: So many points of a tile are enough; smaller ones cost more.
-        min_out_size: The same for the points along indices of results.
-        min_count: So many tiles are enough; fewer cost more.
-        min_out_count: The same for tiles along indices of results.
-        input_cost: What a cache line of inputs costs, in points.
-        output_cost: What a cache line of results costs, in points.
-        split_factor: What twice as many tiles cost; below 0 it favours many tiles.
-        cache_width: Bytes of a cache line.
-        factor_bound: Favour sizes with many prime factors up to this; 0 for not at all.
-        acc_idxs: Whether reductions are split too; else each tile holds all of them.
-        fast: Whether to climb from the smallest tile to the nearest good one, instead of looking at all.
-        candidates: Tiles to choose from, each with a size for every index of a block; none for a search.
-        loc: The device that runs a tile: the location of the inner blocks; none for that of the block.
+        only_po2: Whether sizes must be powers of two.
+        only_even: Whether sizes must divide their ranges.
+        only_multiples: Divisor of sizes, except those of whole ranges.
+        memory: The memory that must hold a tile; views of a tile without a location are placed there. None: no
+            location.
+        memory_bytes: Size of that memory. None: its size in the hardware model; without a name, the size of the local
+            memory of a group, or of the innermost cache. 32 KiB if unknown.
+        pipeline_depth: Number of tiles in the memory at a time.
+        max_total_size: Maximum footprint of a tile in bytes.
+        max_output_size: Maximum bytes of results of a tile.
+        max_input_size: Maximum bytes of inputs of a tile.
+        max_sizes_product: Maximum number of points of a tile.
+        max_count: Maximum number of tiles.
+        min_size: Sufficient number of points of a tile; smaller tiles cost more.
+        min_out_size: Sufficient number of points along indices of results; smaller tiles cost more.
+        min_count: Sufficient number of tiles; fewer cost more.
+        min_out_count: Sufficient number of tiles along indices of results; fewer cost more.
+        input_cost: Cost of a cache line of inputs, in points.
+        output_cost: Cost of a cache line of results, in points.
+        split_factor: Cost of doubling the number of tiles; negative values favour many tiles.
+        cache_width: Size of a cache line in bytes.
+        factor_bound: Maximum prime factor of favoured sizes; 0 for no preference.
+        acc_idxs: Whether to split reductions as well; if not, each tile holds whole reductions.
+        fast: Whether to search by hill climbing from the smallest tile instead of exhaustively.
+        candidates: Tiles to choose from, each with a size for every index of a block; if empty, all tiles are searched.
+        loc: The device that runs a tile, which is the location of the inner blocks; if empty, that of the block.
     """
 
     name: ClassVar[str] = "autotile"

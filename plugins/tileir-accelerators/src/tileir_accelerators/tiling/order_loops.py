@@ -20,11 +20,11 @@ from tileir.stripe.ir import Block, Direction, Index, Program, Refinement
 class OrderLoops:
     """Order the indices of blocks so that the innermost ones stay within cache lines.
 
-    Indices with tags keep their places, and so do the others where the costs do not tell them apart.
+    Indices with tags keep their places, as do indices of equal cost.
 
     Attributes:
-        reqs: Tags of the blocks to order; none: all blocks of all kernels.
-        line_bytes: Bytes that memory moves at a time.
+        reqs: Tags of the blocks to reorder; without tags, all blocks of all kernels.
+        line_bytes: Size of a cache line in bytes.
     """
 
     name: ClassVar[str] = "order_loops"

@@ -36,14 +36,14 @@ from tileir.stripe.ir import (
 class Pad:
     """Let contractions read neutral values outside of tensors, instead of leaving points out.
 
-    A kernel is padded if each of its constraints only keeps accesses inside of tensors; otherwise it stays as it is.
+    A kernel is padded only if all of its constraints merely keep accesses inside tensors.
 
     Attributes:
-        reqs: Tags of the kernels to work on.
-        multiple: What the ranges of long reduction indices are rounded up to a multiple of; 1 for no rounding.
-        threshold: Least range of an index that is rounded up.
-        finite: Whether floating-point inputs hold neither infinities nor NaN. A padded 0 times one of those is NaN, so
-            that products of floats are padded only where all their factors are.
+        reqs: Tags of the kernels to pad.
+        multiple: Multiple to which the ranges of long reduction indices are rounded up; 1 for no rounding.
+        threshold: Minimum range of an index that is rounded up.
+        finite: Whether floating-point inputs are free of infinities and NaN. A padded 0 times one of these is NaN, so
+            products of floats are padded only if all of their factors can be.
     """
 
     name: ClassVar[str] = "pad"

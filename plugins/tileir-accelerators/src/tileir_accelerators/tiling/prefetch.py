@@ -19,13 +19,13 @@ from tileir.stripe.ir import Block, Direction, Index, Program, Special, Statemen
 class Prefetch:
     """Let innermost loops over blocks ask for the elements of their inputs that a later iteration reads.
 
-    A loop is a block with one untagged index of several values; what a block of vector lanes inside reads begins
-    at one place for each iteration. Each block gets prefetches once.
+    A loop is a block with one untagged index of several values; views of a block of vector lanes inside it start at one
+    place per iteration. Each block gets prefetches once.
 
     Attributes:
         reqs: Tags of the blocks that get prefetches.
-        ahead: How many iterations ahead.
-        least_bytes: How far an iteration must move in a view at least; neighbours come with their cache line anyway.
+        ahead: Prefetch distance in iterations.
+        least_bytes: Minimum stride of an iteration in a view, in bytes; smaller strides stay within a cache line.
     """
 
     name: ClassVar[str] = "prefetch"

@@ -24,11 +24,11 @@ from tileir.stripe.ir import Block, Index, Statement
 class ReduceConstraints(KernelPass):
     """Drop constraints that follow from the others, shorten index ranges, and drop blocks that never run.
 
-    Indices with tags keep their ranges, as schedules rely on them.
+    Indices with tags keep their ranges, since schedules rely on them.
 
     Attributes:
-        reqs: Tags of the kernels to work on.
-        skip_indices: Names of indices whose ranges stay as they are.
+        reqs: Tags of the kernels to simplify.
+        skip_indices: Names of indices that keep their ranges.
     """
 
     name: ClassVar[str] = "reduce_constraints"

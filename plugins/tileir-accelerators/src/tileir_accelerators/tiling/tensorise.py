@@ -40,11 +40,11 @@ class StencilIndex:
     """One loop of a micro-kernel.
 
     Attributes:
-        name: What the micro-kernel calls it; the index that plays the part gets the tag ``stencil_<name>``.
-        size: Its points; -1 for all that the index has.
-        outs: How it moves through each result, in their order: -1 anyhow, 0 not at all, else by so many elements.
-            Results beyond these are not looked at.
-        ins: The same for inputs.
+        name: Name of the loop in the micro-kernel; the index that matches it gets the tag ``stencil_<name>``.
+        size: Number of points; -1 for the whole range of the index.
+        outs: Stride of the loop in each result, in their order, in elements: -1 for any, 0 for none. Further results
+            are ignored.
+        ins: Stride of the loop in each input, likewise.
     """
 
     name: str = ""
@@ -64,8 +64,8 @@ class Stencil:
 
     Attributes:
         idxs: The loops.
-        name: A further tag for blocks that it matches: the micro-kernel's name, which lowerings look for.
-        startup_cost: What it takes to start the micro-kernel, in points; -1 for that of the pass.
+        name: A further tag for matched blocks: the name of the micro-kernel, for lowerings.
+        startup_cost: Cost of starting the micro-kernel, in points; -1 for that of the pass.
     """
 
     idxs: tuple[StencilIndex, ...] = attrs.field(default=(), validator=_few)
@@ -170,11 +170,12 @@ class Tensorise:
     """Split blocks by the sizes of the cheapest stencil that matches.
 
     Attributes:
-        reqs: Tags that a block must carry; the first ones that do on the way from a kernel inwards are matched.
+        reqs: Tags that a block must carry; the outermost such blocks of a kernel are matched.
         outer_set: Tags to add to the blocks over tiles.
-        inner_set: Tags of the blocks that a micro-kernel computes, beside ``stencil`` and the name of the stencil.
+        inner_set: Tags of the blocks that a micro-kernel computes, in addition to ``stencil`` and the name of the
+            stencil.
         stencils: The micro-kernels to choose from; see :class:`Stencil`.
-        startup_cost: What it takes to start a micro-kernel, in points of a block.
+        startup_cost: Cost of starting a micro-kernel, in points of a block.
         strict: Whether sizes must divide the ranges.
     """
 

@@ -17,14 +17,14 @@ from tileir.stripe.ir import Binding, Block, Direction, Refinement
 class ThreadInner(KernelPass):
     """Give kernels that hold nothing but blocks a grid, and each of these blocks the threads of a group.
 
-    The memory between the blocks becomes local memory of the group; a kernel whose memory does not fit stays as it is,
-    as do kernels without blocks, which are ``distribute``'s. A block with copies of its own is run by all threads
-    alike, and they share out what is in it. Neighbouring threads take neighbouring elements of what a block stores.
+    Memory between the blocks becomes local memory of the group; a kernel whose memory does not fit is left alone, and
+    kernels without blocks are left to ``distribute``. All threads run a block with its own copies, and divide its
+    contents. Neighbouring threads take neighbouring elements of a block's stores.
 
     Attributes:
         reqs: Tags that a kernel must carry.
-        threads: Threads of a group.
-        local_bytes: Memory that the threads of a group share.
+        threads: Threads in a group.
+        local_bytes: Local memory of a group, in bytes.
     """
 
     name: ClassVar[str] = "thread_inner"

@@ -18,17 +18,17 @@ _SCHEDULED = (Binding.GRID, Binding.THREAD, Binding.LANE)
 class Unroll:
     """Write out indices of blocks; their points then run one after the other.
 
-    Indices that take part in constraints stay, as do those along which several points of a block add to one element
-    of a result that starts anew with it.
+    Indices with constraints are left alone, as are indices of which several points accumulate into one element of a
+    result that is initialised in the block.
 
     Attributes:
-        reqs: Tags that a block must carry; the first ones that do on the way from a kernel inwards, and all blocks in
-            them, are looked at.
+        reqs: Tags that a block must carry; the outermost such blocks of a kernel, and all blocks in them, are
+            processed.
         indices: The names of the indices.
-        index_reqs: Tags that an index must carry instead. Without names and tags it is all indices of blocks which hold
-            no others, the last ones first.
-        most: Most copies of a statement; indices that take more stay.
-        mark: Whether the indices are bound to ``unroll`` only, so that the lowering to kernels writes them out.
+        index_reqs: Tags that select indices instead. Without names and tags, all indices of innermost blocks are
+            unrolled, the last ones first.
+        most: Maximum number of copies of a statement; indices that would exceed it are left alone.
+        mark: Whether to only bind the indices to ``unroll``, so that the lowering to kernels unrolls them.
     """
 
     name: ClassVar[str] = "unroll"

@@ -30,11 +30,11 @@ class VectoriseInner(KernelPass):
     Kernels of one block are left to ``vectorise``.
 
     Attributes:
-        reqs: Tags that a block must carry; the first ones that do on the way from a kernel inwards, and all blocks in
-            them, are looked at.
-        vector_bytes: Width of a vector register.
-        max_lanes: Most lanes of a vector; 0 for as many as fit.
-        least: Fewest lanes that are worth it.
+        reqs: Tags that a block must carry; the outermost such blocks of a kernel, and all blocks in them, are
+            processed.
+        vector_bytes: Width of a vector register in bytes.
+        max_lanes: Maximum number of lanes of a vector; 0 for as many as fit.
+        least: Minimum number of lanes.
     """
 
     name: ClassVar[str] = "vectorise_inner"
