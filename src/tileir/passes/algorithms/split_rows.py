@@ -44,11 +44,10 @@ class Rows:
     """Rows of tensors that are cut alike.
 
     Attributes:
-        whole: The ranges of the outer coordinates, of which each value is a part of its own.
-        cut: The range of the coordinate that is cut.
-        within: How many values of that a part has; the last one may have fewer.
-        points: Of the kernel that asked for it: no other has more.
-
+        whole: Ranges of the outer coordinates; each of their values has its own parts.
+        cut: Range of the coordinate that is split.
+        within: Number of values of that coordinate in a part; the last part may have fewer.
+        points: Points of the kernel that requested the split; no member has more.
     """
 
     whole: tuple[int, ...]

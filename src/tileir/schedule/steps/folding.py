@@ -39,18 +39,18 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Fold:
-    """Compute each row of memory once, and keep the last few: a line buffer, which a window slides along.
+    """Compute each row of a memory once, and keep the last few in a line buffer along which a window slides.
 
-    Where an iteration of a loop fills memory with rows most of which the one before it had as well, it fills the others
-    alone; the first rows are filled before the loop. A row lies at its number modulo ``by``. Iterations then run in
-    order, in rounds after which all rows lie as before; each iteration of a round is a copy of its own, so that the
-    place of a row is known when the kernel is compiled.
+    If an iteration of a loop fills memory with rows most of which the previous iteration had as well, it fills only the
+    new ones; the first rows are filled before the loop. A row is stored at its number modulo ``by``. Iterations then
+    run in order and are unrolled into rounds, after which row positions repeat, so that the position of a row is known
+    at compile time.
 
     Attributes:
-        memory: What each iteration of the loop fills first, by ``stage`` or ``compute_at``: one, or several, of which
-            those behind are made of those before.
+        memory: Memory that each iteration of the loop fills first, by ``stage`` or ``compute_at``; several in order,
+            each computed from earlier ones.
         loop: The loop.
-        by: How many rows there are; none may be overwritten before it is read for the last time.
+        by: Number of rows in the buffer; no row may be overwritten before its last use.
         into: The name of the loop over rounds.
         axis: The axis along which rows are numbered.
     """
@@ -109,12 +109,12 @@ class _Sliding:
     """A loop, and memory that it keeps from one iteration to the next; rows of that have numbers over all iterations.
 
     Attributes:
-        loop: The loop, in which each memory gets the rows that the iteration before did not have.
+        loop: The loop, in which each memory gets only its new rows.
         axis: The axis along which rows are numbered.
         sources: The memory of the program behind each view of the kernel.
-        first: What fills the rows that the first iteration would not.
-        held: The memory, with as many rows as an iteration has.
-        steps: By how many rows an iteration is behind the one before it.
+        first: Statements that fill the first rows before the loop.
+        held: The memory, with the rows of one iteration.
+        steps: Number of rows from one iteration to the next.
     """
 
     loop: Loop
@@ -232,7 +232,7 @@ class _Places:
     Attributes:
         held: The memory.
         axis: The axis along which rows are numbered.
-        by: How many there are.
+        by: Number of rows in the buffer.
     """
 
     held: Mapping[str, stripe.Refinement]

@@ -29,11 +29,11 @@ from tileir.stripe.bindings import Binding
 
 @attrs.frozen
 class Fuse:
-    """Make one loop of two neighbours of one size, where no iteration needs another one of the other loop.
+    """Fuse two adjacent loops of equal size, if no iteration depends on a different iteration of the other loop.
 
     Attributes:
-        loops: The first and the second loop, with nothing between them; they may have one name.
-        into: The name of the loop that they become.
+        loops: The first and the second loop, with nothing between them; they may have equal names.
+        into: The name of the fused loop.
     """
 
     name: ClassVar[str] = "fuse"
@@ -116,16 +116,16 @@ def _meetings(first: Item, second: Item, sources: Mapping[str, str]) -> Iterator
 
 @attrs.frozen
 class Distribute:
-    """Make loops in turn of one: over the first things in its body, and over the others.
+    """Distribute a loop: consecutive loops over parts of its body, in order.
 
-    Memory that its iterations have for themselves, and that several of the loops touch, becomes an array over them.
+    Private memory of its iterations that several of the loops use becomes an array over them.
 
     Attributes:
-        loop: The loop, or several in one another.
-        after: How many statements and loops of its body are in the first one; of several numbers, in order, each counts
-            from the beginning.
-        into: The names of the loops in turn, one more than numbers; empty where they keep that of the loop, as those
-            inside of the outermost one do.
+        loop: The loop, or several nested ones.
+        after: Number of statements and loops of its body that go to the first loop; with several numbers, in order,
+            each counts from the beginning.
+        into: The names of the loops, one more than numbers; if empty, each keeps the loop's name, as inner ones always
+            do.
     """
 
     name: ClassVar[str] = "distribute"
@@ -168,9 +168,9 @@ class Distribute:
 
 @attrs.frozen
 class Sink:
-    """Run what stands in the body of a loop as late as what stands behind it allows, next to what needs it.
+    """Move statements of a loop's body down, next to their users, as far as later statements allow.
 
-    Nothing goes beyond what touches the same memory, unless both merge into it.
+    No statement moves past another one that accesses its memory, unless both merge into it.
 
     Attributes:
         loop: The loop.
@@ -196,14 +196,15 @@ class Sink:
 
 @attrs.frozen
 class Skew:
-    """Let the iterations of an inner loop begin later by some steps in each iteration of the outer one.
+    """Skew an inner loop: each iteration of the outer loop starts it some steps later.
 
-    Elements of a diagonal then have one value of the inner loop: put it outside, and a wave front is an iteration.
+    Elements of a diagonal then share a value of the inner loop: if it becomes the outer loop, each of its iterations is
+    a wavefront.
 
     Attributes:
         loops: The outer and the inner loop.
-        by: How many steps later.
-        into: The name of the inner loop then.
+        by: Delay in steps.
+        into: The new name of the inner loop.
     """
 
     name: ClassVar[str] = "skew"
@@ -235,15 +236,15 @@ class Skew:
 
 @attrs.frozen
 class Persist:
-    """Let a fixed number of groups of the grid take the iterations of a loop in turns.
+    """Run a loop by a fixed number of persistent groups, which take its iterations in turns.
 
-    Group ``g`` of ``n`` runs the iterations ``g``, ``g + n``, ``g + 2 n`` and so on, so that a card is as full at the
-    end as at the beginning, and what a group keeps need not be made again.
+    Group ``g`` of ``n`` runs the iterations ``g``, ``g + n``, ``g + 2 n`` and so on. The device stays equally busy
+    until the end, and a group can reuse its state in later iterations.
 
     Attributes:
         loop: The loop.
-        groups: How many groups.
-        into: The names of the loop over groups, and of that over the turns of one.
+        groups: Number of groups.
+        into: The names of the loop over groups, and of the loop over one group's iterations.
     """
 
     name: ClassVar[str] = "persist"

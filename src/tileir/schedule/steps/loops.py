@@ -43,13 +43,13 @@ from tileir.stripe.bindings import MAX_LANES
 
 @attrs.frozen
 class Split:
-    """Make two loops of one: ``i`` of 100 by 32 is ``i_outer`` of 4 around ``i_inner`` of 32.
+    """Split a loop into two: ``i`` of 100 by 32 is ``i_outer`` of 4 around ``i_inner`` of 32.
 
     Attributes:
         loop: The loop.
-        by: The size of the inner loop; loops that are not longer stay as they are inside of one of 1, unless padded.
+        by: The size of the inner loop; unless padded, a shorter loop becomes the inner loop of an outer one of size 1.
         into: The names of the outer and the inner loop.
-        tail: What becomes of a remainder: :class:`~tileir.schedule.tree.Tail`.
+        tail: Treatment of the remainder: :class:`~tileir.schedule.tree.Tail`.
     """
 
     name: ClassVar[str] = "split"
@@ -106,12 +106,12 @@ def _without(test: Affine, loop: str, size: int) -> Affine:
 
 @attrs.frozen
 class Reorder:
-    """Put loops that stand in one another, with nothing between them, in another order.
+    """Reorder perfectly nested loops.
 
-    Of several loops of a name those are meant that have the others inside.
+    If several loops share a name, those that contain the others are meant.
 
     Attributes:
-        loops: Their names, the outermost first.
+        loops: Their names, outermost first.
     """
 
     name: ClassVar[str] = "reorder"
@@ -168,11 +168,11 @@ def nested(
 
 @attrs.frozen
 class Join:
-    """Make one loop of two, of which the second alone is the body of the first, where accesses stay affine.
+    """Collapse two perfectly nested loops into one, if accesses stay affine.
 
     Attributes:
         loops: The outer and the inner loop.
-        into: The name of the loop that they become.
+        into: The name of the resulting loop.
     """
 
     name: ClassVar[str] = "join"
@@ -206,11 +206,11 @@ class Join:
 class Jam:
     """Move loops inwards to each statement below them: unroll-and-jam, and loop distribution.
 
-    Memory that their iterations have for themselves becomes an array over them.
+    Private memory of their iterations becomes an array over them.
 
     Attributes:
-        loops: Loops that stand in one another, the outermost first.
-        above: Loops around which they stay with all that is below.
+        loops: Nested loops, outermost first.
+        above: Loops that they stay around, with everything below.
     """
 
     name: ClassVar[str] = "jam"
@@ -278,11 +278,11 @@ def in_array(use: Use, chain: list[Loop], arrays: Mapping[str, stripe.Refinement
 
 @attrs.frozen
 class Cut:
-    """Make loops in turn of one: the iterations before a place, or between several, and the others.
+    """Split the iterations of a loop at one or more places into consecutive loops.
 
     Attributes:
         loop: The loop.
-        at: How many iterations the first loop has; of several places, in order, each counts from the beginning.
+        at: Number of iterations of the first loop; with several places, in order, each counts from the beginning.
         into: The names of the loops, one more than places.
     """
 
@@ -309,9 +309,9 @@ class Cut:
 
 @attrs.frozen
 class Specialise:
-    """Make three loops in turn of one: iterations before, where, and after all tests pass that it takes part in.
+    """Split a loop into iterations before, within and after the range where all of its tests pass (loop peeling).
 
-    So what lies inside tests nothing, as in a picture away from its edges. Loops of no iterations are left out.
+    The middle loop has no tests, as for the interior of an image. Empty loops are omitted.
 
     Attributes:
         loop: The loop.
@@ -366,12 +366,12 @@ def _in_turn(loop: Loop, names: tuple[str, ...], places: tuple[int, ...]) -> Rep
 class Bind:
     """Run the iterations of a loop as groups of a grid, as threads of a group, unrolled, or as lanes of a vector.
 
-    What does not fit is refused: groups or threads whose iterations merge into the same elements, a grid inside of
-    other loops, more threads than a group has, lanes that do not write neighbours.
+    Invalid bindings are refused: groups or threads whose iterations merge into shared elements, a grid inside other
+    loops, too many threads for a group, or lanes that do not store neighbours.
 
     Attributes:
         loop: The loop, or several.
-        to: What its iterations are.
+        to: The kind of execution.
     """
 
     name: ClassVar[str] = "bind"

@@ -61,7 +61,7 @@ class _Footprint:
     """The part of a tensor that the uses below a loop touch in one iteration of it.
 
     Attributes:
-        first: Where it begins along each axis, over the loops around.
+        first: Its start along each axis, over the loops around.
         sizes: Its extent along each axis.
     """
 
@@ -97,7 +97,7 @@ class _Points:
     """The elements that a tensor has at the points of some loops, each of them an axis.
 
     Attributes:
-        access: That of all uses of the tensor.
+        access: The access of all uses of the tensor.
         loops: The names of the loops.
         sizes: Their sizes.
     """
@@ -130,23 +130,22 @@ def _outside(affine: Affine, inner: Mapping[str, int]) -> Affine:
 
 @attrs.frozen
 class Stage:
-    """Copy the part of a tensor that one iteration of a loop reads to memory of its own, and read it there.
+    """Copy the part of a tensor that one iteration of a loop reads to its own memory, and read it there.
 
-    The copy runs over loops that are called ``into`` with the number of the axis behind ``_``, which further steps may
-    split and bind. Where loops that move what is read are padded, the memory is cleared first, over loops ``into``
-    with ``_start_`` and the number of the axis.
+    The copy runs over loops named ``into``, ``_`` and the number of the axis, which further steps may split and bind.
+    If loops that move the tensor are padded, loops named ``into``, ``_start_`` and the number of the axis clear the
+    memory first.
 
     Attributes:
-        tensor: What the kernel reads, and does not write.
+        tensor: A tensor that the kernel reads and does not write.
         at: The loop.
         into: The name of the memory.
-        level: Where it lies.
-        order: The axes of the tensor in the order in which the memory has them, the last one contiguous; as the tensor
-            has them where it is empty.
-        over: Loops inside of which each is an axis of the memory, in place of the axes of the tensor: all that move it.
-        pad: Elements by which the last axis of the memory is longer, so that rows begin in different banks.
-        lanes: So many neighbours are copied at once, by a loop over lanes that is called ``into`` with ``_lane``.
-        outside: What becomes of elements behind the end of the tensor.
+        level: The level of the memory.
+        order: Axes of the tensor in the order of the memory, the last one contiguous; if empty, the tensor's order.
+        over: Loops that become axes of the memory, in place of the tensor's axes: all loops inside that move it.
+        pad: Padding of the last axis of the memory in elements, against bank conflicts.
+        lanes: Number of neighbours that are copied at once, by a loop over lanes named ``into`` and ``_lane``.
+        outside: Treatment of elements beyond the end of the tensor.
     """
 
     name: ClassVar[str] = "stage"
@@ -285,9 +284,9 @@ class Partial:
 
     Attributes:
         memory: The memory.
-        first: What clears it.
+        first: The item that clears it.
         body: The items.
-        last: What merges it into the other memory.
+        last: The item that merges it into the other memory.
     """
 
     memory: stripe.Refinement
@@ -298,19 +297,19 @@ class Partial:
 
 @attrs.frozen
 class Accumulate:
-    """Merge what one iteration of a loop adds to memory into memory of its own first, and that at its end.
+    """Accumulate the sums of one loop iteration in private memory, which is merged at its end.
 
-    Sums over a part of a long reduction have smaller errors, and may stay in registers. Of several loops of the name
-    those are meant that have to do with the memory.
+    Sums over a part of a long reduction have smaller errors, and may stay in registers. If several loops have the name,
+    those that use the memory are meant.
 
     Attributes:
-        memory: What the loop merges into: a tensor that the kernel writes, or memory of the kernel.
-        at: The loop, whose iterations merge into the same elements.
-        into: The name of the memory for one iteration.
-        level: Where it lies.
-        over: Loops inside whose iterations, numbered together, have elements of their own, which loops ``into`` with
-            ``_start`` and ``_merge`` behind it clear and merge. What stands in some of them is in iteration 0 of the
-            others; what stands in none merges as it did.
+        memory: The target of the loop: a tensor that the kernel writes, or memory of the kernel.
+        at: The loop, whose iterations merge into shared elements.
+        into: The name of the memory of one iteration.
+        level: The level of the memory.
+        over: Inner loops whose iterations, numbered together, have private elements, which loops named ``into`` and
+            ``_start`` or ``_merge`` clear and merge. Statements in only some of these loops belong to iteration 0 of
+            the others; statements in none merge as before.
     """
 
     name: ClassVar[str] = "accumulate"
@@ -445,21 +444,21 @@ def _inside(
 
 @attrs.frozen
 class RFactor:
-    """Split a reduction into one for each iteration of a loop, and merge their results behind it.
+    """Factor a reduction into partial reductions, one per iteration of a loop, and merge their results after it.
 
-    What the iterations merge into the same elements becomes an array over them, so that they may be lanes, or threads.
-    The loop that clears the array is called ``into`` with ``_start`` behind it, the one that merges it ``into`` with
-    ``_merge``. Where results are first merged into fewer of them, as those of many threads, the loops that do so are
-    called as the first array with ``_more_`` and ``_left_`` and the number of the level, and merge what is so far
-    apart.
+    The target of the loop becomes an array over its iterations, so that these may be lanes or threads. The loop that
+    clears the array is named ``into`` and ``_start``, and the loop that merges it ``into`` and ``_merge``. Levels of a
+    tree, such as for many threads, have loops named after the first array, with ``_more_`` or ``_left_`` and the number
+    of the level; they merge elements at a stride.
 
     Attributes:
-        memory: What the loop merges into, or several: tensors that the kernel writes, or memory of the kernel.
-        loop: The loop, or several, whose iterations are numbered together: the others are inside of the first one.
+        memory: The target of the loop, or several: tensors that the kernel writes, or memory of the kernel.
+        loop: The loop, or several whose iterations are numbered together: the others are inside the first one.
         into: The name of the array, or one for each memory.
-        level: Where it lies.
-        through: How many elements are left after each level of a tree, before they are merged into the memory.
-        stores: Whether iterations store elements, as those can that merge once into each: no loop clears the array.
+        level: The level of the memory.
+        through: Number of elements after each level of a tree, before the last merge.
+        stores: Whether iterations store elements, since each merges into an element only once: no loop clears the
+            array.
     """
 
     name: ClassVar[str] = "rfactor"
@@ -548,11 +547,11 @@ def _merging(part: Partial, source: Affine, place: Affine) -> tuple[Item, ...]:
 
 @attrs.frozen
 class Place:
-    """Say where memory of the kernel lies.
+    """Choose the memory level of an allocation of the kernel.
 
     Attributes:
-        memory: What the kernel allocates.
-        level: Where it shall lie.
+        memory: The allocation.
+        level: Its level.
     """
 
     name: ClassVar[str] = "place"
@@ -655,14 +654,14 @@ def _around(loops: list[tuple[str, int]], item: Item) -> Item:
 
 @attrs.frozen
 class Pipeline:
-    """Let what an iteration of a loop stages be copied while iterations before it compute.
+    """Pipeline a loop (software pipelining): copy what later iterations stage while earlier ones compute.
 
-    The memory in which it is staged is there ``stages`` times, so that copies run ``stages - 1`` iterations ahead, on
-    devices that copy so.
+    The staged memory is allocated ``stages`` times, so that copies run ``stages - 1`` iterations ahead on devices with
+    asynchronous copies.
 
     Attributes:
-        loop: A loop that stages in local memory, and does nothing before.
-        stages: How many iterations have memory at a time.
+        loop: A loop that begins by staging in local memory.
+        stages: Number of iterations that have memory at a time.
     """
 
     name: ClassVar[str] = "pipeline"

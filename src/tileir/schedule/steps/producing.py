@@ -36,12 +36,12 @@ from tileir.stripe import ir as stripe
 
 @attrs.frozen
 class Inline:
-    """Compute the elements of a tensor where they are read, instead of reading what another kernel stored.
+    """Inline the producer of a tensor: compute its elements where they are read.
 
-    Elements that are read several times are computed several times. That kernel goes where nobody else reads them.
+    Elements with several uses are recomputed. The producing kernel is removed if it has no other readers.
 
     Attributes:
-        tensor: What the kernel reads, and a kernel before it makes by statements alone.
+        tensor: A tensor that the kernel reads, and an earlier elementwise kernel computes.
     """
 
     name: ClassVar[str] = "inline"
@@ -64,17 +64,17 @@ class Inline:
 
 @attrs.frozen
 class ComputeAt:
-    """Compute the part of a tensor that one iteration of a loop reads, in memory of its own.
+    """Compute the part of a tensor that one iteration of a loop reads, in its own memory.
 
-    So it is near when it is read, and no kernel has to store it before; what several iterations read each of them
-    computes. The loops over the part are called ``into`` with the number of the axis behind ``_``.
+    The part is near when it is read, and no kernel has to store it before; elements that several iterations read are
+    recomputed. The loops over the part are named ``into``, ``_`` and the number of the axis.
 
     Attributes:
-        tensor: What the kernel reads, and a kernel before it makes.
+        tensor: A tensor that the kernel reads, and an earlier kernel computes.
         at: The loop.
         into: The name of the memory.
-        level: Where it lies.
-        order: The axes of the tensor in the order in which the memory has them; as the tensor has them where empty.
+        level: The level of the memory.
+        order: Axes of the tensor in the order of the memory; if empty, the tensor's order.
     """
 
     name: ClassVar[str] = "compute_at"
@@ -101,14 +101,14 @@ class ComputeAt:
 
 @attrs.frozen
 class JoinKernel:
-    """Put the kernel that makes a tensor to the beginning of this one; the tensor is stored as before.
+    """Prepend the kernel that computes a tensor to this one; the tensor is still stored.
 
-    So the step fuse can make one loop of loops of both, and an iteration reads what it has just stored.
+    The step ``fuse`` can then fuse loops of both, so that an iteration reads what it has just stored.
 
     Attributes:
-        tensor: What the kernel reads, and a kernel before it makes.
-        into: The names of the loops over the tensor, the outermost first; where there are none, those that the other
-            kernel has, with a number where they are taken.
+        tensor: A tensor that the kernel reads, and an earlier kernel computes.
+        into: The names of the loops over the tensor, outermost first; if empty, those of the other kernel, with a
+            number if they are taken.
     """
 
     name: ClassVar[str] = "join_kernel"
@@ -218,9 +218,9 @@ class Producer:
 
     Attributes:
         tree: The kernel.
-        body: What stands in all loops over the tensor.
-        allocations: Memory that each of their iterations has.
-        stored: The use through which elements are stored.
+        body: The body of the innermost loop over the tensor.
+        allocations: Private memory of each iteration.
+        stored: The use that stores elements.
     """
 
     tree: Tree

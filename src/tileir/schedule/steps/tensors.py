@@ -20,13 +20,13 @@ from tileir.stripe import ir as stripe
 
 @attrs.frozen
 class Tensorise:
-    """Run the points of two loops as one instruction: each lane adds the products of a few terms.
+    """Run the points of two loops as one dot-product instruction: each lane adds the products of a few terms.
 
-    Loops of the same name around other statements become lanes of vectors.
+    Loops of equal name around other statements become vector lanes.
 
     Attributes:
         lanes: The loop over lanes.
-        terms: The loop inside, over the terms of each.
+        terms: The inner loop over the terms of a lane.
         fragment: The name of a row of :mod:`tileir.core.fragments`.
     """
 
@@ -78,12 +78,12 @@ class Tensorise:
 
 @attrs.frozen
 class Interleave:
-    """Let neighbours along an axis of memory stand together, a few at a time: as the last axis.
+    """Interleave memory: neighbours along an axis, a few at a time, become its last axis.
 
     Attributes:
-        memory: What the kernel allocates.
-        axis: The axis, counted from 0 on.
-        by: How many neighbours.
+        memory: Memory that the kernel allocates.
+        axis: The axis, counted from 0.
+        by: Number of neighbours.
     """
 
     name: ClassVar[str] = "interleave"
@@ -132,12 +132,12 @@ def _parts(place: Affine, by: int, ranges: Mapping[str, int]) -> tuple[Affine, A
 
 @attrs.frozen
 class Transpose:
-    """Load tiles of what lies along the outer of two loops by vectors along it, and turn them in registers.
+    """Load tiles along the outer of two loops by vectors, and transpose them in registers.
 
-    The inner loop becomes lanes, of which each vector is read from a turned tile, and the outer one is unrolled.
+    The inner loop becomes vector lanes, read from the transposed tile, and the outer loop is unrolled.
 
     Attributes:
-        loops: Two loops, the inner one alone in the outer one, of one size: a power of two from 2 on.
+        loops: Two perfectly nested loops of equal size: a power of two, 2 or more.
     """
 
     name: ClassVar[str] = "transpose"

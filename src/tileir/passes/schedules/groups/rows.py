@@ -59,15 +59,14 @@ class Plan:
     """Division of rows among the threads of a group.
 
     Attributes:
-        column: The output index of which a group takes several values; None where there is none.
+        column: The output index of which a group takes several values; None for none.
         threads: Threads along a row, a power of two.
-        beside: Rows that a group takes at a time.
+        beside: Number of rows that a group takes at a time.
         lanes: Lanes of a vector.
-        loops: By the number of a segment, the loop that threads share.
-        rows: What threads keep of rows.
-        across: Whether rows lie side by side in memory, as columns of a matrix do: neighbouring threads then take
-            neighbouring rows, and elements of one row are apart.
-
+        loops: The loop that threads share, by number of the segment.
+        rows: Parts of rows that threads keep.
+        across: Whether rows lie side by side in memory, like the columns of a matrix: neighbouring threads then take
+            neighbouring rows, and elements of one row are strided.
     """
 
     column: stripe.Index | None
