@@ -93,11 +93,12 @@ def typed_of(program: Program, types: Mapping[str, typed.TensorType], target: Ta
     """
     doubles = target is None or target.doubles
     in_order = target is None or not target.update_bytes
+    divides = target is None or target.group_threads == 1
     match program:
         case TileFunction():
-            return prepared(infer(program, types), doubles=doubles, in_order=in_order)
+            return prepared(infer(program, types), doubles=doubles, in_order=in_order, divides=divides)
         case TypedFunction():
-            return prepared(program, doubles=doubles, in_order=in_order)
+            return prepared(program, doubles=doubles, in_order=in_order, divides=divides)
         case _:
             raise _absent(program, "typed function")
 

@@ -96,6 +96,7 @@ from tileir.typed.simplify.prefixes import with_ends
 from tileir.typed.simplify.replacement import with_replaced
 from tileir.typed.simplify.separation import domain_of, index_factors, points_of, separated, without_factor
 from tileir.typed.simplify.simplifier import simplify
+from tileir.typed.simplify.whole_axes import with_whole_axes
 
 INTERMEDIATE: Final = 8
 """What an element of the result between costs, in products: it is written and read again."""
@@ -401,7 +402,7 @@ def _by_numbers(
     yield Elementwise(operation.name, Op.COND, (hit, found, operation.into), dtype, shape, span=operation.span)
 
 
-def prepared(function: Function, *, doubles: bool = True, in_order: bool = True) -> Function:
+def prepared(function: Function, *, doubles: bool = True, in_order: bool = True, divides: bool = True) -> Function:
     """Return an equivalent function for the stages to come: simplified, without markers, with recalls carried out.
 
     What is computed twice to save memory stays so: after that, equal operations are no longer merged. Aggregations are
@@ -412,9 +413,11 @@ def prepared(function: Function, *, doubles: bool = True, in_order: bool = True)
         doubles: Whether the device computes in f64.
         in_order: Whether the device has updates that replace elements made one after the other; if not, which update
             is the last one is found by all threads.
+        divides: Whether axes that windows step over are divided by residues where a program says so, for vectors.
     """
     simple = simplify(with_assignments(function if in_order else with_last_updates(function)))
     moved = with_bands(with_narrow_moves(simple))
+    moved = moved if divides else with_whole_axes(moved)
     if moved is not simple:
         simple = simplify(moved)
     if _has_markers(simple):
