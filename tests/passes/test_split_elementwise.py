@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
@@ -14,6 +15,8 @@ from tileir.core.targets.target import Target
 from tileir.driver.compiler import compile_stages
 from tileir.passes.base import run
 from tileir.passes.regions.split_elementwise import SplitElementwise
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.ir import Program
 from tileir.tile.builder import FunctionBuilder
@@ -130,3 +133,28 @@ def test_a_gradient_with_strides_is_written_as_it_is_made(layout: str) -> None:
     stages = compile_stages(builder.build(R=result), types, target)
     assert len(stages.scheduled.main.blocks) == 4
     assert not [b for b in stages.sem.buffers if b.dtype is DType.F32]
+
+
+@pytest.mark.parametrize(("window", "padding"), [(3, 1), (2, 0), (5, 2)])
+def test_residues_of_single_channels_are_one_kernel(window: int, padding: int) -> None:
+    """A thread writes elements of all residues, and elements behind the border are left out."""
+    builder = FunctionBuilder()
+    shapes = {"G": (2, 6, 8, 8), "W": (6, 1, window, window)}
+    cotangent, weights = (builder.input(name, *(f"{name}{axis}" for axis in range(4))) for name in "GW")
+    made = ops.conv_transpose(cotangent, weights, stride=2, padding=padding, output_size=(16, 16), groups=6)
+    target = Target(threads=8, local_bytes=65536, group_threads=256, pipeline="gpu", index_dtype=DType.I32)
+    types = {name: TensorType(DType.F16, shape) for name, shape in shapes.items()}
+    stages = compile_stages(builder.build(R=made), types, target)
+    assert len(stages.sem.kernels) == 1
+    assert not [b for b in stages.sem.buffers if b.dtype is DType.F32]
+    rng = np.random.default_rng(3)
+    values = {name: rng.integers(-3, 4, shape).astype(np.float16) for name, shape in shapes.items()}
+    values["W"].flat[0] = np.inf
+    with np.errstate(invalid="ignore"):
+        found = run_program(stages.sem, values, ALL_CHECKS)["R"]
+        padded = np.zeros((2, 6, 16 + 2 * padding + window, 16 + 2 * padding + window), np.float32)
+        for p, q, i, j in product(range(8), range(8), range(window), range(window)):
+            term = values["G"][:, :, p, q].astype(np.float32) * values["W"][:, 0, i, j].astype(np.float32)
+            padded[:, :, 2 * p + i, 2 * q + j] += term
+    wanted = padded[:, :, padding : padding + 16, padding : padding + 16].astype(np.float16)
+    np.testing.assert_array_equal(found, wanted)

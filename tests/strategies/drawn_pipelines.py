@@ -54,6 +54,7 @@ NUMBERS: Final[Mapping[str, tuple[float, ...]]] = {
     "min_out_size": (0, 2),
     "min_size": (0, 2),
     "most": (1, 2, 16),
+    "most_apart": (0, 9),
     "most_runs": (1, 2, 8),
     "most_threads": (1, 4, 8),
     "multiple": (1, 2, 4),

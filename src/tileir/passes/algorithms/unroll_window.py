@@ -113,18 +113,21 @@ class UnrollWindow:
 
     Windows that a tensor's border cuts are left alone, except large ones that read each other's results, as in time
     steps of a stencil: these guard elements beyond the border. The pass ``split_border`` then finds the interior
-    without guards, and ``strips`` tiles the chain.
+    without guards, and ``strips`` tiles the chain. So are small windows whose results are not adjacent, such as every
+    second element: the kernels of all residues can be fused, and write whole cache lines.
 
     Attributes:
         reqs: Tags that a kernel must carry.
         most: Maximum number of points of a window.
         cut_bytes: Minimum size, in bytes, of the result of a window that the border cuts; None never unrolls these.
+        most_apart: Maximum number of points of a window that the border cuts and whose results are not adjacent.
     """
 
     name: ClassVar[str] = "unroll_window"
     reqs: tuple[str, ...] = ()
     most: int = attrs.field(default=64, validator=at_least(1))
     cut_bytes: int | None = attrs.field(default=None, validator=attrs.validators.optional(at_least(0)))
+    most_apart: int = attrs.field(default=0, validator=at_least(0))
 
     def __call__(self, program: Program) -> Program:
         """Return the program with small windows written out."""
@@ -170,11 +173,22 @@ class UnrollWindow:
         if found is None:
             return refused("TR678")
         if kernel.constraints:
-            cut = found[0].source in taken
-            return reading_inside(_written_out(kernel, *found), main) if cut else refused("TR678")
+            apart = self._is_apart(kernel, main, *found)
+            if found[0].source not in taken and not apart:
+                return refused("TR678")
+            written = reading_inside(_written_out(kernel, *found), main)
+            return attrs.evolve(written, tags=written.tags.add("apart")) if apart else written
         walks = _walks(kernel, *found)
         alike = walks and weighed.issuperset(walks)
         return _written_out(kernel, *found) if alike or found[0].source in taken else refused("TR678")
+
+    def _is_apart(self, kernel: Block, main: Block, result: Refinement, window: Sequence[Index]) -> bool:
+        """Return whether a small window that slides, and that the border cuts, writes no neighbours."""
+        small = prod(i.range for i in window) <= self.most_apart
+        where = address(result)
+        near = any(abs(where.coefficient(i.name)) == 1 for i in kernel.indices)
+        cut = small and not near and _slides(kernel, result, window)
+        return cut and is_cut_by_border(kernel, [i.name for i in window], main)
 
 
 def _aggregate(kernel: Block) -> Refinement | None:

@@ -84,10 +84,18 @@ class Producer:
 
     def only_widens(self) -> bool:
         """Return whether the kernel only converts elements to a wider dtype."""
-        if not all(isinstance(s, Load | Convert | Store) for s in self.block.statements):
-            return False
-        narrow = (r.shape.dtype.itemsize for r in self.block.refinements if r.direction is Direction.IN)
-        return max(narrow, default=0) < self.result.shape.dtype.itemsize
+        return self._only_converts() and self._widest() < self.result.shape.dtype.itemsize
+
+    def only_narrows(self) -> bool:
+        """Return whether the kernel only converts elements to a narrower dtype."""
+        return self._only_converts() and self._widest() > self.result.shape.dtype.itemsize
+
+    def _only_converts(self) -> bool:
+        return all(isinstance(s, Load | Convert | Store) for s in self.block.statements)
+
+    def _widest(self) -> int:
+        sizes = (r.shape.dtype.itemsize for r in self.block.refinements if r.direction is Direction.IN)
+        return max(sizes, default=0)
 
     def widens_integers(self) -> bool:
         """Return whether the kernel only widens integers, which loads and dot products do as well."""
@@ -277,7 +285,7 @@ class _Scan:
         producer = Producer.of(number, kernel)
         if producer is not None:
             root = self._roots[producer.result.source]
-            usable = root not in self._kept and self._writers[root] == 1
+            usable = root not in self._kept and self._writers[root] == 1 and not self._narrows_parts(producer)
             small = self._sizes[root] // _SMALL
             if usable and all(self._sizes[self._roots[n]] <= small or self._is_at_hand(n) for n in _read(kernel)):
                 self._producers[root] = attrs.evolve(producer, from_nothing=self._from_nothing(producer))
@@ -285,6 +293,10 @@ class _Scan:
                     burden = self._burden(self._roots[name] for name in _read(kernel))
                     self._burdens[root] = min(self._sizes[root], burden)
         return kernel
+
+    def _narrows_parts(self, producer: Producer) -> bool:
+        """Return whether a kernel rounds what several others make: each of them stores its part as narrow as that."""
+        return producer.only_narrows() and any(self._writers[self._roots[name]] > 1 for name in _read(producer.block))
 
     def _from_nothing(self, producer: Producer) -> tuple[Op, ...] | None:
         """Return what it takes to compute an element from its place alone; None where some tensor must be read."""

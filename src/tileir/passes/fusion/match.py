@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
-from math import gcd, prod
+from math import prod
 from typing import TypeAlias
 
 from tileir.core import NameScope, attrs
@@ -124,11 +124,11 @@ def hazards(first: FusionGroup, second: FusionGroup) -> set[str]:
 
 
 def perfect_match(base: FusionGroup, added: FusionGroup, *, sibling: bool) -> Correspondence | None:
-    """Return how the boxes correspond by the first tensor through which the groups meet."""
+    """Return how the boxes correspond by the first tensor through which the groups meet, one that a group reads."""
     tensors = base.read & added.read if sibling else hazards(base, added)
     own = (index.name for index in (*base.indices, *added.indices))
     names = NameScope.of((*own, *base.nested_index_names(), *added.nested_index_names()))
-    for root in sorted(tensors):
+    for root in sorted(tensors, key=lambda root: (root in base.written & added.written, root)):
         for mine, theirs in product(base.places(root), added.places(root)):
             if mine is None or theirs is None or mine[0] != theirs[0]:
                 continue
@@ -159,23 +159,38 @@ def meet(
     for root in sorted(touched):
         places = {_moved(place, values[0]) for place in first.places(root)}
         places.update(_moved(place, values[1]) for place in second.places(root))
-        if None in places or not _apart([place for place in places if place is not None]):
+        if None in places or not _apart([place for place in places if place is not None], dict(match.ranges)):
             return False
     return not sibling or same_layout(first, second, values)
 
 
-def _apart(places: Sequence[Element]) -> bool:
+def _apart(places: Sequence[Element], ranges: Mapping[str, int]) -> bool:
     """Return whether no point reaches by one of several places what another point reaches by another one.
 
-    So it is where they are some elements apart, as the channels of a pixel are, and the steps of all indices are
-    multiples of more than these.
+    So it is with channels of a pixel, and with pixels of several residues.
     """
     moves = [Affine(place.terms) for _, place in places]
     if not places or any(move != moves[0] for move in moves) or any(source != places[0][0] for source, _ in places):
         return False
-    step = gcd(*(int(c) for _, c in moves[0].terms))
+    steps = sorted(((abs(int(c)), ranges[name]) for name, c in moves[0].terms), reverse=True)
     offsets = [int(place.offset) for _, place in places]
-    return len(places) == 1 or max(offsets) - min(offsets) < step
+    return not any(_reaches(abs(one - other), steps) for one, other in combinations(offsets, 2))
+
+
+def _reaches(distance: int, steps: Sequence[tuple[int, int]]) -> bool:
+    """Return whether two points may be so far apart, where indices take steps, the longest first, and have ranges."""
+    if not steps:
+        return distance == 0
+    (step, count), rest = steps[0], steps[1:]
+    reach = sum(each * (most - 1) for each, most in rest)
+    low, high = max(-(-(distance - reach) // step), 1 - count), min((distance + reach) // step, count - 1)
+    if high - low > _TRIED:
+        return True
+    return any(_reaches(distance - number * step, rest) for number in range(low, high + 1))
+
+
+_TRIED = 2
+"""So many more numbers of steps than one are tried at most: others are taken as possible."""
 
 
 def _substituted(group: FusionGroup, values: Mapping[str, Affine]) -> set[Affine]:

@@ -122,12 +122,13 @@ class _Part:
 
     @classmethod
     def of(cls, kernel: Statement, tensor: Refinement, *, made: bool) -> _Part | None:
-        """Return what a reduction makes, or a part of an elementwise kernel that was ``made``; None for others."""
+        """Return what a reduction or a window makes, or a part of a kernel that was ``made``; None for others."""
         view = _only_view(kernel, tensor)
         if not isinstance(kernel, Block) or view is None or view.direction is not Direction.OUT:
             return None
         counts = counts_of(view, kernel.ranges)
-        return None if counts is None or not (made or view.opens_scope) else cls(kernel, tensor.name, view, counts)
+        sums = made or view.opens_scope or "window" in kernel.tags
+        return None if counts is None or not sums else cls(kernel, tensor.name, view, counts)
 
     def writer(self, memory: Refinement) -> Block:
         """Return the kernel that writes these elements to memory of their own."""
@@ -163,10 +164,15 @@ def _only_view(kernel: Statement, tensor: Refinement) -> Refinement | None:
     """Return the view of a tensor that a flat kernel has: of one element, along the tensor's axes; None for others."""
     if not isinstance(kernel, Block) or kernel.blocks or not all(i.is_plain for i in kernel.indices):
         return None
-    indirect = any(isinstance(s, Load | Store) and s.index is not None for s in kernel.statements)
     views = [each for each in kernel.refinements if each.source == tensor.name]
+    chosen = {s.source if isinstance(s, Load) else s.into for s in kernel.statements if _is_indirect(s)}
+    indirect = any(view.name in chosen for view in views)
     fits = len(views) == 1 and views[0].shape == tensor.shape.element and not indirect
     return views[0] if fits else None
+
+
+def _is_indirect(statement: Statement) -> TypeGuard[Load | Store]:
+    return isinstance(statement, Load | Store) and statement.index is not None
 
 
 def _is_elementwise(kernel: Statement, tensor: Refinement) -> TypeGuard[Block]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Final, Protocol, TypeGuard, assert_never
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeGuard, assert_never
 
 from tileir.core import DType, NameScope, Op, Target, attrs
 from tileir.core.numbers.integers import network_comparisons
@@ -44,9 +44,12 @@ def beside(
 ) -> sem.KernelFunction | None:
     """Return the kernel that does what two do; None where their groups or indices differ, or memory does not suffice.
 
+    Where the first one has as many groups as the other one, or several times as many, groups take turns, so that what
+    both write to the same lines of a cache, or read there, comes at about the same time.
+
     Args:
-        one: The kernel of the first groups, whose parameters come first.
-        other: The kernel of the groups behind.
+        one: The kernel whose parameters come first.
+        other: Another one, whose groups are behind where groups do not take turns.
         same: For each parameter of the other kernel, which one of the first is the same array, or None.
         local_bytes: Memory that the threads of a group share.
 
@@ -70,17 +73,38 @@ def beside(
     if sum(array.size * array.dtype.itemsize for array in shared) > local_bytes:
         return None
     group = sem.GridIndex(sem.GridLevel.GROUP, 0, sem.Type(one.index))
-    start = sem.Const(first, group.type)
-    then = _placed(_without(one.body), one.grid, group)
-    otherwise = _placed(body, other.grid, sem.Apply(Op.SUB, (group, start)))
+    take = _turns(group, first // count) if first % count == 0 else _one_behind(group, first)
+    test, own, behind, known = take
+    then, otherwise = _placed(_without(one.body), one.grid, own, known), _placed(body, other.grid, behind, {})
     return attrs.evolve(
         one,
         params=tuple(params),
-        body=(*shared, sem.If(sem.Apply(Op.CMP_LT, (group, start)), then, otherwise)),
+        body=(*shared, sem.If(test, then, otherwise)),
         grid=(first + count,),
         operations=one.operations + other.operations,
         comments=tuple(dict.fromkeys((*one.comments, *other.comments))),
     )
+
+
+_Place: TypeAlias = "tuple[sem.Expr, sem.Expr, sem.Expr, Mapping[sem.Expr, sem.Expr]]"
+"""Whether a group is one of the first kernel's, its place in this and in the other grid, and expressions known then."""
+
+
+def _one_behind(group: sem.Expr, first: int) -> _Place:
+    """Return where a group is if those of the other kernel come behind the first ones."""
+    start = sem.Const(first, group.type)
+    return sem.Apply(Op.CMP_LT, (group, start)), group, sem.Apply(Op.SUB, (group, start)), {}
+
+
+def _turns(group: sem.Expr, times: int) -> _Place:
+    """Return where a group is if so many groups of the first kernel come before each of the other one."""
+    count, step = (sem.Const(number, group.type) for number in (times, times + 1))
+    turn, rest = sem.Apply(Op.DIV, (group, step)), sem.Apply(Op.MOD, (group, step))
+    test = sem.Apply(Op.CMP_LT, (rest, count))
+    if times == 1:
+        return test, turn, turn, {}
+    own = sem.Apply(Op.ADD, (sem.Apply(Op.MUL, (turn, count)), rest))
+    return test, own, turn, {sem.Apply(Op.DIV, (own, count)): turn, sem.Apply(Op.MOD, (own, count)): rest}
 
 
 def _sharing(
@@ -122,8 +146,10 @@ def _both(one: sem.Param, other: sem.Param) -> sem.Param:
     return attrs.evolve(one, access=access, no_alias=no_alias, alignment=max(one.alignment, other.alignment))
 
 
-def _placed(body: tuple[sem.Stmt, ...], grid: tuple[int, ...], place: sem.Expr) -> tuple[sem.Stmt, ...]:
-    """Return statements for the group that is at a place of a grid, axis 0 fastest."""
+def _placed(
+    body: tuple[sem.Stmt, ...], grid: tuple[int, ...], place: sem.Expr, known: Mapping[sem.Expr, sem.Expr]
+) -> tuple[sem.Stmt, ...]:
+    """Return statements for the group that is at a place of a grid, axis 0 fastest, with what is known in short."""
     axes: list[sem.Expr] = []
     left = place
     for extent in grid:
@@ -136,7 +162,7 @@ def _placed(body: tuple[sem.Stmt, ...], grid: tuple[int, ...], place: sem.Expr) 
             case sem.GridIndex(level=sem.GridLevel.GROUP, axis=axis):
                 return axes[axis]
             case _:
-                return node
+                return known.get(node, node)
 
     return map_stmts(lambda expr: map_expr(at, expr), body)
 

@@ -39,8 +39,9 @@ class Distribute(KernelPass):
         return attrs.evolve(inside, constraints=(*inside.constraints, *shares.tests), deps=())
 
 
-def _jumps(kernel: stripe.Block, index: str) -> tuple[int, int]:
-    """Return for how many written, and how many other views neighbouring values of ``index`` are not neighbours."""
-    far = [(abs(address(r).coefficient(index)) not in (0, 1), r.direction.writes) for r in kernel.refinements]
-    still = all(address(r).coefficient(index) == 0 for r in kernel.refinements if r.direction.writes)
-    return sum(jumps for jumps, writes in far if writes) + still, sum(jumps for jumps, writes in far if not writes)
+def _jumps(kernel: stripe.Block, index: str) -> tuple[int, int, int]:
+    """Return how many written, and how many other views ``index`` jumps through, and how far apart it writes."""
+    steps = [(abs(int(address(r).coefficient(index))), r.direction.writes) for r in kernel.refinements]
+    written = [step for step, writes in steps if writes]
+    far = sum(step > 1 for step in written) + (not any(written))
+    return far, sum(step > 1 for step, writes in steps if not writes), max(written, default=0)

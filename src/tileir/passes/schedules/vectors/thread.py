@@ -77,7 +77,7 @@ class Shares:
     tests: tuple[Affine, ...]
 
 
-def shared_out(kernel: stripe.Block, threads: int, order: Callable[[str], tuple[int, int]]) -> Shares:
+def shared_out(kernel: stripe.Block, threads: int, order: Callable[[str], tuple[int, ...]]) -> Shares:
     """Share out the independent indices of a kernel to threads, those that come first in ``order`` innermost."""
     allowed = independent_indices(kernel)
     parallel = [i for i in kernel.indices if i.name in allowed and i.range > 1 and i.affine is None]
