@@ -157,7 +157,9 @@ class GroupRows(KernelPass):
         most = sch.power_of_two_below(self.most_threads)
         whole = min(most, max(1, _SECTOR // sch.widest_access(nest)))
         longest = max(loop.range for loop in loops.values())
-        wanted = min(most, power_of_two_from(-(-longest // (_EACH * self.vectors))))
+        terms = max(product(i.range for i in nest.segments[number].loops) for number in loops)
+        shared = min(longest, -(-terms // (_EACH * self.vectors)))
+        wanted = min(most, power_of_two_from(shared))
         beside = min(power_of_two_from(column.range), max(whole, min(most, self.width), self.threads // wanted))
         while beside > whole and outputs // beside < self.groups:
             beside //= 2
