@@ -210,11 +210,12 @@ def test_windows_of_one_channel_are_read_in_vectors_of_channels(dtype: DType, la
     assert "ramp" not in to_text(found)
 
 
-def test_windows_along_contiguous_rows_have_a_thread_for_each_output() -> None:
+def test_windows_along_contiguous_rows_have_a_thread_for_several_outputs() -> None:
     text, shapes = depthwise("nchw", (2, 32, 64, 4), (3, 3), 1, 1, 1)
     types = {name: TensorType(DType.F32, shape) for name, shape in shapes.items()}
     (found,) = compile_stages(text, types, TARGET, passes=(*fused(TARGET), GroupReduction())).sem.kernels
-    assert (found.grid, found.group, barriers(found)) == ((8, 4, 2), (256,), 0)
+    assert barriers(found) == 0
+    assert "_sums[" in to_text(found)
 
 
 @given(

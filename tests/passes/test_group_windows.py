@@ -89,8 +89,9 @@ def test_the_meaning_stays(
         ((5, 5), (1, 1, 2), (8, 8), (2, 4)),
         ((3, 3), (1, 2, 2), (8, 8), (2, 4)),
         ((7, 7), (1, 1, 3), (8, 8), (2, 4)),
-        ((3, 3), (1, 1, 1), (14, 14), (2, 2)),
-        ((7, 7), (1, 1, 3), (7, 7), None),  # nothing divides it
+        ((3, 3), (1, 1, 1), (14, 14), (1, 7)),
+        ((7, 7), (1, 1, 3), (7, 7), (1, 7)),
+        ((7, 7), (1, 1, 3), (5, 5), None),  # nothing divides it
         ((3, 3), (1, 1, 1), (11, 11), None),
     ],
 )
@@ -138,6 +139,56 @@ def test_what_follows_is_done_for_each_window() -> None:
     np.testing.assert_array_equal(run_program(found.sem, values, ALL_CHECKS)["R"], interpret(found.stripe, values)["R"])
 
 
+@given(
+    batch=st.integers(1, 2),
+    channels=st.integers(1, 5),
+    picture=st.tuples(st.integers(1, 9), st.sampled_from((4, 6, 7, 8, 14, 16))),
+    window=st.tuples(st.integers(1, 4), st.integers(1, 5)),
+    steps=st.tuples(st.integers(1, 3), st.integers(1, 2), st.integers(0, 3)),
+    threads=st.sampled_from((1, 3, 8, 64)),
+    dtype=st.sampled_from((DType.I32, DType.F32, DType.F16)),
+    spots=st.integers(0, 2),
+)
+@examples(60)
+def test_threads_have_several_windows_of_a_row(
+    batch: int,
+    channels: int,
+    picture: tuple[int, int],
+    window: tuple[int, int],
+    steps: tuple[int, int, int],
+    threads: int,
+    dtype: DType,
+    spots: int,
+) -> None:
+    """Rows lie along memory, those of each channel apart."""
+    stride, dilation, pad = steps
+    assume(all(extent + 2 * pad > dilation * (taps - 1) for extent, taps in zip(picture, window, strict=True)))
+    text, shapes = depthwise("nchw", (batch, *picture, channels), window, stride, dilation, pad)
+    check(stages(text, shapes, dtype, GroupReduction(threads)), shapes, dtype, spots)
+
+
+@pytest.mark.parametrize(("window", "wide", "outputs"), [(5, 7, 7), (5, 14, 14), (3, 56, 8), (5, 28, 4), (3, 13, 13)])
+def test_a_thread_has_neighbours_along_a_row(window: int, wide: int, outputs: int) -> None:
+    text, shapes = depthwise("nchw", (2, 8, wide, 16), (window, window), 1, 1, window // 2)
+    found = stages(text, shapes, DType.F16, GroupReduction(8))
+    check(found, shapes, DType.F16)
+    assert f"_sums[{outputs}]" in to_text(found.sem.kernels[0])
+
+
+@pytest.mark.parametrize(("stride", "pad"), [(1, 1), (2, 1), (2, 0)])
+def test_rows_are_found_in_tensors_of_one_axis(stride: int, pad: int) -> None:
+    out = [(extent + 2 * pad - 3) // stride + 1 for extent in (6, 9)]
+    text = f"""function (B[M], K[C, I, J]) -> (O) {{
+        A = reshape(B, 2, 3, 6, 9);
+        O[n, c, o, p : 2, 3, {out[0]}, {out[1]}] =
+            +(A[n, c, {stride} * o + i - {pad}, {stride} * p + j - {pad}] * K[c, i, j]);
+    }}"""
+    shapes = {"B": (324,), "K": (3, 3, 3)}
+    found = stages(text, shapes, DType.F32, GroupReduction(8))
+    check(found, shapes, DType.F32)
+    assert SEVERAL in to_text(found.sem.kernels[-1])
+
+
 @pytest.mark.parametrize("dtype", [DType.F32, DType.F16])
 @pytest.mark.parametrize("steps", [1, 2])
 def test_gradients_by_pixels_go_backwards(dtype: DType, steps: int) -> None:
@@ -159,7 +210,7 @@ def test_threads_of_a_group_take_places_of_a_gradient_by_weights(dtype: DType, p
     shapes = {"A": (2, 10, 9, 16), "G": (2, 10, 9, 16)}
     found = stages(text, shapes, dtype, GroupReduction(64, groups=64))
     check(found, shapes, dtype)
-    assert any("row_thread" in to_text(kernel) for kernel in found.sem.kernels)
+    assert any(to_text(kernel).count("_thread = ") > 1 for kernel in found.sem.kernels)
 
 
 @given(

@@ -195,7 +195,7 @@ def _divided(apart: Sequence[Affine], whole: Sequence[Affine], shape: Shape, siz
     if len(joined) != 1 or len(whole[joined[0]].indices) != 2:
         return None
     place = whole[joined[0]]
-    rest, quotient = sorted(place.indices, key=place.coefficient)
+    rest, quotient = sorted(place.indices, key=lambda name: int(place.coefficient(name)))
     step = int(place.coefficient(quotient))
     axes = places[rest], places[quotient]
     parts = shape[axes[0]], shape[axes[1]]

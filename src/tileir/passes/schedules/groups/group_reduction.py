@@ -14,7 +14,14 @@ from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import against_plain, schedule as sch, unscheduled_reduction
 from tileir.passes.schedules.groups.reduction import Plan, SharedReduction
 from tileir.passes.schedules.groups.staging import TileShape
-from tileir.passes.schedules.groups.windows import WindowPlan, build as write_windows, places_of, shared_out, slides_of
+from tileir.passes.schedules.groups.windows import (
+    WindowPlan,
+    along_rows,
+    build as write_windows,
+    places_of,
+    shared_out,
+    slides_of,
+)
 from tileir.schedule import Done, Nest, Refused, Use, accepted, emit, product, refused, refusing, rule_out, strongest
 from tileir.schedule.rearranging import first_that_fits
 from tileir.stripe import ir as stripe
@@ -123,12 +130,15 @@ class GroupReduction:
         beside = -(-vectors // -(-vectors // self.width))
         down = 1 if row is None else -(-row.range // -(-row.range // max(1, self.threads // beside)))
         loops = tuple(i for i in segment.loops if i.name != slide.term.name)
-        return nest, WindowPlan(column, use, (slide,), lanes, beside, down, (), (held,), loops, row)
+        team = ((column, beside), *(() if row is None else ((row, down),)))
+        return nest, WindowPlan(column, use, (slide,), lanes, team, (), (held,), loops)
 
     def _windows(self, nest: Nest, elements: Mapping[str, int]) -> tuple[Nest, WindowPlan] | None:
         """Plan for a window that slides over an input, channel by channel, where outputs are many; else None."""
         segment, slid = nest.reductions[0], self._slid(nest)
-        if slid is None or not (slides := slides_of(nest, segment, slid[0])):
+        if slid is None:
+            return self._rows(nest)
+        if not (slides := slides_of(nest, segment, slid[0])):
             return None
         use, column, lanes = slid
         most = min(self.threads, _OF_WINDOWS)
@@ -140,8 +150,40 @@ class GroupReduction:
         beside = -(-vectors // -(-vectors // most))
         rows = slides[-1].output.range // slides[-1].outputs
         down = -(-rows // -(-rows // max(1, most // beside)))
-        plan = WindowPlan(column, use, slides, lanes, beside, down)
-        return nest, attrs.evolve(plan, staged=self._copied(nest, plan.column, plan.shape(segment), elements))
+        plan = WindowPlan(column, use, slides, lanes, ((column, beside), (slides[-1].output, down)))
+        staged = self._copied(nest, plan.column, plan.shape(segment), elements)
+        held = staged if all(slide.outputs == 1 for slide in slides[:-1]) else ()
+        return nest, attrs.evolve(plan, staged=staged, held=held)
+
+    def _rows(self, nest: Nest) -> tuple[Nest, WindowPlan] | None:
+        """Plan for a window that slides along rows in memory, of which a thread has several outputs; else None."""
+        segment = nest.reductions[0]
+        streamed = _streamed(nest, sch.reads_of(nest, segment))
+        others = [each for each in sch.reads_of(nest, segment) if each not in streamed]
+        if len(streamed) != 1 or len(others) != 1 or sch.indirect_names(segment):
+            return None
+        (use,), (held,) = streamed, others
+        slides = slides_of(nest, segment, use)
+        if not slides or any(held.stride(slide.output.name) for slide in slides):
+            return None
+        across = slides[-1]
+        near = use.stride(across.output.name) == across.step and abs(use.stride(across.term.name)) == abs(across.apart)
+        if not near or any(each.stride(across.output.name) != 1 for each in sch.written_uses(nest)):
+            return None
+        most = min(self.threads, _OF_WINDOWS)
+        enough = self.groups * (most if product(i.range for i in segment.loops) >= _LONG else self.threads)
+        lanes = sch.power_of_two_below(sch.vector_lanes(self.vector_bytes, use.dtype.itemsize, self.max_lanes))
+        slides = along_rows(slides, use, product(i.range for i in nest.indices) // enough, lanes)
+        if slides[-1].outputs == 1:
+            return None
+        team = []
+        for index in sorted(nest.indices, key=lambda i: abs(use.stride(i.name)) or 1 << 62):
+            count = index.range // slides[-1].outputs if index is across.output else index.range
+            sizes = [n for n in range(1, min(count, most) + 1) if count % n == 0]
+            team.append((index, sizes[-1] if 2 * sizes[-1] > min(count, most) else min(count, most)))
+            most //= team[-1][1]
+        bounds = (self.vector_bytes, self.max_lanes)
+        return nest, WindowPlan(across.output, use, slides, 1, tuple(team), (), (held,), (), *bounds)
 
     def _along_reduction(self, nest: Nest) -> Plan | Refused:
         """Plan for inputs that are contiguous along a reduction index; refused where they are not."""

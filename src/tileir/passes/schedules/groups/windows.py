@@ -51,33 +51,38 @@ class Slide:
 
 @attrs.frozen(eq=False)
 class WindowPlan:
-    """Work of the threads of a group: ``beside`` of them stand along ``column``, ``lanes`` each, ``down`` along rows.
+    """Work of the threads of a group: ``team`` tells how many stand along which indices, the innermost ones first.
 
+    Those along ``column`` have vectors of ``lanes`` each, or what they have of the last slide where that is 1.
     ``slid`` is the input that the window slides over, along one axis or, outer one first, two; ``staged`` the inputs
     that a group copies to local memory, ``held`` those of which a thread loads all terms of a row. What it adds up for
-    them is repeated for ``loops``. Threads ``down`` stand along ``row``, or along the outputs of the last slide.
+    them is repeated for ``loops``. It loads and stores ``vector_bytes`` and ``max_lanes`` neighbours at once, at most.
     """
 
     column: stripe.Index
     slid: Use
     slides: tuple[Slide, ...]
     lanes: int
-    beside: int
-    down: int
+    team: tuple[tuple[stripe.Index, int], ...]
     staged: tuple[Use, ...] = ()
     held: tuple[Use, ...] = ()
     loops: tuple[stripe.Index, ...] = ()
-    row: stripe.Index | None = None
+    vector_bytes: int = 0
+    max_lanes: int = 0
 
     @property
     def threads(self) -> int:
         """Threads of a group."""
-        return self.beside * self.down
+        return product(count for _, count in self.team)
 
     @property
     def width(self) -> int:
         """Values of ``column`` that a group takes."""
-        return self.beside * self.lanes
+        return self.lanes * product(count for index, count in self.team if index is self.column)
+
+    def widest(self, itemsize: int) -> int:
+        """Return how many neighbours of a size a thread loads at once, at most."""
+        return sch.power_of_two_below(sch.vector_lanes(self.vector_bytes, itemsize, self.max_lanes))
 
     def shape(self, segment: Segment) -> TileShape:
         """Return how far staged inputs reach: over all of the window, and the columns of a group."""
@@ -89,7 +94,7 @@ def slides_of(nest: Nest, segment: Segment, use: Use) -> tuple[Slide, ...]:
     """Return how the window of a reduction slides over an input; nothing where it does not, or otherwise."""
     outputs, terms = ({i.name: i for i in indices} for indices in (nest.indices, segment.loops))
     found = []
-    for affine, stride in sorted(zip(use.access, use.strides, strict=True), key=lambda axis: -axis[1]):
+    for affine, stride in sorted(_axes(use, outputs, terms), key=lambda axis: -axis[1]):
         moving, reduced = ([name for name in affine.indices if name in each] for each in (outputs, terms))
         if stride > 0 and len(moving) == len(reduced) == 1:
             steps = (int(affine.coefficient(name)) for name in (moving[0], reduced[0]))
@@ -99,6 +104,23 @@ def slides_of(nest: Nest, segment: Segment, use: Use) -> tuple[Slide, ...]:
     forward = all(slide.step > 0 and slide.apart for slide in found)
     tests = all(len(c.terms) == _AXES and any(slide.holds(c) for slide in found) for c in segment.constraints)
     return tuple(found) if whole and alone and forward and tests and len(found) <= _AXES else ()
+
+
+def _axes(use: Use, outputs: Iterable[str], terms: Iterable[str]) -> list[tuple[Affine, int]]:
+    """Return the axes of an input and their strides; where one has all, those of each term and the nearest output."""
+    if len(use.access) > 1:
+        return [*zip(use.access, use.strides, strict=True)]
+    found = []
+    for term in terms:
+        near: dict[int, tuple[int, str]] = {}
+        for name in outputs:
+            low, high = sorted((abs(use.stride(name)), abs(use.stride(term))))
+            if low and high % low == 0:
+                near.setdefault(high // low, (low, name))
+        if near:
+            stride, own = near[min(near)]
+            found.append((Affine.of({each: use.stride(each) // stride for each in (own, term)}), stride))
+    return found
 
 
 def shared_out(slides: tuple[Slide, ...], lanes: int, most: int) -> tuple[Slide, ...]:
@@ -160,9 +182,49 @@ def _cut(nest: Nest, segment: Segment, term: stripe.Index, slide: Slide) -> tupl
     return attrs.evolve(nest, segments=tuple(parted if each is segment else each for each in nest.segments)), slide
 
 
+def along_rows(slides: tuple[Slide, ...], use: Use, most: int, widest: int) -> tuple[Slide, ...]:
+    """Return the axes with the outputs of a thread along the last one, that of neighbours in memory: few cost least.
+
+    They divide the axis and are ``most`` at most; ``widest`` neighbours are loaded at once, at most.
+    """
+    *outer, across = slides
+    counts = (n for n in range(2, min(most, _OF_ROW) + 1) if across.output.range % n == 0)
+    sized = [attrs.evolve(across, outputs=n) for n in counts]
+    terms = product(slide.term.range for slide in slides)
+    fitting = [each for each in sized if each.outputs * terms <= _WRITTEN_OUT and len(each.places) <= _OF_ROW * 2]
+    best = min(fitting, key=lambda each: _cost(each, use, widest), default=across)
+    return (*outer, best)
+
+
+def _cost(slide: Slide, use: Use, widest: int) -> float:
+    """Return about how long one output of a thread takes for a row of the window, in multiplications.
+
+    A load takes as long as several for each line of the cache that neighbouring threads have elements of.
+    """
+    names = {name for affine in use.access for name in affine.indices}
+    far = [step for step in map(use.stride, sorted(names)) if abs(step) > slide.step]
+    inside = slide.outputs * slide.step
+    lanes = widest
+    while any(value % lanes for value in (inside, *far)):
+        lanes //= 2
+    whole = slide.outputs == slide.output.range
+    edges = 0 if whole else len(slide.places) - inside
+    lines = max(1.0, inside * use.dtype.itemsize * _WARP / _LINE)
+    loads = (inside // lanes + max(0, edges)) * lines * _LOAD
+    return (loads + len(slide.places) + 2 * slide.term.range) / slide.outputs + slide.term.range
+
+
+_OF_ROW: Final = 16
+"""Outputs along a row that a thread has, at most."""
+
+_WARP: Final = 32
+_LINE: Final = 128
+_LOAD: Final = 4
+"""Threads that load together, bytes of a line, and multiplications in the time of a load from one line."""
+
 _AXES: Final = 2
 
-_TILES: Final = ((2, 4), (1, 4), (2, 2), (1, 2), (2, 1))
+_TILES: Final = ((2, 4), (1, 4), (1, 7), (2, 2), (1, 2), (2, 1))
 """Outputs of a thread along both axes, the best first: on an H100 3 x 3 of 32 x 112 x 112 x 96 took 67 us with 2 x 4 in
 f16, 76 with 4 x 4, whose sums leave room for fewer threads, and 133 with one; in f32 113, 114 and 165."""
 
@@ -183,7 +245,10 @@ def build(nest: Nest, plan: WindowPlan, elements: Mapping[str, int]) -> Node:
 
 @attrs.frozen(eq=False, repr=False)
 class _Windows:
-    """Builds one kernel: ``values`` are those of the indices of its first output; ``own`` number a thread's outputs."""
+    """Builds one kernel: ``values`` are those of the indices of its first output; ``own`` number a thread's outputs.
+
+    ``stored`` are those that it stores one after the other, each of as many neighbours as ``side`` tells.
+    """
 
     nest: Nest
     plan: WindowPlan
@@ -192,6 +257,8 @@ class _Windows:
     grid: tuple[stripe.Index, ...]
     lane: stripe.Index
     own: tuple[stripe.Index, ...]
+    stored: tuple[stripe.Index, ...]
+    side: stripe.Index
     values: dict[str, Affine]
     start: Affine
     ends: tuple[Affine, ...]
@@ -204,32 +271,16 @@ class _Windows:
     def of(cls, nest: Nest, plan: WindowPlan, elements: Mapping[str, int]) -> _Windows:
         """Choose names, the grid and the memory of a kernel."""
         names = nest.taken_names()
-        place = sch.index(names.fresh(f"{plan.column.name}_thread"), plan.beside, stripe.Binding.THREAD)
-        above = sch.index(names.fresh("row_thread"), plan.down, stripe.Binding.THREAD)
+        threads = {i.name: sch.index(names.fresh(f"{i.name}_thread"), n, stripe.Binding.THREAD) for i, n in plan.team}
         lane = sch.index(names.fresh("lane"), plan.lanes, stripe.Binding.LANE)
-        sides = {slide.output.name: (slide.outputs, 1) for slide in plan.slides}
         across = plan.slides[-1]
-        rows = across.output if plan.row is None else plan.row
-        sides[rows.name] = sides.get(rows.name, (1, 1))[0], plan.down
-        sides[plan.column.name] = plan.lanes, plan.beside
-        grid, values, ends = [], {}, []
-        start = Affine()
-        for index in nest.indices:
-            each, threads = sides.get(index.name, (1, 1))
-            count = -(-index.range // (each * threads))
-            group = stripe.Index(names.fresh(f"{index.name}_group"), count, None, stripe.Binding.GRID)
-            grid.append(group)
-            thread = place if index is plan.column else above if index is rows else None
-            first = sch.part(group, each * threads)
-            start = first if index is plan.column else start
-            values[index.name] = first if thread is None else first + sch.part(thread, each)
-            if count * each * threads > index.range:
-                ends.append(index.range - each - values[index.name])
+        grid, values, start, ends = _shared(nest, plan, threads, names)
         segment = nest.reductions[0]
         own = tuple(
             sch.index(names.fresh(f"{slide.output.name}_own"), slide.outputs, stripe.Binding.UNROLL)
             for slide in plan.slides
         )
+        stored, side = (own, lane) if plan.lanes > 1 else _stored(nest, plan, own, names)
         extents = (*(i.range for i in own), plan.lanes)
         row = stripe.allocation(
             names.fresh(f"{plan.slid.root}_row"), plan.slid.dtype, (len(across.places), plan.lanes), sch.REGISTER
@@ -245,9 +296,25 @@ class _Windows:
             for use in segment.uses
             if use.direction.writes
         }
-        team = sch.present((above, place))
+        team = sch.present(reversed(threads.values()))
+        axes = sch.present(grid)
         return cls(
-            nest, plan, names, team, sch.present(grid), lane, own, values, start, tuple(ends), row, held, sums, elements
+            nest,
+            plan,
+            names,
+            team,
+            axes,
+            lane,
+            own,
+            stored,
+            side,
+            values,
+            start,
+            tuple(ends),
+            row,
+            held,
+            sums,
+            elements,
         )
 
     def kernel(self) -> Node:
@@ -259,14 +326,16 @@ class _Windows:
             self.nest, plan.staged, plan.shape(reduction), plan.threads, self.elements, self.names, column
         )
         room = tuple(
-            stripe.allocation(r.name, r.shape.dtype, (self.plan.lanes,), sch.REGISTER) for r in self.nest.allocations
+            stripe.allocation(r.name, r.shape.dtype, (self.side.range,), sch.REGISTER) for r in self.nest.allocations
         )
         begin = [
             identity_block(self._sum(use, [sch.part(i) for i in self.own]), (*self.own, self.lane)) for use in self.sums
         ]
-        rows = tuple(self._rows(segment))
+        copied = dict(zip(reduction.uses, segment.uses, strict=True))
+        reading = attrs.evolve(self, held={copied[use]: memory for use, memory in self.held.items()})
+        rows = tuple(reading._rows(segment))
         done = Node(
-            sch.present(self.own),
+            sch.present(self.stored),
             room,
             (*map(self._output, before), *map(self._merge, self.sums), *map(self._output, after)),
         )
@@ -291,20 +360,20 @@ class _Windows:
         *outer, across = self.plan.slides
         for row in outer[0].places if outer else range(1):
             above = [(pair,) for pair in outer[0].pairs(row)] if outer else [()]
-            loads, adds = [], []
+            seen: list[tuple[int, tuple[tuple[int, int], ...], tuple[Affine, ...]]] = []
+            adds = []
             for place in across.places:
                 pairs = [(*high, pair) for high in above for pair in across.pairs(place)]
-                if not pairs:
+                tests = self._tests(segment, across, pairs[0]) if pairs else ()
+                if not pairs or self._never(tests):
                     continue
-                tests = self._tests(segment, across, pairs[0])
-                loads.append(Node(children=(self._load(place, pairs[0]),), constraints=tests))
+                seen.append((place, pairs[0], tests))
                 parts = tuple(self._add(segment, place, pair) for pair in pairs)
                 adds.append(Node(children=parts, constraints=tests))
-            if loads:
-                tests = (
-                    self._tests(segment, outer[0], (*above[0], across.pairs(0)[0])) if outer else self._around(segment)
-                )
-                kept = self._loads_of_terms(across)
+            if seen:
+                tests = self._tests(segment, outer[0], seen[0][1]) if outer else self._around(segment)
+                loads = self._loads(seen)
+                kept = self._loads_of_terms(above[0])
                 yield Node(self.plan.loops, children=(*kept, *loads, *adds), constraints=tests, tags=segment.tags)
 
     def _tests(self, segment: Segment, slide: Slide, pairs: Sequence[tuple[int, int]]) -> tuple[Affine, ...]:
@@ -322,12 +391,17 @@ class _Windows:
         ranges = {i.name: i.range for i in (*self.grid, *self.team, *self.plan.loops)}
         return tuple(test for test in tests if test.bounds(ranges)[0] < 0)
 
-    def _loads_of_terms(self, slide: Slide) -> list[Node]:
+    def _never(self, tests: Iterable[Affine]) -> bool:
+        """Return whether some test holds nowhere."""
+        ranges = {i.name: i.range for i in (*self.grid, *self.team, *self.plan.loops)}
+        return any(test.bounds(ranges)[1] < 0 for test in tests)
+
+    def _loads_of_terms(self, above: tuple[tuple[int, int], ...]) -> list[Node]:
         """Return the loads of what each term of a row has, which all outputs of a thread read."""
         loads = []
         for use, memory in self.held.items():
-            for term in range(slide.term.range):
-                source = use.substitute(self._at(((0, term),)))
+            for term in range(self.plan.slides[-1].term.range):
+                source = use.substitute(self._at((*above, (0, term))))
                 target = Use(
                     memory.name,
                     memory.name,
@@ -344,11 +418,41 @@ class _Windows:
         access = (Affine.constant(place - self.plan.slides[-1].places.start), sch.part(self.lane))
         return Use(name, self.row.name, access, self.row.shape.strides, self.plan.slid.dtype, stripe.Direction.IN)
 
-    def _load(self, place: int, pairs: Sequence[tuple[int, int]]) -> Node:
-        source = self.plan.slid.substitute(self._at(pairs))
+    def _loads(self, seen: Sequence[tuple[int, tuple[tuple[int, int], ...], tuple[Affine, ...]]]) -> list[Node]:
+        """Return the loads of the places of a row, with their tests: of several at once where no test is between."""
+        loads, next_place = [], -1 << 30
+        places = {place: tests for place, _, tests in seen}
+        for place, pairs, tests in seen:
+            if place < next_place:
+                continue
+            source = self.plan.slid.substitute(self._at(pairs))
+            count = self._together(source) if self.plan.lanes == 1 else 1
+            while count > 1 and any(places.get(place + n, (Affine(),)) for n in range(count)):
+                count //= 2
+            loads.append(Node(children=(self._load(place, source, count),), constraints=tests))
+            next_place = place + count
+        return loads
+
+    def _together(self, source: Use) -> int:
+        """Return how many neighbours of an element are one aligned vector with it, at most."""
+        address = source.address
+        lanes = self.plan.widest(source.dtype.itemsize)
+        while any(value % lanes for value in (*(c for _, c in address.terms), address.offset)):
+            lanes //= 2
+        return lanes
+
+    def _load(self, place: int, source: Use, count: int) -> Node:
         target = attrs.evolve(self._in_row(place, self.row.name), direction=stripe.Direction.OUT)
+        lane = self.lane
+        if count > 1:
+            lane = sch.index(self.names.fresh("place_lane"), count, stripe.Binding.LANE)
+            name = self.plan.slides[-1].output.name
+            moved = (bool(each.coefficient(name)) for each in self.plan.slid.access)
+            access = (a + sch.part(lane) if moves else a for a, moves in zip(source.access, moved, strict=True))
+            source = attrs.evolve(source, access=tuple(access))
+            target = attrs.evolve(target, access=(target.access[0] + sch.part(lane), *target.access[1:]))
         statements = (stripe.Load(source.name, "value"), stripe.Store("value", target.name))
-        return Node(sch.present((self.lane,)), statements=statements, uses=(source, target))
+        return Node(sch.present((lane,)), statements=statements, uses=(source, target))
 
     def _add(self, segment: Segment, place: int, pairs: Sequence[tuple[int, int]]) -> Node:
         own = [Affine.constant(output) for output, _ in pairs]
@@ -371,21 +475,77 @@ class _Windows:
         return attrs.evolve(use, root=memory.name, access=access, strides=memory.shape.strides, sizes=())
 
     @property
+    def _places(self) -> list[Affine]:
+        """The numbers of the outputs of a thread that it stores together, along each axis."""
+        *outer, last = self.stored
+        apart = self.side.range if self.plan.lanes == 1 else 1
+        beside = sch.part(self.side) if self.plan.lanes == 1 else Affine()
+        return [*map(sch.part, outer), sch.part(last, apart) + beside]
+
+    @property
     def _outputs(self) -> dict[str, Affine]:
         values = {**self.values, self.plan.column.name: self._column}
-        for slide, index in zip(self.plan.slides, self.own, strict=True):
-            values[slide.output.name] = values[slide.output.name] + sch.part(index)
+        for slide, place in zip(self.plan.slides, self._places, strict=True):
+            values[slide.output.name] = values[slide.output.name] + place
         return values
 
     def _output(self, segment: Segment) -> Node:
         moved = attrs.evolve(
-            segment, uses=tuple(in_registers(self.nest, use, sch.part(self.lane)) for use in segment.uses)
+            segment, uses=tuple(in_registers(self.nest, use, sch.part(self.side)) for use in segment.uses)
         )
-        beside = all(use.stride(self.plan.column.name) == 1 for use in sch.written_uses(self.nest))
-        lane = self.lane if beside else self.lane.bound(stripe.Binding.UNROLL)
+        along = self.plan.column if self.plan.lanes > 1 else self.plan.slides[-1].output
+        beside = all(use.stride(along.name) == 1 for use in sch.written_uses(self.nest))
+        lane = self.side if beside else self.side.bound(stripe.Binding.UNROLL)
         return sch.below_tests(leaf(moved, self._outputs, sch.present((lane,))))
 
     def _merge(self, use: Use) -> Node:
-        found = self._sum(use, [sch.part(i) for i in self.own])
-        merge = merge_block(found, in_registers(self.nest, use, sch.part(self.lane)), sch.present((self.lane,)))
+        found = self._sum(use, self._places)
+        merge = merge_block(found, in_registers(self.nest, use, sch.part(self.side)), sch.present((self.side,)))
         return sch.where_set(self.nest, use, self._outputs, merge)
+
+
+def _shared(
+    nest: Nest, plan: WindowPlan, threads: Mapping[str, stripe.Index], names: NameScope
+) -> tuple[list[stripe.Index], dict[str, Affine], Affine, list[Affine]]:
+    """Return the grid, the values of all indices, that of the column of the first thread, and tests for their ends."""
+    sides = {slide.output.name: slide.outputs for slide in plan.slides}
+    sides[plan.column.name] = max(plan.lanes, sides.get(plan.column.name, 1))
+    grid: list[stripe.Index] = []
+    values: dict[str, Affine] = {}
+    ends: list[Affine] = []
+    start = Affine()
+    for index in nest.indices:
+        each, thread = sides.get(index.name, 1), threads.get(index.name)
+        taken = each * (1 if thread is None else thread.range)
+        count = -(-index.range // taken)
+        group = stripe.Index(names.fresh(f"{index.name}_group"), count, None, stripe.Binding.GRID)
+        grid.append(group)
+        first = sch.part(group, taken)
+        start = first if index is plan.column else start
+        values[index.name] = first if thread is None else first + sch.part(thread, each)
+        if count * taken > index.range:
+            ends.append(index.range - each - values[index.name])
+    return grid, values, start, ends
+
+
+def _stored(
+    nest: Nest, plan: WindowPlan, own: tuple[stripe.Index, ...], names: NameScope
+) -> tuple[tuple[stripe.Index, ...], stripe.Index]:
+    """Return what numbers the outputs that a thread stores one after the other, and those that it stores at once."""
+    across = plan.slides[-1]
+    near = all(use.stride(across.output.name) == 1 for use in sch.written_uses(nest))
+    count = _neighbours(nest, plan) if near else 1
+    side = sch.index(names.fresh(f"{across.output.name}_lane"), count, stripe.Binding.LANE)
+    last = sch.index(names.fresh(f"{across.output.name}_own"), across.outputs // count, stripe.Binding.UNROLL)
+    return (*own[:-1], last), side
+
+
+def _neighbours(nest: Nest, plan: WindowPlan) -> int:
+    """Return how many neighbours along the last slide, of those that a thread has, are stored, and read, at once."""
+    index, wide = plan.slides[-1].output.name, sch.widest_access(nest)
+    outside = (use for s in nest.segments if not s.loops for use in s.uses if use.root not in nest.local)
+    uses = [use for use in outside if use.stride(index)]
+    lanes = plan.widest(wide)
+    while lanes > 1 and (plan.slides[-1].outputs % lanes or sch.aligned_lanes(uses, index, lanes) < lanes):
+        lanes //= 2
+    return lanes
