@@ -87,7 +87,7 @@ def shared_out(kernel: stripe.Block, threads: int, order: Callable[[str], tuple[
     values: dict[str, Affine] = {}
     ends: list[Affine] = []
     for index in sorted(parallel, key=lambda i: order(i.name)):
-        size = min(index.range, threads)
+        size = _share(index.range, threads)
         threads //= size
         thread = sch.index(names.fresh(f"{index.name}_thread"), size, stripe.Binding.THREAD)
         more = attrs.evolve(index, range=-(-index.range // size))
@@ -97,6 +97,12 @@ def shared_out(kernel: stripe.Block, threads: int, order: Callable[[str], tuple[
             ends.append(index.range - 1 - values[index.name])
         team.insert(0, thread)
     return Shares(rest, sch.present(team), values, tuple(ends))
+
+
+def _share(count: int, threads: int) -> int:
+    """Return how many threads stand along an index: a divisor of it, where that is more than half of all."""
+    most = min(count, threads)
+    return next((size for size in range(most, most // 2, -1) if count % size == 0), most)
 
 
 def _has_its_own(view: stripe.Refinement, index: str) -> bool:
