@@ -43,8 +43,8 @@ class Candidate:
     """Scripts that a strategy offers for a kernel.
 
     Attributes:
-        parts: Nests that make up the kernel, in order, each with the steps of a script of its own.
-        facts: What remarks tell of it, such as the sizes of a tile.
+        parts: Nests that replace the kernel, in order, each with the steps of its script.
+        facts: Facts for remarks, such as the sizes of a tile.
     """
 
     parts: tuple[tuple[Nest, Iterable[Rearrangement]], ...]

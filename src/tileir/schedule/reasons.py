@@ -19,10 +19,9 @@ class Reason:
     """Meaning of a code.
 
     Attributes:
-        text: A sentence without a full stop, which holds for each kernel that gets the code.
-        relevant: Whether somebody could act on it: a change of the program, of sizes, of dtypes or of options would
-            bring another outcome. A kernel that a step is not for at all is refused for a reason that is not.
-
+        text: A sentence without a full stop that holds for each kernel with the code.
+        relevant: Whether a user can act on it: a change of the program, of sizes, of dtypes or of options would have
+            another outcome. Reasons for which a step does not apply to a kernel at all are not relevant.
     """
 
     text: str

@@ -41,8 +41,7 @@ class Refused:
 
     Attributes:
         code: One of :data:`tileir.schedule.reasons.REASONS`; any other raises ValueError.
-        facts: What the decision rested on.
-
+        facts: The facts behind the decision.
     """
 
     code: str = attrs.field(validator=_known)
@@ -117,9 +116,8 @@ class Done:
     """Result that a scheduling step may return in place of a kernel alone: kernels, and facts on the changes.
 
     Attributes:
-        blocks: What replaces the kernel.
+        blocks: The kernels that replace the kernel.
         facts: Numbers and words, such as the sizes of a tile.
-
     """
 
     blocks: tuple[Statement, ...]
@@ -136,15 +134,14 @@ class Remark:
     """Remark of one step of a pipeline on a kernel: what was done, or why nothing was.
 
     Attributes:
-        position: The number of the step in its pipeline, from 0 on.
+        position: The number of the step in its pipeline, from 0.
         step: The name of the step.
-        kernel: The name of the kernel when the step saw it; of launches of one kernel, that of the first.
+        kernel: The kernel's name at that step; for several launches of a kernel, the name of the first.
         code: The stable id of the reason.
-        fired: Whether the step did something.
+        fired: Whether the step changed the kernel.
         reason: The sentence of the code.
-        facts: Numbers and words that the decision rested on.
+        facts: Numbers and words behind the decision.
         launches: The names of all launches of the kernel.
-
     """
 
     position: int

@@ -48,11 +48,11 @@ class Pattern:
     """The kernels that a script is for.
 
     Attributes:
-        kernel: The name of a kernel, or of one of several launches of a kernel; empty for any.
-        loops: Names for the loops over its outputs, in order; empty for its own.
-        reductions: Names for the loops over which it merges.
-        reads: Names for the tensors that it reads, in order.
-        writes: Names for those that it writes.
+        kernel: The name of a kernel, or of one of its launches; empty for any.
+        loops: Names for the loops over its outputs, in order; empty for its own names.
+        reductions: Names for its reduction loops.
+        reads: Names for its input tensors, in order.
+        writes: Names for its output tensors.
     """
 
     kernel: str = ""

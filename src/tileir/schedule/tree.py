@@ -54,11 +54,11 @@ class Leaf:
     """Scalar statements that run at each point of the loops around them.
 
     Attributes:
-        statements: What runs.
-        uses: The memory that they touch.
-        constraints: Affines that are 0 or more at points that run.
-        tags: Those of the block.
-        padded: Further constraints, which may fail where only memory of the kernel is touched, and has room.
+        statements: The statements.
+        uses: The memory accesses of the statements.
+        constraints: Affines that are >= 0 at points that run.
+        tags: The tags of the block.
+        padded: Further constraints, which may fail if only memory of the kernel with sufficient padding is accessed.
     """
 
     statements: tuple[stripe.Statement, ...]
@@ -102,19 +102,19 @@ class Loop:
     """A loop ``0 <= name < size`` over a body, which runs in order.
 
     Attributes:
-        name: By which steps find it; several loops of a tree may share one, as those of statements that run in turn.
-        size: How many iterations it has.
+        name: Name by which steps find it; several loops of a tree may share one, such as those of consecutive
+            statements.
+        size: Number of iterations.
         body: Loops and leaves.
-        binding: What its iterations are on the device; None for one after the other.
-        allocations: Memory that each iteration has for itself.
-        reduces: Whether its iterations merge into the same elements.
-        peels: Whether iterations that a constraint cuts become a copy of their own, so that others test nothing.
-        tags: Those of the index that it was.
-        stages: How many iterations have the memory of the loop at a time, so that those after it are filled ahead.
-        last: Where the last iteration is instead, in iterations, so that it overlaps the one before it; None for behind
-            that.
-        carried: Whether iterations run in order, as each finds what those before it have left.
-        masks: Whether a test may cut its iterations where they are lanes.
+        binding: Kind of execution on the device; None for sequential iterations.
+        allocations: Private memory of each iteration.
+        reduces: Whether its iterations merge into shared elements.
+        peels: Whether iterations that a constraint cuts are peeled off, so that others have no tests.
+        tags: Tags of the original index.
+        stages: Number of iterations that have the memory of the loop at a time, for software pipelining.
+        last: Position of the last iteration, in iterations, if it overlaps the previous one; None for no overlap.
+        carried: Whether iterations run in order because of dependences between them.
+        masks: Whether a test may mask its iterations if they are lanes.
     """
 
     name: str
@@ -156,10 +156,10 @@ class Tree:
     """A kernel as loops.
 
     Attributes:
-        kernel: Where it comes from: it gives names, tags and the memory of the caller.
+        kernel: The original kernel, with names, tags and the memory of the caller.
         body: Loops and leaves, in order.
         allocations: Memory of the kernel.
-        bounds: The first and the last element that the kernel reads or writes, along each axis, by root.
+        bounds: The first and the last element that the kernel accesses, along each axis, by root.
     """
 
     kernel: stripe.Block

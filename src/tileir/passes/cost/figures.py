@@ -79,12 +79,11 @@ class Cycles:
     """Work of one unit in one iteration of a block's own statements, in cycles.
 
     Attributes:
-        arithmetic: Of the pipelines that compute.
-        transfer: Of the ports to the first-level cache.
+        arithmetic: Cycles of the arithmetic pipelines.
+        transfer: Cycles of the ports to the first-level cache.
         local: Bytes to and from the unit's local memory.
-        latency: Of the longest chain of sums that wait for each other.
-        overhead: Of the loop itself.
-
+        latency: Cycles of the longest chain of dependent sums.
+        overhead: Cycles of the loop itself.
     """
 
     arithmetic: float = 0.0

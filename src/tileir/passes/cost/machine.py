@@ -23,13 +23,12 @@ class Storage:
     """A cache, or the memory behind all caches.
 
     Attributes:
-        name: What the hardware model calls it.
-        size_bytes: How much one of them holds; the memory behind all caches holds everything.
-        line_bytes: What moves at a time.
+        name: Its name in the hardware model.
+        size_bytes: Capacity of one of them; main memory is unlimited.
+        line_bytes: Size of a cache line.
         shared: Whether all units share one.
-        unit_rate: Bytes in a second that one unit gets from it.
-        total_rate: Bytes in a second that all units together get from it.
-
+        unit_rate: Bandwidth of one unit, in bytes per second.
+        total_rate: Bandwidth of all units together, in bytes per second.
     """
 
     name: str
@@ -45,19 +44,18 @@ class Machine:
     """A device.
 
     Attributes:
-        clock: Cycles in a second.
-        units: How many execution units run groups at the same time.
-        vector_bytes: Width of a vector of one unit; 0 where the lanes of a unit are threads.
-        registers: Vector registers of a unit; 0 where they need not be counted.
-        width: Threads that run in lock-step; 1 where groups have one thread.
-        depth: Instructions that one unit has in flight; 1 where the model does not tell.
-        rates: Operations of one unit in a cycle, by dtype; a fused multiply-add counts 2.
-        matrix_rates: The same for matrix instructions.
-        storages: Caches from the innermost outwards, the memory last.
-        local_rate: Bytes in a second between one unit and its local memory; 0 where it has none.
-        launch_seconds: What passes before a kernel works.
-        writes_allocate: Whether a line that is written is read before.
-
+        clock: Cycles per second.
+        units: Number of execution units that run groups in parallel.
+        vector_bytes: Width of a vector of one unit; 0 if the lanes of a unit are threads.
+        registers: Vector registers of a unit; 0 for no limit.
+        width: Threads that run in lock-step; 1 if groups have one thread.
+        depth: Instructions in flight in one unit; 1 if unknown.
+        rates: Operations of one unit per cycle, by dtype; a fused multiply-add counts 2.
+        matrix_rates: Operations of matrix instructions of one unit per cycle, by dtype.
+        storages: Caches from the innermost outwards, main memory last.
+        local_rate: Bandwidth between one unit and its local memory, in bytes per second; 0 if it has none.
+        launch_seconds: Launch latency of a kernel.
+        writes_allocate: Whether a store reads the cache line first (write-allocate).
     """
 
     clock: float

@@ -38,9 +38,10 @@ class Scripted:
     """Schedule kernels by a script (:mod:`tileir.schedule.script`).
 
     Attributes:
-        steps: What happens to a kernel.
+        steps: The steps of the script.
         match: The kernels that the script is for.
-        parameters: Numbers that steps may name, beside loops and facts of the target such as ``VECTOR_BYTES``.
+        parameters: Numbers that steps may refer to, in addition to loops and facts of the target such as
+            ``VECTOR_BYTES``.
     """
 
     name: ClassVar[str] = "script"
