@@ -122,17 +122,16 @@ class BlockCost:
     """Cost of a block and of all blocks inside it, over the whole run of the kernel.
 
     Attributes:
-        name: Of the block; empty where it has none.
-        depth: 0 for the kernel itself.
-        indices: (name, range, tag) of its own indices of more than a point.
-        points: How often its statements run.
-        exact: Whether ``points`` is exact; it is a bound otherwise.
-        operations: Weighted, by dtype and kind.
-        accessed_bytes: What loads and stores ask for, registers left out.
-        footprint_bytes: Different elements that the run touches, in bytes, registers left out.
-        footprint_exact: Whether that is exact; it is a bound otherwise, as it is where constraints cut points off.
-        seconds: Time to compute, on one unit.
-
+        name: Name of the block; empty for none.
+        depth: Nesting depth; 0 for the kernel itself.
+        indices: (name, range, tag) of its own indices with more than one value.
+        points: Number of executions of its statements.
+        exact: Whether ``points`` is exact; otherwise, it is a bound.
+        operations: Operations, weighted by dtype and kind.
+        accessed_bytes: Bytes of loads and stores, except registers.
+        footprint_bytes: Footprint of the run in bytes, except registers.
+        footprint_exact: Whether the footprint is exact; otherwise, as with constraints, it is a bound.
+        seconds: Compute time on one unit.
     """
 
     name: str
@@ -172,20 +171,19 @@ class KernelCost:
     """A kernel.
 
     Attributes:
-        name: Of its block.
-        blocks: Its blocks, each before those inside it; the kernel itself first.
+        name: Name of its block.
+        blocks: Its blocks, each before those inside it, starting with the kernel itself.
         levels: Memories from the innermost outwards.
-        units: How many units it keeps busy.
-        times: The seconds of each resource, by name.
+        units: Number of busy units.
+        times: Seconds of each resource, by name.
         seconds: The predicted time.
-        bound: The name of the resource that decides.
-        runs: How often it runs in one run of the program: more than once where it stands in a loop. A loop on a
-            condition counts one step.
-        conditions: What decides whether it runs, from outside in: "while go", "if odd" or "unless odd".
-        counted: Whether the time of the program has it; only the dearer side of a branch is counted.
-        held: The bytes that it declares for each thread or group, by where they lie; empty where nobody knows yet.
-        lanes: The most elements that one operation works on; 0 where nobody knows yet.
-
+        bound: Name of the limiting resource.
+        runs: Number of executions in one run of the program: more than one in a loop. A loop on a condition counts one
+            step.
+        conditions: Conditions for its execution, from outside in: "while go", "if odd" or "unless odd".
+        counted: Whether it is part of the program's time; only the costlier side of a branch is.
+        held: Bytes allocated per thread or group, by location; empty if unknown yet.
+        lanes: Maximum number of elements of one operation; 0 if unknown yet.
     """
 
     name: str

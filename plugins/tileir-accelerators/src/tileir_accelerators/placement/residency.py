@@ -24,10 +24,9 @@ class Use:
     """Use of an item by one statement.
 
     Attributes:
-        reads: Whether content from before matters; also where only some elements are written.
-        writes: Whether it is changed.
-        inside: Whether the statement uses it in the inner memory; else where it comes from.
-
+        reads: Whether earlier content matters, also because only some elements are written.
+        writes: Whether the item is changed.
+        inside: Whether the statement uses it in the inner memory; otherwise, at its origin.
     """
 
     reads: bool
@@ -40,14 +39,13 @@ class Item:
     """Something that statements use in the inner memory.
 
     Attributes:
-        name: What it is called.
-        size: Bytes that it takes, in each bank where it is spread.
-        uses: How each statement that touches it does so, by number, rising.
+        name: Name of the item.
+        size: Size in bytes, in each bank if it is spread.
+        uses: Use by each statement that accesses it, by ascending number.
         live_in: Whether it has content before the first statement.
-        live_out: Whether its content is needed after the last one.
-        merges: Whether it is brought out by merging: then each statement makes a part of its own.
-        spread: Whether it lies in all banks.
-
+        live_out: Whether its content is needed after the last statement.
+        merges: Whether it is stored by merging: each statement then has its own part.
+        spread: Whether it is spread over all banks.
     """
 
     name: str
@@ -101,12 +99,11 @@ class LiveRange:
     """A live range: statements over which an item is in one slot.
 
     Attributes:
-        item: What is there.
-        slot: Where.
-        uses: The statements that use it there, falling while the scan runs.
-        load_before: The statement before which it is brought in; None where the first use makes it.
-        store_after: The statement after which it is brought out; None where nobody needs it outside.
-
+        item: The item.
+        slot: Its slot.
+        uses: The statements that use it there, in descending order during the scan.
+        load_before: The statement before which it is loaded; None if the first use defines it.
+        store_after: The statement after which it is stored; None if it is not needed outside.
     """
 
     item: Item
@@ -316,10 +313,9 @@ class Memory:
     """A memory of equal banks.
 
     Attributes:
-        bank_bytes: Size of a bank; 0 for one without end.
-        banks: How many there are.
-        alignment: What offsets are multiples of.
-
+        bank_bytes: Size of a bank; 0 for unlimited.
+        banks: Number of banks.
+        alignment: Alignment of offsets.
     """
 
     bank_bytes: int
