@@ -24,8 +24,8 @@ IN_PIXELS: Final = (
     Mutant(
         "elements that neighbouring points touch taken to be apart",
         "passes.fusion.match",
-        "max(offsets) - min(offsets) < step",
-        "max(offsets) - min(offsets) <= step",
+        "return distance == 0",
+        "return False",
         tests="passes/test_deinterleave.py",
     ),
     Mutant(
