@@ -1,22 +1,19 @@
-"""Tuple reductions: how elements become one state of several scalars, as data that every stage reads.
+"""Table of tuple reductions: reductions whose state has several scalars, as data that all stages share.
 
-A :class:`Combine` is a row of a table, as aggregations are. It has a *state*, a tuple of scalars with an identity each;
-a *step*, which takes one more element, that stands behind all others of the state, and its position; and a *merge* of
-any two states. Both are lists of scalar operations. Merging is associative and commutative, up to rounding, and a step
-is the merge with the state of one element: so elements may be taken in any grouping, by lanes, threads and parts of a
-long axis, each of which takes its own in order. An aggregation is what remains for a state of one scalar.
+A :class:`Combine` has a *state*, a tuple of scalars with an identity; a *step*, which adds an element that follows
+all others of the state, and its position; and a *merge* of two states. Both are lists of scalar operations. Merging
+is associative and commutative up to rounding, and a step equals a merge with the state of one element, so that lanes,
+threads and parts of a long axis may each reduce their elements in order.
 
-The stages say so as follows, and nobody but this table knows what a combine computes.
+- Tile has a function for each, ``reduce_argmax(X, axes…)``, which returns the components of the state as a tuple.
+- A typed :class:`tileir.typed.ir.Reduce` is one component; equal reductions run once.
+- A Stripe kernel has an accumulator for each component, and a block over the reduced axes with ``serial`` indices,
+  whose statements are a step. :attr:`tileir.stripe.blocks.Block.reduction` names the combine and the accumulators, by
+  which the pass ``combine`` regroups it.
 
-- Tile has a function for each, ``reduce_argmax(X, axes…)``, whose value is a tuple of the components of the state.
-- A typed :class:`tileir.typed.ir.Reduce` is one component; those that differ in nothing else run once.
-- In Stripe a kernel holds an accumulator for each component, and a block over the reduced axes, whose indices are
-  ``serial`` and whose statements are a step. :attr:`tileir.stripe.blocks.Block.reduction` says that it may be grouped
-  otherwise: it names the combine and the accumulators. The pass ``combine`` does so.
-
-The state of variances is that of Welford, "Note on a method for calculating corrected sums of squares and products"
-(1962), merged as by Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample
-variances" (1979); that of log-sum-exp is of Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018).
+Sources: Welford, "Note on a method for calculating corrected sums of squares and products" (1962); Chan, Golub and
+LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances" (1979); Milakov and Gimelshein,
+"Online normalizer calculation for softmax" (2018).
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""The special ``attend``: sums of rows of values, weighted by the softmax of scaled products of queries and keys.
+"""The specials ``attend`` and ``attend_back``: attention, and the gradients of attention.
 
-Its second output, which it may have, is for gradients: of each query the logarithm to base 2 of the sum of exponentials
-of its scores. ``attend_back`` has two matrices of rows, two of columns, and of either rows or columns these logarithms
-and ``dot``, the product of a result and its gradient. It takes weights from them, as exponentials of scores, which are
-products of the first matrices, and what scores change by: a weight times the product of the second matrices less
-``dot``. Rows of the output are sums of the first columns, times these changes and the scale. With two outputs, those of
-the second one are sums of the second columns, times the weights; then ``dot`` and the logarithms are those of columns,
-and rows may meet several matrices of columns, of which the sums are of all. So queries get their gradients from keys
-and values, where rows are queries and gradients of results, and keys and values get theirs where they are rows.
+``attend`` computes sums of rows of values, weighted by the softmax of scaled products of queries and keys. An
+optional second output, for gradients, is the logarithm to base 2 of the sum of exponentials of each query's scores.
+
+``attend_back`` takes two matrices of rows, two of columns, and for either rows or columns these logarithms and
+``dot``, the product of a result and its gradient. It recomputes the weights as exponentials of scores, the products
+of the first matrices, and the gradient of a score as the weight times the product of the second matrices less
+``dot``. The output is the sum of the first columns times these gradients and the scale. With two outputs, the second
+one is the sum of the second columns times the weights; then ``dot`` and the logarithms belong to columns, and rows
+may meet several matrices of columns. So rows are queries with gradients of results, or keys with values.
 """
 
 from __future__ import annotations

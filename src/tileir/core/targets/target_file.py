@@ -1,18 +1,15 @@
-"""Targets as files: a hardware model and the passes that programs get, as JSON with parts to be filled in.
+"""Target files: a hardware model and a pipeline, as JSON with templates.
 
 ``{"name": …, "about": …, "parameters": {"NUM_SRAM": {"default": 4, "meaning": …}}, "settings": {…}, "facts": {…},
-"hardware": {…}, "passes": […]}``. ``facts`` are attributes of :class:`~tileir.core.targets.target.Target` that count
-instead of the device's; ``settings`` are PlaidML's (:mod:`tileir.core.targets.kernel_settings`), from which facts
-follow. ``hardware`` is a model (:mod:`tileir.core.targets.hardware_json`); without one, that of the device counts.
-``passes`` is a pipeline (:mod:`tileir.passes.pipelines.pipeline`), whose entries may be ``{"include": target}`` for the
-passes of another target. ``devices`` is a regular expression: devices with such names have the model, unless their back
-ends know better.
+"hardware": {…}, "passes": […]}``. ``facts`` override attributes of :class:`~tileir.core.targets.target.Target`;
+``settings`` are PlaidML's (:mod:`tileir.core.targets.kernel_settings`), from which facts are derived. ``hardware`` is
+a model (:mod:`tileir.core.targets.hardware_json`), by default that of the device. ``passes`` is a pipeline
+(:mod:`tileir.passes.pipelines.pipeline`) with ``{"include": target}`` for the passes of another target. ``devices``
+is a regular expression for the names of devices that use the model by default.
 
-These sections are templates (:mod:`tileir.core.targets.template`). They may use the parameters and the facts of the
-device, and ``passes`` the quantities of the hardware model too (:mod:`tileir.core.targets.quantities`). A section is
-filled in when it is needed, so that a program that a cache has needs neither.
-
-The members of a JSON object whose values may be templates: found by their brackets, and read one at a time.
+The sections are templates (:mod:`tileir.core.targets.template`) of the parameters and the device's facts, and for
+``passes``, of quantities of the model (:mod:`tileir.core.targets.quantities`). They are parsed and expanded on
+demand.
 """
 
 from __future__ import annotations

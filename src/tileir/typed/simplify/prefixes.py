@@ -1,20 +1,14 @@
-"""Aggregates over prefixes by their ends: running aggregates first, then what every element asks of them.
+"""Aggregates over prefixes, as running aggregates and a gather of their ends.
 
-``O[i : N / 2] = +(A[k])`` over ``k <= 2·i`` is ``S[p : N] = +(A[k])`` over ``k <= p``, which later stages compute in
-linear time, and ``O[i] = S[2·i]``. ``k <= i / 2`` is ``O[2·q + r] = S[q]``, and ``A[i - 2·k]`` are two rows, one of the
-even places and one of the odd ones. Where rows have other lengths they are written out first, padded with what leaves
-every aggregate unchanged. All terms of an element are aggregated together, as before, so results differ by no more than
-the order of sums. :func:`prefix_of` says which contractions have this form.
+``O[i : N / 2] = +(A[k])`` over ``k <= 2·i`` becomes ``S[p : N] = +(A[k])`` over ``k <= p``, which later stages
+compute in linear time, and ``O[i] = S[2·i]``. ``k <= i / 2`` becomes ``O[2·q + r] = S[q]``, and ``A[i - 2·k]`` two
+rows, of the even and the odd positions, padded to equal lengths by the identity of the aggregation. Results differ by
+the order of sums.
 
-``O[i] = +(A[k])`` over ``k <= 2·i`` takes terms up to an end that moves with i. One number for each end, ``p``, tells
-all there is: the aggregate of the terms up to p serves every i whose end is p. :func:`prefix_of` brings contractions of
-one reduced index to that form: terms are counted so that they do not depend on the end, ``m`` in place of ``2·i - k``;
-an index that moves terms by a fraction, as i does in ``A[i - 2·k]``, is parted into a quotient and a remainder; and
-what is left are conditions on ``a·m`` and a form F of other indices, so that ends are ``F / a``, rounded. Where no
-condition is left, all terms count everywhere.
-
-Rows of terms need not have one length: of an odd number of elements, more have even places than odd ones. They are
-padded then, so that the ends of all rows move alike.
+:func:`prefix_of` brings contractions over one reduced index to this form: terms are counted independently of the end,
+``m`` for ``2·i - k``; an index that shifts terms by a fraction, as i in ``A[i - 2·k]``, is split into quotient and
+remainder; the remaining conditions are on ``a·m`` and an expression F of other indices, so that ends are ``F / a``,
+rounded. Without a condition, all terms count for every element.
 """
 
 from __future__ import annotations

@@ -1,41 +1,23 @@
-"""The last step of the typed stage: what differentiation left behind goes, and only computations remain.
+"""Last simplifications of a typed function before lowering, after differentiation.
 
-Aggregations that merge at most one value into each element, as assignments, which need no start value.
+- Aggregations that merge at most one value into each element become assignments, which can be inlined like
+  elementwise operations, as ``O[i, j : N, M] = +(X[j] - Z[i])``. Only the sign of zero differs, which sums leave
+  undefined: 0 + x in the interpreter, and x here.
+- Rematerialisation: forward values that a backward pass recalls are recomputed from inputs, outputs, constants and
+  checkpoints, just before their first use, segment by segment, and once for each backward pass (Chen, Xu, Zhang and
+  Guestrin, "Training deep nets with sublinear memory cost", 2016).
+- Ordered row assignment, for devices with unordered threads::
 
-Programs say so where they move or combine elements, as in ``O[i, j : N, M] = +(X[j] - Z[i])``. An assignment is inlined
-where it is read, as elementwise operations are; an aggregation would be stored. The one difference is the sign of zero,
-which sums do not define: a sum of one value is 0 + x in the interpreter, and x here, so that -0 stays -0.
+      O = scatter_assign(U, I, L) ordered    ->    N = coordinate(0)            number of each update
+                                                   W = scatter_max(N, I)        the last update of each row
+                                                   O = cond(W >= 0, gather(U, W), L)
 
-Computing forward values again for the backward pass, from those that are kept.
-
-The rule is that of Chen, Xu, Zhang and Guestrin, "Training deep nets with sublinear memory cost" (2016). Kept are
-inputs, outputs, constants, and what a checkpoint marks. Every other value that the backward pass recalls is computed
-again, with all that leads to it from what is kept, just before the backward pass first reads it. So it goes segment by
-segment, from one checkpoint to the next. A backward pass computes a value again only once; another one does so anew.
-
-Rows replaced by the last of their updates, found by the greatest number, for devices whose threads have no order.
-
-```text
-O = scatter_assign(U, I, L) ordered    ->    N = coordinate(0)            number of each update
-                                             W = scatter_max(N, I)        the last update of each row
-                                             O = cond(W >= 0, gather(U, W), L)
-```
-
-Factors of 16 bits that are read as they are, where sums of their products are kept in f32.
-
-A program says ``W = as_f32(A); C[i, j] = +(W[i, k] * B[k, j])`` to have sums that are not rounded to f16. A contraction
-converts its factors itself, and so do instructions for matrices, so the cast need not be stored.
-
-Elements of 16 bits that are moved as they are, where a program widens them first and narrows them behind.
-
-Operations of the library compute in f32, so that gradients are added up before they are rounded. Where they only move
-elements, ``as_f16(O)`` of ``O[i] = widen(X)[i + 1]`` is a move of X, and no f32 is stored.
-
-Windows of weights of rank one: the sum goes over one of their axes at a time.
-
-``O[y, x] = +(I[y + i, x + j] * K[i, j])`` with a constant ``K[i, j] = U[i] * V[j]`` is
-``P[y, x] = +(I[y, x + j] * V[j])`` and then ``O[y, x] = +(P[y + i, x] * U[i])``: M + N products for each element
-instead of M·N. The factors of floats are rounded, and sums are associated in another order.
+- Contractions read 16-bit operands directly where a program widens them, ``+(as_f32(A)[i, k] * B[k, j])``, to keep
+  sums in f32; the cast is not stored.
+- Moves of widened elements, ``as_f16(O)`` of ``O[i] = widen(X)[i + 1]``, become moves of 16-bit elements.
+- Windows of constant weights of rank one are separated: ``O[y, x] = +(I[y + i, x + j] * K[i, j])`` with
+  ``K[i, j] = U[i] * V[j]`` becomes ``P[y, x] = +(I[y, x + j] * V[j])`` and ``O[y, x] = +(P[y + i, x] * U[i])``, up to
+  rounding.
 """
 
 from __future__ import annotations

@@ -31,21 +31,20 @@ from tileir.stripe import ir as stripe
 class GroupReduction:
     """Schedule reductions without reuse of inputs, shared by the threads of a group.
 
-    Where inputs are contiguous along a reduction index, neighbouring threads go along it, and several outputs share a
-    group where that index is short. Where they are contiguous along an output, neighbouring threads take neighbouring
-    outputs, and rows of threads parts of the reduction where outputs are few. Where they are many, as those of windows
-    over one channel are, a thread has all of one, and groups copy the weights that their threads share. The inputs that
-    most outputs have elements of their own of decide between the two.
+    Along contiguous memory, neighbouring threads share the reduction, and several outputs share a group if it is short.
+    Across it, neighbouring threads compute neighbouring outputs, and rows of threads share the reduction if outputs are
+    few. With many outputs, as for windows over one channel, a thread computes whole outputs, and groups copy shared
+    weights. Inputs with separate elements for most outputs determine the direction.
 
     Attributes:
         threads: Threads of a group.
-        most_threads: Most threads of a group where outputs are too few to keep the device busy otherwise.
-        width: How many neighbouring threads have their accesses to memory joined.
-        vector_bytes: Width of the accesses to memory of one thread.
-        max_lanes: Most lanes of a vector; 0 for as many as fit.
-        local_bytes: Memory that the threads of a group share.
-        vectors: How many vectors a thread loads at a time.
-        groups: So many groups keep the device busy.
+        most_threads: Maximum number of threads if outputs are too few to keep the device busy.
+        width: Neighbouring threads whose accesses are coalesced.
+        vector_bytes: Bytes of a thread's vector accesses.
+        max_lanes: Maximum lanes of a vector; 0 for no limit.
+        local_bytes: Local memory of a group.
+        vectors: Vectors that a thread loads together.
+        groups: Groups that keep the device busy.
 
     """
 
@@ -209,7 +208,7 @@ class GroupReduction:
         return attrs.evolve(plan, deep=deep, depth=depth) if depth > 1 else plan
 
     def _deep(self, nest: Nest, loop: stripe.Index, threads: int) -> tuple[stripe.Index, int]:
-        """Return another index along which so many times more threads share an output, at most half of its range."""
+        """Return another index along which this many times more threads share an output, at most half of its range."""
         tested = sch.constrained_indices(nest)
         others = [i for i in nest.reductions[0].loops if i is not loop and i.name not in tested]
         deep = max(others, key=lambda i: i.range, default=None)
@@ -397,16 +396,16 @@ _SUMS: Final = 128
 """Terms of sums that are long enough for threads of one group to read places of a window beside each other."""
 
 _STAGED = 4
-"""Inputs that a group copies take one of so many parts of local memory at most: several groups are to fit."""
+"""Reciprocal of the share of local memory for copied inputs, so that several groups fit."""
 
 _SECTOR = 32
 """Bytes side by side that cards fetch at a time: groups of columns may be so narrow where there would be few."""
 
 _LONG = 32
-"""Columns of so many elements are worth several threads each."""
+"""Elements of a column from which several threads share it."""
 
 _MANY = 32
-"""Sums of so many terms are stored seldom: wide accesses for what is read count more."""
+"""Terms of a sum from which wide loads count more than wide stores."""
 
 _FEW = 1 << 18
 """Outputs of long sums that are fewer may be stored away from each other, where inputs are read side by side."""
@@ -421,7 +420,7 @@ _OF_SUMS = 4
 """Bytes of a sum, by which lanes are counted where threads hold several of them."""
 
 _REUSE = 8
-"""An input that so many outputs read is worth keeping near."""
+"""Outputs that read an input from which it is copied to local memory."""
 
 
 def power_of_two_from(value: int) -> int:

@@ -1,4 +1,4 @@
-"""A reduction that the threads of a group share: parts, tree, and what follows, and blocks that merge accumulators."""
+"""Reductions shared by the threads of a group: partial results, a merge tree in local memory, and the epilogue."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tileir.schedule.steps.tensors import Interleave
 from tileir.stripe import ir as stripe
 
 _ALONE: Final = 16
-"""So many partial results one thread merges; more are first merged by fewer threads."""
+"""Partial results that one thread merges; more are first reduced by several threads."""
 
 _AT_ONCE: Final = 8
-"""So many partial results a thread merges before: its reads are under way together, and threads meet less often."""
+"""Partial results that each of several threads merges, with its reads in flight together and few barriers."""
 
 
 @attrs.frozen(eq=False)
@@ -32,18 +32,18 @@ class Plan:
     """Division of a reduction among the threads of a group.
 
     Attributes:
-        loop: The reduction index that threads share.
-        column: The output index of which a group takes several values.
+        loop: Reduction index that threads share.
+        column: Output index along which a group computes several values.
         threads: Threads along ``loop``, a power of two.
-        beside: Values of ``column`` that a group takes at a time, in vectors of ``lanes`` where lanes run along it.
+        beside: Values of ``column`` in a group, in vectors of ``lanes`` if lanes run along it.
         lanes: Lanes of a vector.
-        unroll: Vectors that a thread loads at a time, into accumulators of their own.
-        along_outputs: Whether lanes and neighbouring threads run along ``column``, not along ``loop``.
-        row: Another output index of which a group takes ``down`` values at a time, by threads of their own.
-        down: See ``row``.
-        staged: Inputs that a group copies to local memory, where all its threads read them.
-        deep: Another reduction index that threads share, and ``depth`` of them do.
-        depth: See ``deep``.
+        unroll: Vectors that a thread loads together, into separate accumulators.
+        along_outputs: Lanes and neighbouring threads run along ``column`` instead of ``loop``.
+        row: Second output index, distributed over ``down`` threads.
+        down: Threads along ``row``.
+        staged: Inputs that a group copies to local memory.
+        deep: Second reduction index, distributed over ``depth`` threads.
+        depth: Threads along ``deep``.
 
     """
 
@@ -74,21 +74,20 @@ class Plan:
 
 @attrs.frozen(eq=False, repr=False)
 class SharedReduction:
-    """A script that shares a reduction out to threads, and the names of its loops.
+    """Script that distributes a reduction over the threads of a group, and the names of its loops.
 
-    What threads merge meets in local memory, where fewer of them go on with it. The first ones do what comes before and
-    after the reduction.
+    Partial results are merged in local memory by ever fewer threads. The first threads run the prologue and epilogue.
 
     Attributes:
         nest: The kernel.
-        plan: What is shared out.
-        names: All names that are taken.
-        team: Loops over the threads that each have outputs of their own, the outermost first.
+        plan: Division of the reduction.
+        names: Names in use.
+        team: Loops over threads with separate outputs, outermost first.
         parts: Loops over the threads that share an output.
-        vector: The loop over the vectors that a thread has at a time.
-        lane: The loop over the elements of a vector.
-        inner: That loop where it lies along the reduction.
-        bound: What loops are bound to at the end.
+        vector: Loop over the vectors that a thread loads together.
+        lane: Loop over the elements of a vector.
+        inner: ``lane``, if it runs along the reduction.
+        bound: Final bindings of loops.
     """
 
     nest: Nest

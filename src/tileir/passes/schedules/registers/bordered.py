@@ -1,10 +1,9 @@
-"""Windows whose borders lie along the lanes: a group copies what it reads to memory of its own, with a border of zeros.
+"""Windows with borders along the lanes: a group copies its input to private memory, padded with zeros.
 
-Lanes along a row of an image meet its edges at some steps of a window, where some of them have no element to read. Here
-a group copies the planes that its windows slide over, and zeros on both sides of each row, so that all lanes read
-something at each step. What a step multiplies with is 0 in lanes beyond the edge, too: 0 times an infinity would not be
-nothing. Where such lanes are in a vector is known when compiling, so that vectors inside have no test, and those at an
-edge one instruction more. Rows above and below the image are left out by the bounds of loops, as everywhere.
+Vectors along a row of an image cross its edges at some steps of a window. Here a group copies the planes that its
+windows read, with zeros at both ends of each row, so that all lanes read an element. The weights of lanes beyond an
+edge are also 0, since 0 times infinity is NaN. These lanes are known at compile time: inner vectors have no test, and
+edge vectors one more instruction. Loop bounds exclude rows above and below the image.
 
 Before, with one window of three on eight rows of sixteen elements::
 

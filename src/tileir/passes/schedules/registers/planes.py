@@ -1,13 +1,13 @@
-"""Planes of several channels that windows slide over, a channel in each lane: copied before they are read.
+"""Depthwise windows with channels in lanes: a group copies the planes of several channels beforehand.
 
-Rows of a small picture fill no vector, and neighbours of a window that moves by two elements are none in memory. Where
-each channel has a window of its own, as in depthwise convolutions, a group copies the planes of as many channels as a
-vector has lanes, turned in registers, and lanes run along the channels: each test of an edge is one for all lanes. Of
-large planes it copies strips of rows, with those that the windows of two strips share.
+Rows of a small image do not fill a vector, and with a stride of two, neighbouring windows are not contiguous. For
+windows on single channels, a group copies the planes of a vector of channels, transposed in registers, so that lanes
+run along channels and each test of an edge serves all lanes. Large planes are copied in strips of rows with halos.
 
 Before, with windows of three along rows, and after::
 
-    block [c:32, o:7]:224 { zero; block [i:3] { o + i - 1 >= 0; 7 - o - i >= 0; Y[c, o] += X[c, o + i - 1] * W[c, i] } }
+    block [c:32, o:7]:224 { zero; block [i:3] { o + i - 1 >= 0; 7 - o - i >= 0; Y[c, o] += X[c, o + i - 1] * W[c, i] }
+    }
 
     block [(#grid c_panel:2)]:2 {
         none X_planes[7, 16] none W_panel[3, 16]

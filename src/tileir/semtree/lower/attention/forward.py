@@ -1,18 +1,14 @@
-"""The special ``attend`` as a kernel: groups of threads that go along the keys, with running maxima and sums.
+"""Lowering of the special ``attend``: groups of threads that iterate over tiles of keys, with running maxima and sums.
 
-The threads of a fragment hold the scores of some queries and as many rows of the result; four of them share a row. For
-one tile of keys after the other, they multiply, find the greatest score of each row so far, scale what they have added
-up by how much it grew, and add the values of the tile, weighted by exponentials of scores less the greatest one. Tiles
-that no query of the group sees are not visited; keys and values of the next tile are copied while those of one are
-multiplied. The running maxima are those of Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018;
-that nothing but tiles is in memory is by Dao et al., "FlashAttention", 2022; that sums are scaled only where a score
-has grown by much, by Zadouri et al., "FlashAttention-4", 2026. Weights are added up by products with ones.
+The threads of a fragment hold the scores of some queries and their rows of the result; four threads share a row. For
+each tile of keys, they multiply, update the maximum of each row, rescale the sums if it has grown by much, and add
+the values of the tile, weighted by exponentials. Tiles that a mask excludes are skipped, and the next tile is copied
+in the meantime. Weights are summed by products with ones. Sources: Milakov and Gimelshein, "Online normalizer
+calculation for softmax", 2018; Dao et al., "FlashAttention", 2022; Zadouri et al., "FlashAttention-4", 2026.
 
-In roles, one warp copies tiles, and teams of four warps multiply and weigh.
-
-Teams wait for copies, and for their turns, but not until the others have read a tile: who copies does that, and gets
-each tile back as soon as its products are done. Where groups take tiles of queries in turns, what is needed first for
-the next one is copied beside the end of the one before.
+With warp specialisation, one warp copies tiles, and teams of four warps compute. Teams wait for copies and for their
+turn; the copying warp reuses a tile as soon as the products with it are done. In persistent kernels, it copies the
+first tiles of the next queries before the current ones are finished.
 """
 
 from __future__ import annotations

@@ -1,22 +1,14 @@
-"""The special ``order``: where the elements of a row stand when they are sorted, stable, with NaN behind all numbers.
+"""Lowering of the special ``order``: positions that sort the elements of a row stably, NaN last.
 
-What is sorted are words of integers (:class:`tileir.semtree.lower.orders.packing.Row`): a key that is ordered as the
-elements are, and behind it the place of the element. So no two are equal, every correct network gives the stable
-order, and the places of the result are the low bits.
+Each element becomes an integer word (:class:`tileir.semtree.lower.orders.packing.Row`): a key in the order of the
+elements, followed by the position in the low bits. Words are unique, so that every correct network sorts stably.
+Short rows are sorted by a :class:`tileir.semtree.lower.orders.networks.Network`, and long rows by a :class:`Radix`;
+for a few positions, :class:`tileir.semtree.lower.orders.selection.Selection` sorts only candidates.
 
-- A row is packed into words, sorted by a :class:`tileir.semtree.lower.orders.networks.Network` where it is short, by a
-  :class:`Radix` where it is long, and its places are stored.
-- Where few places are wanted, :class:`tileir.semtree.lower.orders.selection.Selection` sorts what may be among them.
-
-Sorting rows of words by their digits, the last one first: time grows as a row does, not as its logarithm squared.
-
-The least significant digit first (Knuth, "Sorting and searching", 5.2.5): one pass over the keys counts how often each
-digit has each value; then one pass for each digit moves the elements to where those counts say, in the order in which
-they stand, so that equal ones stay in order. A digit that is the same in all keys moves nothing: 64-bit integers that
-are small take as many passes as they have bytes.
-
-The row moves to and fro between two halves of its arrays. Digits are bytes: as many elements are written beside each
-other as a digit has values, and each of these needs a line of the nearest cache.
+The radix sort begins with the least significant digit (Knuth, "Sorting and searching", 5.2.5), in linear time: one
+pass counts the values of all digits, and one pass for each digit moves the elements, in order, between the halves of
+two arrays. Digits that are equal in all keys are skipped. Digits are bytes, so that the 256 write positions of a pass
+fit in the first-level cache.
 """
 
 from __future__ import annotations
