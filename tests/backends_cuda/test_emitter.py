@@ -345,7 +345,7 @@ def test_words_are_exchanged_by_an_instruction() -> None:
 
 
 @pytest.mark.parametrize(
-    ("threads", "shared", "beside"), [(256, 1024, 1), (512, 1024, 2), (512, 30000, 1), (1024, 1024, 1)]
+    ("threads", "shared", "beside"), [(256, 1024, 2), (512, 1024, 2), (512, 30000, 1), (1024, 1024, 1)]
 )
 def test_half_of_the_threads_of_a_processor_leave_registers_for_others(threads: int, shared: int, beside: int) -> None:
     place = Subscript("near", own(), F32)

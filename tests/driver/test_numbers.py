@@ -158,26 +158,26 @@ ENTRIES: dict[str, Callable[[Array, Any], Array]] = {
 def table() -> dict[tuple[str, str], str]:
     """Return the table of the manual: the dtype of a kind of number beside a dtype."""
     text = (Path(__file__).parents[2] / "docs" / "tile.md").read_text()
-    rows = [line.strip("|").split("|") for line in text.split("| beside |")[1].splitlines()[2:]]
+    rows = [line.strip("|").split("|") for line in text.split("| other operand |")[1].splitlines()[2:]]
     found: dict[tuple[str, str], str] = {}
     for row in rows:
         if len(row) != 4:
             break
         for name in row[0].split(","):
             for kind, cell in zip(NUMBERS, row[1:], strict=True):
-                found[name.strip(), kind] = name.strip() if cell.strip() == "itself" else cell.strip()
+                found[name.strip(), kind] = name.strip() if cell.strip() == "that dtype" else cell.strip()
     return found
 
 
 def test_the_table_of_the_manual_has_every_dtype() -> None:
-    assert {name for name, _ in table()} == {*(dtype.value for dtype in DType), "nothing"}
+    assert {name for name, _ in table()} == {*(dtype.value for dtype in DType), "none"}
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_the_table_of_the_manual_holds(entry: str) -> None:
     for (name, kind), becomes in table().items():
-        if name == "nothing" or (entry == "operations" and kind == "bool"):
+        if name == "none" or (entry == "operations" and kind == "bool"):
             continue
         x = sample(DType(name))
         taken = promote(DType(name), DType(becomes))
@@ -191,7 +191,7 @@ def test_the_table_of_the_manual_holds(entry: str) -> None:
 def test_numbers_alone_have_the_dtypes_of_the_table() -> None:
     for kind, numbers in NUMBERS.items():
         result = tileir.jit("function (K) -> (O) { O = K; }")(numbers[0])
-        assert DType.of(result.dtype) is DType(table()["nothing", kind])
+        assert DType.of(result.dtype) is DType(table()["none", kind])
     assert tileir.jit("function (K) -> (O) { O = K; }")(1 << 40).dtype == np.int64
 
 

@@ -23,14 +23,14 @@ OTHER_WORDS = {"main", "out", "p", "t", "a", "b", "range", "stride"}
 
 def test_the_manual_names_them_all() -> None:
     text = (ROOT / "docs/stripe.md").read_text(encoding="utf-8")
-    section = text[text.index("A scheduled program tells") : text.index("Here is a row sum for groups")]
+    section = text[text.index("A scheduled program determines") : text.index("This is a row sum for groups")]
     words = {word.partition("=")[0] for word in re.findall(r"`([a-z_]+(?:=[0-9]+)?)`", section)}
     assert words - OTHER_WORDS == {*SCHEDULE, *BINDINGS, *INSTRUCTIONS, COPY, *ROLES}
 
 
 def test_the_manual_has_the_roles_of_products() -> None:
     text = (ROOT / "docs/stripe.md").read_text(encoding="utf-8")
-    bullet = text[text.index("- a block that is a `Product`") :].partition("\n- ")[0]
+    bullet = text[text.index("- **`Product`**") :].partition("\n- ")[0]
     assert set(re.findall("`([a-z_]+)`", bullet)) - {"multiply"} == ROLES
 
 
