@@ -66,8 +66,8 @@ _FULL: Final = 1024
 
 _WARP: Final = 32
 _BUSY: Final = 512
-"""Threads of a processor that hide each other's waiting: on an H200 a window of 7 x 7 over 64 x 14 x 14 x 384, whose
-threads would take 254 registers, takes 31 us, not 79."""
+"""Threads of a processor that hide the latency of memory: on an H200, a window of 7 x 7 over 64 x 14 x 14 x 384 takes
+31 us with registers for as many, and 79 with 254 registers for each thread."""
 
 _ATTRIBUTES: Final = "nounwind mustprogress norecurse"
 

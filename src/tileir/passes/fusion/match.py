@@ -190,7 +190,7 @@ def _reaches(distance: int, steps: Sequence[tuple[int, int]]) -> bool:
 
 
 _TRIED = 2
-"""So many more numbers of steps than one are tried at most: others are taken as possible."""
+"""Maximum difference between the numbers of steps that are tried; wider ranges count as reached."""
 
 
 def _substituted(group: FusionGroup, values: Mapping[str, Affine]) -> set[Affine]:

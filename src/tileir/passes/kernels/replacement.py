@@ -31,7 +31,7 @@ class Replacement:
 
 
 Outcome: TypeAlias = Replacement | Refused
-"""What becomes of a kernel: others in its place, or why it stays."""
+"""Replacement of a kernel by others, or the reason why it stays."""
 
 
 class ReplacingPass:

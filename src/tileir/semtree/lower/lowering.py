@@ -87,7 +87,7 @@ def beside(
 
 
 _Place: TypeAlias = "tuple[sem.Expr, sem.Expr, sem.Expr, Mapping[sem.Expr, sem.Expr]]"
-"""Whether a group is one of the first kernel's, its place in this and in the other grid, and expressions known then."""
+"""Test for groups of the first kernel, positions in its and in the other grid, and expressions known in a branch."""
 
 
 def _one_behind(group: sem.Expr, first: int) -> _Place:

@@ -81,7 +81,7 @@ from tileir.typed.simplify.simplifier import simplify
 from tileir.typed.simplify.whole_axes import with_whole_axes
 
 INTERMEDIATE: Final = 8
-"""What an element of the result between costs, in products: it is written and read again."""
+"""Cost of writing and reading an element of the intermediate result, in products."""
 
 
 def factorised(function: Function) -> Function:
