@@ -253,7 +253,6 @@ def _log(value: int) -> int:
 
 
 def _wide(dtype: DType) -> DType:
-    """Return the dtype in which products are added."""
     return dtype if dtype is DType.F64 else DType.F32 if dtype.is_float else DType.I32
 
 

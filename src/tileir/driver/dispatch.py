@@ -113,7 +113,6 @@ def dispatch_of(scheduled: StripeProgram, plan: Plan) -> Dispatch:
 def _with_runs(
     works: Sequence[Work], runs: int = 1, conditions: tuple[tuple[str, str], ...] = ()
 ) -> Iterator[tuple[Launch, int, tuple[tuple[str, str], ...]]]:
-    """Yield each launch, how often it runs, and on which conditions: a word and the buffer for each."""
     for work in works:
         match work:
             case Launch():

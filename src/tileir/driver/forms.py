@@ -266,7 +266,6 @@ def parse(
 
 
 def _other(text: str, stage: str, name: str) -> object:
-    """Read a text that is no program: a part of one, what passes are made of, a model, or one of a language."""
     match stage:
         case "block" | "kernel":
             return _part(text, stage, name)

@@ -124,7 +124,6 @@ class Jit(Generic[R_co]):
         return f"<Jit {self.function.summary()}{where}>"
 
     def _repr_html_(self) -> str:
-        """Return what notebooks show: the program."""
         return self.function._repr_html_()
 
     @_in_order.default
@@ -243,7 +242,6 @@ class Jit(Generic[R_co]):
         return None if home is None or self._chooses(home.device.id) else home.device.id
 
     def _chooses(self, device_id: str) -> bool:
-        """Return whether the context chooses this device where nobody names one."""
         try:
             return self._context.device().id == device_id
         except BackendError:

@@ -279,7 +279,6 @@ def _destination(tensor: Tensor, value: Any) -> Array | str:
 
 
 def _fresh_one(tensor: Tensor) -> str:
-    """Return how to make an array that an output can be written to: converting one would make another."""
     return f"pass one that numpy.empty(..., {str(tensor.dtype.numpy)!r}) makes"
 
 

@@ -150,7 +150,6 @@ class Registry(Renewable):
         return logged(found, __name__) if isinstance(found, BackendError) else cast("AnyBackend", found)
 
     def _ranks(self) -> Iterator[tuple[int, str]]:
-        """Yield rank and name of each back end that can be loaded: registered ones, tileir's own, then the others."""
         for name in dict.fromkeys((*sorted(self._registered), *self._installed())):
             try:
                 yield self.backend(name).rank, name

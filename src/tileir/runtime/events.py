@@ -281,7 +281,6 @@ class Scheduler(Renewable):
             task.event.abandon()
 
     def _release(self, task: _Task) -> None:
-        """Count down the events that a task waits for, and queue it after the last one."""
         with self._lock:
             task.waiting -= 1
             if task.waiting or task not in self._unfinished:

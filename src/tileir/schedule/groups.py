@@ -78,7 +78,6 @@ def _team(path: Path) -> Path:
 
 
 def _leaves(items: tuple[Item, ...], path: Path = ()) -> Iterator[tuple[Leaf, Path]]:
-    """Yield leaves with the loops around them, the outermost first."""
     for item in items:
         if isinstance(item, Leaf):
             yield item, path

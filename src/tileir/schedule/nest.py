@@ -234,7 +234,6 @@ def with_loops_called(segment: Segment, renamed: Mapping[str, str]) -> Segment:
 
 
 def _has_lanes(block: stripe.Block) -> bool:
-    """Return whether some block inside has groups, threads or lanes."""
     return any(i.binding in _SCHEDULED for inner in block.blocks for each in inner.nested() for i in each.indices)
 
 

@@ -42,7 +42,6 @@ def _unrepresented(const: Any) -> str:
 
 
 def _values(expr: Any) -> tuple[Any, ...]:
-    """Return the operands of one type: all but a condition."""
     return expr.args[1:] if expr.op is Op.COND else expr.args  # type: ignore[no-any-return]
 
 

@@ -69,7 +69,6 @@ class Kernel(Whole):
 
 
 def _getter(kind: type[attrs.AttrsInstance], *without: str) -> Callable[[object], object]:
-    """Return a function that gives all fields of a node but some."""
     return attrgetter(*(field.name for field in attrs.fields(kind) if field.name not in without))
 
 

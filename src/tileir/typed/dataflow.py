@@ -33,7 +33,6 @@ def dataflow(function: Function) -> nx.DiGraph[str]:
 
 
 def _kind(definition: Value | Operation) -> str:
-    """Return the word for an operation that its text has."""
     match definition:
         case Value():
             return "input"
@@ -193,7 +192,6 @@ def _reduced(results: tuple[Scan, ...]) -> dict[str, Scan]:
 
 
 def _place(result: ScanResult, carries: int) -> int:
-    """Return the position among the outputs of the body that a result follows."""
     return result.number + (carries if result.part is ScanPart.OUTPUT else 0)
 
 

@@ -84,7 +84,6 @@ def _layout(kind: type[attrs.AttrsInstance]) -> _Layout:
 
 
 def _together(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
-    """Return a function that gives some attributes of an instance."""
     return attrgetter(*names) if len(names) > 1 else lambda node: tuple([getattr(node, name) for name in names])
 
 

@@ -106,5 +106,4 @@ def _hull(values: Iterable[int], divisor: int) -> Range:
 
 
 def _power_of_two(found: Range) -> int:
-    """Return the largest power of two that divides the value, within 64 bits."""
     return found.divisor & -found.divisor if found.divisor else 1 << 64

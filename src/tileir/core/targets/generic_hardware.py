@@ -158,5 +158,4 @@ def _operands(unit: str, width: int, count: int) -> list[Bus]:
 
 
 def _both_ways(outer: str, inner: str, width: int, count: int) -> list[Bus]:
-    """Return buses between two levels of memory; half as much goes outwards."""
     return [Bus((outer,), (inner,), width, count), Bus((inner,), (outer,), max(1, width // 2), count)]

@@ -310,7 +310,6 @@ def target_called(name: str) -> TargetFile:
 
 
 def _text_of(offer: object) -> str:
-    """Return the text of the target file that a distribution names: the text itself, or where it is."""
     return offer if isinstance(offer, str) else offer.read_text(encoding="utf-8")  # type: ignore[attr-defined]
 
 
@@ -393,7 +392,6 @@ def with_facts(target: Target) -> Target:
 
 
 def _whole(value: object) -> object:
-    """Return an integer for a number without a fraction, which templates divide sizes to."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

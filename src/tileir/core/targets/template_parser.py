@@ -215,5 +215,4 @@ class _Parser:
 
 
 def _inner(span: Span) -> str:
-    """Return what stands between the marks of a tag."""
     return span.text[2:-2].removeprefix("-").removesuffix("-").strip()

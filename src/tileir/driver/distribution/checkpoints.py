@@ -217,7 +217,6 @@ class _Reader:
 
 
 def _within(inner: Sequence[Interval], outer: Box) -> tuple[slice, ...]:
-    """Return the places of a box in an array that has the elements of a larger one."""
     return tuple(slice(low - start, high - start) for (low, high), (start, _) in zip(inner, outer, strict=True))
 
 

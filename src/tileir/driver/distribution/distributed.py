@@ -463,7 +463,6 @@ class Distributed:
         return {name: values[name] for name in self.program.function.outputs}
 
     def _of_step(self, program: Partitioned) -> Distributed:
-        """Return the step of a loop that runs where this does."""
         with self._lock:
             if program not in self._inner:
                 self._inner[program] = Distributed(program, self.engine, self._context, self._device, self._options)

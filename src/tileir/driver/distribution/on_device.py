@@ -323,7 +323,6 @@ def _window(name: str, array: DeviceArray, have: Box, halo: Arriving | None, box
 
 
 def _arrived(arrays: Sequence[DeviceArray]) -> dict[str, DeviceArray]:
-    """Return arrays by the names that functions of windows have for them."""
     return {f"came_{number}": each for number, each in enumerate(arrays)}
 
 

@@ -136,7 +136,6 @@ def _elements(labels: Sequence[str], sizes: Mapping[str, Dim]) -> int:
 
 
 def _labels(operands: Sequence[Labelled]) -> list[str]:
-    """Return the labels of tensors, each once, in order."""
     return list(dict.fromkeys(label for _, labels in operands for label in labels))
 
 

@@ -69,5 +69,4 @@ def _euclid(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _widened(x: Operand) -> Operand:
-    """Return floats of 32 bits at least; integers stay."""
     return call("widen", x) if isinstance(x, Tensor) else x

@@ -286,12 +286,10 @@ def _bits(state: Tensor, sizes: Sequence[Size], dtype: str) -> tuple[Tensor, Ten
 
 
 def _computed(dtype: DType | str) -> DType:
-    """Return the type in which numbers of a type are computed: f64 for those of 64 bits, and else f32."""
     return DType.F64 if dtype_of(dtype).bits == DType.F64.bits else DType.F32
 
 
 def _bits_of(dtype: DType | str) -> int:
-    """Return how many bits uniform numbers have from which those of a type are computed."""
     return 2 * _BITS if _computed(dtype) is DType.F64 else _BITS
 
 

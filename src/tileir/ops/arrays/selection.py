@@ -172,7 +172,6 @@ def linspace(
 
 
 def _floor_divided(x: Tensor, by: Dim) -> Tensor:
-    """Return the greatest integers not above ``x / by``, for integers and a positive size."""
     return tf.where(x < 0, (x - (by - 1)) / by, x / by)
 
 

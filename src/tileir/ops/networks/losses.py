@@ -346,7 +346,6 @@ def _log(x: Tensor) -> Tensor:
 
 
 def _class_axis(x: Tensor, axis: int) -> int:
-    """Return the axis of the classes; a single example has no other one."""
     return axis_of(x, 0 if rank_of(x) == 1 and axis == 1 else axis)
 
 

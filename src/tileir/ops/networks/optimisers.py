@@ -293,7 +293,6 @@ def _is_zero(value: Operand) -> bool:
 
 
 def _like(value: Operand, x: Tensor) -> Operand:
-    """Return an option in the dtype of ``x``; numbers adapt by themselves."""
     return tf.as_like(value, x) if isinstance(value, Tensor) else value
 
 
@@ -302,7 +301,6 @@ def _replaced(old: Tensor, new: Tensor) -> Tensor:
 
 
 def _all_replaced(given: tuple[Tensor, ...], w: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return a parameter and both moments in the dtypes of those that were given, with a gradient between."""
     return _replaced(given[0], w), _replaced(given[2], m), _replaced(given[3], v)
 
 

@@ -255,7 +255,6 @@ def _view_of_scalar(name: str, dtype: DType, aggregation: Aggregation | None) ->
 
 
 def _identity(refinement: Refinement) -> bool | int | float:
-    """Return the identity of the aggregation: 0 where nothing merges."""
     return (refinement.aggregation or Aggregation.ASSIGN).identity(refinement.shape.dtype)
 
 

@@ -421,7 +421,6 @@ def _stored_sums(
 
 
 def _tell(kernel: stripe.Block, made: object, members: tuple[int, ...], number: int) -> None:
-    """Remark what became of a kernel and those that belong to it."""
     if isinstance(made, Refused):
         remark(called_block(kernel), made, number=number)
     else:

@@ -435,7 +435,6 @@ class _Scan:
         return self._burden(sources) + sum(self._sizes[source] for source in gone) > saved
 
     def _burden(self, sources: Iterable[str]) -> int:
-        """Return how many elements have to be stored so that ``sources`` can be read, or be computed."""
         return sum(self._burdens.get(source, self._sizes[source]) for source in sources if source not in self._stored)
 
     def _is_cheap(self, operations: Sequence[Op]) -> bool:

@@ -198,7 +198,6 @@ def _substituted(group: FusionGroup, values: Mapping[str, Affine]) -> set[Affine
 
 
 def _moved(place: Element | None, values: Mapping[str, Affine]) -> Element | None:
-    """Return a place in terms of the indices of the joined box."""
     return None if place is None else (place[0], place[1].substitute(values))
 
 
@@ -238,7 +237,6 @@ def turns_into_tests(
 
 
 def _neighbours(layout: Affine) -> Iterator[str]:
-    """Yield the indices that move a place by one element."""
     return (name for name, coefficient in layout.terms if coefficient == 1)
 
 

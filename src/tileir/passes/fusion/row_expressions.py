@@ -271,7 +271,6 @@ def _moved(op: Op, args: tuple[Element, ...]) -> Coordinate | None:
 
 
 def _signed(op: Op, args: tuple[Element, ...]) -> Element:
-    """Return an operation, of which the negation of a constant is one."""
     match op, args:
         case Op.NEG, (Number(value),):
             return Number(-value)

@@ -229,7 +229,6 @@ def most_live(statements: Sequence[Statement]) -> int:
 
 
 def _alike(statement: Statement, other: Statement) -> bool:
-    """Return whether two statements merge terms by the same operation."""
     match statement, other:
         case Intrinsic(op=op, dtype=dtype), Intrinsic(op=same, dtype=alike):
             return is_merge(other) and (op, dtype) == (same, alike)

@@ -103,7 +103,6 @@ _BITS = 16
 
 
 def _padded(count: int) -> int:
-    """Return the least power of two that is at least ``count``."""
     return 1 << (count - 1).bit_length()
 
 

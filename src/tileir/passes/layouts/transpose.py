@@ -369,7 +369,6 @@ class _Copier:
         )
 
     def _root(self, name: str) -> tuple[int, str] | None:
-        """Return what is behind a view of ``main``; None for a copy, which has nothing else behind it."""
         return self._roots.get(name)
 
     def forget(self, kernel: Statement) -> None:

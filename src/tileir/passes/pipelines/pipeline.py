@@ -124,7 +124,6 @@ class _Parser:
         return tuple(requests)
 
     def _recovered(self) -> Iterator[Request]:
-        """Yield a request, or none where it is faulty."""
         try:
             request = self._request()
             if not self.cursor.at(END) and not self.cursor.at(","):
@@ -388,7 +387,6 @@ def _request_of(item: object, number: int, places: Mapping[Path, Span]) -> Reque
 
 
 def _plain(value: object) -> Written:
-    """Return a value of JSON with tuples for lists."""
     match value:
         case list():
             return tuple(map(_plain, value))

@@ -129,7 +129,6 @@ def _copies(kernel: Block) -> bool:
 
 
 def _same_rows(run: Sequence[_Part]) -> bool:
-    """Return whether the outermost indices of kernels lead to the same rows of a tensor."""
     return bool(frozenset.intersection(*(part.rows for part in run)))
 
 
@@ -228,5 +227,4 @@ def _with_borders(kernels: Sequence[Block], main: Block) -> tuple[Block, ...]:
 
 
 def _side(kernel: Block) -> Index | None:
-    """Return the index of a border that tells its sides apart."""
     return next((i for i in kernel.indices if i.range == 2 and "_side" in i.name and i.affine is None), None)

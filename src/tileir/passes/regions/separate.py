@@ -134,7 +134,6 @@ def _untested(kernel: stripe.Block) -> list[stripe.Index]:
 
 
 def _operations(block: stripe.Block) -> int:
-    """Estimate statements times points, constraints ignored."""
     return block.points * sum(_operations(s) if isinstance(s, stripe.Block) else 1 for s in block.statements)
 
 

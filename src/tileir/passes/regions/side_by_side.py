@@ -65,5 +65,4 @@ def _write_apart(a: Refinement, b: Refinement, one: Block, other: Block) -> bool
 
 
 def _operations(block: Block) -> int:
-    """Return about how often the statements of a block run, those of blocks inside counted; nesting is bounded."""
     return block.points * max(1, sum(map(_operations, block.blocks)))

@@ -310,7 +310,6 @@ class _Scan:
 
 
 def _rows_of(stage: _Stage, kernel: Block) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last row of a stage that a kernel touches, of each tensor and on each side."""
     for tensor, stride in stage.strides.items():
         yield from rows_touched(kernel, tensor, stride)
 

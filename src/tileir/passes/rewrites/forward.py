@@ -157,7 +157,6 @@ def _stays_near(made: Pieces) -> bool:
 
 
 def _loads(kernel: Block) -> frozenset[str]:
-    """Return the views of which a kernel loads the element that its indices say."""
     return frozenset(s.source for s in kernel.statements if isinstance(s, Load) and s.index is None)
 
 

@@ -123,7 +123,6 @@ def _allocation(view: Refinement) -> Refinement:
 
 
 def _same_rank(blocks: tuple[Block, ...], view: Refinement) -> bool:
-    """Return whether all views of ``view`` in ``blocks`` have its axes, so that its strides can change."""
     return all(
         len(r.shape.dims) == len(view.shape.dims) and _same_rank(inner.blocks, r)
         for inner in blocks

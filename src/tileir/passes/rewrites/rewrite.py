@@ -87,7 +87,6 @@ def with_laws(block: Block, laws: Sequence[Law]) -> Block:
 
 
 def _without_unread(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
-    """Drop statements that only make scalars which nothing reads."""
     return tuple(needed(statements, (), scalar_output, scalar_inputs, lambda each: not isinstance(each, _PURE)))
 
 

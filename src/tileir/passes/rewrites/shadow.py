@@ -71,7 +71,6 @@ def _shadowed(most_bytes: int, kernel: Block) -> Block:
 
 
 def _bytes(view: Refinement) -> int:
-    """Return what a view shows, in bytes; nothing for an element, which is in a register."""
     return 0 if is_element(view) else view.shape.elements * view.shape.dtype.itemsize
 
 

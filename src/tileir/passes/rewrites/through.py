@@ -250,7 +250,6 @@ class _Loads:
         return self._intrinsic(Op.MIN, (place, self._constant(axis.most - axis.least, dtype)), dtype)
 
     def _tests(self, axis: Axis, dtype: DType) -> Iterator[str]:
-        """Yield tests of whether there is an element."""
         for op, bound in ((Op.CMP_GE, axis.low), (Op.CMP_LE, axis.high)):
             if bound is not None:
                 coordinate = self._coordinate(axis.coordinate, dtype)

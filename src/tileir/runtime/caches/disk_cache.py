@@ -355,7 +355,6 @@ def _name(kind: str, key: str) -> str:
 
 
 def _listed(folder: OpenDirectory, pattern: re.Pattern[str]) -> Iterator[tuple[re.Match[str], os.stat_result]]:
-    """Yield the files whose names match, but for those that go meanwhile."""
     for name in sorted(folder.names()):
         match = pattern.fullmatch(name)
         if match:

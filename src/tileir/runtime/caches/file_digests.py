@@ -49,7 +49,6 @@ def recall_digests(values: Iterable[ArrayValue], disk: DiskCache) -> None:
 
 
 def _is_of(status: tuple[int, ...], origin: Origin | None) -> bool:
-    """Return whether elements are what a file with a status holds: a copy may be older."""
     return origin is not None and (not origin.copied or origin.status == status)
 
 
@@ -77,7 +76,6 @@ def _stored(disk: DiskCache, key: str) -> Mapping[str, str]:
 
 
 def _place(origin: Origin, value: ArrayValue) -> str:
-    """Return the offset of an array in its file, its dtype and shape."""
     return f"{origin.mapped.offset + origin.offset} {value}"
 
 

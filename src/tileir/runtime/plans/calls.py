@@ -95,7 +95,6 @@ class Calls(Renewable):
             all_ended([call.event]).wait()
 
     def _look(self) -> None:
-        """Let go of the oldest calls that are done."""
         for call in tuple(self.pending):
             if not call.event.done:
                 return

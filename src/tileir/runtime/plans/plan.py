@@ -85,7 +85,6 @@ def in_turns(program: Program) -> tuple[tuple[int, ...], ...]:
 
 
 def _has_several(program: Program) -> bool:
-    """Return whether there are several loops with counts, in a program whose dependencies are cheap to know."""
     return sum(map(_is_counted, program.works)) > 1 and len(program.works) <= GRAPH_LAUNCHES
 
 

@@ -346,7 +346,6 @@ class Specialise:
 
 
 def _in_turn(loop: Loop, names: tuple[str, ...], places: tuple[int, ...]) -> Replaced:
-    """Return loops in turn, of these names, between places in one; those of no iterations are left out."""
     return Replaced(
         tuple(
             attrs.evolve(

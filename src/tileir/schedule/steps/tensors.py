@@ -209,7 +209,6 @@ def turned_tile(
 
 
 def _at_best(test: Affine, loops: tuple[str, str], last: int) -> Affine:
-    """Return the greatest value of a test that any iteration of some loops has."""
     return test.substitute({loop: Affine.constant(last if test.coefficient(loop) > 0 else 0) for loop in loops})
 
 

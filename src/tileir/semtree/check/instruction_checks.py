@@ -203,12 +203,10 @@ def check_products(survey: Survey) -> Iterator[Diagnostic]:
 
 
 def _of_kind(survey: Survey, kind: type[S]) -> Iterator[tuple[Scoped, S]]:
-    """Yield the statements of a class, and where they stand."""
     return ((place, place.stmt) for place in _of_kinds(survey, kind) if isinstance(place.stmt, kind))
 
 
 def _of_kinds(survey: Survey, *kinds: type) -> Iterator[Scoped]:
-    """Yield the statements of some classes; most kernels have none."""
     if not survey.kinds.isdisjoint(kinds):
         yield from (place for place in survey.scoped if isinstance(place.stmt, kinds))
 

@@ -153,7 +153,6 @@ def check_bounds(survey: Survey) -> Iterator[Diagnostic]:
 
 
 def _touched(node: Subscript) -> tuple[int, int] | None:
-    """Return the first and last element that a subscript with a constant offset touches, else None."""
     match node.offset:
         case Const(value=value, type=Type(lanes=1)):
             return int(value), int(value) + node.type.lanes - 1

@@ -456,7 +456,6 @@ class _Costs:
 
 
 def _apart(loop: Loop) -> Iterator[Loop]:
-    """Yield the loops that are not unrolled into a loop."""
     for inner in loop.inner:
         if inner.unrolled:
             yield from _apart(inner)

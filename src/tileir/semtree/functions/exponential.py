@@ -124,7 +124,6 @@ def vanishing(x: Term) -> float:
 
 
 def _most(x: Term) -> float:
-    """Return an argument at which sinh and cosh are infinite."""
     return 90.0 if _single(x) else 711.0
 
 

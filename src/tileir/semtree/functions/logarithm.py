@@ -48,7 +48,6 @@ def scaled(draft: Draft, x: Term) -> tuple[Term, Term]:
 
 
 def _fraction_of_root(digits: int) -> int:
-    """Return the fraction bits of √½ · 2."""
     return math.isqrt(2 << (2 * digits)) - (1 << digits)
 
 

@@ -63,7 +63,6 @@ def legalise(kernel: KernelFunction, capabilities: Capabilities) -> KernelFuncti
 
 
 def _known(stmt: Stmt, hints: tuple[type[Hint], ...]) -> tuple[Stmt, ...]:
-    """Return a statement, unless it is a hint of none of these classes."""
     return () if isinstance(stmt, Hint) and not isinstance(stmt, hints) else (stmt,)
 
 

@@ -24,7 +24,6 @@ def _sign(form: FloatFormat) -> int:
 
 
 def _scale(form: FloatFormat) -> int:
-    """Return the bits of f32 by which exponents differ."""
     return (_F32.bias - form.bias) << _F32.fraction_bits
 
 
@@ -59,7 +58,6 @@ def _widened(draft: Drafting, word: Term, form: FloatFormat) -> Term:
 
 
 def _rounded(word: Term, shift: int) -> Term:
-    """Take bits away from the right, and round to nearest even."""
     return (word + ((1 << (shift - 1)) - 1) + ((word >> shift) & 1)) >> shift
 
 

@@ -136,7 +136,6 @@ def _size(array: sem.DeclareArray) -> int:
 
 
 def _without(body: Iterable[sem.Stmt]) -> tuple[sem.Stmt, ...]:
-    """Return statements without local arrays, which stand at the beginning of a kernel."""
     return tuple(stmt for stmt in body if not _is_local(stmt))
 
 
@@ -554,7 +553,6 @@ def _greatest_value(block: stripe.Block, outer: Mapping[str, int]) -> int:
 
 
 def _bound(affine: Affine, bounds: Mapping[str, int]) -> int:
-    """Return what the terms of an affine add up to where each has its greatest absolute value."""
     return abs(int(affine.offset)) + sum(abs(int(c)) * bounds[name] for name, c in affine.terms)
 
 

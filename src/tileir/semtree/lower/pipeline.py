@@ -233,7 +233,6 @@ class Pipeline:
 
     @property
     def _moving(self) -> tuple[stripe.Index, ...]:
-        """The indices that count iterations, the last one fastest."""
         return tuple(index for index in self.block.indices if index.range > 1)
 
     def _point(self, number: int) -> dict[str, Affine]:

@@ -130,7 +130,6 @@ def operation_on_broadcasts(expr: Expr) -> Expr | None:
 
 
 def _lane(expr: Expr) -> Expr | None:
-    """Return what every lane of a uniform vector holds; None where that is not obvious."""
     match expr:
         case Broadcast(operand=operand):
             return operand

@@ -168,7 +168,6 @@ def neutral_bits(expr: Expr) -> Expr | None:
 
 
 def _ones(dtype: DType) -> float:
-    """Return the integer or bool whose bits are all set."""
     return -1 if dtype.is_signed else dtype.maximum
 
 

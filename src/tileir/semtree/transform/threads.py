@@ -56,7 +56,6 @@ def one_thread(kernel: KernelFunction, *, masks: bool = True, updates: int = 0) 
 
 
 def _alone(stmt: Stmt) -> tuple[Stmt, ...]:
-    """Return a statement of the only thread of a group, which meets nobody at barriers."""
     return () if isinstance(stmt, Barrier) else (stmt,)
 
 

@@ -321,7 +321,6 @@ def _elementwise(builder: ProgramBuilder, operation: Constant | Cast | Elementwi
 
 
 def _needs_copy(builder: ProgramBuilder, operation: Reshape) -> bool:
-    """Tell whether a reshaped value has memory of its own; others are views."""
     return operation.name in builder.storage.copied or operation.name in builder.storage.constants
 
 

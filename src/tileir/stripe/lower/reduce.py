@@ -142,7 +142,6 @@ class _Kernel:
         )
 
     def _over(self, *, reduced: bool) -> Iterator[Index]:
-        """Yield the indices along axes that are reduced, or kept."""
         for axis, (index, size) in enumerate(zip(self.indices, self.sizes, strict=True)):
             if index.indices and (axis in self.results[0].axes) is reduced:
                 yield Index(index.indices[0], size, serial=reduced)

@@ -30,7 +30,6 @@ def _constants(body: Body, call: Call, first: int) -> tuple[Expr, ...]:
 
 
 def _shifted(axis: Expr, rank: int) -> Expr:
-    """Return the axis behind that of the examples; one that is counted from the end stays."""
     match axis:
         case IntLiteral(value=value):
             return attrs.evolve(axis, value=value + 1)

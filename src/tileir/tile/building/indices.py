@@ -92,7 +92,6 @@ def _given(name: str, value: object) -> int:
 
 
 def _value(expr: Expr, known: Mapping[str, int]) -> int:
-    """Return the value of an expression, whose depth is bounded."""
     match expr:
         case IntLiteral(value=value):
             return value

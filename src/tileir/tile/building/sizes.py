@@ -63,7 +63,6 @@ def wider(left: Dim, right: Dim) -> Dim:
 
 
 def _parts(dim: Dim) -> tuple[Expr, ...]:
-    """Return the sizes that ``dim`` was broadcast from."""
     match dim.expr:
         case Call(function="broadcast", arguments=arguments):
             return arguments
@@ -147,7 +146,6 @@ def _derivative(recorder: Recorder, call: Call) -> Sizes | None:
 
 
 def _given(recorder: Recorder, call: Call) -> Sizes | None:
-    """Return the sizes that stand behind the first argument."""
     return _dims(recorder, call.arguments[1:])
 
 

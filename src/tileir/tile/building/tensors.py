@@ -320,7 +320,6 @@ def _power(left: Operand, right: Operand) -> Tensor:
 
 
 def _is_place(part: object) -> bool:
-    """Return whether it may be an index of a contraction."""
     return isinstance(part, Dim | int | np.integer) and not isinstance(part, bool)
 
 

@@ -269,7 +269,6 @@ def _file(text: str, name: str, arrays: Mapping[str, ArrayValue]) -> File:
 
 
 def _spans(function: Function) -> Iterator[Span]:
-    """Yield the places of all statements, those of steps among them."""
     for statement in function.statements:
         if statement.span is not None:
             yield statement.span

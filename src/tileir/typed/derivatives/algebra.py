@@ -109,7 +109,6 @@ class Algebra:
         return self.emission.constant(read_constant(result, dtype).value, dtype)
 
     def _simpler(self, op: Op, inputs: tuple[Tensor, ...], constants: list[float | None]) -> Tensor | None:
-        """Return what ``op`` comes to without being computed. Signs of zeros may change."""
         match op:
             case Op.MUL:
                 return self._simpler_product(inputs, constants)

@@ -97,7 +97,6 @@ def _put(algebra: Algebra, operation: Scatter, updates: Tensor, how: Aggregation
 
 
 def _met(algebra: Algebra, operation: Scatter, updates: Tensor, how: Aggregation) -> Tensor:
-    """Return for each update what all updates of its row make together."""
     return _rows(algebra, operation, _put(algebra, operation, updates, how))
 
 

@@ -262,7 +262,6 @@ def _softmax(emission: Emission, operands: Sequence[Operand], span: Span | None,
 
 
 def _check_sizes(operands: Sequence[Operand], shape: Shape) -> None:
-    """Check the numbers of rows and columns that softmax may be given."""
     for operand, actual in zip(operands[1:], shape[-2:], strict=False):
         given = size(operand, "a size")
         if given != actual:

@@ -385,12 +385,10 @@ def _contains(outer: Box, inner: Box) -> bool:
 
 
 def _around(left: Box, right: Box) -> Box:
-    """Return the smallest box around two, one of which may be empty."""
     return right if not elements(left) else left if not elements(right) else hull(left, right)
 
 
 def _slabs(box: Box, inner: Box) -> Iterator[tuple[tuple[int, int], Box]]:
-    """Yield the rest of a box around another one: two slabs along each axis, by the axis and the side."""
     for axis, ((low, high), (first, last)) in enumerate(zip(box, inner, strict=True)):
         for side, interval in enumerate(((low, first), (last, high))):
             if interval[0] < interval[1]:

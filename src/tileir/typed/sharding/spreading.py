@@ -75,7 +75,6 @@ def _laid(shape: Shape, chosen: Sequence[Way]) -> Layout:
 
 
 def _cut(way: Way) -> tuple[int, Split] | None:
-    """Return the axis of the result that a way cuts, and how; None where it shares out terms."""
     return (way.axis, way.split) if isinstance(way, Met) else way if isinstance(way, tuple) else None
 
 

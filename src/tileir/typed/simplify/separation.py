@@ -38,7 +38,6 @@ def separated(function: Function) -> Function:
 
 
 def _parts(operation: Operation, shapes: Mapping[str, Shape], names: NameScope) -> list[Operation]:
-    """Return operations that compute one together, the last one under its name."""
     return _sums(operation, shapes, names) if isinstance(operation, Contraction) else [operation]
 
 

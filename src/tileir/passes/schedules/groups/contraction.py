@@ -185,7 +185,6 @@ class _ContractionKernel:
         return Node(self.grid, (*sums.values(), *shared), tuple(children))
 
     def _threads(self, children: Iterable[Node], part: stripe.Index | None = None) -> Node:
-        """Return what all threads do, or those of the first parts of the reduction."""
         return Node(sch.present((part or self.team[0], *self.team[1:])), children=tuple(children))
 
     @property
@@ -205,7 +204,6 @@ class _ContractionKernel:
         return vector + sch.part(self.own[2])
 
     def _places(self) -> dict[str, Affine]:
-        """Return where in its tile a thread is along each index."""
         return {
             self.tiles.loop.name: sch.part(self.inner, self.tiles.parts * self.run.range)
             + sch.part(self.team[0], self.run.range)

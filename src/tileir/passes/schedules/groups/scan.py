@@ -90,7 +90,6 @@ class GroupScanKernels(ScanKernels):
         return Use(name, name, access, array.shape.strides, array.shape.dtype, direction, aggregation)
 
     def _copy(self, source: Affine, target: Affine, *, merges: bool) -> Node:
-        """Return the block of the first thread that moves one sum."""
         return merge_block(self._sum(0, source), _as(self._sum(0, target), merges=merges), ())
 
     def _element(self, start: Affine) -> tuple[tuple[stripe.Index, ...], stripe.Index, Affine, tuple[Affine, Affine]]:

@@ -347,7 +347,6 @@ class TileBlocks:
         return Node(around, tuple(allocations), tuple(children), constraints=ends)
 
     def _asked(self, values: Mapping[str, Affine], inside: tuple[stripe.Index, ...]) -> Iterator[Node]:
-        """Yield requests for what a tile reads after its reduction, far away."""
         for segment in self.nest.segments:
             indirect = sch.indirect_names(segment)
             for use in () if segment.loops else sch.reads_of(self.nest, segment):

@@ -249,7 +249,6 @@ class _Candidate:
 
     @cached_property
     def _outside(self) -> tuple[Use, ...]:
-        """Uses at a point before and after the reductions."""
         return tuple(use for segment in self.nest.segments if not segment.loops for use in segment.uses)
 
     def _apart(self, rows: Mapping[str, int]) -> float:

@@ -192,7 +192,6 @@ class Step:
 
 
 def _moving(heights: Mapping[str, int], moved: frozenset[str]) -> int:
-    """Return how many rows of a tile an operand has that some indices move."""
     return prod([height for name, height in heights.items() if name in moved])
 
 

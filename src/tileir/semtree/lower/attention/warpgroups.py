@@ -126,7 +126,6 @@ class WarpGroups(Softmax):
         )
 
     def _first(self, step: Affine) -> tuple[sem.Stmt, ...]:
-        """Return what is done for the first tile of keys."""
         return (
             *self._fresh(),
             self._step_of(sem.ChannelStep.RECEIVE, 1),
@@ -137,7 +136,6 @@ class WarpGroups(Softmax):
         )
 
     def _last(self, step: Affine) -> tuple[sem.Stmt, ...]:
-        """Return what is done for the last tile of values."""
         return (self._step_of(sem.ChannelStep.RECEIVE, 2), *self._results(step), *self._all_sums())
 
     def _turn(self, step: sem.TurnStep) -> tuple[sem.Stmt, ...]:

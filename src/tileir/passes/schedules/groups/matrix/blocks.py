@@ -138,7 +138,6 @@ class _MatrixKernel:
         return sch.part(self.team[2], self.plan.wide) + sch.part(self.own[2], columns) + inner
 
     def _inner(self, axis: str, step: Callable[[int], int]) -> Affine:
-        """Return the place in a fragment along an axis, each of whose bits moves ``step(bit)``."""
         return total(sch.part(index, step(run.bit)) for run, index in self.parts if run.axis == axis)
 
     @property
