@@ -1,1 +1,1 @@
-"""Functions whose every value has a dtype and a shape: a flat dataflow graph in program order."""
+"""Functions in which every value has a dtype and a shape: a flat dataflow graph in program order."""

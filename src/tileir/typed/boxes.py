@@ -1,4 +1,4 @@
-"""Boxes of elements of a tensor: an interval of each axis, from its first place to the one after the last."""
+"""Boxes of elements of a tensor: a half-open interval along each axis."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeAlias
 from tileir.typed.tensor_type import Shape
 
 Interval: TypeAlias = tuple[int, int]
-"""The first place on an axis, and the one after the last; empty where both are equal."""
+"""The first position on an axis, and the one after the last; empty if both are equal."""
 
 Box: TypeAlias = tuple[Interval, ...]
 """An interval of each axis."""
@@ -20,27 +20,28 @@ def whole_box(shape: Shape) -> Box:
 
 
 def sizes_of(box: Box) -> Shape:
-    """Return how many places a box has along each axis."""
+    """Return the number of positions along each axis of a box."""
     return tuple(high - low for low, high in box)
 
 
 def elements(box: Box) -> int:
-    """Return how many elements a box has."""
+    """Return the number of elements of a box."""
     return math.prod(sizes_of(box))
 
 
 def shared(left: Box, right: Box) -> Box:
-    """Return the elements of two boxes; an interval ends before it begins where they have none along an axis."""
+    """Return the intersection of two boxes; where they are disjoint along an axis, its interval ends before it begins.
+    """
     return tuple((max(a[0], b[0]), min(a[1], b[1])) for a, b in zip(left, right, strict=True))
 
 
 def overlap(left: Box, right: Box) -> int:
-    """Return how many elements two boxes share."""
+    """Return the number of elements in the intersection of two boxes."""
     return math.prod(max(0, size) for size in sizes_of(shared(left, right)))
 
 
 def hull(left: Box, right: Box) -> Box:
-    """Return the smallest box around two; an empty one counts by where it lies."""
+    """Return the smallest box that contains two boxes; the position of an empty box counts, too."""
     return tuple((min(a[0], b[0]), max(a[1], b[1])) for a, b in zip(left, right, strict=True))
 
 

@@ -1,6 +1,6 @@
-"""Views of a typed function: its graph, its users, how long its values live.
+"""Views of a typed function: its graph, the users of its values, live ranges.
 
-Loops of typed functions: which operations are one loop, what it returns, and loops that do no more than is read.
+Loops of typed functions: the operations of a loop, its results, and the removal of parts that nothing reads.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def dataflow(function: Function) -> nx.DiGraph[str]:
-    """Link each value to its users: a frozen graph whose nodes are in program order, parameters first.
+    """Build the frozen graph from values to their users, with nodes in program order, parameters first.
 
-    The successors of a node are its users. Beside the attributes of :mod:`tileir.core.graphs.frozen` it has
-    ``last_use``: a value is live from its ``position`` to that, the entries of :func:`order` and :func:`last_uses`.
+    Beside the attributes of :mod:`tileir.core.graphs.frozen`, a node has ``last_use``: a value is live from its
+    ``position`` to its ``last_use``, the entries of :func:`order` and :func:`last_uses`.
     """
     positions, ends, results = order(function), last_uses(function), set(function.outputs)
     vertices = (
@@ -43,19 +43,19 @@ def _kind(definition: Value | Operation) -> str:
 
 
 def definitions(function: Function) -> dict[str, Value | Operation]:
-    """Return what defines each value, in program order, parameters first."""
+    """Return the definition of each value, in program order, parameters first."""
     return {definition.name: definition for definition in (*function.inputs, *function.operations)}
 
 
 def order(function: Function) -> dict[str, int]:
-    """Return the position of each value: -1 for parameters, else that of its operation."""
+    """Return the position of each value: -1 for parameters, otherwise that of its operation."""
     positions = {value.name: -1 for value in function.inputs}
     positions.update((operation.name, position) for position, operation in enumerate(function.operations))
     return positions
 
 
 def users(function: Function) -> dict[str, tuple[str, ...]]:
-    """Return for each value, in program order, the operations that read it, each once and in program order."""
+    """Return the operations that read each value; values and operations are in program order, without duplicates."""
     found: dict[str, dict[str, None]] = {name: {} for name in definitions(function)}
     for operation in function.operations:
         for name in operands(operation):
@@ -66,7 +66,7 @@ def users(function: Function) -> dict[str, tuple[str, ...]]:
 def last_uses(function: Function) -> dict[str, int]:
     """Return the position of the last operation that reads each value.
 
-    An output lives to the end, which is the number of operations; a value that nothing reads ends where it is defined.
+    An output lives to the end, the number of operations; a value that nothing reads ends at its definition.
     """
     ends = order(function)
     ends.update((name, number) for number, each in enumerate(function.operations) for name in operands(each))
@@ -84,7 +84,7 @@ def alive(function: Function) -> frozenset[str]:
 
 
 def without_dead(function: Function) -> Function:
-    """Return ``function`` without operations on which no output depends, and without labels of what is gone."""
+    """Return ``function`` without operations on which no output depends, and without their labels."""
     needed = alive(function)
     operations = tuple(operation for operation in function.operations if operation.name in needed)
     defined = {operation.name for operation in operations}
@@ -93,23 +93,24 @@ def without_dead(function: Function) -> Function:
 
 
 def with_operands(operation: Operation, names: Mapping[str, str]) -> Operation:
-    """Return ``operation`` reading other values; ``operation`` itself where no operand is in ``names``."""
+    """Return ``operation`` with operands replaced by ``names``; ``operation`` itself if none of its operands is a key.
+    """
     return schema.with_used(operation, names)
 
 
 MAX_NESTING: Final = 8
-"""Loops nested deeper than this are refused."""
+"""Greatest depth of nested loops."""
 
 _ANY: Final = ScanResult(ScanPart.FINAL, 0)
 
 
 def loop_of(scan: Scan) -> Scan:
-    """Return what two operations have in common exactly if they are results of one loop."""
+    """Return the key of a loop: it is equal for two operations exactly if they are results of one loop."""
     return attrs.evolve(scan, name="", result=_ANY, dtype=DType.BOOL, shape=())
 
 
 def results_of(body: Function, carries: int) -> tuple[ScanResult, ...]:
-    """Return all results of a loop with so many carries: last values, outputs, and values before each step."""
+    """Return all results of a loop with ``carries`` carries: last values, outputs, and values before each step."""
     outputs = len(body.outputs) - carries
     return (
         *(ScanResult(ScanPart.FINAL, number) for number in range(carries)),
@@ -119,7 +120,7 @@ def results_of(body: Function, carries: int) -> tuple[ScanResult, ...]:
 
 
 def result_type(body: Function, carries: int, count: int | None, result: ScanResult) -> TensorType:
-    """Return dtype and shape of a result of a loop with so many carries and steps, or an unknown number of them."""
+    """Return dtype and shape of a result of a loop; ``count`` is None if the number of steps is unknown."""
     definitions = {operation.name: operation for operation in body.operations}
     made = definitions[body.outputs[_place(result, carries)]]
     shape = made.shape if result.part is ScanPart.FINAL or count is None else (count, *made.shape)
@@ -133,7 +134,7 @@ def loops_of(function: Function) -> dict[Scan, tuple[Scan, ...]]:
 
 
 def with_bodies(function: Function, change: Callable[[Function], Function]) -> Function:
-    """Return the function with the body of every loop changed, those inside bodies not counted; itself if none is."""
+    """Return the function with ``change`` applied to the bodies of its outermost loops; itself if nothing changes."""
     bodies = {
         operation.body: change(operation.body) for operation in function.operations if isinstance(operation, Scan)
     }
@@ -147,7 +148,7 @@ def with_bodies(function: Function, change: Callable[[Function], Function]) -> F
 
 
 def without_idle_parts(function: Function) -> Function:
-    """Drop carries, outputs and inputs of loops on which nothing depends that is read; itself where there are none."""
+    """Remove carries, outputs and inputs of loops that do not affect the results in use; itself if there are none."""
     new = {name: scan for results in loops_of(function).values() for name, scan in _reduced(results).items()}
     if not new:
         return function
@@ -156,7 +157,7 @@ def without_idle_parts(function: Function) -> Function:
 
 
 def _reduced(results: tuple[Scan, ...]) -> dict[str, Scan]:
-    """Return the operations of one loop without idle parts, by name; nothing where all of it is needed."""
+    """Return the operations of one loop without idle parts, by name; an empty dict if no part is idle."""
     first = results[0]
     carries, body = len(first.carries), first.body
     needed = _needed_outputs(first, [scan.result for scan in results])
@@ -196,7 +197,7 @@ def _place(result: ScanResult, carries: int) -> int:
 
 
 def _needed_outputs(scan: Scan, results: Iterable[ScanResult]) -> frozenset[int]:
-    """Return which outputs of the body the results depend on, over any number of steps."""
+    """Return the positions of the body's outputs that the results depend on, over any number of steps."""
     carries, body = len(scan.carries), scan.body
     needed = {_place(result, carries) for result in results}
     if scan.count is None:

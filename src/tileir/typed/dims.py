@@ -1,7 +1,7 @@
-"""Arithmetic of what is known when compiling: dimensions, literals, and what is made of them.
+"""Arithmetic on numbers known when compiling: dimensions, literals, and expressions of these.
 
-Integers are exact and never wrap, division truncates towards zero, floats are f64. A constant that a cast gave
-a dtype follows :mod:`tileir.core.numbers.arithmetic` in that dtype.
+Integers are exact and never wrap, division truncates towards zero, floats are f64. A constant that a cast gave a dtype
+follows :mod:`tileir.core.numbers.arithmetic` in that dtype.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tileir.core import Domain, DType, Op, Span, fail
 from tileir.core.numbers import arithmetic
 from tileir.typed.inference.values import Known, Operand
 
-_LIMIT: Final = 1 << 64  # what no dtype holds cannot be meant, and repeated squaring must not take all memory
+_LIMIT: Final = 1 << 64  # larger integers fit no dtype, and repeated squaring must not exhaust the memory
 _MAX_SHIFT: Final = 64
 
 
@@ -25,14 +25,13 @@ def fold(op: Op, values: Sequence[Known], dtype: DType | None, span: Span | None
     """Compute ``op`` on constants.
 
     Args:
-        op: What to compute; the operands are in its domain.
+        op: The operation; the operands are in its domain.
         values: One constant for each operand.
-        dtype: The dtype that the operands have been given, or None when all are literals.
+        dtype: The dtype of the operands after casts, or None if all are literals.
         span: The expression, for errors.
 
     Raises:
         TileError: TIL308, an integer division by zero or an integer that no dtype holds.
-
     """
     if dtype is not None:
         return _fold_typed(op, values, dtype)
@@ -46,11 +45,10 @@ def fold(op: Op, values: Sequence[Known], dtype: DType | None, span: Span | None
 
 
 def known_integer(operand: Operand, purpose: str) -> int:
-    """Return the integer that ``operand`` is when compiling.
+    """Return the value of an operand that has to be an integer known when compiling.
 
     Raises:
         TileError: TIL306, it is a tensor; TIL307, it is not integral.
-
     """
     value = operand.value
     if not isinstance(value, Known):
@@ -66,11 +64,10 @@ def known_integer(operand: Operand, purpose: str) -> int:
 
 
 def size(operand: Operand, purpose: str) -> int:
-    """Return the size that ``operand`` is when compiling; 0 is one.
+    """Return the value of an operand that has to be a size known when compiling; 0 is allowed.
 
     Raises:
-        TileError: TIL306 or TIL307 as for :func:`known_integer`, and TIL307 where it is negative or above 2**63 - 1.
-
+        TileError: TIL306 or TIL307 as for :func:`known_integer`, and TIL307 if it is negative or above 2**63 - 1.
     """
     result = known_integer(operand, purpose)
     if result < 0:

@@ -1,14 +1,12 @@
-"""Interpreter of typed functions: the oracle that every later stage is tested against.
+"""Interpreter of typed functions: the oracle for all later stages.
 
-Contractions follow the definition and share nothing with :mod:`tileir.poly.bounds`: all candidate points are
-enumerated and tested.
+Contractions follow the definition and share nothing with :mod:`tileir.poly.bounds`: all candidate points are enumerated
+and tested.
 
-The valid points of a contraction, found by trying all candidates: the definition in a form that can run.
-
-A valid point binds every index to an integer such that each access polynomial is an integer inside its axis, and each
-constraint polynomial an integer in ``[0, bound)``. The candidates come from linear algebra alone: of all
-polynomials, as many independent ones are chosen as there are indices. Each takes finitely many values at
-valid points, and each choice of such values gives one candidate.
+A valid point binds every index to an integer such that each access polynomial is an integer within its axis, and each
+constraint polynomial an integer in ``[0, bound)``. The candidates come from linear algebra alone: as many independent
+polynomials are chosen as there are indices. Each takes finitely many values at valid points, and each choice of values
+gives one candidate.
 """
 
 from __future__ import annotations
@@ -60,7 +58,9 @@ _SAFE: Final = 1 << 62
 
 @attrs.frozen(repr=False)
 class _Form:
-    """``coefficients · point + offset``, at every valid point ``step`` times an integer in ``[0, count)``."""
+    """An integer linear form ``coefficients · point + offset``: at valid points, ``step`` times an integer in ``[0,
+    count)``.
+    """
 
     coefficients: tuple[int, ...]
     offset: int
@@ -111,11 +111,11 @@ def valid_points(
 
 
 def _deviations(forms: Sequence[_Form], dtype: np.dtype[Any]) -> Iterator[tuple[Column, ...]]:
-    """Yield all candidates in chunks, as what the values of the forms are without their offsets.
+    """Yield the values of the forms at all candidates, without their offsets, in chunks.
 
-    Of the last forms each has an axis of its own, so that what depends on few of them is computed for few numbers;
-    those before, which have one value each, or too many candidates together for one chunk, share the first axis. So
-    there are never more axes than NumPy allows.
+    Each of the last forms has an axis of its own, so that expressions of few forms are computed for few numbers.
+    Earlier forms, which have one value or would exceed a chunk, share the first axis. This bounds the number of axes,
+    as NumPy requires.
     """
     inner, points = len(forms), 1
     while inner and forms[inner - 1].count > 1 and points * forms[inner - 1].count <= _CHUNK:
@@ -139,7 +139,7 @@ def _deviations(forms: Sequence[_Form], dtype: np.dtype[Any]) -> Iterator[tuple[
 
 
 def _form(polynomial: Affine, names: Sequence[str], count: int) -> _Form:
-    """Return the form that is ``polynomial`` times the common denominator of its coefficients and offset."""
+    """Return ``polynomial`` times the common denominator of its coefficients and offset, as a form."""
     exact = [Fraction(polynomial.coefficient(name)) for name in names]
     offset = Fraction(polynomial.offset)
     scale = lcm(offset.denominator, *(c.denominator for c in exact))
@@ -147,9 +147,9 @@ def _form(polynomial: Affine, names: Sequence[str], count: int) -> _Form:
 
 
 def _basis(forms: Sequence[_Form], rank: int) -> _Basis:
-    """Choose independent forms, those of few values first, and invert their matrix by Gauss's and Jordan's method."""
+    """Choose independent forms, preferring forms of few values, and invert their matrix by Gauss-Jordan elimination."""
     chosen: list[_Form] = []
-    # A row is a form's coefficients, then those of the chosen forms that it is made of.
+    # A row consists of a form's coefficients and those of the chosen forms in its linear combination.
     reduced: list[tuple[int, list[Fraction]]] = []
     for form in sorted(forms, key=lambda form: form.count):
         if len(chosen) == rank:
@@ -177,7 +177,7 @@ def _less(row: list[Fraction], other: list[Fraction], factor: Fraction) -> list[
 
 
 def _reach(basis: _Basis, forms: Sequence[_Form]) -> int:
-    """Return a bound of all numbers that the search computes."""
+    """Return a bound of the absolute values of all numbers in the search."""
     widths = [form.step * form.count + abs(form.offset) for form in basis.forms]
     point = [sum(abs(c) * width for c, width in zip(row, widths, strict=True)) for row in basis.rows]
     return max(
@@ -187,7 +187,7 @@ def _reach(basis: _Basis, forms: Sequence[_Form]) -> int:
 
 
 def _candidates(basis: _Basis, deviations: Sequence[Column]) -> tuple[list[Column], Column | bool]:
-    """Return the points that candidates stand for, and which of them are integral."""
+    """Return the points of candidates, and a mask of the integral points."""
     valid: Column | bool = True
     point = []
     for row in basis.rows:
@@ -199,7 +199,7 @@ def _candidates(basis: _Basis, deviations: Sequence[Column]) -> tuple[list[Colum
 
 
 def _quotient(values: Column, divisor: int) -> tuple[Column, Column | bool]:
-    """Divide, and tell where nothing remains; by one, as most often, at no cost."""
+    """Divide, and return a mask of exact quotients; division by 1, the most frequent case, is free."""
     if divisor == 1:
         return values, True
     quotient = values // divisor
@@ -209,12 +209,12 @@ def _quotient(values: Column, divisor: int) -> tuple[Column, Column | bool]:
 def _elements(
     columns: Sequence[Column], shapes: Sequence[Sequence[int]], points: tuple[int, ...], kept: Column | None
 ) -> Iterator[Column]:
-    """Turn coordinates into row-major element numbers, tensor by tensor, of all points or of those that are kept."""
+    """Turn coordinates into row-major element numbers, tensor by tensor, of all points or of those in ``kept``."""
     position = 0
     for shape in shapes:
         number = np.zeros((), np.int64)
         for extent in shape:
-            inside = np.minimum(np.maximum(columns[position], 0), extent - 1)  # what is not kept might overflow
+            inside = np.minimum(np.maximum(columns[position], 0), extent - 1)  # points that are not kept might overflow
             number = number * extent + inside.astype(np.int64)
             position += 1
         every = np.broadcast_to(number, points).reshape(-1)
@@ -228,13 +228,12 @@ def interpret(function: Function, inputs: Mapping[str, Array], *, numbers: Numbe
     """Return the outputs of ``function`` by name, in its order.
 
     Args:
-        function: What to run.
-        inputs: An array for each parameter, of its shape, as ``numbers`` stores its dtype.
-        numbers: What to compute with.
+        function: The function to run.
+        inputs: An array for each parameter, of its shape and of the storage dtype of ``numbers``.
+        numbers: The number system of the computation.
 
     Raises:
         ArgumentError: TIL701, an input is missing, or has another dtype or shape than its parameter.
-
     """
     faults = tuple(_faults(function, inputs, numbers))
     if faults:
@@ -371,7 +370,7 @@ def _scatter(operation: Scatter, values: Mapping[str, Array], numbers: NumberSys
 
 
 def _contract(operation: Contraction, values: Mapping[str, Array], numbers: NumberSystem) -> Array:
-    """Aggregate over the valid points; elements without any come from the default, or are 0."""
+    """Aggregate over the valid points; elements without points come from the default, or are 0."""
     inputs = [values[access.tensor] for access in operation.inputs]
     size = int(np.prod(operation.shape, dtype=np.int64))
     neutral = numbers.constant(operation.aggregation.identity(operation.accumulator), operation.accumulator)
@@ -391,7 +390,7 @@ def _contract(operation: Contraction, values: Mapping[str, Array], numbers: Numb
 
 
 def _reduce(operation: Reduce, array: Array, dtype: DType, numbers: NumberSystem) -> Array:
-    """Reduce the elements in row-major order of the axes, which come first."""
+    """Reduce the elements in row-major order of the axes, which are moved to the front."""
     sizes = tuple(array.shape[axis] for axis in operation.axes)
     count, counter = int(np.prod(sizes, dtype=np.int64)), positions_in(sizes)
     first = np.moveaxis(array, operation.axes, range(len(sizes))).reshape(count, *operation.shape)

@@ -1,4 +1,4 @@
-"""Nodes of a typed function: one flat tuple of operations, each defining one value by name.
+"""Nodes of a typed function: one flat tuple of operations, each of which defines one value by name.
 
 Casts and broadcasts of dtype are explicit (all operands of an operation have the dtype that its table row asks for);
 broadcasts of shape are implicit in :class:`Elementwise`, right-aligned as in NumPy. No operation changes a value.
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def counting(size: int) -> DType:
-    """Return the dtype of places on an axis of a size."""
+    """Return the dtype of positions on an axis of this size."""
     return DType.I32 if size <= DType.I32.maximum else DType.I64
 
 
@@ -53,12 +53,11 @@ _ITSELF: Final = Rule(_keeps, lambda _, source, *__: f"is {source.name!r} itself
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Definition(Node):
-    """The definition of a value: a form stands behind the name, by which operations read it, and the type.
+    """Base of definitions of values.
 
     Attributes:
-        rules: What holds for all nodes of the class and for the definitions of what they read.
-        name: By which operations read it.
-
+        rules: The invariants of all nodes of the class, given the definitions of their operands.
+        name: The name by which operations read the value.
     """
 
     rules: ClassVar[tuple[Rule, ...]] = ()
@@ -71,12 +70,11 @@ class Value(Definition):
     """A parameter of the function.
 
     Attributes:
-        name: What operations call it.
+        name: The name by which operations read it.
         dtype: Its element type.
         shape: Its sizes.
-        number: None for an array that is passed; else the argument or step of :attr:`Function.numbers` that each call
+        number: None for an array argument; else the argument or step of :attr:`Function.numbers` that each call
             converts to ``dtype``, which must hold it.
-
     """
 
     head: ClassVar[str] = ""
@@ -104,7 +102,7 @@ class Constant(Definition):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class ArrayConstant(Definition):
-    """An array known when compiling. It stands outside of loops, to which it is passed."""
+    """An array known when compiling. It is defined outside of loops and passed to them."""
 
     form: ClassVar[str] = "array({value})"
     value: ArrayValue
@@ -168,7 +166,7 @@ class Coordinate(Definition):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class ShapeOf(Definition):
-    """The i32 vector ``dims``: the shape of some tensor, known when compiling."""
+    """The i32 vector ``dims``: the shape of a tensor, known when compiling."""
 
     form: ClassVar[str] = "shape({dims})"
     rules: ClassVar = (
@@ -202,10 +200,10 @@ class Reshape(Definition):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Argsort(Definition):
-    """Positions of the elements of ``input`` along ``axis`` when they are sorted: the first ``shape[axis]`` of them.
+    """Positions of the elements of ``input`` in sorted order along ``axis``: the first ``shape[axis]`` of them.
 
-    The order is that of :func:`tileir.core.numbers.arithmetic.order`: stable, with NaN as the greatest element. Its
-    dtype is that of a :class:`Coordinate`. What is sorted by it, keys and payload alike, follows by a :class:`Gather`.
+    The order is that of :func:`tileir.core.numbers.arithmetic.order`: stable, with NaN as the greatest element. The
+    dtype is that of a :class:`Coordinate`. A :class:`Gather` then sorts keys and payload.
     """
 
     form: ClassVar[str] = "argsort({input}, {axis})[ {descending}]"
@@ -252,8 +250,8 @@ class Scatter(Definition):
     """``out[clamp(indices[i…], 0, shape[0] - 1), r…] += updates[i…, r…]`` into zeros, or another aggregation.
 
     ``accumulator`` is the dtype in which duplicates are aggregated. A row without updates holds the identity of the
-    aggregation. ``ASSIGN`` replaces rows of ``into``: with ``ordered`` by the last of their updates. Without, it
-    promises that no row has two: of several any counts.
+    aggregation. ``ASSIGN`` replaces rows of ``into``: if ``ordered``, by the last of their updates; otherwise the
+    program promises that no row has two updates, and any of several may win.
     """
 
     form: ClassVar[str] = "{aggregation:scatter}({updates}, {indices}[, {into}]) in {accumulator}[ {ordered}]"
@@ -270,7 +268,7 @@ class Scatter(Definition):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Access(Node):
-    """``tensor[indices…]`` with rational affine indices: a point counts only where they are integral."""
+    """``tensor[indices…]`` with rational affine indices; only points at which these are integral count."""
 
     form: ClassVar[str] = r"{tensor}\[{indices}\]"
     tensor: str = attrs.field(metadata=USES)
@@ -290,12 +288,12 @@ class Constraint(Node):
 class Contraction(Definition):
     """Aggregate a combination of the inputs over all valid index points.
 
-    ``output`` holds one polynomial for each axis of ``shape``. Inputs are cast to ``operand_dtype``
-    before they are combined (for ``COND`` that holds for the two that are compared), the combined
-    value to ``accumulator`` before it is aggregated, and the aggregate to ``dtype``. Elements that no valid
-    point writes are those of ``default``, a tensor of the same dtype and shape, or 0.
-    ``reduce`` is false under ``no_defract``: the index variables are then used as written. Under ``finite`` the
-    result counts only where no operand, nor a sum of it, is infinite or NaN: terms with a factor of 0 may be left out.
+    ``output`` holds one polynomial for each axis of ``shape``. Inputs are cast to ``operand_dtype`` before they are
+    combined (for ``COND``, only the two that are compared), the combined value to ``accumulator`` before it is
+    aggregated, and the aggregate to ``dtype``. Elements that no valid point writes are those of ``default``, a tensor
+    of equal dtype and shape, or 0. ``reduce`` is false under ``no_defract``: the index variables are then used as
+    written. ``finite`` promises that operands and their sums are finite, so that terms with a factor of 0 may be left
+    out.
     """
 
     form: ClassVar[str] = (
@@ -320,10 +318,10 @@ class Contraction(Definition):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Reduce(Definition):
-    """Component ``result`` of the state of all elements along ``axes``, which the shape lacks.
+    """Component ``result`` of the final state of a tuple reduction along ``axes``, which the shape lacks.
 
-    ``axes`` are in order, and elements have their positions in row-major order of these. The dtype is that of the rule,
-    whose elements are what ``input`` holds. Operations that differ in ``name``, ``result`` and dtype run once.
+    ``axes`` are sorted, and the position of an element is its row-major number in these. The dtype is that of the
+    component by the rule of ``combine``. Operations that differ only in ``name``, ``result`` and dtype run once.
     """
 
     form: ClassVar[str] = "{combine}({input}[, {axes}]): {result}"
@@ -337,7 +335,7 @@ class Reduce(Definition):
 
 
 class ScanPart(enum.Enum):
-    """Part of a loop that a :class:`ScanResult` is."""
+    """The part of a loop that a :class:`ScanResult` belongs to."""
 
     FINAL = "final"
     HISTORY = "history"
@@ -350,8 +348,8 @@ class ScanPart(enum.Enum):
 class ScanResult(Node):
     """One result of a loop.
 
-    FINAL is what carry ``number`` is after the last step, HISTORY its values before each step, stacked at the index
-    of the step, and OUTPUT the output ``number`` of the steps, from 0 after the new carries, stacked in the same way.
+    FINAL is the value of carry ``number`` after the last step, HISTORY its values before each step, stacked at the
+    index of the step, and OUTPUT the output ``number`` of the steps, counted after the new carries, also stacked.
     """
 
     form: ClassVar[str] = "{part} {number}"
@@ -363,13 +361,13 @@ class ScanResult(Node):
 class Scan(Definition):
     """``result`` of a loop over ``count`` steps, which is not unrolled: the meaning is that of ``lax.scan`` in JAX.
 
-    Without a ``count`` there are as many steps as find carry 0 true, which is one bool then: the meaning is that of
-    ``lax.while_loop``. Such a loop has no sequences, and its steps put out nothing but the new carries.
+    Without a ``count``, the loop runs as long as carry 0, a scalar bool, is true, as ``lax.while_loop`` does. Such a
+    loop has no sequences, and its steps return only the new carries.
 
     The inputs of ``body`` are the carries, one slice for each of ``sequences``, and the constants; its outputs are the
-    new carries, with the dtypes and shapes of the carries, and then what the step puts out. Step t reads element t of
-    axis 0 of the sequences, and writes it in stacked results; ``reverse`` runs from t = count - 1 down to 0.
-    Operations that differ in ``name``, ``result`` and the type that follows from it are one loop and run once.
+    new carries, with the dtypes and shapes of the carries, and then the outputs of the step. Step t reads element t of
+    axis 0 of the sequences, and writes element t of stacked results; ``reverse`` runs from t = count - 1 down to 0.
+    Operations that differ only in ``name``, ``result`` and the type that follows from it are one loop and run once.
     """
 
     form: ClassVar[str] = "scan {body:step}({carries}; {sequences}; {constants}) {count:times}[ {reverse}]: {result}"
@@ -387,10 +385,10 @@ class Scan(Definition):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Override(Definition):
-    """``input`` itself, through which no gradient passes: each pair (X, G) says that X gets G instead.
+    """``input`` itself with gradients of its own: each pair (X, G) replaces the gradient of X by G.
 
-    ``upstream`` is the :class:`Upstream` by which the gradients refer to what arrives here, or None where none does.
-    A gradient has the dtype of its X and a shape that broadcasts to that of X.
+    ``upstream`` is the :class:`Upstream` through which the gradients refer to the cotangent of the override, or None. A
+    gradient has the dtype of its X and a shape that broadcasts to that of X.
     """
 
     form: ClassVar[str] = "override_gradient({input}[, {pairs}])[ from {upstream}]"
@@ -405,7 +403,9 @@ class Override(Definition):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Upstream(Definition):
-    """A placeholder for what arrives at an :class:`Override`: values made of it are a template, which never runs."""
+    """A placeholder for the cotangent of an :class:`Override`: values that depend on it are a template, which never
+    runs.
+    """
 
     form: ClassVar[str] = "upstream()"
     dtype: DType
@@ -415,7 +415,7 @@ class Upstream(Definition):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Checkpoint(Definition):
-    """``input`` itself, which is kept for the backward pass; forward values without this mark are computed again."""
+    """``input`` itself, kept for the backward pass; forward values without this mark are recomputed."""
 
     form: ClassVar[str] = "checkpoint({input})"
     rules: ClassVar = (_ITSELF,)
@@ -427,7 +427,7 @@ class Checkpoint(Definition):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Recall(Definition):
-    """``input`` itself, computed again from what is kept, for the backward pass number ``sweep``."""
+    """``input`` itself, recomputed from checkpoints for the backward pass number ``sweep``."""
 
     form: ClassVar[str] = "recall({input}) in sweep {sweep}"
     rules: ClassVar = (_ITSELF,)
@@ -442,9 +442,9 @@ class Recall(Definition):
 class Collective(Definition):
     """``inputs[result]`` itself, after an exchange between the ranks along ``axes`` of a mesh.
 
-    To one device it is no more than its operand. On a mesh each rank has its part of ``source`` before, and that of
-    ``target`` behind. Where the kind merges, ranks along the axes hold parts of an aggregate, which are merged in the
-    order of ranks: by ``aggregation``, or by the merge of ``combine``, of whose state the inputs are the components.
+    On one device it is its operand. On a mesh, each rank holds its part of ``source`` before and that of ``target``
+    after it. If the kind merges, ranks along the axes hold partial aggregates, which are merged in the order of ranks:
+    by ``aggregation``, or by the merge of ``combine``, the components of whose state are the inputs.
     """
 
     form: ClassVar[str] = (
@@ -496,7 +496,7 @@ class Collective(Definition):
 
     @property
     def input(self) -> str:
-        """The operand that it is to one device."""
+        """The operand whose value it has on one device."""
         return self.inputs[self.result]
 
 
@@ -517,7 +517,7 @@ Computation: TypeAlias = (
 )
 
 Marker: TypeAlias = Override | Upstream | Checkpoint | Recall | Collective
-"""Operations for differentiation or a mesh alone; :func:`tileir.typed.simplify.preparation.prepared` removes them."""
+"""Operations for differentiation or meshes only; :func:`tileir.typed.simplify.preparation.prepared` removes them."""
 
 Operation: TypeAlias = Computation | Marker
 
@@ -526,9 +526,9 @@ Operation: TypeAlias = Computation | Marker
 class Function(ShownProgram, Whole):
     """Parameters, operations in an order that defines before it uses, and the names of the results.
 
-    Every output is defined by an operation, and no name occurs twice among the outputs.
-    ``labels`` names operations that a ``[[pid(label)]]`` attribute marked, as (value, label) pairs. ``numbers`` are
-    computed by each call from the numbers that are passed; :mod:`tileir.typed.numbers` does so.
+    Every output is defined by an operation, and the names of outputs are distinct. ``labels`` names operations that a
+    ``[[pid(label)]]`` attribute marked, as (value, label) pairs. ``numbers`` are computed by each call from the numbers
+    among its arguments, by :mod:`tileir.typed.numbers`.
     """
 
     inputs: tuple[Value, ...]
@@ -547,7 +547,7 @@ class Function(ShownProgram, Whole):
         return dataflow(self)
 
     def summary(self) -> str:
-        """Return inputs, outputs, and how many operations there are."""
+        """Return a line with inputs, outputs and the number of operations."""
         names = call_of("", [each.name for each in self.inputs], self.outputs)
         return f"{names}: {counted(len(self.operations), 'operation')}"
 

@@ -1,4 +1,4 @@
-"""Steps that compute numbers from those that a call is passed, before anything runs: in order, by name."""
+"""Steps that compute numbers from the numbers among a call's arguments before anything runs: in order, by name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tileir.typed.node import Node
 
 @attrs.frozen(cache_hash=True, repr=False)
 class NumberNode(Node):
-    """A step: its form stands behind its name."""
+    """Base of steps."""
 
     head: ClassVar[str] = "{name}: number[({dtype})] = "
     name: str
@@ -18,7 +18,7 @@ class NumberNode(Node):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class NumberLiteral(NumberNode):
-    """A number of the program; without a dtype it is exact, and adapts."""
+    """A number of the program; without a dtype it is exact and adapts to its operands."""
 
     form: ClassVar[str] = "{value}"
     value: bool | int | float = attrs.field(eq=repr)
@@ -28,7 +28,7 @@ class NumberLiteral(NumberNode):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class NumberCast(NumberNode):
-    """A number converted to ``dtype`` because the program says so."""
+    """A number converted to ``dtype`` by a cast of the program."""
 
     form: ClassVar[str] = "cast({input})"
     input: str
@@ -48,7 +48,7 @@ class NumberArithmetic(NumberNode):
 
 
 NumberStep: TypeAlias = NumberLiteral | NumberCast | NumberArithmetic
-"""A number that each call computes before anything runs, from numbers among its arguments and earlier steps."""
+"""A number that each call computes from numbers among its arguments and earlier steps before anything runs."""
 
 
 def step_inputs(step: NumberStep) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
-"""Values that a call passes for the inputs of a typed function: arrays, and numbers in the dtypes they adapt to.
+"""Values of the inputs of a typed function in a call: arrays, and numbers in the dtypes that they adapt to.
 
-Arithmetic on numbers is that on literals, by the same functions: a program that is called with a number computes what
-it would with the number written in its text.
+Arithmetic on numbers uses the functions for literals, so that a call with a number equals a program with that number in
+its text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def takes_numbers(function: Function) -> bool:
 
 
 def passed_numbers(function: Function) -> tuple[str, ...]:
-    """Return the arguments that inputs of ``function`` are made of, which have to be numbers."""
+    """Return the arguments from which inputs of ``function`` are computed; they have to be numbers."""
     steps = {step.name: step for step in function.numbers}
     read = {value.number for value in function.inputs if value.number is not None}
     read.update(name for step in function.numbers for name in step_inputs(step))
@@ -30,15 +30,14 @@ def passed_numbers(function: Function) -> tuple[str, ...]:
 
 
 def input_values(function: Function, arguments: Mapping[str, object]) -> list[object]:
-    """Return what is passed for each input of ``function``, in order.
+    """Return the value of each input of ``function`` in a call, in order.
 
     Args:
-        function: A typed function; only its inputs and numbers count.
-        arguments: What the caller passes, by the names of the Tile function; Python numbers for :func:`passed_numbers`.
+        function: A typed function; only its inputs and numbers are read.
+        arguments: The arguments by the names of the Tile function; Python numbers for :func:`passed_numbers`.
 
     Raises:
         ArgumentError: TIL701, a number does not fit the dtype that it adapts to; TIL308, an integer is divided by zero.
-
     """
     if not takes_numbers(function):
         return [arguments[value.name] for value in function.inputs]
@@ -71,7 +70,7 @@ def _misfit(function: Function, value: Value, known: Known) -> Diagnostic:
 
 
 def arguments_of(function: Function, number: str) -> tuple[str, ...]:
-    """Return the arguments that a number of a typed function is made of."""
+    """Return the arguments from which a number of a typed function is computed."""
     steps = {step.name: step for step in function.numbers}
     made = reached((number,), lambda name: step_inputs(steps[name]) if name in steps else ())
     return tuple(name for name in made if name not in steps)

@@ -1,4 +1,4 @@
-"""Tuple reductions of typed functions: how elements are counted, and which operations are parts of one state."""
+"""Tuple reductions of typed functions: dtypes of positions, and the operations that share one state."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from tileir.typed.ir import Elementwise, Function, Reduce, Shape
 
 
 def positions_in(sizes: Shape) -> DType:
-    """Return the dtype that counts the elements of a tensor: i32, or i64 where that is too narrow."""
+    """Return the dtype for positions of elements of a tensor: i32, or i64 if that is too narrow."""
     return DType.I32 if prod(sizes) <= DType.I32.maximum else DType.I64
 
 
 def rule_of(reduce: Reduce, dtype: DType, shape: Shape) -> Rule:
-    """Return what a reduction of a tensor does to its elements."""
+    """Return the rule by which a reduction of a tensor updates its state."""
     return reduce.combine.rule(dtype, positions_in(tuple(shape[axis] for axis in reduce.axes)))
 
 
 def reduction_of(reduce: Reduce) -> Reduce:
-    """Return what two operations have in common exactly if they are components of one state."""
+    """Return the key of a state: it is equal for two operations exactly if they are components of one state."""
     return attrs.evolve(reduce, name="", result=0, dtype=DType.BOOL)
 
 
@@ -31,9 +31,9 @@ def reductions_of(function: Function) -> dict[Reduce, list[Reduce]]:
 
 
 def with_components_named(function: Function) -> Function:
-    """Return ``function`` with components in place of outputs that are the same as them; itself where there are none.
+    """Return ``function`` with components in place of outputs that copy them; itself if there are none.
 
-    A part of a tuple that is returned gets its name by an operation of its own, which would be a copy in memory.
+    A returned part of a tuple gets its name by an operation of its own, which would be a copy in memory.
     """
     outputs = frozenset(function.outputs)
     components = {each.name for each in function.operations if isinstance(each, Reduce)} - outputs

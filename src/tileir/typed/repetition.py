@@ -1,4 +1,4 @@
-"""Repetition: a function that makes several steps, one after the other."""
+"""Repetition: a function that runs several steps, one after the other."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from tileir.typed.ir import Function, Operation
 
 
 def repeated(function: Function, updates: Mapping[str, str], count: int) -> Function:
-    """Return the function of ``count`` steps, whose results are those of the last one.
+    """Return the function of ``count`` steps; its results are those of the last one.
 
     Args:
         function: A step.
         updates: Names of inputs, each with the name of the result of equal type that is its value in the next step.
-        count: How many steps there are, at least one.
-
+        count: The number of steps, at least one.
     """
     names = NameScope.of(each.name for each in (*function.inputs, *function.operations))
     operations: list[Operation] = []

@@ -1,4 +1,4 @@
-"""Values made of what is only known when differentiating: templates of gradients, between an upstream and its override.
+"""Templates of gradients: values between an upstream and its override, which are known only when differentiating.
 
 Upstreams are scoped as variables are: an override binds its own in its gradients, and templates may nest.
 """
@@ -14,9 +14,9 @@ _NONE: Final[frozenset[str]] = frozenset()
 
 
 def free_upstreams(operations: Iterable[Operation]) -> dict[str, frozenset[str]]:
-    """Return which upstreams each value needs that no override around it binds; values without any are left out.
+    """Return the upstreams that each value needs and no override around it binds; values without any are left out.
 
-    A function is complete if none of its outputs is among them.
+    A function is complete if none of its outputs is a key.
     """
     free: dict[str, frozenset[str]] = {}
     for operation in operations:

@@ -1,4 +1,4 @@
-"""Dtype and shape of one tensor: the description that functions are compiled for."""
+"""Dtype and shape of one tensor, for which functions are compiled."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ def _dtype(value: DType | str) -> DType:
     """Return an element type from itself or its name.
 
     Raises:
-        TileError: TIL702, there is none.
-
+        TileError: TIL702, there is no such dtype.
     """
     try:
         return DType(value)
@@ -28,8 +27,7 @@ def _shape(value: Iterable[int]) -> Shape:
     """Return sizes as a tuple.
 
     Raises:
-        TileError: TIL702, they are none.
-
+        TileError: TIL702, they are not sizes.
     """
     try:
         return tuple(map(index, value))
@@ -42,14 +40,13 @@ class TensorType:
     """The dtype and shape of one tensor, or the kind of a number.
 
     Attributes:
-        dtype: The element type; of a number f64, bool, or the first of i32, i64 and u64 that holds it.
+        dtype: The element type; for a number f64, bool, or the first of i32, i64 and u64 that holds it.
         shape: One size for each axis.
         weak: Whether this is a number of Python, of shape () and without a dtype of its own: it adapts as literals do.
-        value: That of an integer from which sizes are computed, so that it is known when compiling; else None.
+        value: An integer from which sizes are computed, so that it is known when compiling; else None.
 
     Raises:
         TileError: TIL702, there is no such dtype or shape.
-
     """
 
     dtype: DType = attrs.field(converter=_dtype)

@@ -1,4 +1,4 @@
-"""The rules of a typed function, checked from scratch: names, dtypes, shapes, and bounds of indices."""
+"""Verifier of typed functions: names, dtypes, shapes, and bounds of indices."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def verify(function: Function) -> None:
 
 
 def check_function(function: Function, depth: int = 0) -> Iterator[Diagnostic]:
-    """Yield what is wrong; an operation that reads an undefined value is not checked further.
+    """Yield the faults of a function; an operation that reads an undefined value is not checked further.
 
-    ``depth`` counts the loops around it.
+    ``depth`` is the number of loops around it.
     """
     bodies: set[Function] = set()
     defined: dict[str, Value | Operation] = {}
@@ -101,7 +101,7 @@ def check_function(function: Function, depth: int = 0) -> Iterator[Diagnostic]:
 
 
 def _check_numbers(function: Function) -> Iterator[Diagnostic]:
-    """Yield steps that read later ones, or have a name that is taken; other names are arguments."""
+    """Yield faults of steps that read later steps or whose names are taken; other names are arguments."""
     later = Counter(step.name for step in function.numbers)
     arrays = {value.name for value in function.inputs if value.number is None}
     for step in function.numbers:
@@ -297,7 +297,7 @@ def _check_contraction(operation: Contraction, defined: Mapping[str, Value | Ope
 
 
 def _types_of(operation: Contraction, inputs: list[DType]) -> ContractionTypes:
-    """Return what the dtypes of a contraction have to be; narrow factors may count as what they are converted to."""
+    """Return the required dtypes of a contraction; narrow factors may count as their converted dtype."""
     combination, operand = operation.combination, operation.operand_dtype
     types = contraction_types(operation.aggregation, combination, inputs)
     if combination is Combination.MUL and operation.dtype is not types.result and types.operand is operand:
