@@ -30,8 +30,7 @@ def elements(box: Box) -> int:
 
 
 def shared(left: Box, right: Box) -> Box:
-    """Return the intersection of two boxes; where they are disjoint along an axis, its interval ends before it begins.
-    """
+    """Return the intersection of two boxes; an interval ends before its start where they are disjoint along an axis."""
     return tuple((max(a[0], b[0]), min(a[1], b[1])) for a, b in zip(left, right, strict=True))
 
 

@@ -93,8 +93,7 @@ def without_dead(function: Function) -> Function:
 
 
 def with_operands(operation: Operation, names: Mapping[str, str]) -> Operation:
-    """Return ``operation`` with operands replaced by ``names``; ``operation`` itself if none of its operands is a key.
-    """
+    """Return ``operation`` with operands replaced by ``names``; ``operation`` itself if none is in ``names``."""
     return schema.with_used(operation, names)
 
 

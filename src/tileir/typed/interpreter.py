@@ -58,9 +58,7 @@ _SAFE: Final = 1 << 62
 
 @attrs.frozen(repr=False)
 class _Form:
-    """An integer linear form ``coefficients · point + offset``: at valid points, ``step`` times an integer in ``[0,
-    count)``.
-    """
+    """A form ``coefficients · point + offset``: at valid points, ``step`` times an integer in ``[0, count)``."""
 
     coefficients: tuple[int, ...]
     offset: int

@@ -403,9 +403,7 @@ class Override(Definition):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Upstream(Definition):
-    """A placeholder for the cotangent of an :class:`Override`: values that depend on it are a template, which never
-    runs.
-    """
+    """A placeholder for the cotangent of an :class:`Override`; values computed from it are a template and never run."""
 
     form: ClassVar[str] = "upstream()"
     dtype: DType

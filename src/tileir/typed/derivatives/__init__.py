@@ -1,1 +1,1 @@
-"""Derivatives of typed operations: reverse sweeps, and the rule of each operation."""
+"""Derivatives of typed operations: forward and reverse mode, and the rule of each operation."""

@@ -1,4 +1,4 @@
-"""Elements of derivatives: elementwise operations that are simplified as they are emitted, sums, expansions."""
+"""Building blocks of derivatives: elementwise operations simplified as they are emitted, sums, expansions."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ from tileir.typed.templates import free_upstreams
 
 @attrs.define(eq=False)
 class Algebra:
-    """Emits the operations of derivatives, forwards and backwards.
+    """Emitter of the operations of derivatives, in either mode.
 
     Attributes:
-        emission: Where operations go.
+        emission: The destination of operations.
         even_ties: Whether derivatives of maxima and minima are split evenly among tied elements.
-
     """
 
     emission: Emission
@@ -33,11 +32,11 @@ class Algebra:
 
     @cached_property
     def open_templates(self) -> Mapping[str, AbstractSet[str]]:
-        """The upstreams that values depend on, by their names."""
+        """The open upstreams that each value depends on, by its name."""
         return free_upstreams(self.emission.operations)
 
     def definition(self, name: str) -> Value | Operation:
-        """Return what defines ``name``."""
+        """Return the definition of ``name``."""
         return self.emission.definitions[name]
 
     def value(self, name: str) -> Tensor:
@@ -53,19 +52,19 @@ class Algebra:
         return self.emission.constant(0.0, arithmetic_type(value.dtype))
 
     def known(self, value: Tensor) -> float | None:
-        """Return the number that ``value`` is, or None where it is no constant."""
+        """Return the number that a tensor equals, or None if it is no constant."""
         return self.number(value.name)
 
     def number(self, name: str) -> float | None:
-        """Return the number that ``name`` stands for, or None where it is no constant."""
+        """Return the number that the value ``name`` equals, or None if it is no constant."""
         definition = self.emission.definitions[name]
         return definition.value if isinstance(definition, Constant) else None
 
     def compute(self, op: Op, *inputs: Tensor) -> Tensor:
-        """Emit ``op`` on operands of the dtypes that it asks for, less what is obvious.
+        """Emit ``op`` on operands of the dtypes that it asks for, after simplification.
 
-        The result has the broadcast shape of the operands, where a rule of :meth:`_simpler` has not found it
-        to be one of them; that one then only broadcasts to it.
+        The result has the broadcast shape of the operands, unless a rule of :meth:`_simpler` returns one of them; that
+        operand then only broadcasts to it.
         """
         constants = [self.known(value) for value in inputs]
         if None not in constants:
@@ -153,16 +152,15 @@ class Algebra:
         return self.emission.defined(definition.inputs[0])
 
     def reduced(self, value: Tensor, full: Shape, shape: Shape) -> Tensor:
-        """Sum over the axes along which something of ``shape`` was broadcast to ``full``.
+        """Sum over the axes along which an operand was broadcast to ``full``.
 
         Args:
-            value: A tensor that stands for its broadcast to ``full``.
+            value: A tensor that broadcasts to ``full``, to which it counts as expanded.
             full: The shape of a result.
             shape: The shape of one of its operands.
 
         Returns:
             A tensor of the same dtype that broadcasts to ``shape``.
-
         """
         sizes, kept = ((1,) * (len(full) - len(part)) + part for part in (value.shape, shape))
         count = math.prod(whole for whole, size, keep in zip(full, sizes, kept, strict=True) if size == 1 and keep == 1)
@@ -173,7 +171,7 @@ class Algebra:
         return self._times(total, count)
 
     def _times(self, value: Tensor, count: int) -> Tensor:
-        """Return ``value`` multiplied by a number of elements, which the dtype of sums can hold."""
+        """Return ``value`` multiplied by a number of elements, in the dtype of sums."""
         if count == 1:
             return value
         if count == 0:
@@ -182,7 +180,7 @@ class Algebra:
         return self.emission.cast(self.mul(wide, self.constant(count, wide)), value.dtype)
 
     def summed(self, value: Tensor, axes: list[int], dropped: int = 0) -> Tensor:
-        """Sum over ``axes``, which keep size 1; the first ``dropped`` axes, all of size 1 then, are left out."""
+        """Sum over ``axes``, which keep size 1; the first ``dropped`` axes, all of size 1 by then, are removed."""
         source = tuple(Affine.index(f"x{axis}") for axis in range(len(value.shape)))
         shape = tuple(1 if axis in axes else size for axis, size in enumerate(value.shape))
         output = tuple(Affine() if axis in axes else index for axis, index in enumerate(source))
@@ -191,7 +189,7 @@ class Algebra:
         )
 
     def expanded(self, value: Tensor, shape: Shape) -> Tensor:
-        """Return ``value`` with every element written out: its broadcast to ``shape``."""
+        """Return ``value`` broadcast to ``shape``, with every element written out."""
         if value.shape == shape:
             return value
         output = tuple(Affine.index(f"x{axis}") for axis in range(len(shape)))

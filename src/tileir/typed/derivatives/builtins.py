@@ -1,4 +1,4 @@
-"""The builtins of Tile that differentiate, as typed inference expands them."""
+"""Builtins of Tile that differentiate, as typed inference expands them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _gradient(emission: Emission, operands: Sequence[Operand], _: Span | None) -
 
 
 def _vjp(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
-    """Emit ``vjp(Y, DY, X…)``: what the cotangents DY of Y are with respect to each X."""
+    """Emit ``vjp(Y, DY, X…)``: the gradient with respect to each X for the cotangents DY of Y."""
     results = _results(emission, operands[0])
     cotangents = _matching(emission, operands[0], results, operands[1], "cotangents", span)
     return _pulled(emission, results, cotangents, operands[2:])
@@ -37,7 +37,7 @@ def _pulled(
 
 
 def _jvp(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
-    """Emit ``jvp(Y, X, DX)``: how Y moves when X moves along DX."""
+    """Emit ``jvp(Y, X, DX)``: the tangent of Y for the tangent DX of X."""
     results, moving = _results(emission, operands[0]), _moving(emission, operands[1])
     tangents = _matching(emission, operands[1], moving, operands[2], "tangents", span)
     found = forward(emission, results, moving, tangents, even_ties=emission.even_ties)
@@ -55,7 +55,7 @@ def _matching(
 
 
 def _parts(operand: Operand) -> list[Operand]:
-    """Return the parts of a tuple, and of tuples in it, in order; or the operand itself as the only one."""
+    """Return the parts of a tuple and of tuples in it, in order; otherwise the operand itself as the only part."""
     found: list[Operand] = []
     pending = [operand.value]
     while pending:
@@ -86,7 +86,7 @@ def _nested(form: Result, parts: Iterable[Tensor]) -> Result:
 
 
 def _results(emission: Emission, operand: Operand) -> tuple[Tensor, ...]:
-    """Return what is differentiated: float tensors, and float constants, which depend on nothing."""
+    """Return the values to differentiate: float tensors, and float constants, which depend on nothing."""
     parts = [
         attrs.evolve(part, value=emission.tensor(part.value, part.span))
         if isinstance(part.value, Known | Number) and is_float(part.value)
@@ -97,12 +97,11 @@ def _results(emission: Emission, operand: Operand) -> tuple[Tensor, ...]:
 
 
 def _moving(emission: Emission, operand: Operand) -> tuple[Tensor, ...]:
-    """Return the float tensors that ``operand`` is, or consists of, to differentiate with respect to them.
+    """Return the float tensors in ``operand`` with respect to which it is differentiated.
 
     Raises:
         TileError: TIL321, a part is no float tensor.
-        DifferentiatedError: A part is made of numbers.
-
+        DifferentiatedError: A part is computed from numbers.
     """
     return _floats(operand, [_movable(emission, part) for part in _parts(operand)])
 
@@ -121,7 +120,7 @@ def _floats(operand: Operand, parts: Sequence[Operand]) -> tuple[Tensor, ...]:
 
 
 def _label(part: Operand, number: int, whole: Operand) -> str:
-    """Return what to call a part in messages; functions that were made for a caller write no tuples he knows."""
+    """Return the name of a part in messages; users of functions that were generated for them know no tuples."""
     if not isinstance(whole.value, Group):
         return whole.label
     if whole.span is None and isinstance(part.value, Tensor):

@@ -1,6 +1,6 @@
-"""Derivatives of contractions: sums over the same index points, in which a result and an operand change places.
+"""Derivatives of contractions: sums over the same index points, in which the result and an operand trade places.
 
-One contraction that is differentiated: its operands at hand, and the rules of those that are linear in each.
+A site is one contraction with its operands, and the rules of contractions that are linear in each operand.
 """
 
 from __future__ import annotations
@@ -35,15 +35,14 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class ContractionSite:
-    """A contraction, and where its derivatives go.
+    """A contraction and the destination of its derivatives.
 
     Attributes:
         algebra: The sweep, in either direction.
         operation: The contraction.
-        operands: What it reads, in order.
+        operands: Its operands, in order.
         is_local: Whether the operands belong to the derivatives, and so are read as they are.
         points: Its index points.
-
     """
 
     algebra: Algebra
@@ -61,12 +60,12 @@ class ContractionSite:
 
     @property
     def result(self) -> Destination:
-        """Place that the contraction writes."""
+        """The elements that the contraction writes."""
         return Destination(self.operation.output, self.operation.shape)
 
     @property
     def is_distinct(self) -> bool:
-        """True if no two points aggregate the same elements into the same result; False if in doubt."""
+        """True if no two points aggregate equal elements into the same result; False if in doubt."""
         operation = self.operation
         values = operation.inputs[2:] if operation.combination is Combination.COND else operation.inputs
         accesses = [operation.output, *(access.indices for access in values)]
@@ -74,7 +73,7 @@ class ContractionSite:
         return known == self.points.names and not unbounded_indices(accesses)
 
     def place(self, position: int) -> Destination:
-        """Return where it reads an operand."""
+        """Return the elements of an operand that the contraction reads."""
         return Destination(self.operation.inputs[position].indices, self.operands[position].shape)
 
     def value(self, position: int) -> Tensor:
@@ -83,11 +82,11 @@ class ContractionSite:
         return tensor if self.is_local else self.algebra.value(tensor.name)
 
     def reading(self, position: int) -> Reading:
-        """Return how the contraction reads an operand."""
+        """Return the access to an operand."""
         return Reading(self.value(position), self.operation.inputs[position].indices)
 
     def outcome(self) -> Reading:
-        """Return the result, read where the contraction writes it."""
+        """Return the access to the result at the elements that the contraction writes."""
         return Reading(self.algebra.value(self.operation.name), self.operation.output)
 
     def into(self, position: int, readings: Sequence[Reading], combination: Combination) -> Tensor | None:
@@ -96,7 +95,7 @@ class ContractionSite:
         return aggregate(self.algebra, self.points, self.place(position), readings, combination)
 
     def linear(self, cotangent: Tensor, wanted: Collection[int]) -> Iterator[tuple[int, Tensor]]:
-        """Yield contributions for a contraction that sums or assigns: what arrives, times the other factor."""
+        """Yield contributions for a contraction that sums or assigns: the cotangent times the other factor."""
         arriving = incoming(cotangent, self.result)
         for position in wanted:
             found = self._linear(arriving, position)
@@ -128,7 +127,7 @@ class ContractionSite:
         return None if found is None else self.algebra.emission.cast(found, arithmetic_type(self.operation.dtype))
 
     def _varied(self, moved: Sequence[Reading | None]) -> Iterator[tuple[list[Reading], Combination]]:
-        """Yield what is summed, for each operand that has a tangent."""
+        """Yield the terms to sum: a combination for each operand that has a tangent."""
         match self.operation.combination:
             case Combination.NONE | Combination.ADD:
                 present = [reading for reading in moved if reading is not None]
@@ -146,11 +145,11 @@ class ContractionSite:
                 assert_never(self.operation.combination)
 
     def split(self, *, wide: bool, fill: float | None = None) -> tuple[ContractionSite, ContractionSite] | None:
-        """Split the contraction in two: one that assigns all combined values, and one that aggregates those.
+        """Split the contraction in two: an assignment of all combined values, and their aggregation.
 
-        Values are combined in the dtype of the result, or if ``wide``, in that of its sums. With ``fill``, a number
-        that changes no aggregate, their axes are those of the index points, first the ones that are axes of the
-        result; where there is no point they are that number. None where there is no point at all.
+        Values are combined in the dtype of the result, or if ``wide``, in that of its sums. With ``fill``, the neutral
+        element of the aggregation, their axes are those of the index points, first those that are axes of the result,
+        and positions without a point hold ``fill``. None if there is no point at all.
         """
         terms = self._terms() if fill is None else self._terms_of_points()
         if terms is None:
@@ -190,7 +189,7 @@ class ContractionSite:
         return self._part(first, operands), self._part(second, (combined,))
 
     def _terms(self) -> _Terms | None:
-        """Return the combined values: of all elements where those have plain indices, else of all points."""
+        """Return the combined values: of all elements if the operands have plain indices, otherwise of all points."""
         operation = self.operation
         sizes: dict[str, int] = {}
         for polynomial, size in (axis for k in range(len(self.operands)) for axis in self.place(k).axes):
@@ -204,7 +203,7 @@ class ContractionSite:
         return _Terms(place, accesses, within, operation.output, operation.constraints)
 
     def _terms_of_points(self) -> _Terms | None:
-        """Return the combined values of all points; None where there is no point."""
+        """Return the combined values of all points; None if there is no point."""
         domain = domain_of(self.operation, [operand.shape for operand in self.operands])
         if domain is None:
             return None
@@ -227,11 +226,10 @@ class _Terms:
 
     Attributes:
         place: Its indices and shape.
-        accesses: Where the operands are read, in the same indices.
-        constraints: Of its elements.
-        output: Where a value goes.
-        all_constraints: Those of the contraction, in which indices may occur that only the output has.
-
+        accesses: Accesses to the operands, in the same indices.
+        constraints: Constraints on its elements.
+        output: Indices of the result for a value.
+        all_constraints: Constraints of the contraction, also on indices that only the output has.
     """
 
     place: Destination
@@ -242,7 +240,7 @@ class _Terms:
 
 
 def pullback(sweep: Sweep, operation: Contraction, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Yield a contribution for each operand that is wanted; the shape of ``cotangent`` broadcasts to the result's.
+    """Yield a contribution for each wanted operand; the shape of ``cotangent`` broadcasts to the result's.
 
     A tensor that is read twice gets two contributions.
     """
@@ -274,7 +272,7 @@ def _contributions(site: ContractionSite, cotangent: Tensor, wanted: Collection[
 def pushforward(
     algebra: Algebra, operation: Contraction, tangents: Sequence[Tensor | None], default: Tensor | None
 ) -> Tensor | None:
-    """Return the tangent of a contraction, for those of its operands and of its default; None stands for 0."""
+    """Return the tangent of a contraction for tangents of its operands and of its default; None stands for 0."""
     site = ContractionSite.of(algebra, operation)
     found = _tangent(site, tangents) if any(t is not None for t in tangents) else None
     rest = None if default is None else unwritten(site, default)
@@ -296,7 +294,7 @@ def _tangent(site: ContractionSite, tangents: Sequence[Tensor | None]) -> Tensor
 
 
 def unwritten(site: ContractionSite, tensor: Tensor) -> Tensor | None:
-    """Return ``tensor`` where no point of the contraction writes, and 0 elsewhere; None where that is 0 everywhere."""
+    """Return ``tensor`` at elements that no point of the contraction writes, and 0 elsewhere; None if there is none."""
     domain = domain_of(site.operation, [operand.shape for operand in site.operands])
     if domain is None:
         return tensor

@@ -1,10 +1,10 @@
-"""Derivatives of elementwise operations: for each operand a linear map, which both directions share.
+"""Derivatives of elementwise operations: a linear map for each operand, which both modes share.
 
 A partial derivative of ``y = op(x0, x1, …)`` is a function that emits ``t · ∂y/∂xk`` for a tensor ``t`` that broadcasts
-to the shape of y. The table has no row for what is constant between its jumps: rounding, comparisons, bit operations.
+to the shape of y. The table has no rows for piecewise constant operations: rounding, comparisons, bit operations.
 
-Of f16 and bf16 they are computed in f32, from the operands: results that were rounded would leave nothing of
-``1 - tanh(x)²``. What goes on is rounded once, after the sum over axes along which an operand was broadcast.
+Derivatives of f16 and bf16 are computed in f32 from the operands, since a rounded result would leave nothing of ``1 -
+tanh(x)²``. They are rounded once, after the sum over axes along which an operand was broadcast.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Site:
-    """One elementwise operation that is differentiated, and where its derivative goes.
+    """An elementwise operation and the destination of its derivative.
 
     Attributes:
         algebra: The sweep, in either direction.
         operation: The operation.
-        dtype: What the derivative is computed in.
-
+        dtype: The dtype in which the derivative is computed.
     """
 
     algebra: Algebra
@@ -42,7 +41,7 @@ class Site:
 
     @classmethod
     def of(cls, algebra: Algebra, operation: Elementwise, *, alone: bool = False) -> Site:
-        """Return the site of an operation; a product that is all of a derivative, ``alone``, is rounded just once."""
+        """Return the site of an operation; a product that is the whole derivative, ``alone``, is rounded just once."""
         exact = operation.op in _EXACT or (alone and operation.op is Op.MUL)
         return cls(algebra, operation, operation.dtype if exact else accumulator(operation.dtype))
 
@@ -58,7 +57,7 @@ class Site:
         return self.widened(self.algebra.value(self.operation.inputs[position]))
 
     def widened(self, value: Tensor) -> Tensor:
-        """Return an operand, or what arrives or moves, in the dtype of the derivative."""
+        """Return an operand, cotangent or tangent in the dtype of the derivative."""
         if self.dtype is self.operation.dtype:
             return value
         number = self.algebra.known(value)
@@ -67,7 +66,7 @@ class Site:
 
 
 _EXACT: Final = frozenset({Op.IDENT, Op.NEG, Op.ABS, Op.ADD, Op.SUB, Op.COND, Op.MAX, Op.MIN})
-"""Operations whose derivatives only choose, negate and add up what arrives."""
+"""Operations whose derivatives only choose, negate and add up cotangents."""
 
 Partial: TypeAlias = "Callable[[Site, Tensor], Tensor]"
 """Emit the product of a tensor and a partial derivative."""
@@ -75,10 +74,10 @@ Partial: TypeAlias = "Callable[[Site, Tensor], Tensor]"
 
 @attrs.frozen
 class Factored:
-    """A partial derivative of which one factor depends on its own operand only.
+    """A partial derivative with one factor that depends only on its own operand.
 
-    Going backward, that factor comes after the sum over the axes along which the operand was broadcast: it is the same
-    for all terms.
+    In reverse mode, that factor is applied after the sum over the axes along which the operand was broadcast: it is
+    equal in all terms.
     """
 
     others: Partial
@@ -90,7 +89,7 @@ class Factored:
 
 
 def pullback(sweep: Sweep, operation: Elementwise, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Yield the contribution to each operand, summed over the axes along which that was broadcast."""
+    """Yield the contribution to each operand, summed over the axes along which it was broadcast."""
     squared = operation.op is Op.MUL and len(set(operation.inputs)) == 1
     whole = all(sweep.definition(name).shape == operation.shape for name in operation.inputs)
     site = Site.of(sweep, operation, alone=whole and not squared)
@@ -119,9 +118,9 @@ def _pull_square(sweep: Sweep, site: Site, cotangent: Tensor) -> Iterator[tuple[
 
 
 def _pull_quotient(sweep: Sweep, site: Site, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Yield ``t / x1`` for the dividend, and with it what the divisor gets, where no element is divided once more.
+    """Yield ``t / x1`` for the dividend, and from it the divisor's contribution without a division per element.
 
-    That is ``-(t / x1) y``; or, where the divisor was broadcast, the sum of ``-(t / x1) x0``, divided by it.
+    That is ``-(t / x1) y``; or, if the divisor was broadcast, the sum of ``-(t / x1) x0``, divided by the divisor.
     """
     dividend, divisor = (sweep.definition(name) for name in site.operation.inputs)
     sweep.toward(dividend.name)
@@ -136,7 +135,7 @@ def _pull_quotient(sweep: Sweep, site: Site, cotangent: Tensor) -> Iterator[tupl
 
 
 def partials(site: Site) -> tuple[Partial | None, ...]:
-    """Return the partial derivative by each operand; None where it is 0 everywhere."""
+    """Return the partial derivative for each operand; None if it is 0 everywhere."""
     if site.operation.op is Op.COND:
         if _is_relu(site):
             return (None, None, _relu)
@@ -154,7 +153,7 @@ def _opposite(site: Site, t: Tensor) -> Tensor:
 
 
 def _absolute(site: Site, t: Tensor) -> Tensor:
-    """Take the sign of x; at 0 that is 1, or 0 with even ties, since there x and -x tie."""
+    """Multiply by the sign of x; at 0 that is 1, or 0 with even ties, since x and -x tie there."""
     algebra, x = site.algebra, site.operand(0)
     zero = algebra.constant(0.0, x)
     negative = algebra.choose(algebra.compute(Op.CMP_LT, x, zero), algebra.neg(t), t)
@@ -169,7 +168,7 @@ def _sqrt(site: Site, t: Tensor) -> Tensor:
 
 
 def _rsqrt(site: Site, t: Tensor) -> Tensor:
-    """Multiply by ``-y³ / 2``, one y after the other: the cube alone may overflow, and be multiplied by 0."""
+    """Multiply by ``-y³ / 2``, one y after the other: the cube alone may overflow, and then be multiplied by 0."""
     algebra, y = site.algebra, site.result
     halved = algebra.mul(t, algebra.constant(-0.5, t))
     return algebra.mul(algebra.mul(algebra.mul(halved, y), y), y)
@@ -240,7 +239,7 @@ def _over_divisor(site: Site, t: Tensor) -> Tensor:
 
 
 def _dividend(site: Site, t: Tensor) -> Tensor:
-    """Divide by x1; where that was broadcast, multiply by its inverse, of which there are fewer."""
+    """Divide by x1; if that was broadcast, multiply by its inverse, which takes fewer divisions."""
     algebra, divisor = site.algebra, site.operand(1)
     if math.prod(divisor.shape) < math.prod(t.shape) and algebra.known(divisor) is None:
         return algebra.mul(t, algebra.div(algebra.constant(1.0, divisor), divisor))
@@ -255,7 +254,7 @@ def _modulus(site: Site, t: Tensor) -> Tensor:
 
 
 def _base(site: Site, t: Tensor) -> Tensor:
-    """Multiply by ``b · a^(b - 1)``; where a and b are 0 the power is that of 1, so that no 0 meets an infinity."""
+    """Multiply by ``b · a^(b - 1)``; if a and b are 0, the power is that of 1, so that 0 never meets an infinity."""
     algebra, base, exponent = site.algebra, site.operand(0), site.operand(1)
     one, zero = algebra.constant(1.0, exponent), algebra.constant(0.0, exponent)
     known = algebra.known(exponent)
@@ -270,7 +269,7 @@ def _base(site: Site, t: Tensor) -> Tensor:
 
 
 def power(algebra: Algebra, base: Tensor, exponent: Tensor) -> Tensor:
-    """Return ``base ^ exponent``, written as what it is where the exponent is known to be 0 or 1."""
+    """Return ``base ^ exponent``, simplified for the known exponents 0 and 1."""
     match algebra.known(exponent):
         case 0:
             return algebra.constant(1.0, base)
@@ -281,7 +280,7 @@ def power(algebra: Algebra, base: Tensor, exponent: Tensor) -> Tensor:
 
 
 def _exponent(site: Site, t: Tensor) -> Tensor:
-    """Multiply by ``y · log a``; at ``a = 0`` by 0, unless b is negative and that is infinite."""
+    """Multiply by ``y · log a``; at ``a = 0`` by 0, unless b is negative and the derivative is infinite."""
     algebra, base, exponent = site.algebra, site.operand(0), site.operand(1)
     vanishes = algebra.compute(
         Op.BIT_AND,
@@ -293,15 +292,15 @@ def _exponent(site: Site, t: Tensor) -> Tensor:
 
 
 def _extremum(site: Site, t: Tensor, *, position: int, greatest: bool) -> Tensor:
-    """Pass on what arrives to the operand that the result is; one of two equal ones gets all, or each a half.
+    """Pass the cotangent to the operand that is the result; of two equal operands, one gets all, or each a half.
 
-    In a tie the maximum is its first operand and the minimum its second. NaN counts as the first operand of a maximum,
-    as the second one of a minimum.
+    In a tie the maximum is its first operand and the minimum its second. NaN counts as the first operand of a maximum
+    and the second one of a minimum.
     """
     algebra, first, second = site.algebra, site.operand(0), site.operand(1)
     zero = algebra.constant(0.0, t)
     less = algebra.compute(Op.CMP_LT, first, second)
-    taken = (position == 0) is not greatest  # whether this operand is the result where the first one is less
+    taken = (position == 0) is not greatest  # whether this operand is the result if the first one is less
     then, otherwise = (t, zero) if taken else (zero, t)
     if algebra.even_ties:
         tied = algebra.compute(Op.CMP_EQ, first, second)
@@ -310,7 +309,7 @@ def _extremum(site: Site, t: Tensor, *, position: int, greatest: bool) -> Tensor
 
 
 def _arm(site: Site, t: Tensor, *, position: int) -> Tensor:
-    """Pass on what arrives where this arm was chosen."""
+    """Pass on the cotangent where this arm was chosen."""
     algebra, condition = site.algebra, site.operand(0)
     zero = algebra.constant(0.0, t)
     return algebra.choose(condition, t, zero) if position == 1 else algebra.choose(condition, zero, t)
@@ -332,7 +331,7 @@ def _is_sign(site: Site) -> bool:
 
 
 def _choice(algebra: Algebra, operation: Value | Operation, test: Op, number: float) -> tuple[str | None, str]:
-    """Return x and z where ``operation`` is ``test(x, 0) ? number : z``; None for x where it is something else."""
+    """Return x and z if ``operation`` is ``test(x, 0) ? number : z``; otherwise None for x."""
     if not isinstance(operation, Elementwise) or operation.op is not Op.COND:
         return None, operation.name
     condition, then, otherwise = operation.inputs
@@ -344,7 +343,7 @@ def _choice(algebra: Algebra, operation: Value | Operation, test: Op, number: fl
 
 
 def _relu(site: Site, t: Tensor) -> Tensor:
-    """Pass on what arrives where the result is above 0; with even ties, half of it where x is 0."""
+    """Pass on the cotangent where the result is above 0; with even ties, half of it where x is 0."""
     algebra, y = site.algebra, site.result
     zero = algebra.constant(0.0, t)
     at_zero = zero
@@ -393,4 +392,4 @@ PARTIALS: Final[Mapping[Op, tuple[Partial | None, ...]]] = MappingProxyType(
         Op.FMA: (functools.partial(_times_operand, position=1), functools.partial(_times_operand, position=0), _same),
     }
 )
-"""The partial derivatives of each operation, in the order of its operands. For those that are missing all are 0."""
+"""The partial derivatives of each operation, in the order of its operands; 0 for operations that are missing."""

@@ -1,13 +1,13 @@
-"""Derivatives of maxima and minima: what arrives goes to the elements that equal the result.
+"""Derivatives of maxima and minima: the cotangent goes to the elements that equal the result.
 
-Ties get all of it each, or even shares. Where the result is NaN nothing equals it, and nobody gets anything.
+Tied elements each get all of it, or even shares. A result that is NaN equals nothing, so its cotangent is dropped.
 
-Running maxima and minima: sums over the runs of equal results, instead of over triangles.
+Running maxima and minima take sums over runs of equal results instead of sums over triangles.
 
-``O[i] = >(A[k])`` over ``k <= i`` never falls, so that results that equal an element stand next to each other, and end
-with the element that they equal or after it. Sums over runs are found in steps: after each, an element has the
-sum over as many times more elements of its run (segmented scans, after Hillis and Steele, "Data parallel algorithms",
-1986). That is about n·log n work where the rule for all maxima takes n².
+``O[i] = >(A[k])`` over ``k <= i`` never falls, so that results that equal an element are adjacent, and their run ends
+at that element or later. Sums over runs are found in steps: each step multiplies the number of elements of its run that
+an element has summed (segmented scans, after Hillis and Steele, "Data parallel algorithms", 1986). That is about n·log
+n work; the rule for all maxima takes n².
 """
 
 from __future__ import annotations
@@ -28,22 +28,21 @@ if TYPE_CHECKING:
 
 
 _LEAST: Final = 64
-"""Shorter runs are not worth several passes over all elements."""
+"""Least length of axes for which several passes over all elements pay off."""
 
 _RADIX: Final = 8
-"""So many times longer are the parts of runs that are summed after each step."""
+"""Factor by which the summed parts of runs grow in each step."""
 
 
 @attrs.frozen
 class Running:
-    """A maximum, minimum or product of all elements up to each one along an axis.
+    """A maximum, minimum or product of all elements up to each position of an axis.
 
     Attributes:
-        site: The contraction, or one that includes the last elements where that leaves them out.
-        axis: Along which it runs.
-        direction: 1 where results include the elements before them, -1 where they include those after them.
-        gap: How many elements each result leaves out, its own first.
-
+        site: The contraction, or one that includes the last elements, if it leaves them out.
+        axis: The axis along which it runs.
+        direction: 1 if results include the elements before them, -1 if they include those after them.
+        gap: The number of elements that each result leaves out, beginning with its own.
     """
 
     site: ContractionSite
@@ -53,7 +52,7 @@ class Running:
 
     @classmethod
     def of(cls, site: ContractionSite) -> Self | None:
-        """Return how an aggregate of one operand runs; None where it does not, or is short."""
+        """Return an aggregate of one operand in its running form; None if it has none, or if it is short."""
         if site.operation.combination is not Combination.NONE:
             return None
         operand, result = site.place(0), site.result
@@ -70,11 +69,11 @@ class Running:
         return cls(_inclusive(site, axis, direction) if gap else site, axis, direction, gap)
 
     def arriving(self, cotangent: Tensor) -> Tensor:
-        """Return what arrives at the results of :attr:`site` when this arrives at those of the contraction."""
+        """Return the cotangent of the results of :attr:`site` for that of the contraction's results."""
         return self._shifted(cotangent, self.direction * self.gap)
 
     def moved(self, tangent: Tensor) -> Tensor:
-        """Return how the results of the contraction move when those of :attr:`site` do like this."""
+        """Return the tangent of the contraction's results for that of the results of :attr:`site`."""
         return self._shifted(tangent, -self.direction * self.gap)
 
     def _shifted(self, moving: Tensor, steps: int) -> Tensor:
@@ -84,7 +83,7 @@ class Running:
         return shifted(algebra, algebra.expanded(moving, self.site.operation.shape), self.axis, steps, 0.0)
 
     def selected(self, cotangent: Tensor, *, even: bool) -> Tensor:
-        """Return what arrives at the operand."""
+        """Return the cotangent of the operand."""
         algebra, emission = self.site.algebra, self.site.algebra.emission
         emission.stem = f"D{self.site.operands[0].name}"
         share = self.arriving(emission.cast(cotangent, accumulator(cotangent.dtype)))
@@ -94,7 +93,7 @@ class Running:
         return algebra.choose(chosen, self._sums(share, self.direction), algebra.constant(0.0, share))
 
     def tangent(self, tangent: Tensor, *, even: bool) -> Tensor:
-        """Return how the result moves with the operand."""
+        """Return the tangent of the result for that of the operand."""
         algebra = self.site.algebra
         wide = algebra.emission.cast(tangent, accumulator(tangent.dtype))
         chosen = self._chosen()
@@ -102,18 +101,18 @@ class Running:
         return self.moved(algebra.div(total, self._ties(chosen, total)) if even else total)
 
     def _chosen(self) -> Tensor:
-        """Return for each element whether it is the result at its own place."""
+        """Return for each element whether it equals the result at its own position."""
         algebra = self.site.algebra
         return algebra.compute(Op.CMP_EQ, *alike(algebra.emission, [self.site.value(0), self.site.outcome().tensor]))
 
     def _ties(self, chosen: Tensor, like: Tensor) -> Tensor:
-        """Return for each result how many elements equal it, but 1 where it is NaN."""
+        """Return for each result the number of elements that equal it, but 1 if it is NaN."""
         algebra = self.site.algebra
         one, zero = algebra.constant(1.0, like), algebra.constant(0.0, like)
         return algebra.compute(Op.MAX, self._sums(algebra.choose(chosen, one, zero), -self.direction), one)
 
     def _sums(self, values: Tensor, direction: int) -> Tensor:
-        """Return for each element the sum of its run of equal results from there on, in this direction."""
+        """Return for each element the sum of its run of equal results, from the element on, in this direction."""
         algebra, shape = self.site.algebra, self.site.operation.shape
         total, step = algebra.expanded(values, shape), 1
         while step < shape[self.axis]:
@@ -147,7 +146,7 @@ class Running:
 
 
 def _inclusive(site: ContractionSite, axis: int, direction: int) -> ContractionSite:
-    """Emit the aggregate that includes each element in the result at its own place."""
+    """Emit the aggregate that includes each element in the result at its own position."""
     emission, operation, value = site.algebra.emission, site.operation, site.value(0)
     here = tuple(Affine.index(f"x{k}") for k in range(len(value.shape)))
     term = Affine.index("k")
@@ -168,9 +167,9 @@ def _inclusive(site: ContractionSite, axis: int, direction: int) -> ContractionS
 
 
 def _ending(site: ContractionSite, axis: int) -> tuple[int, int] | None:
-    """Return (1, gap) where the points are those with ``read <= written - gap`` along ``axis``.
+    """Return (1, gap) if the points are those with ``read <= written - gap`` along ``axis``.
 
-    (-1, gap) says ``read >= written + gap``; None that the points are others.
+    (-1, gap) stands for ``read >= written + gap``, and None for all other points.
     """
     (written,) = site.result.indices[axis].indices
     read, size = site.place(0).axes[axis]
@@ -210,8 +209,8 @@ def _ending(site: ContractionSite, axis: int) -> tuple[int, int] | None:
 def contributions(site: ContractionSite, cotangent: Tensor, wanted: Collection[int]) -> Iterator[tuple[int, Tensor]]:
     """Yield contributions to operands of a contraction that takes the maximum or minimum.
 
-    Combined values are written out, and what arrives at each is handed on by the rules of sums. Ties are always even
-    where several points take the same elements to the same result: those do not tie with themselves.
+    Combined values are written out, and their cotangents are passed on by the rules of sums. Ties are always even if
+    several points take the same elements to the same result: otherwise these would tie with themselves.
     """
     even = site.algebra.even_ties or not site.is_distinct
     if site.operation.combination is Combination.NONE:
@@ -228,7 +227,7 @@ def contributions(site: ContractionSite, cotangent: Tensor, wanted: Collection[i
 
 
 def _selected(site: ContractionSite, cotangent: Tensor, *, even: bool) -> Tensor | None:
-    """Return what arrives at the one operand."""
+    """Return the cotangent of the only operand."""
     running = Running.of(site)
     if running is not None:
         return running.selected(cotangent, even=even)
@@ -238,7 +237,7 @@ def _selected(site: ContractionSite, cotangent: Tensor, *, even: bool) -> Tensor
 
 
 def divided(site: ContractionSite, tensor: Tensor) -> Tensor:
-    """Return ``tensor``, which goes with the result, divided by the number of points that tie."""
+    """Return ``tensor``, indexed like the result, divided by the number of points that tie."""
     readings = [site.reading(0), site.outcome()]
     ties = aggregate(site.algebra, site.points, site.result, readings, Combination.EQ)
     if ties is None:

@@ -1,9 +1,9 @@
-"""Forward mode: one walk from the values that move to results, in which each operation hands on how it moves.
+"""Forward mode: one walk from the values that vary to the results, in which each operation computes its tangent.
 
-It uses the same linear maps as reverse mode, whose transpose it is, also where maxima tie: with ``ties="all"`` their
-tangents are added up. What an override says of gradients holds too, transposed.
+It uses the linear maps of reverse mode, which is its transpose, also where maxima tie: with ``ties="all"`` their
+tangents are added up. Gradients of overrides are transposed, too.
 
-Loops in forward mode: the same loop, whose step also moves what moves.
+The tangent of a loop is the loop itself, extended by tangents in its step.
 """
 
 from __future__ import annotations
@@ -57,21 +57,20 @@ def forward(
     *,
     even_ties: bool = False,
 ) -> tuple[Tensor, ...]:
-    """Emit how ``results`` move when each of ``moving`` does along its tangent.
+    """Emit the tangents of ``results`` for tangents of ``moving``.
 
     Args:
-        emission: Where all of them are defined, and where operations go.
+        emission: The emission that defines all of them, and the destination of operations.
         results: Float tensors.
-        moving: Float tensors. One that is made of others moves with those, too.
+        moving: Float tensors. If one depends on others, their tangents contribute to its tangent.
         tangents: For each of ``moving`` a tensor of its arithmetic type, whose shape broadcasts to its.
-        even_ties: Whether elements that tie for a maximum or minimum move it by their mean.
+        even_ties: Whether tied elements contribute their mean tangent to a maximum or minimum.
 
     Returns:
-        A tensor of the arithmetic type and the shape of each of ``results``; zeros for those that do not move.
+        A tensor of the arithmetic type and the shape of each of ``results``; zeros for constant results.
 
     Raises:
         TileError: TIL335, the bits of a number are read between them.
-
     """
     refuse_patterns(emission.operations, {y.name for y in results}, {x.name for x in moving})
     motion = Motion(emission, even_ties)
@@ -97,12 +96,12 @@ class Motion(Algebra):
     _tangents: dict[str, Tensor] = attrs.field(factory=dict, init=False)
 
     def move(self, name: str, tangent: Tensor) -> None:
-        """Add ``tangent`` to how ``name`` moves."""
+        """Add ``tangent`` to the tangent of ``name``."""
         before = self._tangents.get(name)
         self._tangents[name] = tangent if before is None else self.add(before, tangent)
 
     def tangent(self, name: str) -> Tensor | None:
-        """Return how ``name`` moves; None where it does not."""
+        """Return the tangent of ``name``; None if it is 0."""
         return self._tangents.get(name)
 
 
@@ -118,7 +117,7 @@ def _path(operations: Sequence[Operation], results: set[str], moving: set[str]) 
 
 
 def pushforward(motion: Motion, operation: Operation) -> Tensor | None:
-    """Return how ``operation`` moves when its operands do; None where it does not.
+    """Return the tangent of ``operation``; None if it is 0.
 
     The shape broadcasts to that of ``operation``, and the dtype may be wider.
     """
@@ -176,11 +175,10 @@ def _scatter(motion: Motion, operation: Scatter) -> Tensor | None:
 
 
 def _override(motion: Motion, operation: Override) -> Tensor | None:
-    """Transpose the template: reverse mode does it, from the gradients of the pairs to what arrives.
+    """Transpose the template in reverse mode, from the gradients of the pairs to the upstream.
 
     Raises:
-        TileError: TIL325, it is not linear in what arrives, so there is no transpose.
-
+        TileError: TIL325, it is not linear in its upstream, so there is no transpose.
     """
     pairs = [(x, g) for x, g in operation.pairs if motion.tangent(x) is not None]
     if operation.upstream is None or not pairs:
@@ -209,7 +207,7 @@ def _override(motion: Motion, operation: Override) -> Tensor | None:
 
 
 def _scan(motion: Motion, scan: Scan) -> Tensor | None:
-    """Return how a result of a loop moves; None where it does not.
+    """Return the tangent of a result of a loop; None if it is 0.
 
     All results of a loop give the same new loop, which runs once.
     """
@@ -222,17 +220,16 @@ def _scan(motion: Motion, scan: Scan) -> Tensor | None:
 
 @attrs.define(eq=False, repr=False)
 class _Forward:
-    """The new loop while it is being made.
+    """The new loop while it is built.
 
     Attributes:
-        motion: How values around the loop move.
+        motion: The tangents around the loop.
         scan: A result of the loop.
-        given: How its operands move.
-        active: The inputs of the step that move, and what is made of them.
+        given: The tangents of its operands.
+        active: The inputs of the step that vary, and the values that depend on them.
         emission: The new step.
-        tangents: For inputs of the step that move, an input for how; and what it is around the loop.
-        spread: Places of sequences that move alike in all steps, so that their tangents are constants.
-
+        tangents: For inputs of the step that vary, the input for the tangent and the name of its value around the loop.
+        spread: Positions of sequences with a tangent that is equal in all steps, and so a constant.
     """
 
     motion: Motion
@@ -245,11 +242,11 @@ class _Forward:
 
     @classmethod
     def of(cls, motion: Motion, scan: Scan, given: Sequence[Tensor | None]) -> _Forward:
-        """Return the new loop before anything was added to the old one."""
+        """Return the new loop before anything is added to the old one."""
         return cls(motion, scan, given, _active(scan, given), Emission.resuming(scan.body))
 
     def result(self) -> Tensor | None:
-        """Emit the loop, for the result that moves."""
+        """Emit the loop, for the tangent of the result."""
         scan, body = self.scan, self.scan.body
         for number, value in enumerate(body.inputs):
             if value.name in self.active:
@@ -297,11 +294,11 @@ class _Forward:
         )
 
     def _moves(self, number: int, name: str) -> bool:
-        """Return whether a new carry or an output of the step needs a tangent: carries do where they have one."""
+        """Return whether a new carry or an output of the step needs a tangent: carries do if their inputs have one."""
         return number in self.tangents if number < len(self.scan.carries) else name in self.active
 
     def _place(self, made: dict[int, Tensor]) -> ScanResult | None:
-        """Return which result of the new loop is how the old result moves."""
+        """Return the result of the new loop that is the tangent of the old result."""
         carries, (part, number) = len(self.scan.carries), attrs.astuple(self.scan.result, recurse=False)
         if part is ScanPart.OUTPUT:
             before, total = carries + number, len(self.scan.body.outputs) - carries
@@ -313,17 +310,17 @@ class _Forward:
         return ScanResult(part, total + sum(1 for place in range(first, before) if place in made))
 
     def _added(self, places: range) -> Iterator[tuple[Value, str]]:
-        """Yield tangents that stand behind the inputs of these places: carries, slices or constants."""
+        """Yield the tangents of the inputs at these positions: carries, slices or constants."""
         sequences = range(len(self.scan.carries), len(self.scan.carries) + len(self.scan.sequences))
         if places.start > 0 and places.start == sequences.stop:
             yield from (self.tangents[number] for number in sorted(self.spread))
         yield from (self.tangents[number] for number in places if number in self.tangents.keys() - self.spread)
 
     def _tangent(self, number: int, value: Value) -> tuple[Value, str]:
-        """Return an input of the new step for how one of the old step moves, and what it is around the loop."""
+        """Return the input of the new step for the tangent of an old input, and its value around the loop."""
         carries, sequences = len(self.scan.carries), len(self.scan.sequences)
         given = self.given[number]
-        if given is None:  # a carry that does not move at first
+        if given is None:  # a carry that is constant before the first step
             given = self.motion.zero(self.emission.defined(value.name))
         if number < carries:
             return self._input(value, value.shape), self.motion.expanded(given, value.shape).name
@@ -342,13 +339,13 @@ class _Forward:
         return tangent
 
     def _copy(self, tensor: Tensor) -> Tensor:
-        """Give a value a name of its own, since no two outputs can be the same."""
+        """Copy a value under a name of its own, since no two outputs can be the same value."""
         name = self.emission.names.fresh(f"{tensor.name}_new")
         return self.emission.add(Elementwise(name, Op.IDENT, (tensor.name,), tensor.dtype, tensor.shape))
 
 
 def _active(scan: Scan, given: Sequence[Tensor | None]) -> frozenset[str]:
-    """Return the inputs of the step that move in some step, and what is made of them."""
+    """Return the inputs of the step that vary in some step, and the values that depend on them."""
     body = scan.body
     active = {value.name for value, tangent in zip(body.inputs, given, strict=True) if tangent is not None}
     while True:

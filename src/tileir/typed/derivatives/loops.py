@@ -1,8 +1,8 @@
-"""Loops in reverse mode: a loop in the other direction, whose step computes the forward step again and pulls back.
+"""Loops in reverse mode: a loop in the other direction, whose step recomputes the forward step and pulls back.
 
-Its carries are the cotangents of the carries and, from zeros on, those of the constants, which add up; what goes to
-the sequences is stacked. It reads the values of the carries before each forward step, which are kept for that, and
-nothing else of what the forward steps computed. The result is an ordinary loop, so gradients of gradients need no more.
+Its carries are the cotangents of the carries and, beginning with zeros, sums of those of the constants; cotangents of
+the sequences are stacked. It reads the values of the carries before each forward step, which are kept for that, and
+nothing else that the forward steps computed. The result is an ordinary loop, which can be differentiated again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def results_on(path: Sequence[Operation]) -> dict[str, tuple[Scan, ...]]:
     """Return all results of each loop by the name of the first one, and nothing by the names of the others.
 
-    When a walk backwards has come to the first one, the cotangents of all are final.
+    When a walk backwards reaches the first one, the cotangents of all are final.
     """
     loops = grouped((loop_of(operation), operation) for operation in path if isinstance(operation, Scan))
     found: dict[str, tuple[Scan, ...]] = {}
@@ -55,11 +55,10 @@ def pull_scan(sweep: Sweep, results: Sequence[Scan], reverse: Reverse) -> Iterat
 
 
 def check_counted(scan: Scan) -> int:
-    """Return how many steps a loop has.
+    """Return the number of steps of a loop.
 
     Raises:
-        TileError: TIL333, only running tells.
-
+        TileError: TIL333, it is known only at run time.
     """
     if scan.count is None:
         message = (
@@ -72,19 +71,18 @@ def check_counted(scan: Scan) -> int:
 
 @attrs.define(eq=False, repr=False)
 class _Backward:
-    """The loop backwards, while it is being made.
+    """The loop of reverse mode while it is built.
 
     Attributes:
         sweep: The sweep around the loop.
-        scan: A result of the loop forwards.
-        cotangents: What arrived at its results.
-        wanted: Which inputs of its step need cotangents: carries and others on which results depend.
-        emission: The step: that of the loop forwards, and after it what pulls back.
+        scan: A result of the forward loop.
+        cotangents: The cotangents of its results.
+        wanted: The inputs of its step that need cotangents: carries, and others on which results depend.
+        emission: The step: that of the forward loop, followed by its pullback.
         carries: Values that a step hands to the next one, each with its first value around the loop.
         sequences: Slices, each with the sequence.
         constants: Values that steps read, each with the value around the loop.
-        made: What a step makes: new carries, and outputs, by the place of the input of the step that gets it.
-
+        made: Results of a step: new carries and outputs, by the position of the input of the step that gets them.
     """
 
     sweep: Sweep
@@ -99,11 +97,11 @@ class _Backward:
 
     @classmethod
     def of(cls, sweep: Sweep, scan: Scan, cotangents: Mapping[ScanResult, Tensor]) -> _Backward:
-        """Return the loop backwards without anything that pulls back."""
+        """Return the loop of reverse mode before its pullback is added."""
         return cls(sweep, scan, cotangents, _active(sweep, scan), Emission.resuming(scan.body))
 
     def step(self, reverse: Reverse) -> None:
-        """Build the step, and what the loop is given."""
+        """Build the step and the arguments of the loop."""
         self._forward_inputs()
         body, count = self.scan.body, len(self.scan.carries)
         results: list[Tensor] = []
@@ -125,7 +123,7 @@ class _Backward:
             self._put_out(number, cotangent)
 
     def _put_out(self, number: int, cotangent: Tensor) -> None:
-        """Let a step hand on or put out what it found for an input of the forward step."""
+        """Pass on or put out the cotangent of an input of the forward step."""
         part = self.scan.body.inputs[number]
         if number < len(self.scan.carries):
             kept = self.cotangents.get(ScanResult(ScanPart.HISTORY, number))
@@ -140,7 +138,7 @@ class _Backward:
         self.made.append((number, self.emission.add(copy)))
 
     def contributions(self) -> Iterator[tuple[str, Tensor]]:
-        """Emit the loop, and yield what goes to each operand."""
+        """Emit the loop, and yield the cotangent of each operand."""
         carries, sequences = len(self.scan.carries), len(self.scan.sequences)
         stacked = range(carries, carries + sequences)
         handed = [pair for pair in self.made if pair[0] not in stacked]
@@ -178,7 +176,7 @@ class _Backward:
         )
 
     def _forward_inputs(self) -> None:
-        """Pass what the forward step reads: the carries before it, and the others as they are."""
+        """Pass the inputs of the forward step: the carries before it, and the others as they are."""
         scan, sweep = self.scan, self.sweep
         carries, sequences = len(scan.carries), len(scan.sequences)
         for number, (value, name) in enumerate(zip(scan.body.inputs, operands(scan), strict=True)):
@@ -190,7 +188,7 @@ class _Backward:
                 self.constants.append((value, sweep.value(name).name))
 
     def _history(self, number: int, value: Value) -> str:
-        """Return the values of a carry before each step, which the loop forwards stacks from now on."""
+        """Return the values of a carry before each step, which the forward loop stacks from now on."""
         emission = self.sweep.emission
         name = emission.names.fresh(f"{value.name}_kept")
         shape = (check_counted(self.scan), *value.shape)
@@ -215,7 +213,7 @@ class _Backward:
         return Tensor(value.name, dtype, value.shape)
 
     def _slice(self, stem: str, stacked: Tensor, rank: int) -> Tensor:
-        """Return an element of a cotangent of stacked values of this rank; one that is equal for all is a constant."""
+        """Return an element of a cotangent of stacked values of this rank; if it is equal for all, it is a constant."""
         if len(stacked.shape) > rank and stacked.shape[0] == self.scan.count:
             value = self._input(stem, stacked.dtype, stacked.shape[1:])
             self.sequences.append((value, stacked.name))
@@ -227,7 +225,7 @@ class _Backward:
 
 
 def _active(sweep: Sweep, scan: Scan) -> tuple[int, ...]:
-    """Return the float inputs of the step for which a cotangent is wanted, and carries that depend on them."""
+    """Return the float inputs of the step with wanted cotangents, and carries that depend on them."""
     body, names = scan.body, operands(scan)
     inputs = [
         number for number, value in enumerate(body.inputs) if value.dtype.is_float and sweep.wanted(names[number])

@@ -1,8 +1,8 @@
-"""Derivatives of products, exact where factors are zero, and so are derivatives of these.
+"""Derivatives of products, exact to any order where factors are zero.
 
-The derivative of a product by one factor is the product of all others: of those before it times those after it, each
-of which is a product again. Nothing is divided. Along one axis both are running products, which take linear time; the
-derivatives of running products are linear recurrences.
+The derivative of a product by one factor is the product of all others: of those before it times those after it, each of
+which is a product again, so that nothing is divided. Along one axis both are running products, which take linear time;
+the derivatives of running products are linear recurrences.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def contributions(site: ContractionSite, cotangent: Tensor, wanted: Collection[int]) -> Iterator[tuple[int, Tensor]]:
     """Yield contributions to operands of a contraction that multiplies.
 
-    Factors are written out, and what arrives at each is handed on by the rules of sums.
+    Factors are written out, and their cotangents are passed on by the rules of sums.
     """
     found = _running(site)
     if found is not None:
@@ -63,7 +63,7 @@ def pushed(site: ContractionSite, tangents: Sequence[Tensor | None]) -> Tensor |
 
 
 def _running(site: ContractionSite) -> tuple[ContractionSite | None, Running] | None:
-    """Return what combines the factors, if anything does, and how their product runs; None where it does not."""
+    """Return the site that combines the factors, if any, and their running product; None if it does not run."""
     combined: ContractionSite | None = None
     product = site
     if site.operation.combination is not Combination.NONE:
@@ -78,8 +78,8 @@ def _running(site: ContractionSite) -> tuple[ContractionSite | None, Running] | 
 def _others(product: ContractionSite) -> Reading:
     """Return for each factor the product of the others that go to the same element of the result.
 
-    The axes of the factors that the result has come first, by :meth:`ContractionSite.split`. The others are made one
-    axis, unless the result adds indices up.
+    By :meth:`ContractionSite.split`, the axes of the factors that the result has come first. The others become one
+    axis, unless the result adds indices.
     """
     algebra, factors = product.algebra, product.operands[0]
     algebra.emission.stem = f"{product.operation.name}_others"
@@ -99,15 +99,14 @@ def _others(product: ContractionSite) -> Reading:
 def _exclusive(
     algebra: Algebra, factors: Tensor, indices: Sequence[Affine], kept: int, sums: Sequence[Affine]
 ) -> Tensor:
-    """Multiply for each factor those before it by those after it.
+    """Return for each factor the product of those before it and those after it.
 
     Args:
-        algebra: Where operations go.
+        algebra: The destination of operations.
         factors: The factors.
         indices: An index for each of their axes.
-        kept: How many leading axes stay apart from each other.
-        sums: Further polynomials that must be equal for factors to meet.
-
+        kept: The number of leading axes along which factors are not multiplied.
+        sums: Further polynomials that must be equal for factors of one product.
     """
     names = NameScope.of(p.indices[0] for p in indices)
     others = {p.indices[0]: names.fresh(p.indices[0]) for p in indices[kept:]}

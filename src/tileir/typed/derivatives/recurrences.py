@@ -1,7 +1,7 @@
-"""Linear recurrences along an axis, and with them the derivatives of running products.
+"""Linear recurrences along an axis, and derivatives of running products by them.
 
-``x[i] = b[i] + a[i]·x[i-1]`` is found in steps: after each, an element is a linear function of the one twice as far
-before it (P. M. Kogge and H. S. Stone, "A parallel algorithm for the efficient solution of a general class of
+``x[i] = b[i] + a[i]·x[i-1]`` is solved in steps, each of which doubles the distance d at which x[i] is a linear
+function of x[i-d] (P. M. Kogge and H. S. Stone, "A parallel algorithm for the efficient solution of a general class of
 recurrence equations", 1973). That is about n·log n work, nothing is divided, and derivatives of it are exact.
 """
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 def selected(running: Running, cotangent: Tensor) -> Tensor:
-    """Return what arrives at the factors of a running product.
+    """Return the cotangents of the factors of a running product.
 
-    That is, for each of them, the product of those before it times ``x[i] = g[i] + a[i+1]·x[i+1]``, the sum of what
-    arrives at all results from there on, each multiplied by the factors up to it.
+    That is, for each of them, the product of those before it times ``x[i] = g[i] + a[i+1]·x[i+1]``, the sum of the
+    cotangents of all results from there on, each multiplied by the factors up to it.
     """
     site, algebra = running.site, running.site.algebra
     algebra.emission.stem = f"D{site.operands[0].name}"
@@ -37,7 +37,7 @@ def selected(running: Running, cotangent: Tensor) -> Tensor:
 
 
 def tangent(running: Running, given: Tensor) -> Tensor:
-    """Return how a running product moves: ``x[i] = t[i] · (product before i) + a[i]·x[i-1]``."""
+    """Return the tangent of a running product: ``x[i] = t[i] · (product before i) + a[i]·x[i-1]``."""
     site, algebra = running.site, running.site.algebra
     factors = _wide(algebra, site.value(0))
     moved = algebra.expanded(algebra.mul(_wide(algebra, given), _before(running)), factors.shape)
@@ -55,14 +55,14 @@ def _before(running: Running) -> Tensor:
 
 
 def shifted(algebra: Algebra, value: Tensor, axis: int, distance: int, fill: float) -> Tensor:
-    """Return the elements at this distance along an axis, and ``fill`` where there is none."""
+    """Return the elements at this distance along an axis, and ``fill`` beyond its ends."""
     here, there = _places(value, axis, distance)
     default = spread(algebra.emission, algebra.constant(fill, value), value.shape) if fill else None
     return _assigned(algebra, here, [Reading(value, there)], Combination.NONE, default)
 
 
 def _solved(algebra: Algebra, links: Tensor, values: Tensor, axis: int, direction: int) -> Tensor:
-    """Return x where ``x[i] = values[i] + links[i] · x[i + direction]``, and nothing is added at the end."""
+    """Solve ``x[i] = values[i] + links[i] · x[i + direction]`` for x; beyond the end, nothing is added."""
     distance = 1
     while distance < values.shape[axis]:
         here, there = _places(values, axis, direction * distance)
@@ -86,7 +86,7 @@ def _assigned(
     combination: Combination,
     default: Tensor | None = None,
 ) -> Tensor:
-    """Assign a combination to each element; all that is read has the same dtype and shape."""
+    """Assign a combination to each element; all tensors that are read have the same dtype and shape."""
     like = readings[0].tensor
     types = contraction_types(Aggregation.ASSIGN, combination, [reading.tensor.dtype for reading in readings])
     return algebra.emission.add(

@@ -1,8 +1,8 @@
-"""Derivatives of tuple reductions: each component of a state is linear, at a point, in how the elements move.
+"""Derivatives of tuple reductions: the tangent of each component of a state is linear in those of the elements.
 
-What arrives at an extremum goes to the element whose position the reduction finds; ties have one winner. A mean hands
-on equal shares, and a sum of squared distances twice the distance. A sum of ``exp(x - m)`` moves with its elements, and
-with ``m`` as an extremum.
+The cotangent of an extremum goes to the element whose position the reduction finds; ties have one winner. A mean passes
+on equal shares, and a sum of squared distances twice the distance. A sum of ``exp(x - m)`` varies with its elements,
+and with ``m`` as an extremum.
 """
 
 from __future__ import annotations
@@ -25,16 +25,15 @@ if TYPE_CHECKING:
 
 
 def sources(operation: Operation) -> tuple[str, ...]:
-    """Return what makes ``operation`` move: for an override the tensors that get gradients, not their template."""
+    """Return the values that determine the tangent of ``operation``: for an override the tensors that get gradients."""
     return tuple(name for name, _ in operation.pairs) if isinstance(operation, Override) else operands(operation)
 
 
 def refuse_patterns(operations: Sequence[Operation], results: AbstractSet[str], moving: AbstractSet[str]) -> None:
-    """Refuse to differentiate ``results`` by ``moving`` where the bits of something between them are read.
+    """Refuse to differentiate ``results`` by ``moving`` if the bits of a value between them are read.
 
     Raises:
-        TileError: TIL335, with the place where they are.
-
+        TileError: TIL335, at the operation that reads them.
     """
     if not any(isinstance(each, Elementwise) and each.op is Op.BITS for each in operations):
         return
@@ -50,7 +49,7 @@ def refuse_patterns(operations: Sequence[Operation], results: AbstractSet[str], 
 
 
 def pullback(sweep: Sweep, operation: Reduce, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Yield what arrives at each element."""
+    """Yield the cotangent of the elements."""
     if not sweep.wanted(operation.input):
         return
     sweep.toward(operation.input)
@@ -61,7 +60,7 @@ def pullback(sweep: Sweep, operation: Reduce, cotangent: Tensor) -> Iterator[tup
 
 
 def pushforward(algebra: Algebra, operation: Reduce, tangent: Tensor) -> Tensor | None:
-    """Return how a component moves when its elements do by ``tangent``: the sum of their shares."""
+    """Return the tangent of a component for the tangent of its elements: the sum of their shares."""
     site = _Site(algebra, operation)
     share = site.share(algebra.expanded(tangent, site.elements.shape))
     if share is None:
@@ -72,7 +71,7 @@ def pushforward(algebra: Algebra, operation: Reduce, tangent: Tensor) -> Tensor 
 
 @attrs.frozen(repr=False)
 class _Site:
-    """A component of a state, and what its derivative reads."""
+    """A component of a state, and the inputs of its derivative."""
 
     algebra: Algebra
     operation: Reduce
@@ -87,7 +86,7 @@ class _Site:
         return self.algebra.reshaped(value, shape)
 
     def share(self, moving: Tensor) -> Tensor | None:
-        """Return what of ``moving``, which broadcasts to the elements, an element and the component share."""
+        """Return the product of ``moving``, which broadcasts to the elements, and the derivative by each element."""
         combine, number = self.operation.combine, self.operation.result
         if combine is Combine.MOMENTS:
             return self._of_moments(number, moving)

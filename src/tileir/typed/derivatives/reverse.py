@@ -1,7 +1,7 @@
-"""Reverse mode: one walk from results to the values that they are differentiated by, linear in its length.
+"""Reverse mode: one walk, linear in its length, from results to the values that they are differentiated by.
 
-A sweep holds the cotangents that were found so far, and which values one is wanted for. The walk computes some forward
-values again instead of reading them where they were computed; what comes of it is a typed function as well.
+A sweep holds the cotangents found so far, and the names for which cotangents are wanted. The walk recomputes some
+forward values instead of reading them; the result is a typed function as well.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from tileir.typed.templates import free_upstreams
 
 
 def to_recall(operations: Sequence[Operation], results: Iterable[str]) -> frozenset[str]:
-    """Return the values that come before the last checkpoint on which ``results`` depend, but for what is kept.
+    """Return the values before the last checkpoint on which ``results`` depend, except those that are kept.
 
-    Without such a checkpoint there are none. What comes after the last one is read where it is: the backward pass
-    begins with it.
+    Without a checkpoint there are none. Values after the last one are read as they are: the backward pass begins with
+    them.
     """
     last = _last_checkpoint(operations, set(results))
     if last is None:
@@ -54,7 +54,7 @@ def to_recall(operations: Sequence[Operation], results: Iterable[str]) -> frozen
 
 
 def next_sweep(operations: Iterable[Operation]) -> int:
-    """Return a number that no backward pass among ``operations`` has."""
+    """Return an unused number for a backward pass."""
     return 1 + max((operation.sweep for operation in operations if isinstance(operation, Recall)), default=-1)
 
 
@@ -72,14 +72,14 @@ def _last_checkpoint(operations: Sequence[Operation], needed: set[str]) -> int |
 
 
 SweepKey: TypeAlias = tuple[tuple[str, ...], tuple[str, ...], bool]
-"""What is differentiated, the cotangents that come in, and whether ties are split evenly."""
+"""The differentiated values, their cotangents, and whether ties are split evenly."""
 
 
 @attrs.frozen(eq=False)
 class Path:
-    """The float operations that some results depend on, in program order, and the positions of those that read a value.
+    """The float operations that some results depend on, in program order, and the positions of readers of each value.
 
-    What the results depend on is complete when it is made, so it stays true while operations are added.
+    The results do not depend on operations that are added later, so it remains valid.
     """
 
     operations: Sequence[Operation]
@@ -96,15 +96,14 @@ class Path:
 
 @attrs.define(eq=False)
 class Sweep(Algebra):
-    """Cotangents of values: the derivatives of what is differentiated with respect to them.
+    """Cotangents of values: the derivatives of the results with respect to them.
 
     A cotangent has the arithmetic type of its value, and a shape that broadcasts to that of its value. Contributions
-    are added up as they arrive; once its operation was visited, a cotangent is final.
+    are added up as they arrive; a cotangent is final after the visit of its operation.
 
     Attributes:
         results: The values that are differentiated.
-        finished: Values whose cotangents are final; one that has none has the cotangent 0.
-
+        finished: Values whose cotangents are final; if one has none, its cotangent is 0.
     """
 
     results: frozenset[str] = frozenset()
@@ -114,7 +113,7 @@ class Sweep(Algebra):
     _recalled: dict[str, Tensor] = attrs.field(factory=dict, init=False)
 
     def value(self, name: str) -> Tensor:
-        """Return the value of ``name`` as the backward pass reads it: where a checkpoint says so, computed again."""
+        """Return the value of ``name`` as the backward pass reads it: recomputed where checkpoints ask for that."""
         if name not in self._to_recall:
             return super().value(name)
         found = self._recalled.get(name)
@@ -142,11 +141,11 @@ class Sweep(Algebra):
         return name in self._wanted
 
     def want(self, names: AbstractSet[str]) -> None:
-        """Say for which values contributions are needed from now on."""
+        """Set the values for which contributions are needed from now on."""
         self._wanted = names
 
     def toward(self, name: str) -> None:
-        """Call what is emitted from now on after the derivative with respect to ``name``."""
+        """Name operations that are emitted from now on after the derivative with respect to ``name``."""
         self.emission.stem = f"D{name}"
 
     def contribute(self, name: str, contribution: Tensor) -> None:
@@ -156,7 +155,7 @@ class Sweep(Algebra):
         self._cotangents[name] = contribution if before is None else self.add(before, contribution)
 
     def cotangent(self, name: str) -> Tensor | None:
-        """Return the cotangent of ``name``, or None where it is 0 or nothing has arrived yet."""
+        """Return the cotangent of ``name``, or None if it is 0 or has no contribution yet."""
         found = self._cotangents.get(name)
         return None if found is None else self.emission.current(found)
 
@@ -174,18 +173,17 @@ def reverse(
     Sweeps of the same results and cotangents share their work: each operation is visited once for each operand.
 
     Args:
-        emission: Where all of them are defined, and where operations go.
+        emission: The emission that defines all of them, and the destination of operations.
         results: Float tensors.
         cotangents: For each result a tensor of its arithmetic type, whose shape broadcasts to its.
         wanted: Float tensors.
-        even_ties: Whether what arrives at a maximum or minimum is split evenly among tied elements.
+        even_ties: Whether the cotangent of a maximum or minimum is split evenly among tied elements.
 
     Returns:
-        A tensor of the arithmetic type and the shape of each of ``wanted``; zeros where no result depends on it.
+        A tensor of the arithmetic type and the shape of each of ``wanted``; zeros if no result depends on it.
 
     Raises:
         TileError: TIL335, the bits of a number are read between them.
-
     """
     key = (tuple(y.name for y in results), tuple(t.name for t in cotangents), even_ties)
     sweep = emission.sweeps.get(key)
@@ -201,7 +199,7 @@ def reverse(
 
 
 def _walk(sweep: Sweep, wanted: frozenset[str]) -> None:
-    """Find the cotangents of ``wanted``, and of all between them and what has its cotangent already."""
+    """Find the cotangents of ``wanted``, and of all values between them and those with final cotangents."""
     path = sweep.path
 
     def reading(name: str) -> set[str]:
@@ -222,7 +220,7 @@ def _walk(sweep: Sweep, wanted: frozenset[str]) -> None:
 def _contributions(
     sweep: Sweep, operation: Operation, loops: Mapping[str, Sequence[Scan]]
 ) -> Iterable[tuple[str, Tensor]]:
-    """Return what arrives at the operands of ``operation``."""
+    """Return contributions to the operands of ``operation``."""
     if isinstance(operation, Scan):
         return pull_scan(sweep, loops[operation.name], reverse)
     cotangent = sweep.cotangent(operation.name)
@@ -240,11 +238,10 @@ def gradient(function: Function, wrt: Sequence[str], of: Sequence[str], *, even_
     """Return the function of ``DX`` for each X of ``wrt``: the gradient of the sum of all elements of ``of``.
 
     Args:
-        function: One that :func:`tileir.typed.verifier.verify` accepts.
+        function: A function that :func:`tileir.typed.verifier.verify` accepts.
         wrt: Names of float values of the function.
         of: Names of float values of the function.
-        even_ties: Whether what arrives at a maximum or minimum is split evenly among tied elements.
-
+        even_ties: Whether the cotangent of a maximum or minimum is split evenly among tied elements.
     """
     emission = Emission.resuming(function)
     names = [emission.names.fresh(f"D{name}") for name in wrt]

@@ -1,8 +1,7 @@
-"""The pullback of each operation: what a cotangent of its value adds to those of its operands.
+"""The pullback of each operation: contributions of the cotangent of its value to those of its operands.
 
-Derivatives of operations that move elements: casts, reshape, gather and scatter, each the other's transpose.
-
-Derivatives of markers: an override gives what its template says, the others are the identity.
+Casts, reshapes, gathers and scatters move elements; a gather and a scatter are each other's transpose. Of markers, an
+override passes on the gradients of its template, and the others are the identity.
 """
 
 from __future__ import annotations
@@ -47,10 +46,10 @@ if TYPE_CHECKING:
 
 
 def pullback(sweep: Sweep, operation: Operation, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Yield (operand, contribution) for the operands that :meth:`Sweep.wanted` asks for; none means 0.
+    """Yield (operand, contribution) for the operands that :meth:`Sweep.wanted` asks for; a missing one is 0.
 
     The shape of ``cotangent`` broadcasts to that of ``operation``, and the shape of a contribution to that of its
-    operand. A contribution is cast to the dtype of its operand by whoever takes it.
+    operand. The caller casts contributions to the dtypes of their operands.
     """
     match operation:
         case Elementwise():
@@ -72,7 +71,7 @@ def pullback(sweep: Sweep, operation: Operation, cotangent: Tensor) -> Iterator[
         case Constant() | ArrayConstant() | Coordinate() | ShapeOf() | Argsort() | Upstream():
             return iter(())
         case Scan():
-            return iter(())  # a loop is pulled back as a whole, for all of its results: `reverse` does that
+            return iter(())  # `reverse` pulls a loop back as a whole, for all of its results
         case _:
             assert_never(operation)
 
@@ -80,21 +79,21 @@ def pullback(sweep: Sweep, operation: Operation, cotangent: Tensor) -> Iterator[
 def pull_same(
     sweep: Sweep, operation: Cast | Checkpoint | Recall | Collective, cotangent: Tensor
 ) -> Iterator[tuple[str, Tensor]]:
-    """Yield the cotangent itself: that of a cast is cast back, and what went through an integer type has none."""
+    """Yield the cotangent itself; the caller casts that of a cast back, and one through integers is never wanted."""
     if sweep.wanted(operation.input):
         sweep.toward(operation.input)
         yield operation.input, cotangent
 
 
 def pull_reshape(sweep: Sweep, operation: Reshape, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Yield the cotangent under the shape of the operand."""
+    """Yield the cotangent in the shape of the operand."""
     if sweep.wanted(operation.input):
         sweep.toward(operation.input)
         yield operation.input, reshaped(sweep, cotangent, operation.shape, sweep.definition(operation.input).shape)
 
 
 def pull_gather(sweep: Sweep, operation: Gather, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Yield what arrives at each element of the data, added up: rows that were read twice get two contributions."""
+    """Yield the cotangents of the rows, added up for rows that were read several times."""
     if not sweep.wanted(operation.data):
         return
     sweep.toward(operation.data)
@@ -106,7 +105,7 @@ def pull_gather(sweep: Sweep, operation: Gather, cotangent: Tensor) -> Iterator[
 
 
 def pull_scatter(sweep: Sweep, operation: Scatter, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Yield for each update what arrives at the row that it was put into, and for rows what was not replaced."""
+    """Yield the cotangent of each update's row for the updates, and the cotangents of rows that were not replaced."""
     if operation.into is not None and sweep.wanted(operation.into):
         sweep.toward(operation.into)
         yield operation.into, scatters.replaced(sweep, operation, None, cotangent)
@@ -118,7 +117,7 @@ def pull_scatter(sweep: Sweep, operation: Scatter, cotangent: Tensor) -> Iterato
 
 
 def gathered(algebra: Algebra, value: Tensor, full: Shape, indices: str) -> Tensor:
-    """Return the rows of ``value``, which stands for its broadcast to ``full``, at ``indices``."""
+    """Return the rows at ``indices`` of ``value``, which counts as broadcast to ``full``."""
     if len(value.shape) < len(full):
         return value
     if value.shape[0] == 1:
@@ -128,14 +127,14 @@ def gathered(algebra: Algebra, value: Tensor, full: Shape, indices: str) -> Tens
 
 
 def reshaped(algebra: Algebra, value: Tensor, full: Shape, shape: Shape) -> Tensor:
-    """Return ``value``, which stands for its broadcast to ``full``, under another shape of as many elements."""
+    """Return ``value``, which counts as broadcast to ``full``, in another shape with as many elements."""
     if math.prod(value.shape) == 1:
         return algebra.reshaped(value, ())
     return algebra.reshaped(algebra.expanded(value, full), shape)
 
 
 def pull_override(sweep: Sweep, operation: Override, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Yield for each tensor of a pair its gradient, made of ``cotangent`` in place of the upstream."""
+    """Yield the gradient of each tensor of a pair, with ``cotangent`` in place of the upstream."""
     instance = Instance.of(sweep, operation, cotangent)
     for name, gradient in operation.pairs:
         if sweep.wanted(name):
@@ -145,10 +144,10 @@ def pull_override(sweep: Sweep, operation: Override, cotangent: Tensor) -> Itera
 
 @attrs.define(eq=False, repr=False)
 class Instance:
-    """The operations of a template with something in place of its upstream; each is emitted once.
+    """The operations of a template with a tensor in place of its upstream; each is emitted once.
 
-    As long as operations work on elements, their results only broadcast to those of the template, as what stands for
-    the upstream does. Values outside of the template are read as the backward pass reads them.
+    As long as operations are elementwise, their results may have shapes that only broadcast to those of the template,
+    as the tensor for the upstream does. Values outside of the template are read as the backward pass reads them.
     """
 
     sweep: Sweep
@@ -157,12 +156,12 @@ class Instance:
 
     @classmethod
     def of(cls, sweep: Sweep, override: Override, arriving: Tensor) -> Instance:
-        """Return the instance of the template of ``override`` for what arrives at it."""
+        """Return the instance of the template of ``override`` for the cotangent ``arriving``."""
         made = {} if override.upstream is None else {override.upstream: arriving}
         return cls(sweep, override.upstream, made)
 
     def value(self, name: str) -> Tensor:
-        """Return what ``name`` is in this instance."""
+        """Return the value of ``name`` in this instance."""
         pending = [name]
         while pending:
             wanted = pending[-1]

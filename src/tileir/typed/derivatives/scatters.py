@@ -1,4 +1,4 @@
-"""Derivatives of scatters: how much updates move their rows, namely all, if extreme, or by the others' product."""
+"""Derivatives of scatters by their updates: 1, the choice of the extreme update, or the product of the others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def chosen(algebra: Algebra, operation: Scatter, value: Tensor) -> Tensor:
     """Return a value of each update times the derivative of its row by it.
 
-    Of tied extrema each gets all, or with even ties its share.
+    Of tied extrema each gets all of it, or with even ties its share.
     """
     how = operation.aggregation
     if operation.ordered:
@@ -35,7 +35,7 @@ def chosen(algebra: Algebra, operation: Scatter, value: Tensor) -> Tensor:
 
 
 def _is_last(algebra: Algebra, operation: Scatter) -> Tensor:
-    """Return for each update, in a shape that broadcasts to theirs, whether it is the last one of its row."""
+    """Return a mask, in a shape that broadcasts to the updates', of the last update of each row."""
     emission, places = algebra.emission, algebra.value(operation.indices)
     count = math.prod(places.shape)
     dtype = counting(count)
@@ -50,9 +50,9 @@ def _is_last(algebra: Algebra, operation: Scatter) -> Tensor:
 def _others(algebra: Algebra, operation: Scatter, updates: Tensor) -> Tensor:
     """Return for each update the product of the other updates of its row.
 
-    Those that are not 0 are divided out of the row's product. One that is 0 comes in as the sum of the zeros, so that
-    derivatives of the result are right at it; of two and more the product is taken for the constant 0, so that third
-    derivatives of the row are not right there.
+    Updates other than 0 are divided out of the row's product. A single 0 enters as the sum of the zeros, so that
+    derivatives of the result are right at it; the product of two or more zeros is taken for the constant 0, so that
+    third derivatives of the row are wrong there.
     """
     none, one = algebra.constant(0.0, updates), algebra.constant(1.0, updates)
     is_zero = algebra.compute(Op.CMP_EQ, updates, none)
@@ -71,7 +71,7 @@ def _less_own(algebra: Algebra, operation: Scatter, values: Tensor) -> Tensor:
 
 
 def replaced(algebra: Algebra, operation: Scatter, updates: Tensor | None, rows: Tensor | None) -> Tensor:
-    """Return rows of which an operation replaces some by updates; None stands for zeros."""
+    """Return rows, some of which are replaced by updates; None stands for zeros."""
     emission = algebra.emission
     zero = algebra.zero(algebra.value(operation.name))
     sizes = algebra.definition(operation.updates).shape
@@ -79,12 +79,12 @@ def replaced(algebra: Algebra, operation: Scatter, updates: Tensor | None, rows:
     put = algebra.expanded(zero if updates is None else emission.cast(updates, zero.dtype), sizes)
     places, dtype, how = algebra.value(operation.indices).name, zero.dtype, Aggregation.ASSIGN
     name = emission.fresh()
-    is_ordered = operation.ordered and updates is not None  # zeros are alike, whichever comes last
+    is_ordered = operation.ordered and updates is not None  # zeros are equal, so that their order does not matter
     return emission.add(Scatter(name, put.name, places, dtype, dtype, operation.shape, how, wide.name, is_ordered))
 
 
 def added(algebra: Algebra, operation: Scatter, updates: Tensor) -> Tensor:
-    """Return updates added up in the rows where an operation puts others."""
+    """Return updates added up in the rows in which an operation puts others."""
     return _put(algebra, operation, updates, Aggregation.SUM)
 
 

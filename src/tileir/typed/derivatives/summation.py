@@ -1,7 +1,7 @@
 """Aggregates over the index points of a contraction, written to the elements of any of its tensors.
 
-Derivatives of contractions visit the points of the contraction that they come from, but read and write other
-tensors. Here the conditions are kept that the tensors no longer read imposed on the points.
+Derivatives of contractions visit the points of the original contraction, but read and write other tensors. Conditions
+that tensors imposed on the points remain when these are no longer read.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Reading:
 
 @attrs.frozen
 class Destination:
-    """Destination of an aggregate: one polynomial for each axis of ``shape``."""
+    """The elements that an aggregate writes: one polynomial for each axis of ``shape``."""
 
     indices: tuple[Affine, ...]
     shape: Shape
@@ -63,7 +63,7 @@ class Destination:
 
     @property
     def is_plain(self) -> bool:
-        """True if every axis longer than 1 has an index of its own: points without other indices are its elements."""
+        """True if every axis longer than 1 has an index of its own: without other indices, points are its elements."""
         long = [p for p, size in self.axes if p != Affine() or size != 1]
         names = {p.terms[0][0] for p in long if is_bare(p)}
         return len(names) == len(long) and 0 not in self.shape
@@ -71,7 +71,7 @@ class Destination:
 
 @attrs.frozen
 class Points:
-    """The valid index points of a contraction: conditions of all its tensors, its constraints, and what it promises."""
+    """The valid index points of a contraction: conditions of all its tensors, its constraints and promises."""
 
     axes: tuple[Axis, ...]
     constraints: tuple[Constraint, ...]
@@ -94,12 +94,12 @@ class Points:
 
     @property
     def is_empty(self) -> bool:
-        """True if it is plain to see that there is no point at all."""
+        """True if it is obvious that there is no point."""
         return any(size == 0 or (p.is_constant and not _holds(p, size)) for p, size in self.axes)
 
 
 def incoming(tensor: Tensor, place: Destination) -> Reading:
-    """Return how a tensor that broadcasts to the shape of ``place`` is read there: by the axes that it has."""
+    """Return the access at ``place`` to a tensor that broadcasts to its shape."""
     lead = len(place.shape) - len(tensor.shape)
     indices = (
         index if size == extent else Affine.constant(0)
@@ -118,8 +118,8 @@ def aggregate(
 ) -> Tensor | None:
     """Aggregate a combination of ``readings`` over ``points``; elements that no point writes are 0.
 
-    None stands for zeros, where there is no point. The shape is that of ``place`` or broadcasts to it. Of tensors that
-    ``points`` knows and nobody reads, conditions remain. An index that only such a tensor has is counted: a
+    None stands for zeros if there is no point. The shape is that of ``place`` or broadcasts to it. Conditions remain of
+    tensors that ``points`` has and ``readings`` does not. An index that only occurs in such a tensor is counted: a
     tensor of ones keeps it.
     """
     if points.is_empty:
@@ -160,14 +160,14 @@ def aggregate(
 
 
 def without_ones(shape: Shape) -> Shape:
-    """Return ``shape`` less its leading ones, which broadcasting adds."""
+    """Return ``shape`` without leading sizes of 1, which broadcasting adds."""
     while shape and shape[0] == 1:
         shape = shape[1:]
     return shape
 
 
 def domain_of(contraction: Contraction, shapes: Sequence[Shape]) -> Domain | None:
-    """Return the domain of a contraction over inputs of these shapes; None where it is empty."""
+    """Return the domain of a contraction over inputs of these shapes; None if it is empty."""
     accesses = [contraction.output, *(access.indices for access in contraction.inputs)]
     constraints = [(c.polynomial, c.bound) for c in contraction.constraints]
     return solve(accesses, [contraction.shape, *shapes], constraints, contraction.reduce)
@@ -198,7 +198,7 @@ def _implied(axis: Axis, present: Iterable[Axis]) -> bool:
 
 
 def _narrowed(points: Points, place: Destination, readings: Sequence[Reading]) -> tuple[Points, Destination]:
-    """Leave out axes of ``place`` along which all elements are equal, since nothing else knows their index."""
+    """Leave out axes of ``place`` along which all elements are equal, since nothing else depends on their index."""
     used = [name for reading in readings for p in reading.indices for name in p.indices]
     used.extend(name for p, size in points.axes if (p, size) not in place.axes for name in p.indices)
     used.extend(name for c in points.constraints for name in c.polynomial.indices)
@@ -220,7 +220,7 @@ def _elementwise(
     combination: Combination,
     _: Aggregation,
 ) -> Tensor | None:
-    """Return the aggregate as elementwise operations, where exactly one point belongs to each element."""
+    """Return the aggregate as elementwise operations if exactly one point belongs to each element."""
     ranges = {name: size for p, size in place.axes for name in p.indices}
     conditions = [*points.axes, *((c.polynomial, c.bound) for c in points.constraints)]
     if any(name not in ranges for p, _ in conditions for name in p.indices):
@@ -252,13 +252,13 @@ def _combined(algebra: Algebra, combination: Combination, tensors: Sequence[Tens
 
 
 def alike(emission: Emission, tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Return tensors in the dtype in which they are computed together."""
+    """Return tensors in the dtype of their common computation."""
     dtype = arithmetic_type(promote_all(tensor.dtype for tensor in tensors))
     return [emission.cast(tensor, dtype) for tensor in tensors]
 
 
 def _fitted(reading: Reading, place: Destination) -> Shape | None:
-    """Return the shape in which what is read broadcasts to ``place``: its axes are some of those, in order."""
+    """Return the shape in which a reading broadcasts to ``place``: its axes are some of those, in order."""
     shape = [1] * len(place.shape)
     next_axis = 0
     for polynomial, size in reading.axes:
@@ -280,10 +280,10 @@ def _factored(
     combination: Combination,
     aggregation: Aggregation,
 ) -> Tensor | None:
-    """Return a sum of products with a factor that all terms of an element share taken out of it.
+    """Factor a sum of products: take out a factor that all terms of an element share.
 
-    There are fewer products then, and sums over triangles stay running sums. Not done where an element without
-    points might become NaN instead of 0, nor where a sum might not fit its dtype.
+    This takes fewer products, and sums over triangles remain running sums. Not done where an element without points
+    might become NaN instead of 0, or where a sum might not fit its dtype.
     """
     if combination is not Combination.MUL or aggregation is not Aggregation.SUM:
         return None
@@ -293,7 +293,7 @@ def _factored(
     for factor, rest in (readings, readings[::-1]):
         shape = _fitted(factor, place)
         if shape is not None and _is_covered(points, place):
-            # Integers are added up as what they are multiplied with is: their own sums might wrap around.
+            # Integers are summed in the dtype of the other factor: in their own, sums might wrap around.
             terms = attrs.evolve(rest, tensor=algebra.emission.cast(rest.tensor, dtype))
             total = aggregate(algebra, points, place, [terms], Combination.NONE)
             if total is None:
@@ -303,7 +303,7 @@ def _factored(
 
 
 def _is_covered(points: Points, place: Destination) -> bool:
-    """Return whether surely every element of ``place`` has a point."""
+    """Return whether every element of ``place`` certainly has a point."""
     constraints = [(c.polynomial, c.bound) for c in points.constraints]
     accesses = [place.indices, [p for p, _ in points.axes]]
     domain = solve(accesses, [place.shape, [size for _, size in points.axes]], constraints)
@@ -311,7 +311,7 @@ def _is_covered(points: Points, place: Destination) -> bool:
 
 
 def _counted(points: Points, missing: Sequence[Axis], present: Iterable[Axis]) -> tuple[int, list[Axis]]:
-    """Take out conditions that are all there is of their index: the number of its values is a factor."""
+    """Remove conditions that are the only ones on their index: the number of its values becomes a factor."""
     taken = {name for p, _ in present for name in p.indices}
     taken.update(name for c in points.constraints for name in c.polynomial.indices)
     times, rest = 1, []
@@ -326,13 +326,13 @@ def _counted(points: Points, missing: Sequence[Axis], present: Iterable[Axis]) -
 
 
 def _values(polynomial: Affine, size: int) -> int:
-    """Return for how many integers a polynomial in one index lies in [0, size)."""
+    """Return the number of integers for which a polynomial in one index lies in [0, size)."""
     step, offset = abs(int(polynomial.terms[0][1])), int(polynomial.offset)
     return max(0, (size - 1 - offset) // step + offset // step + 1)
 
 
 def _witnesses(points: Points, missing: Sequence[Axis], present: Iterable[Axis]) -> tuple[Axis, ...]:
-    """Return conditions that only an access can state: one for each index that is in none."""
+    """Return conditions that only an access can state: one for each index without another condition."""
     kept: list[Axis] = []
     used = {name for p, _ in present for name in p.indices}
     for name in _names(points, missing):
@@ -351,7 +351,7 @@ def _names(points: Points, missing: Iterable[Axis]) -> Iterator[str]:
 def _with_witnesses(
     emission: Emission, readings: Sequence[Reading], combination: Combination, kept: Sequence[Axis]
 ) -> tuple[tuple[Reading, ...], Combination]:
-    """Add an access with these polynomials: of ones, or where no more operand fits, of one that there is."""
+    """Add an access with these polynomials: to ones, or if no more operands fit, to the last one, repeated."""
     if not kept:
         return tuple(readings), combination
     indices, sizes = tuple(p for p, _ in kept), tuple(size for _, size in kept)

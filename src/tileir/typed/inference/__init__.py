@@ -1,1 +1,1 @@
-"""From what was written to dtypes and shapes."""
+"""Type inference: from Tile functions to dtypes and shapes."""

@@ -1,14 +1,14 @@
 """Meaning of each builtin function of Tile in typed operations: one row of a table for each name.
 
-:mod:`tileir.tile.functions` says which names there are and how many arguments they take. Rows that are an
-elementwise operation are not here: inference applies that operation.
+:mod:`tileir.tile.functions` lists the names and their numbers of arguments. There are no rows for functions that are
+elementwise operations, which inference applies directly.
 
-Random numbers as ordinary integer operations: the counter-based generator Philox4x32-10.
+Random numbers are made by ordinary integer operations: the counter-based generator Philox4x32-10.
 
 A state is u32[4]: two words of key, then the low and the high word of a counter. Element number e of a tensor, in
-row-major order, is the first word of the block whose counter is the state's plus e; its f32 value is
-``(word >> 8) · 2**-24``, in [0, 1). The next state has the counter moved on by the number of elements, so two steps
-never share a block. Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+row-major order, is the first word of the block whose counter is the state's plus e; its f32 value is ``(word >> 8) ·
+2**-24``, in [0, 1). The next state has a counter advanced by the number of elements, so two steps never share a block.
+Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def stream_state(emission: Emission, stream: Stream, span: Span | None) -> Tenso
 
 @attrs.frozen(repr=False)
 class _Words:
-    """Emits operations on 32-bit words, all at one place of the program."""
+    """Emitter of operations on 32-bit words, all for one span of the program."""
 
     emission: Emission
     span: Span | None
@@ -138,7 +138,7 @@ def _element_number(words: _Words, sizes: Shape) -> Tensor:
 
 
 def _philox(words: _Words, counter: Tensor, key: tuple[Tensor, Tensor]) -> Tensor:
-    """Emit the first word of the block that ``counter`` and ``key`` give."""
+    """Emit the first word of the block of ``counter`` and ``key``."""
     zero = words.constant(0, DType.U32)
     c0, c1 = words.halves(counter)
     c2 = c3 = zero
@@ -161,7 +161,7 @@ Handler: TypeAlias = "Callable[[Emission, Sequence[Operand], Span | None], Resul
 
 
 def handler(name: str) -> Handler:
-    """Return the meaning of the builtin ``name``, which is not an elementwise operation and exists."""
+    """Return the meaning of an existing builtin ``name`` that is not an elementwise operation."""
     if name.startswith("assert_"):
         return _assertion
     if name in HANDLERS:
@@ -172,7 +172,7 @@ def handler(name: str) -> Handler:
 
 
 def _call(emission: Emission, op: Op, span: Span | None, *values: Scalar) -> Operand:
-    """Apply ``op`` inside an expansion; the faults that the user can make belong to the whole call."""
+    """Apply ``op`` inside an expansion; faults of the user are reported for the whole call."""
     operands = [Operand(value, span) for value in values]
     return Operand(apply(emission, op, operands, span), span)
 
@@ -238,7 +238,7 @@ def _recip(emission: Emission, operands: Sequence[Operand], span: Span | None) -
 
 
 def _computed(emission: Emission, operand: Operand, span: Span | None) -> Operand:
-    """Return an operand in the type that arithmetic on it has."""
+    """Return an operand in its arithmetic type."""
     value = scalar(operand)
     if value.dtype is None or not value.dtype.is_storage:
         return operand
@@ -246,14 +246,14 @@ def _computed(emission: Emission, operand: Operand, span: Span | None) -> Operan
 
 
 def _relu(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
-    """Expand to ``x < 0 ? 0 : x``, which keeps NaN and is one instruction where maximum is not."""
+    """Expand to ``x < 0 ? 0 : x``, which keeps NaN and is one instruction, unlike maximum."""
     x = _computed(emission, operands[0], span)
     negative = _call(emission, Op.CMP_LT, span, scalar(x), Known(0))
     return apply(emission, Op.COND, [negative, Operand(Known(0), span), x], span)
 
 
 def _sign(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
-    """Expand to ``x > 0 ? 1 : x < 0 ? -1 : x``, so that zeros and NaN stay; unsigned values need no second test."""
+    """Expand to ``x > 0 ? 1 : x < 0 ? -1 : x``, which keeps zeros and NaN; unsigned values need no second test."""
     rest = _computed(emission, operands[0], span)
     x = scalar(rest)
     positive = _call(emission, Op.CMP_GT, span, x, Known(0))

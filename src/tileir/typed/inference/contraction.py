@@ -1,4 +1,4 @@
-"""Typing of contractions: exact polynomials, sizes, ranks, dtypes, and what index mathematics can refuse."""
+"""Typing of contractions: exact polynomials, sizes, ranks, dtypes, and errors of index mathematics."""
 
 from __future__ import annotations
 
@@ -45,26 +45,25 @@ _FINITE: Final = "finite"
 
 
 class Scope(Protocol):
-    """Requests of a contraction to the function that it stands in."""
+    """Services of the surrounding function for a contraction."""
 
     @property
     def emission(self) -> Emission:
         """Destination of operations."""
 
     def lookup(self, name: str, span: Span | None) -> Operand:
-        """Return what ``name`` is bound to; raise for one that is undefined or poisoned."""
+        """Return the value of ``name``; raise if it is undefined or poisoned."""
 
     def evaluate(self, expr: Expr) -> Operand:
         """Return the value of an elementwise expression."""
 
 
 def contract(scope: Scope, statement: tile.Contraction) -> Tensor:
-    """Emit a contraction and what it needs before it.
+    """Emit a contraction and the operations for its operands.
 
     Raises:
         TileError: One diagnostic for each fault of the statement.
-        PoisonedError: It has no fault of its own, but uses a name that has.
-
+        PoisonedError: It has no fault of its own, but uses a name whose statement has one.
     """
     faults = Faults()
     shape = faults.each(lambda expr: size(scope.evaluate(expr), "a size"), statement.sizes)
@@ -108,12 +107,11 @@ def contract(scope: Scope, statement: tile.Contraction) -> Tensor:
 
 
 def check_contraction(node: Contraction, shapes: Sequence[Shape], statement: tile.Contraction) -> None:
-    """Refuse what index mathematics can tell to be wrong for these shapes.
+    """Refuse statements that index mathematics shows to be wrong for these shapes.
 
     Raises:
         TileError: TIL401, TIL403, TIL404 and TIL407 underline the index variable, constraint or polynomial; TIL406, an
             assignment that may write an element twice; TIL405, numbers out of range.
-
     """
     faults = list(_index_faults(node, statement))
     if faults:
@@ -138,7 +136,7 @@ def check_contraction(node: Contraction, shapes: Sequence[Shape], statement: til
 
 
 def _index_faults(node: Contraction, statement: tile.Contraction) -> Iterator[Diagnostic]:
-    """Yield faults that do not depend on extents, each with the place where it was written."""
+    """Yield faults that do not depend on extents, each with its place in the text."""
     accesses = [node.output, *(access.indices for access in node.inputs)]
     polynomials = [*(p for access in accesses for p in access), *(c.polynomial for c in node.constraints)]
     places = {name.name: name.span for name in reversed(tuple(_index_variables(statement)))}
@@ -182,7 +180,7 @@ def _read(scope: Scope, access: tile.Access) -> Scalar:
 
 
 def _combined(emission: Emission, values: Sequence[Scalar], statement: tile.Contraction) -> list[Tensor]:
-    """Return what a contraction combines as tensors; constants and numbers adapt to what they are combined with."""
+    """Return the operands of a contraction as tensors; constants and numbers adapt to the other operands."""
     partners = values[:2] if statement.combination is Combination.COND else values
     check_storage([(repr(a.tensor), v) for a, v in zip(statement.inputs, partners, strict=False)], statement.span)
     dtype = common_dtype(partners)
@@ -218,10 +216,10 @@ def _default_name(
 
 
 def _index(scope: Scope, polynomial: Expr) -> Affine:
-    """Return an index polynomial: exact where an index takes part, and the arithmetic of sizes everywhere else."""
+    """Return an index polynomial: exact if it contains an index; all other parts follow the arithmetic of sizes."""
 
     def combine(node: Expr, operands: Sequence[Affine | None]) -> Affine | None:
-        """Return the polynomial at ``node``, or None below which there is no index."""
+        """Return the polynomial at ``node``, or None if it contains no index."""
         if isinstance(node, tile.IndexName):
             return Affine.index(node.name)
         if not in_polynomial(node):
@@ -239,7 +237,7 @@ def _index(scope: Scope, polynomial: Expr) -> Affine:
 
 
 def _size_part(scope: Scope, expr: Expr) -> Affine:
-    """Return a part without index variables, which means what it would mean as a size."""
+    """Return a part without index variables, evaluated like a size."""
     purpose = f"{expr.name!r} in an index polynomial" if isinstance(expr, tile.Name) else "a part of a polynomial"
     return Affine.constant(known_integer(scope.evaluate(expr), purpose))
 

@@ -1,4 +1,4 @@
-"""Declarations of arguments and results in a signature, compared with the types that these have."""
+"""Checks of arguments and results against the types that a signature declares."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ def check_dtype(parameter: tile.Input, given: TensorType) -> None:
     """Check that an argument has the dtype that its input declares, or is a number that adapts to it.
 
     Raises:
-        TileError: TIL317, it has another one, or is a number of another kind.
-
+        TileError: TIL317, it has another dtype, or is a number of another kind.
     """
     declared = parameter.dtype
     if declared is None or adapts(given, declared):
@@ -27,7 +26,7 @@ def check_dtype(parameter: tile.Input, given: TensorType) -> None:
 
 
 def adapts(given: TensorType, declared: DType) -> bool:
-    """Return whether an argument is of a dtype, or a number that becomes one of it: integers do of floats, too."""
+    """Return whether an argument has a dtype or is a number that adapts to it; integers adapt to floats, too."""
     if not given.weak:
         return given.dtype is declared
     if given.dtype.is_bool or declared.is_bool:
@@ -43,12 +42,11 @@ def check_result(output: tile.Output, value: Scalar, sizes: Sequence[int] | None
     Args:
         output: The declaration.
         value: The result.
-        sizes: The sizes that are declared, as integers.
-        made: Where the result is defined.
+        sizes: The declared sizes, as integers.
+        made: The definition of the result.
 
     Raises:
-        TileError: TIL317, it has others.
-
+        TileError: TIL317, its dtype or sizes differ.
     """
     dtype = value.dtype or output.dtype
     wrong_sizes = sizes is not None and tuple(sizes) != value.shape

@@ -68,15 +68,14 @@ def folded(
     """Compute ``op`` on constants.
 
     Args:
-        op: What to compute.
+        op: The operation.
         values: One constant for each operand.
-        dtype: What the operands adapt to, or None where all are without a dtype.
+        dtype: The dtype that operands adapt to, or None if all are without a dtype.
         spans: The operands that adapt, which are the last ones.
         span: The expression.
 
     Raises:
-        TileError: TIL303, one does not fit in ``dtype``; TIL308, there is no result.
-
+        TileError: TIL303, a value does not fit in ``dtype``; TIL308, there is no result.
     """
     if dtype is None:
         return fold(op, values, None, span)
@@ -90,7 +89,6 @@ def scalar(operand: Operand) -> Scalar:
 
     Raises:
         TileError: TIL309, ``operand`` is a tuple or a stream of random numbers.
-
     """
     value = operand.value
     if isinstance(value, Group):
@@ -101,7 +99,7 @@ def scalar(operand: Operand) -> Scalar:
 
 
 def convert(emission: Emission, value: Scalar, dtype: DType, span: Span | None) -> Scalar:
-    """Return ``value`` in ``dtype``, as a cast that the program asks for; constants stay constants."""
+    """Return ``value`` in ``dtype``, as by a cast of the program; constants stay constants."""
     if isinstance(value, Known):
         return Known(rounded(value.value, dtype), dtype)
     if isinstance(value, Number):
@@ -115,10 +113,11 @@ def tensor(emission: Emission, operand: Operand) -> Tensor:
 
 
 def common_dtype(values: Sequence[Scalar]) -> DType:
-    """Return the dtype that ``values`` are computed in.
+    """Return the dtype in which ``values`` are computed.
 
-    Those that have a dtype are promoted, left to right. Integer literals and numbers adapt to the result, and stay i32
-    or i64 beside bool; floats among them adapt to a float, and make f64 of integers of 64 bits, f32 of anything else.
+    Dtypes of values that have one are promoted, left to right. Integer literals and numbers adapt to the result, and
+    remain i32 or i64 beside bool; floats among them adapt to a float, and turn 64-bit integers into f64, all else into
+    f32.
     """
     typed = [value.dtype for value in values if value.dtype is not None]
     result = promote_all(typed) if typed else None
@@ -133,11 +132,10 @@ def common_dtype(values: Sequence[Scalar]) -> DType:
 
 
 def check_storage(operands: Sequence[tuple[str, Scalar]], span: Span | None) -> None:
-    """Refuse operands of two types of storage: which of them a result should have, only the user knows.
+    """Refuse operands of two storage types: only the user knows the intended type of the result.
 
     Raises:
         TileError: TIL315, with the first two that differ.
-
     """
     stored = {value.dtype: label for label, value in reversed(operands) if value.dtype and value.dtype.is_storage}
     if len(stored) > 1:
@@ -161,7 +159,7 @@ def truth(emission: Emission, operand: Operand) -> Tensor:
 
 
 def _mismatch(operands: Sequence[Operand], values: Sequence[Scalar], span: Span | None) -> TileError:
-    """Name the first two operands whose shapes do not broadcast together."""
+    """Return an error with the first two operands whose shapes do not broadcast together."""
     rows = list(zip(operands, values, strict=True))
     left, right = next(
         (left, right)

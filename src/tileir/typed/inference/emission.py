@@ -1,4 +1,4 @@
-"""The operations of one function while they are being inferred."""
+"""The operations of one function during inference."""
 
 from __future__ import annotations
 
@@ -21,19 +21,18 @@ _MOST_AXES: Final = 64
 
 @attrs.define(eq=False, repr=False)
 class Emission:
-    """The one mutable object of an inference: operations in order, and the names that are taken.
+    """The only mutable object of an inference: operations in order, and the names in use.
 
     Attributes:
         names: Names in use; every name of the Tile function is among them.
-        operations: What was emitted.
-        stem: The statement at work; values without a name of their own are called after it.
-        even_ties: Whether the statement at work splits gradients evenly among tied elements.
-        definitions: What defines each value so far: parameters and operations.
-        sweeps: Reverse sweeps that later gradients of the same values can go on with.
-        upstreams: The placeholder for what arrives at a value when differentiating, by the name of that value.
-        numbers: What is computed from numbers among the arguments.
-        observer: Who is told what is found, if anybody asks.
-
+        operations: The operations so far.
+        stem: The current statement, after which values without a name of their own are called.
+        even_ties: Whether the current statement splits gradients evenly among tied elements.
+        definitions: The definition of each value so far: parameters and operations.
+        sweeps: Reverse sweeps that later gradients of the same values can continue.
+        upstreams: The placeholder for the cotangent of a value when differentiating, by the name of that value.
+        numbers: Values computed from numbers among the arguments.
+        observer: The observer of the inference, if any.
     """
 
     names: NameScope
@@ -59,7 +58,7 @@ class Emission:
 
     @classmethod
     def resuming(cls, function: Function) -> Emission:
-        """Return an emission that goes on after the last operation of ``function``."""
+        """Return an emission that continues after the last operation of ``function``."""
         emission = cls(NameScope.of(value.name for value in (*function.inputs, *function.operations)))
         emission.parameters(function.inputs)
         for operation in function.operations:
@@ -76,15 +75,14 @@ class Emission:
         return Tensor(name, definition.dtype, definition.shape)
 
     def fresh(self) -> str:
-        """Return an unused name derived from the statement at work."""
+        """Return an unused name derived from the current statement."""
         return self.names.fresh(self.stem)
 
     def add(self, operation: Operation) -> Tensor:
-        """Append ``operation`` and return the value that it defines.
+        """Append ``operation`` and return its value.
 
         Raises:
             TileError: TIL316, it has more axes than arrays of NumPy.
-
         """
         if len(operation.shape) > _MOST_AXES:
             message = (
@@ -96,10 +94,10 @@ class Emission:
         return Tensor(operation.name, operation.dtype, operation.shape)
 
     def derive(self, operation: Operation) -> Tensor:
-        """Append an operation of a derivative, or return the value of an equal one that another derivative has needed.
+        """Append an operation of a derivative, or return the value of an equal one that another derivative has emitted.
 
-        Gradients of gradients repeat the factors of inner derivatives at every level; shared, a level costs what is new
-        in it.
+        Gradients of gradients repeat the factors of inner derivatives at every level; with sharing, a level costs only
+        its new operations.
         """
         key = nameless(operation)
         found = self._derived.get(key)
@@ -111,9 +109,9 @@ class Emission:
         return found
 
     def own(self, value: Tensor) -> Tensor:
-        """Return a derivative that the program can refer to from now on: no other derivative shares it.
+        """Return a derivative as a value that the program can refer to, which no other derivative shares.
 
-        A gradient with respect to it would find it where nobody wrote it.
+        Otherwise a gradient with respect to it would count uses that the program does not contain.
         """
         key = self._derivations.pop(value.name, None)
         if key is not None:
@@ -127,14 +125,13 @@ class Emission:
 
         Raises:
             ValueError: The shapes cannot be broadcast together; callers of inference check that first.
-
         """
         shape = broadcast_shape(tuple(value.shape for value in inputs))
         dtype = DType.BOOL if op.info.compares else inputs[-1].dtype
         return self.add(Elementwise(self.fresh(), op, tuple(v.name for v in inputs), dtype, shape, span=span))
 
     def cast(self, value: Scalar, dtype: DType, span: Span | None = None) -> Tensor:
-        """Return ``value`` as a tensor of ``dtype``; a constant is converted on the spot, a number by each call."""
+        """Return ``value`` as a tensor of ``dtype``; a constant is converted at once, a number by each call."""
         if isinstance(value, Known):
             return self.constant(rounded(value.value, dtype), dtype, span)
         if isinstance(value, Number):
@@ -159,11 +156,10 @@ class Emission:
         return found
 
     def tensor(self, value: Scalar, span: Span | None = None) -> Tensor:
-        """Return ``value`` as a tensor, a constant or number in the dtype that it has when nothing else decides.
+        """Return ``value`` as a tensor, a constant or number in its natural dtype.
 
         Raises:
             TileError: TIL303, a constant that does not fit that dtype.
-
         """
         if isinstance(value, Tensor):
             return value
@@ -209,24 +205,23 @@ class Emission:
         return result
 
     def current(self, value: Tensor) -> Tensor:
-        """Return ``value`` under the name that it has by now."""
+        """Return ``value`` under its current name."""
         name = self._renamed.get(value.name)
         return value if name is None else Tensor(name, value.dtype, value.shape)
 
 
 def nameless(operation: Operation) -> Operation:
-    """Return what two operations have in common exactly if they compute the same."""
+    """Return the key of an operation: it is equal for two operations exactly if they compute the same value."""
     if isinstance(operation, Elementwise) and operation.op.info.commutes:
         return attrs.evolve(operation, name="", inputs=tuple(sorted(operation.inputs)))
     return attrs.evolve(operation, name="")
 
 
 def adapt(value: Known, dtype: DType, span: Span | None) -> Known:
-    """Give a literal the dtype of the operation that it takes part in; a typed constant stays as it is.
+    """Give a literal the dtype of its operation; a typed constant remains as it is.
 
     Raises:
         TileError: TIL303, it does not fit.
-
     """
     if value.dtype is not None:
         return value
@@ -240,11 +235,10 @@ def adapt(value: Known, dtype: DType, span: Span | None) -> Known:
 
 
 def broadcast_shape(shapes: tuple[Shape, ...]) -> Shape:
-    """Return the shape that right-aligned broadcasting gives.
+    """Return the shape of right-aligned broadcasting.
 
     Raises:
-        ValueError: The shapes do not go together.
-
+        ValueError: The shapes do not broadcast together.
     """
     longest: Shape = max(shapes, key=lambda shape: len(shape))
     result = list(longest)
@@ -258,7 +252,7 @@ def broadcast_shape(shapes: tuple[Shape, ...]) -> Shape:
 
 
 def broadcasts_to(shape: Shape, target: Shape) -> bool:
-    """Return whether broadcasting makes ``target`` of a shape."""
+    """Return whether a shape broadcasts to ``target``."""
     try:
         return broadcast_shape((target, shape)) == target
     except ValueError:

@@ -1,6 +1,6 @@
 """Several faults of one program, collected before they are raised together.
 
-What somebody may want to know of an inference while it goes on: what warnings are made of.
+Observers follow an inference, for example to issue warnings.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Faults:
     poisoned: bool = False
 
     def each(self, function: Callable[[S], T], items: Iterable[S]) -> tuple[T, ...]:
-        """Apply ``function`` to all items and note those that fail; the results are complete if :meth:`done` passes."""
+        """Apply ``function`` to all items and collect faults; the results are complete if :meth:`done` passes."""
         results = []
         for item in items:
             try:
@@ -40,12 +40,11 @@ class Faults:
         return tuple(results)
 
     def done(self) -> None:
-        """Raise what was collected, if anything was.
+        """Raise the collected faults, if any.
 
         Raises:
             TileError: All diagnostics.
             PoisonedError: There are none, but something failed.
-
         """
         if self.found:
             raise TileError(self.found)
@@ -54,16 +53,16 @@ class Faults:
 
 
 class Observer(Protocol):
-    """Is told what inference finds; a step of a scan is inferred several times."""
+    """Receiver of the findings of an inference; a step of a scan is inferred several times."""
 
     def contraction(self, statement: tile.Contraction, node: Contraction, shapes: Sequence[Shape]) -> None:
-        """Take a contraction as it was written and as it was typed, with the shapes of its inputs."""
+        """Receive a contraction as it was written and as it was typed, with the shapes of its inputs."""
 
     def promoted(self, emission: Emission, values: Sequence[Scalar], dtype: DType, span: Span | None) -> None:
-        """Take operands that meet, and the dtype in which they are computed."""
+        """Receive the operands of an operation, and the dtype in which they are computed."""
 
     def natural(self, value: Known | Number, dtype: DType) -> None:
-        """Take a constant or number that has the dtype which it gets where nothing else decides."""
+        """Receive a constant or number whose dtype no other operand determines."""
 
     def literal(self, value: Known, dtype: DType, span: Span | None) -> None:
-        """Take a constant, and the dtype in which it is computed."""
+        """Receive a constant and the dtype in which it is computed."""

@@ -1,12 +1,12 @@
-"""From what was written to dtypes and shapes: a Tile function and the types of its arguments become typed operations.
+"""Type inference: a Tile function and the types of its arguments become typed operations.
 
-Literals, dimensions and numbers that are passed have no dtype of their own and adapt to the other operand. Nested
-expressions become one operation for each operator, macros the operations that they stand for, and aliases nothing.
+Literals, dimensions and number arguments have no dtype of their own and adapt to the other operand. Nested expressions
+become one operation for each operator, macros their operations, and aliases nothing.
 
-A loop that runs while something holds is a scan whose first carry is whether there is a further step. The condition is
-computed once before the loop, and then at the end of each step, of the new carries.
+A while loop is a scan whose first carry says whether there is a further step. The condition is computed once before the
+loop, and then at the end of each step from the new carries.
 
-Typing of scans: the step is inferred for the types of what is passed to it, as a function of its own.
+The step of a scan is inferred for the types of its arguments, as a function of its own.
 """
 
 from __future__ import annotations
@@ -63,12 +63,11 @@ def scan(
     statement: tile.Scan,
     infer: Callable[[tile.Function, Mapping[str, TensorType]], Function],
 ) -> Result:
-    """Emit a scan: the last value of each carry, then each stacked output; as a tuple where these are several.
+    """Emit a scan: the last value of each carry, then each stacked output; as a tuple if there are several.
 
     Raises:
         TileError: One diagnostic for each fault of the statement and of its step.
-        PoisonedError: It has no fault of its own, but uses a name that has.
-
+        PoisonedError: It has no fault of its own, but uses a name whose statement has one.
     """
     faults = Faults()
     given, rows, constants = (
@@ -118,7 +117,7 @@ def scan(
 
 
 def kind_of(value: Scalar) -> TensorType:
-    """Return the type of what a step reads: constants without a dtype are numbers there too, integers known ones."""
+    """Return the type of a value in a step: constants without a dtype are numbers there too, integers known ones."""
     if isinstance(value, Known) and type(value.value) is int:
         kind = number_type(value.value) if value.dtype is None else TensorType(value.dtype, ())
         return attrs.evolve(kind or TensorType(natural_dtype(value), (), weak=True), value=value.value)
@@ -134,7 +133,7 @@ def with_carries(
 ) -> tuple[list[TensorType], Function]:
     """Return the types of the carries and the step for them.
 
-    Those without a dtype have what the step declares, or else take what it makes of them.
+    Carries without a dtype get the one that the step declares, or else the one in which it returns them.
     """
     types = [
         TensorType(value.dtype or dtype or natural_dtype(value), value.shape)
@@ -161,16 +160,16 @@ def with_carries(
 
 
 def carry_of(emission: Emission, value: Scalar, kind: TensorType) -> Tensor:
-    """Return what a carry is before the first step, as a tensor."""
+    """Return the value of a carry before the first step, as a tensor."""
     return value if isinstance(value, Tensor) else emission.literal(value, kind.dtype)
 
 
 def with_tensors(
     emission: Emission, body: Function, arguments: Mapping[str, Scalar], varying: int
 ) -> tuple[Function, list[Tensor]]:
-    """Return a step that reads tensors alone, and the constants that it is passed.
+    """Return a step that reads only tensors, and the constants to pass.
 
-    What it makes of numbers is made once, around the scan.
+    Values computed from numbers are computed once, around the scan.
     """
     numbers = replayed(
         body,
@@ -188,7 +187,7 @@ def with_tensors(
 
 
 def without_arrays(emission: Emission, body: Function) -> tuple[Function, list[Tensor]]:
-    """Return a step that is passed its constant arrays, too, and these: every step reads the same."""
+    """Return a step with its constant arrays as further inputs, and these arrays: they are equal in all steps."""
     arrays = [operation for operation in body.operations if isinstance(operation, ArrayConstant)]
     if not arrays:
         return body, []
@@ -203,7 +202,7 @@ def _given(statement: tile.Scan) -> tuple[tile.Expr, ...]:
 
 
 def _steps(statement: tile.Scan, sequences: Sequence[Tensor], count: Sequence[int]) -> int:
-    """Return how many steps there are, which all sequences and the number that was given agree on."""
+    """Return the number of steps, on which all sequences and a given number have to agree."""
     faults = Faults()
 
     def steps(pair: tuple[tile.Name, Tensor]) -> int:
@@ -247,12 +246,11 @@ def while_loop(
     statement: tile.While,
     infer: Callable[[tile.Function, Mapping[str, TensorType]], Function],
 ) -> Result:
-    """Emit a loop: the last value of each carry, as a tuple where these are several.
+    """Emit a loop: the last value of each carry, as a tuple if there are several.
 
     Raises:
         TileError: One diagnostic for each fault of the statement and of its functions.
-        PoisonedError: It has no fault of its own, but uses a name that has.
-
+        PoisonedError: It has no fault of its own, but uses a name whose statement has one.
     """
     faults = Faults()
     given, constants = (
@@ -293,7 +291,7 @@ def _part_of_step(
 
 
 def _check_condition(statement: tile.While, condition: Function) -> None:
-    """Refuse a condition that is anything but one bool."""
+    """Refuse a condition that is not one scalar bool."""
     (name,) = condition.outputs
     made = next(operation for operation in condition.operations if operation.name == name)
     if (made.dtype, made.shape) != (DType.BOOL, ()):
@@ -306,7 +304,7 @@ def _check_condition(statement: tile.While, condition: Function) -> None:
 def _closed(
     emission: Emission, body: Function, source: tile.Function, given: Sequence[Scalar], carries: int
 ) -> tuple[Function, list[Tensor]]:
-    """Return a function that reads tensors alone, no constant arrays of its own, and what it is passed for that."""
+    """Return a function that reads only tensors and has no constant arrays, and the constants to pass."""
     names = (parameter.name for parameter in source.inputs)
     body, passed = with_tensors(emission, body, dict(zip(names, given, strict=True)), carries)
     body, arrays = without_arrays(emission, body)
@@ -323,7 +321,7 @@ def _is_first(condition: Function) -> bool:
 
 
 def _copied(emission: Emission, function: Function, given: Sequence[Tensor]) -> Tensor:
-    """Emit the operations of a function of one result for what it is given."""
+    """Emit the operations of a function with one result for these arguments."""
     known = {value.name: tensor.name for value, tensor in zip(function.inputs, given, strict=True)}
     for operation in function.operations:
         made = emission.add(attrs.evolve(with_operands(operation, known), name=emission.fresh()))
@@ -334,7 +332,7 @@ def _copied(emission: Emission, function: Function, given: Sequence[Tensor]) -> 
 
 
 def _joined(step: Function, condition: Function, carries: int) -> Function:
-    """Return a step whose first carry, which it does not read, is the condition of the others."""
+    """Return a step whose first carry, which it does not read, is the condition on the other carries."""
     names = NameScope.of(each.name for each in (*step.inputs, *step.operations))
     again = Value(names.fresh("More"), DType.BOOL, ())
     known = dict(zip((value.name for value in condition.inputs), step.outputs[:carries], strict=False))
@@ -384,18 +382,17 @@ def infer(function: tile.Function, arguments: Mapping[str, TensorType], observer
     """Return the typed form of ``function`` for arguments of these dtypes and shapes.
 
     Args:
-        function: One that :func:`tileir.tile.checks.verifier.verify` accepts.
+        function: A function that :func:`tileir.tile.checks.verifier.verify` accepts.
         arguments: The type of each input, by name.
-        observer: Who is told what is found on the way.
+        observer: Receives findings during the inference.
 
     Raises:
         TileError: One diagnostic for each fault; statements that use the name of a faulty one are not reported again.
-
     """
     while True:
         try:
             return _inferred(function, arguments, observer)
-        except DifferentiatedError as error:  # of a number there is no derivative
+        except DifferentiatedError as error:  # numbers have no derivatives
             arguments = as_tensors(function, arguments, error.names)
 
 
@@ -422,7 +419,7 @@ def _inferred(function: tile.Function, arguments: Mapping[str, TensorType], obse
 
 
 def _oversized(inputs: Iterable[Value], operations: Iterable[Operation]) -> Iterator[Diagnostic]:
-    """Yield tensors with more bytes than 64 bits can count; of arrays without elements, those of the other axes."""
+    """Yield tensors with more bytes than 64 bits can count; axes of size 0 are left out of the product."""
     for value in (*inputs, *operations):
         if math.prod(size for size in value.shape if size) * value.dtype.itemsize >= 1 << 63:
             message = f"{value.name!r} would have the shape {list(value.shape)}, more bytes than 64 bits can count"
@@ -436,7 +433,7 @@ def _names(function: tile.Function) -> Iterator[str]:
 
 
 def _unknown(function: tile.Function, arguments: Mapping[str, TensorType]) -> Iterator[Diagnostic]:
-    """Yield arguments that no input takes."""
+    """Yield arguments without an input."""
     known = sorted({parameter.name for parameter in function.inputs})
     for name in arguments:
         if name not in known:
@@ -468,7 +465,7 @@ def _splits_ties(attributes: Iterable[tile.Attribute]) -> bool:
 
 @attrs.define(eq=False, repr=False)
 class _Inference:
-    """What the names of one function are bound to; None stands for a name whose statement is faulty."""
+    """The values of the names of one function; None stands for a name whose statement is faulty."""
 
     emission: Emission
     arguments: Mapping[str, TensorType]
@@ -509,7 +506,7 @@ class _Inference:
         self.emission.parameters((Value(parameter.name, given.dtype, given.shape, span=parameter.span),))
 
     def _bind_dims(self, declared: tile.Input | tile.Constant, shape: Shape) -> None:
-        """Give the dimensions that an input or constant names their sizes."""
+        """Bind the dimensions that an input or constant names to their sizes."""
         faults = Faults()
         sizes = enumerate(zip(declared.dims or (), shape, strict=declared.dims is not None))
         faults.each(lambda axis: self._bind_dim(declared.name, *axis), sizes)
@@ -571,7 +568,7 @@ class _Inference:
         return self.emission.rename_last(result, statement.name)
 
     def _constant(self, statement: tile.Constant) -> Result:
-        """Emit an array; numbers and arrays without axes are known like literals."""
+        """Emit an array; numbers and arrays without axes are known, like literals."""
         for dim in named(statement):
             self._bound.setdefault(dim.name, None)
         self._bind_dims(statement, statement.shape)
@@ -584,7 +581,7 @@ class _Inference:
         return self.emission.add(ArrayConstant(name, value, span=statement.span))
 
     def output(self, output: tile.Output) -> str:
-        """Return the name of the operation whose value is an output; make one for aliases and constants."""
+        """Return the name of the operation whose value is an output; emit a copy of aliases and constants."""
         operand = self.lookup(output.name, output.span)
         value = scalar(operand)
         if output.dtype is not None or output.dims is not None:
@@ -601,7 +598,7 @@ class _Inference:
         return name
 
     def _declared(self, output: tile.Output, value: Scalar) -> Scalar:
-        """Return a result that is as its function declares it; a number gets the dtype."""
+        """Return a result that matches its declaration; a number gets the dtype."""
         if output.dtype is not None and not isinstance(value, Tensor) and value.dtype is None:
             value = self.emission.literal(value, output.dtype, output.span)
         sizes = None if output.dims is None else [size(self.evaluate(dim), "a size") for dim in output.dims]
@@ -609,12 +606,11 @@ class _Inference:
         return value
 
     def lookup(self, name: str, span: Span | None) -> Operand:
-        """Return what ``name`` is bound to.
+        """Return the value of ``name``.
 
         Raises:
             TileError: TIL201, it is not defined.
             PoisonedError: Its own statement is faulty.
-
         """
         if name not in self._bound:
             raise fail("TIL201", f"{name!r} is not defined", span)

@@ -1,7 +1,7 @@
-"""Numbers among the arguments while a function is inferred: arithmetic on them is left to each call.
+"""Numbers among the arguments during inference: arithmetic on them is left to each call.
 
-A Python number has no dtype, as a literal has none. It and what arithmetic makes of it become an input of the typed
-function where they meet a tensor, in the dtype that they have there, and one input for each such dtype.
+Like a literal, a Python number has no dtype. Where it or a value computed from it meets a tensor, it becomes an input
+of the typed function, one for each dtype that it adapts to.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def number_type(value: bool | int | float) -> TensorType | None:
 
 
 def number_of(name: str, kind: TensorType) -> Number:
-    """Return the number that is passed as the argument ``name``; bool is a dtype of its own, as in constants."""
+    """Return the number passed as the argument ``name``; bool is a dtype of its own, as in constants."""
     return Number(name, kind.dtype, kind.dtype if kind.dtype.is_bool else None)
 
 
 def natural_dtype(value: Known | Number) -> DType:
-    """Return the dtype of what no other operand decides: i32, i64 where needed, or f32."""
+    """Return the dtype if no other operand determines it: i32, i64 if needed, or f32."""
     if value.dtype is not None:
         return value.dtype
     if isinstance(value, Number):
@@ -48,7 +48,7 @@ def natural_dtype(value: Known | Number) -> DType:
 
 
 def is_float(value: Known | Number) -> bool:
-    """Return whether a scalar without a dtype adapts as a float literal does; of one with a dtype, whether that is."""
+    """Return whether a scalar adapts as a float literal does, or has a float dtype."""
     if value.dtype is not None:
         return value.dtype.is_float
     return value.natural.is_float if isinstance(value, Number) else isinstance(value.value, float)
@@ -60,9 +60,8 @@ class Numbers:
 
     Attributes:
         names: Names in use.
-        steps: What each call computes, in order, by name.
-        inputs: What becomes of numbers where they meet tensors, by name.
-
+        steps: The steps of each call, in order, by name.
+        inputs: Inputs for numbers that meet tensors, by name.
     """
 
     names: NameScope
@@ -75,15 +74,14 @@ class Numbers:
     def arithmetic(
         self, op: Op, values: Sequence[Known | Number], dtype: DType | None, stem: str, span: Span | None
     ) -> Number:
-        """Return what ``op`` makes of numbers and constants.
+        """Return the result of ``op`` on numbers and constants.
 
         Args:
-            op: What to compute; the operands are in its domain.
+            op: The operation; the operands are in its domain.
             values: At least one of them is a number.
-            dtype: The dtype that the operands are given, or None where all adapt.
-            stem: What the result is called after.
+            dtype: The dtype of the operands, or None if all adapt.
+            stem: The stem of the result's name.
             span: The expression, for errors.
-
         """
         names = tuple(self._name(value, stem) for value in values)
         step = NumberArithmetic(self.names.fresh(stem), op, names, dtype, span=span)
@@ -98,7 +96,7 @@ class Numbers:
         return Number(step.name, promote_all(map(natural_dtype, parts)))
 
     def cast(self, value: Number, dtype: DType, stem: str, span: Span | None) -> Number:
-        """Return ``value`` converted to ``dtype``, whether it fits or not."""
+        """Return ``value`` converted to ``dtype``, even if it does not fit."""
         found = self._casts.get((value.name, dtype))
         if found is None:
             step = NumberCast(self.names.fresh(stem), value.name, dtype, span=span)
@@ -107,7 +105,7 @@ class Numbers:
         return found
 
     def input(self, value: Number, dtype: DType, span: Span | None) -> tuple[Tensor, Value | None]:
-        """Return the input that is ``value`` in ``dtype``, and what declares it where it is new."""
+        """Return the input for ``value`` in ``dtype``, and its declaration if it is new."""
         found = self._inputs.get((value.name, dtype))
         if found is not None:
             return found, None
@@ -118,12 +116,12 @@ class Numbers:
         return found, declared
 
     def arguments(self, value: Number) -> frozenset[str]:
-        """Return the arguments that ``value`` is made of."""
+        """Return the arguments from which ``value`` is computed."""
         made = reached((value.name,), lambda name: step_inputs(self.steps[name]) if name in self.steps else ())
         return frozenset(made - self.steps.keys())
 
     def needed(self) -> tuple[NumberStep, ...]:
-        """Return the steps that some input is made of."""
+        """Return the steps on which inputs depend."""
         numbers = [value.number for value in self.inputs.values() if value.number is not None]
         return tuple(needed(self.steps.values(), numbers, attrgetter("name"), step_inputs))
 
@@ -162,8 +160,8 @@ def as_tensors(
 ) -> dict[str, TensorType]:
     """Return types in which the numbers called ``names`` are tensors, so that derivatives with respect to them exist.
 
-    One whose dtype the function declares gets that. Another float becomes the widest float among the tensors; without
-    one f32, or f64 beside integers of 64 bits.
+    A declared dtype is used as it is. Other floats get the widest float dtype of the tensors; without one f32, or f64
+    beside integers of 64 bits.
     """
     declared = {each.name: each.dtype for each in function.inputs}
     strong = [kind.dtype for kind in types.values() if not kind.weak]

@@ -1,4 +1,4 @@
-"""Builtin functions that are their argument forwards, and say what gradients do: overrides, stops and checkpoints."""
+"""Builtin functions that return their argument but change its gradients: overrides, stops and checkpoints."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tileir.typed.templates import free_upstreams
 
 
 def escaped_upstreams(function: Function) -> Iterator[Diagnostic]:
-    """Yield the outputs that read what is only known while a gradient is computed."""
+    """Yield the outputs that read values known only while a gradient is computed."""
     free = free_upstreams(function.operations)
     spans = {operation.name: operation.span for operation in function.operations if operation.name in free}
     for name in function.outputs:
@@ -30,7 +30,7 @@ def escaped_upstreams(function: Function) -> Iterator[Diagnostic]:
 
 
 def _override_gradient(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
-    """Say that what arrives at the first operand goes on as the pairs (X, G) say that follow."""
+    """Replace the gradients of the first operand by the following pairs (X, G)."""
     if len(operands) % 2 == 0:
         message = "after the first tensor come pairs of a tensor and its gradient; this one has no gradient"
         raise fail("TIL328", message, operands[-1].span)
@@ -51,8 +51,8 @@ def _pair(emission: Emission, target: Operand, gradient: Operand) -> tuple[Tenso
     """Return a tensor and its gradient, in the arithmetic type of the tensor.
 
     Raises:
-        TileError: TIL321, what has no gradient; TIL329, one that does not broadcast to the shape of its tensor.
-
+        TileError: TIL321, the tensor has no gradient; TIL329, the gradient does not broadcast to the shape of its
+            tensor.
     """
     x, g = scalar(target), scalar(gradient)
     if isinstance(x, Number) and is_float(x):
@@ -76,7 +76,7 @@ def _pair(emission: Emission, target: Operand, gradient: Operand) -> tuple[Tenso
 
 
 def _upstream(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
-    """Return the placeholder for what arrives at a tensor; there is one for each tensor."""
+    """Return the placeholder for the cotangent of a tensor; there is one for each tensor."""
     return _arriving(emission, tensor(emission, operands[0]), span)
 
 
@@ -101,7 +101,7 @@ def _checkpoint(emission: Emission, operands: Sequence[Operand], span: Span | No
 
 
 def _reverse_grad(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
-    """Pass the value on; its gradient is multiplied by ``-scale``. What has no gradient is just passed on."""
+    """Return the value; its gradient is multiplied by ``-scale``. Values without a gradient are just returned."""
     value = scalar(operands[0])
     if not isinstance(value, Tensor) or not value.dtype.is_float:
         return value
@@ -121,7 +121,7 @@ def _binary_crossentropy(emission: Emission, operands: Sequence[Operand], span: 
     p, t, scale = (convert(emission, value, accumulator(dtype), span) for value in given)
 
     def emit(op: Op, *values: Scalar) -> Scalar:
-        """Apply ``op``; the faults that the user can make belong to the whole call."""
+        """Apply ``op``; faults of the user are reported for the whole call."""
         return apply(emission, op, [Operand(value, span) for value in values], span)
 
     rest_p, rest_t = emit(Op.SUB, Known(1), p), emit(Op.SUB, Known(1), t)

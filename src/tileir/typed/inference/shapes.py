@@ -1,4 +1,4 @@
-"""Builtin functions that move, count or reduce elements: their shapes are their own affair."""
+"""Builtin functions that move, count or reduce elements, with shape rules of their own."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _reshape(emission: Emission, operands: Sequence[Operand], span: Span | None)
 
 
 def _expect_sizes(_: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
-    """Return a tensor that has the sizes that are declared."""
+    """Return a tensor after a check of its declared sizes."""
     value = scalar(operands[0])
     shape = tuple(size(operand, "a size") for operand in operands[1:])
     if shape != value.shape:
@@ -223,7 +223,7 @@ def _simple_reduce(emission: Emission, operands: Sequence[Operand], span: Span |
 
 
 def _reduce(combine: Combine, emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
-    """Emit a component each of the state along some axes, or all; extrema get the dtype of the elements back."""
+    """Emit the components of the state of a reduction over some axes, or all; extrema get the dtype of the elements."""
     value = tensor(emission, operands[0])
     named = [_axis(operand, value.shape) for operand in operands[1:]]
     if len(set(named)) < len(named):
@@ -243,7 +243,7 @@ def _reduce(combine: Combine, emission: Emission, operands: Sequence[Operand], s
 def _softmax(emission: Emission, operands: Sequence[Operand], span: Span | None, *, logarithm: bool = False) -> Result:
     """Expand softmax over the last axis, less the greatest element so that nothing overflows.
 
-    What is subtracted does not change the result, so no gradient goes there.
+    The result does not depend on the subtracted value, so its gradient is stopped.
     """
     value = _with_axes(emission, operands[0])
     _check_sizes(operands, value.shape)

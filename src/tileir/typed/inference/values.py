@@ -1,4 +1,4 @@
-"""Values of expressions while a function is inferred."""
+"""Values of expressions during inference."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _LABEL_LENGTH: Final = 40
 class Known:
     """A scalar known when compiling.
 
-    A literal, a dimension, and what arithmetic makes of them have no dtype and adapt to the other
-    operand; a cast gives one. A bool without a dtype does not exist.
+    Literals, dimensions and arithmetic on them have no dtype and adapt to the other operand, until a cast gives them
+    one. A bool always has a dtype.
     """
 
     value: bool | int | float
@@ -29,13 +29,12 @@ class Known:
 
 @attrs.frozen
 class Number:
-    """A scalar known at each call: a Python number that is passed, and what arithmetic makes of such and constants.
+    """A scalar known at each call: a number argument, or arithmetic on numbers and constants.
 
     Attributes:
         name: The argument or step that has the value.
         natural: ``dtype``, or the kind of a number without one: f64 or the first of i32, i64 and u64 that holds it.
-        dtype: As of :class:`Known`: None for what adapts to the other operand.
-
+        dtype: None if it adapts to the other operand, as in :class:`Known`.
     """
 
     name: str
@@ -50,7 +49,7 @@ class Number:
 
 @attrs.frozen
 class Tensor:
-    """The value that an operation or a parameter defines."""
+    """The value of an operation or a parameter."""
 
     name: str
     dtype: DType
@@ -59,7 +58,7 @@ class Tensor:
 
 @attrs.frozen
 class Group:
-    """Several values that ``tuple`` put together; only ``element`` reads it."""
+    """Several values grouped by ``tuple``; only ``element`` reads it."""
 
     items: tuple[Result, ...]
 
@@ -73,14 +72,14 @@ class Stream:
 
 
 Scalar: TypeAlias = Known | Number | Tensor
-"""What elementwise operations work on."""
+"""An operand of elementwise operations."""
 
 Result: TypeAlias = Known | Number | Tensor | Group | Stream
 
 
 @attrs.frozen
 class Operand:
-    """A value together with the expression that it came from, and the name that it was read by, if any."""
+    """A value together with its expression, and the name by which it was read, if any."""
 
     value: Result
     span: Span | None
@@ -88,7 +87,7 @@ class Operand:
 
     @property
     def label(self) -> str:
-        """Name of the operand in messages: its own, or its text where that is short."""
+        """Name of the operand in messages: its own, or its text if that is short."""
         if self.name is not None:
             return repr(self.name)
         text = "" if self.span is None or self.span.place else self.span.text
@@ -96,11 +95,11 @@ class Operand:
 
 
 class PoisonedError(Exception):
-    """A statement uses a name whose own statement is wrong: there is nothing to add to that."""
+    """A statement uses a name whose own statement is faulty, which is already reported."""
 
 
 class DifferentiatedError(Exception):
-    """A derivative is taken with respect to what is made of these numbers, so they must be tensors from the start."""
+    """A derivative is taken with respect to a value of these numbers, so they must be tensors from the start."""
 
     def __init__(self, names: frozenset[str]) -> None:
         super().__init__(names)

@@ -1,12 +1,7 @@
-"""From typed operations back to the Tile language: the function that means the same for these shapes.
+"""From typed operations back to the Tile language: an equivalent function for these shapes.
 
-Typed contractions, loops and numbers as Tile statements.
-
-Loops of typed functions as scans of Tile, in which carries before each step are stacked outputs of the step.
-
-Numbers of typed functions as Tile statements: what calls compute, written out again.
-
-Typed values as Tile expressions: literals, operators and functions, and index polynomials.
+Contractions, loops and numbers become statements, and the steps of loops stack carries before each step as outputs.
+Operations become expressions: literals, operators, functions, and index polynomials.
 """
 
 from __future__ import annotations
@@ -91,11 +86,11 @@ from tileir.typed.numbers import passed_numbers
 
 _PREFIX: Final[Mapping[Op, UnaryOperator]] = MappingProxyType({Op[sign.name]: sign for sign in UnaryOperator})
 _INFIX: Final[Mapping[Op, BinaryOperator]] = MappingProxyType({Op[sign.name]: sign for sign in BinaryOperator})
-_DIGITS: Final = 17  # tell all numbers of double precision apart
+_DIGITS: Final = 17  # distinguish all numbers of double precision
 
 
 def application(op: Op, operands: Sequence[Expr]) -> Expr:
-    """Return ``op`` of these operands: a sign where Tile has one, else a call."""
+    """Return ``op`` on these operands: an operator if Tile has one, else a call."""
     match operands:
         case [operand] if op is Op.IDENT:
             return operand
@@ -115,23 +110,22 @@ def cast_call(dtype: DType, operand: Expr) -> Expr:
 
 
 def typed_literal(constant: Constant) -> Expr:
-    """Return a constant that keeps its dtype wherever it stands."""
+    """Return a constant that keeps its dtype in every context."""
     return cast_call(constant.dtype, literal(constant.value, constant.dtype))
 
 
 def lone_literal(constant: Constant) -> Expr:
-    """Return a constant that stands beside nothing to which it would adapt."""
+    """Return a constant as the only operand, which has nothing to adapt to."""
     return operand_literals([constant], [], constant.dtype)[0]
 
 
 def operand_literals(constants: Sequence[Constant], others: Sequence[DType], dtype: DType) -> list[Expr]:
-    """Return the constants among the operands of one operation, with casts only where they would not adapt.
+    """Return the constants among the operands of one operation, with casts only if they would not adapt.
 
     Args:
         constants: Operands of ``dtype`` that are constants.
         others: The dtypes of the other operands.
-        dtype: In which the operation works.
-
+        dtype: The dtype in which the operation works.
     """
     values: list[Scalar] = [Tensor("", other, ()) for other in others]
     values += [Known(constant.value) for constant in constants]
@@ -141,7 +135,7 @@ def operand_literals(constants: Sequence[Constant], others: Sequence[DType], dty
 
 
 def literal(value: bool | int | float, dtype: DType) -> Expr:
-    """Return a value of ``dtype`` as an expression without a dtype, which that dtype takes exactly."""
+    """Return a value of ``dtype`` as an expression without a dtype that is exact in ``dtype``."""
     if isinstance(value, float):
         if math.isnan(value):
             return Binary(BinaryOperator.DIV, FloatLiteral(0.0), FloatLiteral(0.0))
@@ -155,7 +149,7 @@ def integer(value: int) -> Expr:
     return IntLiteral(value) if value >= 0 else Unary(UnaryOperator.NEG, IntLiteral(-value))
 
 
-@lru_cache(maxsize=256)  # rounding takes long, and the same few constants come again and again
+@lru_cache(maxsize=256)  # rounding is slow, and few constants occur again and again
 def _shortest(value: float, dtype: DType) -> float:
     """Return the number with the fewest digits that ``dtype`` rounds to ``value``: 0.1 for an f32 near it."""
     if not math.isfinite(value):
@@ -167,7 +161,7 @@ def _shortest(value: float, dtype: DType) -> float:
 def polynomial(affine: Affine, names: Mapping[str, str]) -> Expr:
     """Return an index polynomial: positive terms first, and one division at the end for fractions.
 
-    ``names`` has the index variables that are called something else in the text.
+    ``names`` renames index variables in the text.
     """
     divisor = math.lcm(affine.offset.denominator, *(c.denominator for _, c in affine.terms))
     whole = affine * divisor
@@ -206,7 +200,7 @@ def _sum(positive: Sequence[Expr], negative: Sequence[Expr]) -> Expr:
 def contraction_statement(
     operation: Contraction, names: Mapping[str, str], attributes: tuple[Attribute, ...]
 ) -> tile.Contraction:
-    """Return the statement of a contraction; ``names`` says how Tile spells values."""
+    """Return the statement of a contraction; ``names`` has the spelling of values in Tile."""
     indices = _index_names(operation)
 
     def spelt(access: Iterable[Affine]) -> tuple[Expr, ...]:
@@ -241,7 +235,7 @@ def fill_statement(name: str, shape: Shape, scalar: str, attributes: tuple[Attri
 
 
 def has_points(operation: Contraction) -> bool:
-    """Return whether index points can count; inference refuses statements of which it is plain that none does."""
+    """Return whether index points can count; inference refuses statements that obviously have none."""
     return not (
         any(c.polynomial.is_constant and not 0 <= c.polynomial.offset < c.bound for c in operation.constraints)
         or any(polynomial.is_never_integral for polynomial in _polynomials(operation))
@@ -249,7 +243,7 @@ def has_points(operation: Contraction) -> bool:
 
 
 def _index_names(operation: Contraction) -> dict[str, str]:
-    """Return other names for the index variables that Tile cannot spell."""
+    """Return other names for index variables that Tile cannot spell."""
     used = dict.fromkeys(index for affine in _polynomials(operation) for index in affine.indices)
     scope = NameScope.of(index for index in used if is_index_name(index))
     return {index: scope.fresh("i") for index in used if not is_index_name(index)}
@@ -262,7 +256,7 @@ def _polynomials(operation: Contraction) -> list[Affine]:
 
 
 def with_stacked_histories(function: Function) -> Function:
-    """Return a function whose loops have no histories: the steps put the old carries out; itself where none has."""
+    """Return a function whose loops have no histories: steps output the old carries; itself if there are none."""
     new: dict[str, Scan] = {}
     for results in loops_of(function).values():
         numbers = sorted({scan.result.number for scan in results if scan.result.part is ScanPart.HISTORY})
@@ -275,7 +269,7 @@ def with_stacked_histories(function: Function) -> Function:
 
 
 def _stacked(scan: Scan, numbers: list[int]) -> Scan:
-    """Return a result of a loop whose steps put out these carries, after all other outputs."""
+    """Return a result of a loop whose steps output these carries after all other outputs."""
     body = scan.body
     names = NameScope.of(value.name for value in (*body.inputs, *body.operations))
     kept = []
@@ -292,7 +286,7 @@ def _stacked(scan: Scan, numbers: list[int]) -> Scan:
 
 
 def scan_statement(name: str, scan: Scan, names: Mapping[str, str], step: tile.Function) -> tile.Scan | tile.While:
-    """Return the statement of a loop that has no histories."""
+    """Return the statement of a loop without histories."""
     carries, sequences, constants = (
         tuple(tile.Name(names[operand]) for operand in operands)
         for operands in (scan.carries, scan.sequences, scan.constants)
@@ -313,12 +307,12 @@ def _first(step: tile.Function) -> tile.Function:
 
 
 def result_place(scan: Scan) -> int:
-    """Return which part of the tuple that a scan of Tile makes is this result."""
+    """Return the position of this result in the tuple of a scan of Tile."""
     return scan.result.number + (0 if scan.result.part is ScanPart.FINAL else len(scan.carries))
 
 
 def number_statements(function: Function, names: Mapping[str, str], scope: NameScope) -> Iterator[Assignment]:
-    """Yield statements that define the inputs of ``function`` which are numbers, called as ``names`` says."""
+    """Yield statements that define the number inputs of ``function``, named by ``names``."""
     spelt: dict[str, str] = {}
     for step in function.numbers:
         spelt[step.name] = scope.fresh(step.name)
@@ -340,8 +334,8 @@ def _expression(step: NumberStep, spelt: Mapping[str, str]) -> Expr:
             return application(op, [Name(spelt.get(name, name)) for name in inputs])
 
 
-_MOST_NODES: Final = 12  # of an expression that is nested into another, as for functions built in Python
-_GENERATED: Final = re.compile(r".*_\d+")  # the form of fresh names: nobody misses them
+_MOST_NODES: Final = 12  # of an expression nested into another one, as for functions built in Python
+_GENERATED: Final = re.compile(r".*_\d+")  # the form of fresh names, which users do not know
 _Expressed: TypeAlias = (
     Elementwise | Cast | Coordinate | ShapeOf | Reshape | Argsort | Gather | Scatter | Reduce | Marker
 )
@@ -353,22 +347,21 @@ def raise_to_tile(
     order: Sequence[str] = (),
     sizes: Mapping[str, int] = _NO_SIZES,
 ) -> tile.Function:
-    """Return the Tile function that computes what ``function`` does, to the bit, for arguments of its types.
+    """Return the Tile function that computes the results of ``function``, to the bit, for arguments of its types.
 
-    Inference of the result gives ``function`` again, but for the order of operations, names of temporaries, and
-    what is folded on the way. Arguments of other types are refused. Names stay where Tile can spell them.
-    A temporary that is read once is nested where it is read. What the backward pass computes again is read instead:
-    :class:`tileir.typed.ir.Recall` is a matter of memory, which Tile does not speak of.
+    Inference of the result gives ``function`` again, except for the order of operations, names of temporaries, and
+    constant folding. Arguments of other types are refused. Names that Tile can spell remain. A temporary that is read
+    once is nested into its reader. Values recomputed by the backward pass are read instead:
+    :class:`tileir.typed.ir.Recall` is a matter of memory, which Tile does not express.
 
     Args:
-        function: One that :func:`tileir.typed.verifier.verify` accepts.
-        order: Names of inputs, in the order in which they are declared; those that ``function`` does not read are
-            numbers. By default arrays come first.
+        function: A function that :func:`tileir.typed.verifier.verify` accepts.
+        order: Names of inputs in the order of their declaration; those that ``function`` does not read are numbers. By
+            default arrays come first.
         sizes: Values of integers from which sizes were computed; others are refused.
 
     Raises:
         TileError: TIL532 for each operation that Tile cannot express.
-
     """
     function = with_stacked_histories(function)
     raising = _Raising.of(function, sizes)
@@ -393,17 +386,16 @@ def raise_to_tile(
 
 @attrs.define(eq=False, repr=False)
 class _Raising:
-    """The statements of one Tile function while it is made.
+    """The statements of one Tile function while it is built.
 
     Attributes:
-        scope: Names of the Tile function that are taken.
-        names: Names of values, as Tile spells them.
-        definitions: What the values are.
+        scope: Names in use in the Tile function.
+        names: Names of values in the spelling of Tile.
+        definitions: Definitions of the values.
         nested: Values that are nested into the one expression that reads them.
         labels: Labels of values.
-        arriving: What each upstream arrives at: the value that an override passes on.
-        statements: What was made.
-
+        arriving: The input of the override of each upstream.
+        statements: The statements so far.
     """
 
     scope: NameScope
@@ -420,7 +412,7 @@ class _Raising:
 
     @classmethod
     def of(cls, function: Function, taken: Iterable[str]) -> _Raising:
-        """Decide on the names of values, none of which is ``taken``, and which of them may be nested."""
+        """Choose the names of values, none of which is ``taken``, and the values that may be nested."""
         definitions: dict[str, Value | Operation] = {v.name: v for v in (*function.inputs, *function.operations)}
         numbers = {value.name: value for value in function.inputs if value.number is not None}
         spelt = (name for name in definitions if name not in numbers)
@@ -438,7 +430,7 @@ class _Raising:
         return tile.Input(self.names[value.name], dims, value.dtype, span=value.span)
 
     def sizes(self, values: Mapping[str, int]) -> None:
-        """Demand the values of inputs that are no tensors of the typed function any more."""
+        """Require the values of inputs that are no longer tensors of the typed function."""
         for name, value in values.items():
             check = Call("match", (Name(name), integer(value)))
             self.statements.append(Assignment(self.scope.fresh(name.rstrip("'") + "_value"), check))
@@ -512,7 +504,7 @@ class _Raising:
                 assert_never(operation)
 
     def define(self, value: Value | Operation) -> None:
-        """Let others read ``value``, and its shape, by name."""
+        """Make ``value`` and its shape available by name."""
         name = self.names[value.name]
         self._exprs[value.name] = Name(name)
         self._shaped.setdefault(value.shape, name)
@@ -528,7 +520,7 @@ class _Raising:
         return tuple(Attribute("pid", (label,)) for label in self.labels.get(operation.name, ()))
 
     def _constant(self, operation: Constant) -> None:
-        """Make a statement where a literal will not do: expressions hold the value itself."""
+        """Make a statement if a literal is not enough: expressions contain the value itself."""
         if operation.name not in self.nested:
             self._assign(operation, typed_literal(operation))
 
@@ -537,12 +529,12 @@ class _Raising:
         return definition if isinstance(definition, Constant) else self._exprs[name]
 
     def _lone(self, name: str) -> Expr:
-        """Return an operand that keeps its dtype where nothing else has one."""
+        """Return an operand that keeps its dtype if no other operand has one."""
         value = self._read(name)
         return lone_literal(value) if isinstance(value, Constant) else value
 
     def _operands(self, operation: Elementwise) -> list[Expr]:
-        """Return the operands of an elementwise operation, constants as literals that get the right dtype."""
+        """Return the operands of an elementwise operation, with constants as literals that get the right dtype."""
         values = [self._read(name) for name in operation.inputs]
         if all(isinstance(value, Constant) for value in values):
             return [typed_literal(value) for value in values if isinstance(value, Constant)]
@@ -574,7 +566,7 @@ class _Raising:
         return name
 
     def _scan(self, operation: Scan) -> None:
-        """Make the statement of a loop where its first result stands; each result is a part of it."""
+        """Make the statement of a loop at its first result; each result is a part of it."""
         loop = loop_of(operation)
         name = self._loops.get(loop)
         if name is None:
@@ -600,7 +592,7 @@ class _Raising:
         self.define(operation)
 
     def _read_by(self, operation: Contraction) -> Mapping[str, str]:
-        """Return how values are spelt that a contraction reads: a factor that it widens is cast before."""
+        """Return the spelling of values that a contraction reads: a factor that it widens is cast before."""
         dtypes = [self.definitions[access.tensor].dtype for access in operation.inputs]
         wanted = ContractionTypes(operation.operand_dtype, operation.accumulator, operation.dtype)
         if contraction_types(operation.aggregation, operation.combination, dtypes) == wanted:
@@ -616,7 +608,7 @@ class _Raising:
 def _once_read(function: Function, named: Iterable[str]) -> frozenset[str]:
     """Return the values that need no statement: constants, upstreams, and temporaries that one expression reads.
 
-    ``named`` has values that need one all the same.
+    ``named`` has values that need one nevertheless.
     """
     reads = Counter(name for operation in function.operations for name in operands(operation))
     kept = {*function.outputs, *named, *(name for name, _ in function.labels)}

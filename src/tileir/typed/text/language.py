@@ -1,4 +1,4 @@
-"""Spelling of the fields of nodes in typed text: the forms of their classes say the rest."""
+"""Text of the fields of nodes in typed text; the forms of their classes define everything else."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ from tileir.typed.text.lexer import INTEGER, Cursor, spell
 _AGGREGATION_SIGNS: Final = {aggregation: sign for sign, aggregation in AGGREGATIONS.items()}
 _COMBINATION_SIGNS: Final = {combination: f" {sign} " for sign, combination in COMBINATIONS.items()}
 _PARTS: Final[tuple[Any, ...]] = (Access, Constraint, ScanResult)
-"""Nodes that stand in others, and have no places of their own."""
+"""Nodes within others, which have no spans."""
 
 
 @attrs.frozen
 class Writer:
-    """Knowledge of a printer about the nodes around: the names of the functions of loops."""
+    """Context of a printer: the names of the functions of loops."""
 
     steps: Mapping[Function, str]
 
 
 @attrs.define(eq=False, repr=False)
 class Reader(FormReader):
-    """Reads operations, at a cursor.
+    """Reader of operations, at a cursor.
 
-    ``steps`` are the functions of loops that stand above, by name, and None for one with a fault.
+    ``steps`` are the functions of earlier steps of loops, by name, and None for a faulty one.
     """
 
     cursor: Cursor
@@ -57,7 +57,7 @@ class Reader(FormReader):
     steps: Mapping[str, Function | None]
 
     def made(self, kind: type, values: dict[str, Any], start: Span) -> Any:
-        """Return a node that knows its place."""
+        """Return a node with its span."""
         if kind in _PARTS:
             return kind(**values)
         span = self.cursor.span_from(start.start)
@@ -86,7 +86,7 @@ class Reader(FormReader):
         return value, self.cursor.name()
 
     def split(self) -> Split:
-        """Read the axes of a mesh that cut an axis, if any do, and the places of each rank."""
+        """Read the mesh axes that split an axis, if any, and the positions of each rank."""
         axes, intervals = [], []
         while not self.cursor.at(INTEGER):
             axes.append(self.cursor.name("an axis of a mesh, or places as in 0:4"))
@@ -98,12 +98,12 @@ class Reader(FormReader):
         return Split(tuple(axes), tuple(intervals))
 
     def step(self, values: dict[str, Any]) -> None:
-        """Read the name of the function that a loop runs, which is looked for when all of the loop is read."""
+        """Read the name of the function of a loop, which is looked up when the loop has been read."""
         where = self.cursor.here
         values["body"] = self.cursor.name("the name of a step, a function that stands above,"), where
 
     def times(self, values: dict[str, Any]) -> None:
-        """Read how many steps a loop has, or that the first carry says so."""
+        """Read the number of steps of a loop, or that it runs while the first carry is true."""
         values["count"] = None
         if not self.cursor.skip_word("while"):
             values["count"] = self.cursor.size()
@@ -118,7 +118,7 @@ class Reader(FormReader):
         values["aggregation"] = found
 
     def combination(self, values: dict[str, Any]) -> None:
-        """Read the inputs of a contraction, and how they are combined."""
+        """Read the inputs and the combination of a contraction."""
         values["combination"], values["inputs"] = combined(self.cursor, lambda: self.node(Access, {}))
 
     def body(self, step: str, where: Span) -> Function:
@@ -183,6 +183,6 @@ LANGUAGE: Final = Language(
 )
 Reader.language = LANGUAGE
 OPERATIONS: Final = LANGUAGE.openings(get_args(Operation))
-"""Operations by the words that they start with, and the fields that are told by these."""
+"""Operations by the words that they start with, and the fields that these determine."""
 STEPS: Final = LANGUAGE.openings(get_args(NumberStep))
 """Steps of numbers likewise; literals start with no word."""

@@ -1,6 +1,6 @@
-"""The tokens of typed text, and how names are spelt there.
+"""The tokens of typed text, and the spelling of names.
 
-A place in the tokens of a typed text, and its small parts: names, numbers, types, affine expressions.
+The cursor reads small parts of the grammar: names, numbers, types, affine expressions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tileir.tile.text.lexer import FLOAT as FLOAT, INDEX, INTEGER as INTEGER
 from tileir.typed.tensor_type import Shape
 
 WORD: Final = INDEX
-"""A plain name, or a word of the language. The arrays of Tile are read from the same tokens, so kinds are Tile's."""
+"""A plain name or a keyword. The arrays of Tile are read from the same tokens, so kinds are Tile's."""
 QUOTED: Final = "quoted"
 """A name between back quotes, with the escapes of JSON."""
 
@@ -46,24 +46,24 @@ _PATTERN: Final = re.compile(
 )
 _NAME: Final = rf"(?:{_WORD}|{_QUOTED})[ \t]*"
 NEXT_STATEMENT: Final = re.compile(rf"\n[ \t]*(?=\[\[|\}}|{_NAME}(?::|=[ \t]*function\b))")
-"""What stands in front of a statement, or of the end of a function."""
+"""The position before a statement or the end of a function."""
 NEXT_INPUT: Final = re.compile(rf"[\n,][ \t]*(?={_NAME}:)|(?=\)[ \t]*->)|(?=\{{)")
-"""What stands in front of an input, or of the end of the inputs."""
+"""The position before an input or the end of the inputs."""
 BODY: Final = re.compile(r"(?=\{)")
-"""What stands in front of the statements of a function."""
+"""The position before the statements of a function."""
 
 
 @attrs.define(eq=False, repr=False)
 class Lexer(lexing.Lexer):
-    """The tokens of typed text, of which parts can be passed over."""
+    """The tokens of typed text, parts of which can be skipped."""
 
     @classmethod
     def of(cls, source: Source, faults: Faults) -> Lexer:
-        """Return what reads the tokens of a text; characters that belong to none are reported as TIL101."""
+        """Return a lexer for a text; characters outside of all tokens are reported as TIL101."""
         return cls(source, faults, _PATTERN, "TIL101", _advice)
 
     def skip(self, pattern: re.Pattern[str], start: int) -> None:
-        """Go on behind the first match of a pattern behind the character ``start``."""
+        """Continue after the first match of a pattern after the character ``start``."""
         match = pattern.search(self.source.text, start)
         self._position = len(self.source.text) if match is None else match.end()
 
@@ -73,7 +73,7 @@ def _advice(word: str) -> str:
 
 
 def spell(name: str) -> str:
-    """Return a name as a text has it: between back quotes, with the escapes of JSON, where it is not a plain word."""
+    """Return the spelling of a name: in back quotes, with the escapes of JSON, unless it is a plain word."""
     if _PLAIN.fullmatch(name):
         return name
     escaped = json.dumps(name)[1:-1].replace("`", "\\u0060")
@@ -81,18 +81,17 @@ def spell(name: str) -> str:
 
 
 def unquoted(quoted: str) -> str:
-    """Return the name that stands between back quotes.
+    """Return the name between back quotes.
 
     Raises:
-        ValueError: JSON does not know an escape in it.
-
+        ValueError: It has an invalid escape.
     """
     name: str = json.loads(f'"{quoted[1:-1]}"')
     return name
 
 
 MAX_DIGITS: Final = 4000
-"""Integers with more digits are refused; Python converts no more than 4300."""
+"""Greatest number of digits of an integer; Python converts no more than 4300."""
 MAX_SIZE: Final = 2**63 - 1
 """The greatest size, axis or count."""
 
@@ -104,14 +103,14 @@ _WORDS: Final[Mapping[str, bool | float]] = MappingProxyType(
 
 @attrs.define(eq=False, repr=False)
 class Cursor(lexing.Cursor):
-    """The token that is looked at, and the small parts of the grammar."""
+    """The current token, and the small parts of the grammar."""
 
     word_kind = WORD
     lexer = Lexer.of
     tokens: Lexer
 
     def recover(self, pattern: re.Pattern[str]) -> None:
-        """Pass over what cannot be read: look at what stands behind the next match of a pattern."""
+        """Skip to the end of the next match of a pattern after an error."""
         self.tokens.skip(pattern, self._last.stop)
         self.token = self.tokens.next()
 
@@ -129,7 +128,7 @@ class Cursor(lexing.Cursor):
         return self.expect(WORD, what).text
 
     def names(self, *ends: str) -> tuple[str, ...]:
-        """Read names with commas between them; none where one of ``ends`` comes next."""
+        """Read names separated by commas; none if one of ``ends`` comes next."""
         return () if self.token.kind in ends else self.list(self.name)
 
     # --- numbers ---
@@ -187,7 +186,7 @@ class Cursor(lexing.Cursor):
         return _DTYPES[self.token.text]
 
     def tensor_type(self) -> tuple[DType, Shape]:
-        """Read a dtype and the sizes behind it, as in ``f32[2, 3]``."""
+        """Read a dtype and the following sizes, as in ``f32[2, 3]``."""
         dtype = self.dtype()
         return dtype, self.enclosed(self.size, "[]")
 

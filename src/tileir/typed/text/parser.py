@@ -1,4 +1,4 @@
-"""Typed text to a function. All faults are reported at once: recovery is at the lines of statements."""
+"""Parser of typed text. All faults are reported at once: recovery is at the lines of statements."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ def parse(text: str, name: str = "<text>", *, arrays: Iterable[ArrayValue | Arra
 
     Args:
         text: The function.
-        name: What to call the text in errors.
-        arrays: What the text may name by digests alone, as printed functions name their long constants.
+        name: The name of the text in errors.
+        arrays: Arrays that the text may name by digests alone, as printed functions name their long constants.
 
     Raises:
         ParseError: The text does not follow the grammar; one diagnostic for each fault.
-        TileError: TIL702, tileir has no such arrays.
-
+        TileError: TIL702, tileir does not support an array.
     """
     source = source_of(text, name)
     known = by_digest(arrays)
@@ -39,20 +38,20 @@ def parse(text: str, name: str = "<text>", *, arrays: Iterable[ArrayValue | Arra
 
 
 def by_digest(arrays: Iterable[ArrayValue | Array]) -> dict[str, ArrayValue]:
-    """Return arrays by what a text calls them."""
+    """Return arrays by their digests in a text."""
     values = (array if isinstance(array, ArrayValue) else ArrayValue.of(array) for array in arrays)
     return {value.digest: value for value in values}
 
 
 def read_function(cursor: Cursor, arrays: Mapping[str, ArrayValue]) -> Function:
-    """Read a function, of which a text has one or which stands behind what is said about it."""
+    """Read a function: the only one of a text, or one that follows its description."""
     cursor.word("function")
     return _Parser(cursor, ConstantParser(cursor, arrays)).function()
 
 
 @attrs.define(eq=False, repr=False)
 class _Body:
-    """What the statements of a function are, as far as they are read."""
+    """The statements of a function, as far as they have been read."""
 
     operations: list[Operation] = attrs.field(factory=list)
     labels: list[tuple[str, str]] = attrs.field(factory=list)
@@ -62,7 +61,7 @@ class _Body:
 
 @attrs.frozen(repr=False)
 class _Parser:
-    """The grammar of functions and statements, at a cursor; ``depth`` counts the loops around."""
+    """The grammar of functions and statements, at a cursor; ``depth`` is the number of surrounding loops."""
 
     cursor: Cursor
     constants: ConstantParser
@@ -127,7 +126,7 @@ class _Parser:
         body.operations.append(self._operation(Reader(cursor, self.constants, body.steps), head, start))
 
     def _operation(self, reader: Reader, head: dict[str, Any], start: Span) -> Any:
-        """Read the operation behind the ``=``."""
+        """Read the operation after ``=``."""
         cursor = self.cursor
         if cursor.at("["):
             return reader.node(Contraction, head, start=start)
@@ -153,7 +152,7 @@ class _Parser:
         return label
 
     def _step(self, name: str, body: _Body) -> None:
-        """Read the function that the steps of loops below are."""
+        """Read the function of the steps of later loops."""
         cursor = self.cursor
         if self.depth >= MAX_NESTING:
             cursor.report(f"loops stand inside one another at most {MAX_NESTING} deep", cursor.here, "TIL103")
@@ -163,7 +162,7 @@ class _Parser:
         body.steps[name] = attrs.evolve(self, depth=self.depth + 1).function()
 
     def _number(self, name: str, start: Span) -> Any:
-        """Read what stands behind ``name: number``."""
+        """Read the text after ``name: number``."""
         cursor = self.cursor
         head = {"name": name, "dtype": cursor.inside(cursor.dtype) if cursor.at("(") else None}
         cursor.expect("=")

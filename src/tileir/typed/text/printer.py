@@ -13,10 +13,10 @@ from tileir.typed.text.lexer import spell
 
 
 def to_text(function: Function) -> str:
-    """Return the function with the type of every value, one operation a line.
+    """Return the text of the function: one operation a line, with the type of every value.
 
-    Of constant arrays of more than 256 elements the text has the digests: :func:`tileir.typed.text.parser.parse` reads
-    it where it is passed these arrays.
+    Constant arrays of more than 256 elements are printed as digests: to read the text, pass these arrays to
+    :func:`tileir.typed.text.parser.parse`.
     """
     writer = Lines()
     _write(writer, function, "function")
@@ -24,7 +24,7 @@ def to_text(function: Function) -> str:
 
 
 def node_text(node: Node) -> str:
-    """Return the text of any node, which a text of a function has where the node stands."""
+    """Return the text of any node, as it appears in the text of a function."""
     if isinstance(node, Function):
         return to_text(node)
     steps = {node.body: spell(f"{node.name}_step")} if isinstance(node, Scan) else {}
@@ -32,7 +32,7 @@ def node_text(node: Node) -> str:
 
 
 def _write(writer: Lines, function: Function, heading: str) -> None:
-    """Write a function; those of loops stand above the first of their results, as ``step`` with its name."""
+    """Write a function; those of loops precede the first of their results, as ``step`` with its name."""
     writer.line(f"{heading} (")
     steps: dict[Function, str] = {}
     nodes = Writer(steps)
@@ -57,7 +57,7 @@ def _write(writer: Lines, function: Function, heading: str) -> None:
 
 
 def _labels_in_order(function: Function) -> Mapping[str, list[str]]:
-    """Return the labels of each operation; empty where they are not in the order of the operations."""
+    """Return the labels of each operation; empty if they are not in the order of the operations."""
     labels = grouped(function.labels)
     ordered = [(each.name, label) for each in function.operations for label in labels.get(each.name, ())]
     return labels if ordered == list(function.labels) else {}
