@@ -1,1 +1,1 @@
-"""Typed functions made smaller or cheaper."""
+"""Simplifications and optimisations of typed functions."""

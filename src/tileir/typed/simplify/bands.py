@@ -1,11 +1,11 @@
-"""Masks that no input takes part in, as comparisons of coordinates, which later stages know about.
+"""Masks that depend on no input, as comparisons of coordinates, which later stages understand.
 
-Libraries make the mask of causal attention by gathers, running sums and comparisons of positions, or keep it as an
-array. Its elements are known when compiling. Where those that are seen are a band of two axes, ``k <= q + after`` and
-``q <= k + before``, comparisons of coordinates say so, and what the band hides need not be computed.
+Libraries compute the mask of causal attention by gathers, running sums and comparisons of positions, or keep it as an
+array. Its elements are known when compiling. If the visible elements are a band of two axes, ``k <= q + after`` and ``q
+<= k + before``, comparisons of coordinates replace the mask, and hidden elements need not be computed.
 
-Masks that are added to scores hold 0 and minus infinity. ``x + where(t, 0, -inf)`` is ``where(t, x, -inf)`` for all x
-but infinity and NaN, which sums of products under ``finite`` are not.
+Masks that are added to scores hold 0 and minus infinity. ``x + where(t, 0, -inf)`` is ``where(t, x, -inf)`` unless x is
+infinite or NaN, which ``finite`` excludes for sums of products.
 """
 
 from __future__ import annotations
@@ -38,26 +38,25 @@ from tileir.typed.ir import (
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 _MOST: Final = 1 << 26
-"""Most elements that are computed when compiling, over all steps that lead to masks."""
+"""Greatest number of elements computed when compiling, over all steps that lead to masks."""
 
 _PLAIN: Final = (Constant, Coordinate, Elementwise, Cast)
-"""Steps that later stages see through."""
+"""Operations that later stages can analyse."""
 
 _KNOWN: Final = (*_PLAIN, ArrayConstant, Contraction, Gather, Reshape, ShapeOf)
 
 
 @attrs.frozen
 class Band:
-    """A band of two axes of a tensor that has one value there, and another one elsewhere.
+    """A band of two axes of a tensor, with one value inside and another one outside.
 
     Attributes:
         rows: The number of an axis.
-        columns: That of another one, behind it.
-        before: How far before its row the first column is; None for no bound.
-        after: How far behind it the last one is.
+        columns: The number of a later axis.
+        before: The greatest distance of a column before its row; None if unbounded.
+        after: The greatest distance of a column after its row; None if unbounded.
         inside: The value in the band.
         outside: The value elsewhere.
-
     """
 
     rows: int
@@ -69,7 +68,7 @@ class Band:
 
 
 def with_bands(function: Function) -> Function:
-    """Return ``function`` with comparisons of coordinates for masks that are bands; itself where there are none."""
+    """Return ``function`` with comparisons of coordinates for masks that are bands; itself if there are none."""
     function = with_bodies(function, with_bands)
     bands = _bands(function)
     names = NameScope.of(value.name for value in (*function.inputs, *function.operations))
@@ -87,7 +86,7 @@ def with_bands(function: Function) -> Function:
 
 
 def _bands(function: Function) -> dict[str, Band]:
-    """Return the bands of masks that no input takes part in, and that are not plain to see."""
+    """Return the bands of masks that depend on no input and do not consist of plain operations already."""
     known: dict[str, Operation] = {}
     for operation in function.operations:
         if isinstance(operation, _KNOWN) and known.keys() >= {*operands(operation)}:
@@ -103,8 +102,8 @@ def _bands(function: Function) -> dict[str, Band]:
 
 
 def _evaluated(function: Function) -> dict[str, Array]:
-    """Return values by name, until they are too many; of size 1 along axes along which nothing changes."""
-    from tileir.typed.interpreter import interpret  # few programs have any
+    """Return values by name, up to a total size; values have size 1 along axes along which they are constant."""
+    from tileir.typed.interpreter import interpret  # few programs have masks
 
     values: dict[str, Array] = {}
     definitions = {each.name: each for each in function.operations}
@@ -130,7 +129,7 @@ def _evaluated(function: Function) -> dict[str, Array]:
 
 
 def _moved(operation: Operation, values: Mapping[str, Array], sources: list[Operation]) -> Array | None:
-    """Return the elements of a step that repeats or turns axes of its operand, or adds some; None for any other one."""
+    """Return the elements of an operation that repeats, permutes or adds axes of its operand; otherwise None."""
     match operation:
         case Reshape(input=name, shape=shape) if [n for n in sources[0].shape if n > 1] == [n for n in shape if n > 1]:
             kept = iter([n for n, whole in zip(values[name].shape, sources[0].shape, strict=True) if whole > 1])
@@ -167,7 +166,7 @@ def _may_be_mask(operation: Operation, known: Mapping[str, Operation]) -> bool:
 
 
 def _elements(operation: Operation) -> int:
-    """Return about how many elements are looked at for a value."""
+    """Return the approximate number of elements read for a value."""
     count = math.prod(operation.shape)
     if not isinstance(operation, Contraction):
         return count
@@ -177,7 +176,7 @@ def _elements(operation: Operation) -> int:
 
 
 def _bound(operation: Contraction, index: str) -> int:
-    """Return how many values an index has at most; more than any mask may take where no constraint says so."""
+    """Return the greatest number of values of an index; without a constraint on it, more than a mask may take."""
     bounds = [c.bound for c in operation.constraints if c.polynomial.indices == (index,)]
     return min(bounds, default=_MOST)
 
@@ -203,7 +202,7 @@ def band_of(array: Array) -> Band | None:
 
 
 def _bounds(seen: Array) -> tuple[int | None, int | None] | None:
-    """Return how far before and behind its row a column is that is seen; None where that is no band."""
+    """Return the greatest distances of visible columns before and after their row; None if they are no band."""
     row, column = np.ogrid[: seen.shape[0], : seen.shape[1]]
     ahead = (column - row)[seen]
     first, last = int(ahead.min()), int(ahead.max())
@@ -213,7 +212,7 @@ def _bounds(seen: Array) -> tuple[int | None, int | None] | None:
 
 
 def _compared(operation: Operation, band: Band, names: NameScope) -> list[Operation]:
-    """Return comparisons of coordinates, and the values of a band that they choose."""
+    """Return comparisons of coordinates, and the values that they select."""
     shape, span, made = operation.shape, operation.span, []
 
     def add(step: Operation) -> str:
@@ -248,7 +247,7 @@ def _compared(operation: Operation, band: Band, names: NameScope) -> list[Operat
 def _hidden(
     operation: Operation, definitions: Mapping[str, Value | Operation], names: NameScope
 ) -> list[Operation] | None:
-    """Return the choice that the sum of scores and a mask is, or the operand that a choice always takes."""
+    """Return the selection that replaces a sum of scores and a mask, or the operand that a selection always takes."""
     match operation:
         case Elementwise(op=Op.COND, inputs=(always, taken, _)):
             is_taken = _is_always(definitions[always], definitions) and definitions[taken].shape == operation.shape
@@ -267,7 +266,7 @@ def _hidden(
 
 
 def _is_always(test: Value | Operation, definitions: Mapping[str, Value | Operation]) -> bool:
-    """Return whether a test says of a coordinate that it is below the size of its axis, or a greater number."""
+    """Return whether a test is always true: a coordinate is below the size of its axis or a greater number."""
     match test:
         case Elementwise(op=Op.CMP_LT, inputs=(left, right)):
             place, bound = definitions[left], _number(definitions[right])
@@ -294,7 +293,7 @@ def _number(value: Value | Operation) -> float | None:
 
 
 def _is_finite(name: str, definitions: Mapping[str, Value | Operation]) -> bool:
-    """Return whether a value is made of sums that count only where they are finite, and is no greater than these."""
+    """Return whether a value consists of sums under ``finite``, and is no greater than these."""
     value = definitions[name]
     while True:
         match value:

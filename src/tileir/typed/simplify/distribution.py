@@ -1,14 +1,14 @@
-"""Operands that do not depend on what is aggregated: they are combined once, with the aggregate of the other one.
+"""Factoring of invariant operands out of aggregates, with which they are combined once.
 
 ``O[i] = +(A[i] * B[k])`` over ``k <= i`` is ``A[i]`` times a running sum of B, and ``O[i] = +(A[i] + B[k])`` that sum
-and ``A[i]`` times the number of its terms. Greatest and least values are taken apart in the same way where an operand
-that stays is added, or multiplied and known never to be negative; those of integers are not, which wrap around.
+plus ``A[i]`` times the number of its terms. Maxima and minima are factored in the same way if the invariant operand is
+added, or multiplied and known never to be negative; those of integers are not, because integers wrap around.
 
-Sums of integers are the same. Those of floats must not overflow before they are multiplied, and ``A[i]`` and ``B[k]``
-of a sum may cancel in each term: they are made in f64, which holds all sums of narrower floats and what is lost where
-these cancel. Sums of ``A[i] + B[k]`` in f64 stay as they are. To what overflows in f64, and to what is infinite, which
-makes NaN where it meets 0 or an infinity in one term, :mod:`tileir.typed.simplify.infinities` sees. Greatest and least
-values have the same bits.
+Sums of integers have the same bits. Sums of floats must not overflow before they are multiplied, and ``A[i]`` and
+``B[k]`` of a sum may cancel in each term: they are computed in f64, which holds all sums of narrower floats and the
+digits that cancellation needs. Sums of ``A[i] + B[k]`` in f64 remain. :mod:`tileir.typed.simplify.infinities` handles
+overflow in f64, and infinite operands, which make NaN with 0 or an infinity in one term. Maxima and minima have the
+same bits.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from tileir.typed.simplify.replacement import with_replaced
 from tileir.typed.simplify.separation import domain_of
 
 LEAST: Final = 1024
-"""Contractions of fewer steps stay as they are."""
+"""Least number of steps of a contraction that is factored."""
 
 
 def distributed(function: Function, *, doubles: bool = True) -> Function:
-    """Return an equivalent function in which operands that stay are combined with aggregates, where that pays.
+    """Return an equivalent function in which invariant operands are factored out of aggregates, if that pays.
 
-    ``function`` itself is returned where it pays nowhere.
+    ``function`` itself is returned if it never pays.
 
     Args:
         function: A valid function without markers.
@@ -70,7 +70,7 @@ def distributed(function: Function, *, doubles: bool = True) -> Function:
 def _parts(
     whole: Contraction, definitions: Mapping[str, Value | Operation], names: NameScope, doubles: bool
 ) -> list[Operation]:
-    """Return operations that compute a contraction together, the last one under its name."""
+    """Return the operations that replace a contraction, the last one under its name."""
     plain = whole.aggregation is not Aggregation.ASSIGN and whole.default is None and whole.reduce
     if not plain or len(whole.inputs) != 2 or whole.operand_dtype is not whole.accumulator:
         return [whole]
@@ -82,7 +82,7 @@ def _parts(
         attempt = _Parts(definitions, names, doubles)
         if attempt.apart(whole, stays) and (cost := attempt.total) * GAIN <= work:
             best, work = attempt.made, cost * GAIN - 1
-    # What is left may have an operand that stays, too.
+    # The remaining contraction may have an invariant operand, too.
     known = {**definitions, **{part.name: part for part in best}}
     if len(best) > 1:
         best = [
@@ -95,14 +95,13 @@ def _parts(
 
 @attrs.define(eq=False, repr=False)
 class _Parts:
-    """Makes the operations that a contraction is taken apart to.
+    """Builder of the operations that replace a contraction.
 
     Attributes:
         definitions: The values of the function, by name.
         names: Names in use.
         doubles: Whether f64 may be used.
         made: The operations, in order.
-
     """
 
     definitions: Mapping[str, Value | Operation]
@@ -112,15 +111,15 @@ class _Parts:
 
     @property
     def total(self) -> int:
-        """Number of steps that all contractions take."""
+        """Number of steps of all contractions."""
         return sum(self.work(part) for part in self.made if isinstance(part, Contraction))
 
     def work(self, contraction: Contraction) -> int:
-        """Return how many steps one contraction takes."""
+        """Return the number of steps of a contraction."""
         return work_of(contraction, self._shapes(contraction)) or 0
 
     def apart(self, whole: Contraction, stays: int) -> bool:
-        """Take a contraction apart, so that an operand is combined with an aggregate; False where that is unsound."""
+        """Factor operand number ``stays`` out of a contraction; return False if that is unsound."""
         domain = domain_of(whole, self._shapes(whole))
         if domain is None:
             return False
@@ -146,9 +145,9 @@ class _Parts:
     def _factor(
         self, whole: Contraction, domain: Domain, stays: int, inside: Sequence[str], *, counts: bool = False
     ) -> bool:
-        """Aggregate the operand that moves over some indices, and combine the result with the one that stays.
+        """Aggregate the varying operand over some indices, and combine the result with the invariant one.
 
-        ``counts`` says that the operand that moves is 1 everywhere.
+        ``counts`` says that the varying operand is 1 everywhere.
         """
         ranges, moves = dict(domain.ranges), domain.accesses[2 - stays]
         within = [c for c in domain.constraints if set(inside) & set(c.indices)]
@@ -206,9 +205,9 @@ class _Parts:
     def _reached(
         self, first: Contraction, inside: Sequence[str], within: Sequence[Affine], ranges: Mapping[str, int]
     ) -> list[Affine] | None:
-        """Return what is >= 0 exactly where an aggregate has terms: elsewhere, nothing must be made of its 0.
+        """Return affines that are >= 0 exactly where an aggregate has terms: elsewhere, its 0 must not be used.
 
-        None where that is not plain to see.
+        None if they are not easy to find.
         """
         domain = domain_of(first, self._shapes(first))
         if domain is None:
@@ -224,7 +223,7 @@ class _Parts:
         return [form for low in lows for high in highs if not (form := low + high).is_constant]
 
     def _term(self, whole: Contraction, domain: Domain, stays: int, index: str) -> bool:
-        """Sum the operand that moves; and the other one, as it is times the number of its terms."""
+        """Sum the varying operand, and add the other one times the number of its terms."""
         wide = whole.operand_dtype
         if wide.is_float:
             if wide is DType.F64 or not self.doubles:
@@ -300,7 +299,7 @@ class _Parts:
         return tensor
 
     def _named(self, last: Operation, whole: Contraction) -> None:
-        """Add an operation under the name and in the dtype of the whole."""
+        """Add an operation under the name and in the dtype of the original contraction."""
         if last.dtype is whole.dtype:
             self.made.append(attrs.evolve(last, name=whole.name))
             return
@@ -332,11 +331,11 @@ _ALWAYS: Final = frozenset({Op.EXP, Op.ABS, Op.SQRT, Op.SIGMOID})
 """Operations whose results are never negative."""
 
 _KEEPS: Final = frozenset({Op.ADD, Op.MUL, Op.MIN, Op.IDENT, Op.FLOOR, Op.CEIL, Op.ROUND, Op.TRUNC})
-"""Operations on floats whose results are never negative where no operand is."""
+"""Operations on floats whose results are never negative if no operand is."""
 
 
 def never_negative(name: str, definitions: Mapping[str, Value | Operation], depth: int = _DEPTH) -> bool:
-    """Return whether no element of a value is surely less than 0; False where that is not plain to see."""
+    """Return whether no element of a value can be less than 0; False if that is not obvious."""
     value = definitions[name]
     dtype = value.dtype
     if dtype.is_bool or (dtype.is_integer and not dtype.is_signed):

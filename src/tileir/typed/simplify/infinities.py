@@ -1,9 +1,9 @@
-"""Infinite operands of sums of products and of extremes, where one operand is combined with an aggregate.
+"""Infinite operands of sums of products and of extrema, when an operand is factored out of an aggregate.
 
-``+(A[i] * B[k])`` is ``A[i] * S[i]``, the sum of B, for finite ``A[i]``. An infinite one makes infinities in all terms,
-whose sum is NaN unless all B have one sign: the least and the greatest B tell that. Where S overflows, B is summed once
-more in a scale in which it does not, and the products are scaled back. ``>(A[i] + B[k])`` is ``A[i]`` plus the greatest
-B, but for an infinity that meets the opposite one: then it meets the least B as well.
+``+(A[i] * B[k])`` is ``A[i] * S[i]`` with the sum S of B, for finite ``A[i]``. An infinite one makes all terms
+infinite, and their sum is NaN unless all B have one sign, which the least and the greatest B tell. If S overflows, B is
+summed again in a scale that avoids this, and the products are scaled back. ``>(A[i] + B[k])`` is ``A[i]`` plus the
+greatest B, except that an infinity that meets the opposite one also meets the least B.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from tileir.typed.ir import (
 _DEPTH: Final = 8
 
 _KEEPS: Final = frozenset({Op.IDENT, Op.NEG, Op.ABS, Op.MAX, Op.MIN, Op.FLOOR, Op.CEIL, Op.ROUND, Op.TRUNC, Op.COND})
-"""Operations whose results are never infinite where no operand is."""
+"""Operations whose results are never infinite if no operand is."""
 
 _WIDE: Final = frozenset({DType.BF16, DType.F32, DType.F64})
 """Types of floats that hold the magnitude of every integer."""
 
 _SCALE: Final = 2.0**64
-"""What sums are divided by that overflow: no sum is so many times what a dtype holds."""
+"""Divisor of terms whose sum overflows: no sum exceeds the range of a dtype by a greater factor."""
 
 
 def never_infinite(name: str, definitions: Mapping[str, Value | Operation], depth: int = _DEPTH) -> bool:
-    """Return whether no element of a value is infinite, whatever the inputs are; False where that is not plain."""
+    """Return whether no element of a value is infinite for any inputs; False if that is not obvious."""
     value = definitions[name]
     if not value.dtype.is_float:
         return True
@@ -75,15 +75,15 @@ def with_products(
     *,
     overflows: bool,
 ) -> list[Operation]:
-    """Return operations that compute sums of products, the sums as such last, under a new name.
+    """Return operations that compute sums of products, the sums last, under a new name.
 
     Args:
-        first: The sums of the operand that moves.
-        last: The sums of their products with the operand that stays, right where nothing is infinite or overflows.
-        stays: Which operand of ``last`` stays.
-        values: The operand that moves, and the one that stays.
+        first: The sums of the varying operand.
+        last: Their products with the invariant operand, correct if nothing is infinite or overflows.
+        stays: The number of the invariant operand of ``last``.
+        values: The varying operand and the invariant one.
         names: Names in use.
-        overflows: Whether sums of finite values of the one that moves may be infinite.
+        overflows: Whether sums of finite values of the varying operand may be infinite.
     """
     steps = _Steps(last, stays, names)
     moving, staying = values
@@ -103,7 +103,7 @@ def with_products(
     least, greatest = (
         steps.aggregate(attrs.evolve(first, aggregation=each)) for each in (Aggregation.MIN, Aggregation.MAX)
     )
-    # 1 or -1 where all have that sign, 0 elsewhere: that times infinity is NaN.
+    # 1 or -1 if all terms have that sign, otherwise 0, which makes NaN with infinity.
     common = steps.elementwise(Op.COND, steps.elementwise(Op.CMP_LT, greatest, zero), minus, zero)
     common = steps.elementwise(Op.COND, steps.elementwise(Op.CMP_GT, least, zero), one, common)
     beside = steps.products(common, steps.elementwise(Op.COND, unbounded, staying, zero))
@@ -114,7 +114,7 @@ def with_products(
 def with_extremes(
     first: Contraction, last: Contraction, stays: int, staying: Value | Operation, names: NameScope
 ) -> list[Operation]:
-    """Return operations that compute extremes of sums, these last, under a new name; arguments as above."""
+    """Return operations that compute extrema of sums, the extrema last, under a new name; arguments as above."""
     steps = _Steps(last, stays, names)
     greatest = first.aggregation is Aggregation.MAX
     opposite = steps.aggregate(attrs.evolve(first, aggregation=Aggregation.MIN if greatest else Aggregation.MAX))
@@ -125,7 +125,7 @@ def with_extremes(
 
 @attrs.define(eq=False, repr=False)
 class _Steps:
-    """Makes operations in the dtype of ``last``, which combines an aggregate with the operand that stays."""
+    """Builder of operations in the dtype of ``last``, which combines an aggregate with the invariant operand."""
 
     last: Contraction
     stays: int
@@ -136,7 +136,7 @@ class _Steps:
         return self._add(Constant(self.names.fresh("constant"), self.last.dtype, value, span=self.last.span))
 
     def elementwise(self, op: Op, *inputs: Value | Operation) -> Operation:
-        """Compute one value of others, which have one shape or none."""
+        """Compute an elementwise operation on values of one shape or scalars."""
         dtype = DType.BOOL if op.info.compares else self.last.dtype
         shape = max((each.shape for each in inputs), key=len)
         names = tuple(each.name for each in inputs)
@@ -146,7 +146,7 @@ class _Steps:
         return self._add(attrs.evolve(contraction, name=self._name()))
 
     def products(self, part: Operation, staying: Value | Operation) -> Operation:
-        """Combine an aggregate with what stays."""
+        """Combine an aggregate with the invariant operand."""
         pair = (staying, part) if self.stays == 0 else (part, staying)
         inputs = tuple(Access(new.name, old.indices) for new, old in zip(pair, self.last.inputs, strict=True))
         return self._add(attrs.evolve(self.last, name=self._name(), inputs=inputs))

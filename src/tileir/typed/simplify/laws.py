@@ -25,13 +25,13 @@ def rule_of(law: Law) -> Rule[Site]:
 
 @attrs.define(eq=False, repr=False)
 class _Terms:
-    """The values before an operation, by name, and those that are made for it."""
+    """The values before an operation by name, and the new operations of a law."""
 
     site: Site
     made: dict[str, Operation] = attrs.field(factory=dict, init=False)
 
     def site_of(self, name: str) -> Site | None:
-        """Return the site with an operation that is the value of that name; None where it has another type."""
+        """Return the site with the definition of ``name`` as its operation; None if it has another type."""
         old, new = self.site.operation, self._definition(name)
         if (old.dtype, old.shape) != (new.dtype, new.shape):
             return None

@@ -1,9 +1,9 @@
 """Aggregates over prefixes, as running aggregates and a gather of their ends.
 
-``O[i : N / 2] = +(A[k])`` over ``k <= 2·i`` becomes ``S[p : N] = +(A[k])`` over ``k <= p``, which later stages
-compute in linear time, and ``O[i] = S[2·i]``. ``k <= i / 2`` becomes ``O[2·q + r] = S[q]``, and ``A[i - 2·k]`` two
-rows, of the even and the odd positions, padded to equal lengths by the identity of the aggregation. Results differ by
-the order of sums.
+``O[i : N / 2] = +(A[k])`` over ``k <= 2·i`` becomes ``S[p : N] = +(A[k])`` over ``k <= p``, which later stages compute
+in linear time, and ``O[i] = S[2·i]``. ``k <= i / 2`` becomes ``O[2·q + r] = S[q]``, and ``A[i - 2·k]`` two rows, of the
+even and the odd positions, padded to equal lengths by the identity of the aggregation. Results differ by the order of
+sums.
 
 :func:`prefix_of` brings contractions over one reduced index to this form: terms are counted independently of the end,
 ``m`` for ``2·i - k``; an index that shifts terms by a fraction, as i in ``A[i - 2·k]``, is split into quotient and
@@ -29,28 +29,27 @@ from tileir.typed.simplify.separation import domain_of, points_of
 from tileir.typed.simplify.term_rows import Points, Rows, rows_of
 
 NARROWEST: Final = 64
-"""Windows of fewer terms are aggregated as they are."""
+"""Least number of terms of windows that become running aggregates."""
 
 SHORTEST: Final = 16
-"""So are the terms of fewer ends."""
+"""Least number of terms, and of ends."""
 
 
 @attrs.frozen
 class Prefix:
-    """A contraction whose terms have an end that moves, or two that move alike.
+    """A contraction whose terms have one moving end, or two ends that move alike.
 
     Attributes:
         rows: Its terms. They do not depend on the indices of ``form``, unless these are held.
-        place: Where among the indices that are held the end stands, in the same order.
-        form: What moves the end: terms up to ``(form + offset) / factor`` count, rounded down; those from there on,
-            rounded up, where ``rises`` is false.
-        factor: By what the form is divided.
-        offset: What is added to the form before.
-        rises: Whether the end is the last term, not the first one.
-        width: So many terms count at most; None for all to the other end.
+        place: The position of the end among the held indices, in their order.
+        form: The affine that moves the end: terms up to ``(form + offset) / factor``, rounded down, count; if ``rises``
+            is false, those from there on, rounded up.
+        factor: The divisor of the form.
+        offset: The addend of the form, before the division.
+        rises: Whether the end is the last term instead of the first one.
+        width: Greatest number of terms; None for all up to the other end.
         ends: The first and the last end.
         plain: Whether it is in this form already: each end belongs to one element of an axis.
-
     """
 
     rows: Rows
@@ -65,7 +64,7 @@ class Prefix:
 
     @property
     def work(self) -> int:
-        """Number of steps to aggregate the terms for all ends, and to read what every point asks for."""
+        """Number of steps to aggregate the terms for all ends, and to read the result of every point."""
         ranges, (first, last) = self.rows.points.ranges, self.ends
         outside = prod(extent for name, extent in ranges.items() if name != self.rows.term)
         terms = self.rows.extent * (2 if self.rows.padding else 1)
@@ -73,7 +72,7 @@ class Prefix:
 
 
 def prefix_of(domain: Domain, sizes: Sequence[Sequence[int]]) -> Prefix | None:
-    """Return the form of a contraction over these points; None where it has another one, or few terms.
+    """Return the prefix form of a contraction over these points; None if it has none, or few terms.
 
     Args:
         domain: The points.
@@ -88,7 +87,7 @@ def prefix_of(domain: Domain, sizes: Sequence[Sequence[int]]) -> Prefix | None:
     shift = _shift(domain.accesses[1:], term)
     if shift is None:
         return None
-    # Else every element has all terms, and others than its neighbours.
+    # Otherwise every element has all terms, different from its neighbours'.
     ends = any(term in c.indices and len(c.terms) > 1 for c in domain.constraints)
     wide = not shift.is_constant and ranges[term] >= NARROWEST
     if not ends and not wide and written <= {n for access in domain.accesses[1:] for p in access for n in p.indices}:
@@ -100,14 +99,14 @@ def prefix_of(domain: Domain, sizes: Sequence[Sequence[int]]) -> Prefix | None:
 
 
 def _shift(operands: Iterable[tuple[Affine, ...]], term: str) -> Affine | None:
-    """Return what moves all terms beside their index, in its steps; None where they move in several ways."""
+    """Return the common shift of all terms, in steps of their index; None if accesses shift them differently."""
     moves = [p / p.coefficient(term) for access in operands for p in access if p.coefficient(term)]
     linear = {Affine.of({name: c for name, c in move.terms if name != term}) for move in moves}
     return linear.pop() if len(linear) == 1 else None
 
 
 def _freed(points: Points, term: str, shift: Affine) -> tuple[Points, Affine]:
-    """Return the points with terms counted from what moves them all, and that."""
+    """Return the points with terms counted from their common shift, and the shift."""
     divisors = {name: Fraction(c).denominator for name, c in shift.terms if Fraction(c).denominator > 1}
     if divisors:
         points, shift = _parted(points, divisors, shift)
@@ -122,7 +121,7 @@ def _freed(points: Points, term: str, shift: Affine) -> tuple[Points, Affine]:
 
 
 def _parted(points: Points, divisors: Mapping[str, int], shift: Affine) -> tuple[Points, Affine]:
-    """Return the points with some indices as quotients, under their names, and remainders; and what moves terms."""
+    """Split indices into quotients, which keep their names, and remainders; return the points and the new shift."""
     ranges, names = dict(points.ranges), NameScope.of(points.ranges)
     values: dict[str, Affine] = {}
     within: list[Affine] = []
@@ -137,7 +136,7 @@ def _parted(points: Points, divisors: Mapping[str, int], shift: Affine) -> tuple
 
 
 def _ended(points: Points, term: str, shift: Affine, sizes: Sequence[Sequence[int]], *, parted: bool) -> Prefix | None:
-    """Return the form of points whose terms are free; None where their ends move in several ways."""
+    """Return the form of points with independent terms; None if their ends move in several ways."""
     held, place = _held(points, term)
     rows = rows_of(points, term, held, sizes)
     end = None if rows is None else _end(rows.moving, term, rows.points.ranges)
@@ -165,9 +164,9 @@ def _ended(points: Points, term: str, shift: Affine, sizes: Sequence[Sequence[in
 
 
 def _beyond(ends: tuple[int, int], terms: int, width: int | None, *, rises: bool) -> tuple[int, int]:
-    """Return how many terms to add on both sides so that aggregates change with each end.
+    """Return the numbers of terms to add on both sides so that aggregates differ for each end.
 
-    Where all terms count for many ends, each of these would be aggregated anew.
+    If all terms counted for many ends, each of these would be aggregated separately.
     """
     first, last = ends
     if width is not None:
@@ -178,7 +177,7 @@ def _beyond(ends: tuple[int, int], terms: int, width: int | None, *, rises: bool
 def _end(
     moving: Iterable[Affine], term: str, ranges: Mapping[str, int]
 ) -> tuple[Affine, int, int, bool, int | None] | None:
-    """Return form, factor, offset, direction and width of ends, as :class:`Prefix` has them; None for several ones."""
+    """Return form, factor, offset, direction and width of ends, as in :class:`Prefix`; None if there are several."""
     sides: dict[bool, int] = {}
     found: set[tuple[int, Affine]] = set()
     for constraint in moving:
@@ -204,7 +203,7 @@ def _end(
 
 
 def _held(points: Points, term: str) -> tuple[tuple[str, ...], int]:
-    """Return the indices beside the one of terms that operands have, in order, and how many stand before that."""
+    """Return the indices of operands other than that of terms, in order, and how many of them precede it."""
     polynomials = (polynomial for access in points.accesses[1:] for polynomial in access)
     order = dict.fromkeys(name for polynomial in polynomials for name in polynomial.indices)
     names = list(order)
@@ -213,22 +212,22 @@ def _held(points: Points, term: str) -> tuple[tuple[str, ...], int]:
 
 
 GAIN: Final = 4
-"""A contraction is taken apart where that leaves a fraction of its steps as small as one in so many."""
+"""Least factor by which the steps of a contraction have to shrink."""
 
 _GROWTH: Final = 4
-"""The aggregates of all ends are at most so many times the elements of the largest operand and the result."""
+"""Greatest ratio of the aggregates of all ends to the elements of the largest operand and the result."""
 
 
 def with_ends(function: Function) -> Function:
-    """Return an equivalent function whose aggregates over prefixes are running ones, read where they are asked for.
+    """Return an equivalent function whose aggregates over prefixes are read from running aggregates.
 
-    ``function`` itself is returned where it pays nowhere.
+    ``function`` itself is returned if it never pays.
     """
     return with_replaced(with_bodies(function, with_ends), _parts)
 
 
 def work_of(contraction: Contraction, shapes: Mapping[str, Shape]) -> int | None:
-    """Return how many steps a contraction takes once it has the best form; None where it has no points."""
+    """Return the number of steps of a contraction in the best form; None if it has no points."""
     domain = domain_of(contraction, shapes)
     if domain is None:
         return None
@@ -248,19 +247,19 @@ def _merges(contraction: Contraction) -> bool:
 
 
 def _prefix(contraction: Contraction, domain: Domain, shapes: Mapping[str, Shape]) -> Prefix | None:
-    """Return the form of a contraction that may be taken apart."""
+    """Return the prefix form of a contraction that may be transformed."""
     if not _merges(contraction):
         return None
     prefix = prefix_of(domain, [shapes[access.tensor] for access in contraction.inputs])
     if prefix is None or not prefix.rows.padding:
         return prefix
-    # The sum of a padded row that has no terms is 0, but other aggregates are not.
+    # The sum of a padded row without terms is 0, but other aggregates are not.
     known = contraction.aggregation is Aggregation.SUM or prefix.rows.nonempty() is not None
     return prefix if known and contraction.combination is not Combination.COND else None
 
 
 def _parts(operation: Operation, shapes: Mapping[str, Shape], names: NameScope) -> list[Operation]:
-    """Return operations that compute one together, the last one under its name."""
+    """Return the operations that replace one, the last one under its name."""
     if not isinstance(operation, Contraction) or not _merges(operation):
         return [operation]
     domain = domain_of(operation, shapes)
@@ -288,7 +287,7 @@ def _parts(operation: Operation, shapes: Mapping[str, Shape], names: NameScope) 
 def _padded(
     whole: Contraction, prefix: Prefix, shapes: Mapping[str, Shape], names: NameScope
 ) -> tuple[list[Operation], Contraction, Prefix]:
-    """Write out the terms in rows; return what does so, the contraction that reads these instead, and its form."""
+    """Write out the terms in rows; return the operations for this, the contraction that reads them, and its form."""
     made: list[Operation] = []
     rows = prefix.rows
     inputs, wide = _accesses(whole, rows.points), whole.operand_dtype
@@ -335,7 +334,7 @@ def _padded(
 
 
 def _filled(like: Contraction, value: float, names: NameScope) -> list[Operation]:
-    """Return operations of which the last one is a tensor of one value."""
+    """Return operations the last of which is a tensor of one value."""
     one = Constant(names.fresh("neutral"), like.dtype, like.dtype.typed(value), span=like.span)
     inputs = (Access(one.name, ()),)
     name = names.fresh(f"{like.name}_neutral")
@@ -373,7 +372,7 @@ def _accesses(whole: Contraction, points: Points) -> tuple[Access, ...]:
 
 
 def _read(whole: Contraction, prefix: Prefix, source: str) -> Contraction:
-    """Return the elements of the whole: the aggregate of the end of each."""
+    """Return the elements of the original result: the aggregate of the end of each."""
     rows = prefix.rows
     outside = {name: extent for name, extent in rows.points.ranges.items() if name != rows.term}
     end = prefix.form + prefix.offset

@@ -85,9 +85,9 @@ INTERMEDIATE: Final = 8
 
 
 def factorised(function: Function) -> Function:
-    """Return an equivalent function in which sums of products with constants of rank one are two sums, where that pays.
+    """Return an equivalent function in which sums with separable constant weights are two sums, if that pays.
 
-    ``function`` itself is returned where it pays nowhere.
+    ``function`` itself is returned if it never pays.
     """
     function = with_bodies(function, factorised)
     values = {each.name: each for each in function.operations if isinstance(each, ArrayConstant)}
@@ -103,7 +103,7 @@ def factorised(function: Function) -> Function:
 def _parts(
     whole: Contraction, values: Mapping[str, ArrayConstant], shapes: Mapping[str, Shape], names: NameScope
 ) -> Sequence[Operation]:
-    """Return operations that compute a contraction together, the last one under its name."""
+    """Return the operations that replace a contraction, the last one under its name."""
     best: tuple[int, list[Operation]] | None = None
     for place in _weights(whole, values):
         cost = _products(whole, values, shapes)
@@ -127,7 +127,7 @@ def _parts(
 
 
 def _weights(whole: Contraction, values: Mapping[str, ArrayConstant]) -> Iterator[int]:
-    """Yield which inputs of a sum of products are windows: constants whose axes are indices that are summed over."""
+    """Yield the numbers of inputs that are windows: constants whose axes are indices summed over."""
     if whole.aggregation is not Aggregation.SUM or whole.combination is not Combination.MUL:
         return
     if not whole.operand_dtype == whole.dtype == whole.accumulator or whole.default is not None:
@@ -149,7 +149,7 @@ def _attempts(
     shapes: Mapping[str, Shape],
     names: NameScope,
 ) -> Iterator[list[Operation]]:
-    """Yield two sums with the factors of a window, for each way to take its axes apart."""
+    """Yield two sums with the factors of a window, for each way to separate its axes."""
     window, other = whole.inputs[place], whole.inputs[1 - place]
     value = values[window.tensor].value
     axes = {polynomial.indices[0]: axis for axis, polynomial in enumerate(window.indices)}
@@ -185,7 +185,7 @@ def _weighted(part: Contraction, weights: str, indices: Sequence[str], whole: Co
 
 
 def _products(whole: Contraction, values: Mapping[str, ArrayConstant], shapes: Mapping[str, Shape]) -> int:
-    """Return how many products a sum takes: none with a weight of 0."""
+    """Return the number of products of a sum: none for weights of 0."""
     domain = domain_of(whole, shapes)
     if domain is None:
         return 0
@@ -198,19 +198,20 @@ def _products(whole: Contraction, values: Mapping[str, ArrayConstant], shapes: M
 
 
 MOST_ELEMENTS: Final = 4096
-"""Of a constant that is looked at: windows have fewer."""
+"""Greatest number of elements of a constant that is examined: windows have fewer."""
 
 _WHOLE: Final = 1 << 24
 
 _ROUNDINGS: Final = 5
-"""A float is a product where the two are so many roundings apart: those of the elements of a row and a column, of what
-divides them, of their quotient, and of the product itself."""
+"""Number of roundings by which a product of floats may differ from an element: those of the elements of a row and a
+column, of their divisor, of their quotient, and of the product itself.
+"""
 
 
 def factors_of(value: ArrayValue, axes: Sequence[int]) -> tuple[ArrayValue, ArrayValue] | None:
-    """Return the factors of a constant over some of its axes and over the others; None where it is no such product.
+    """Return the factors of a constant over some of its axes and over the others; None if it is not separable.
 
-    Products of whole numbers are equal to the elements, those of other floats as good as rounding lets them be.
+    Products of whole numbers are equal to the elements, those of other floats equal up to rounding.
     """
     size = prod(value.shape)
     if not 0 < size <= MOST_ELEMENTS or value.dtype not in (DType.F32, DType.F64, DType.I32, DType.I64):
@@ -232,13 +233,13 @@ def _is_whole(matrix: np.ndarray) -> bool:
 
 
 def _of_floats(matrix: np.ndarray, dtype: DType) -> tuple[list[float], list[float]] | None:
-    """Return the column and the row of the largest element, the latter divided by that, if they are factors."""
+    """Return the column and the row of the largest element, the latter divided by that element, if they are factors."""
     if not np.isfinite(matrix).all() or not matrix.any():
         return None
     row, column = np.unravel_index(np.abs(matrix).argmax(), matrix.shape)
     left = matrix[:, column]
     right = matrix[row] / matrix[row, column]
-    # Most windows are no products, which doubles tell at once; exact arithmetic decides about the others.
+    # Most windows are not separable, which doubles show at once; exact arithmetic decides about the others.
     if np.abs(np.outer(left, right) - matrix).max() > 1e-5 * np.abs(matrix).max():
         return None
     unit = Fraction(float(np.finfo(dtype.numpy).eps)) / 2 * _ROUNDINGS
@@ -267,7 +268,7 @@ def _of_integers(matrix: np.ndarray) -> tuple[list[int], list[int]] | None:
 
 
 def with_narrow_moves(function: Function) -> Function:
-    """Return ``function`` with moves before the casts that widen what is moved; itself where there are none."""
+    """Return ``function`` with moves of elements before casts that widen them; itself if there are none."""
     function = with_bodies(function, with_narrow_moves)
     dtypes = {value.name: value.dtype for value in (*function.inputs, *function.operations)}
     widened = {
@@ -292,7 +293,7 @@ def with_narrow_moves(function: Function) -> Function:
 
 
 def _moved(operation: Operation, widened: Mapping[str, tuple[str, DType]], names: NameScope) -> Operation | None:
-    """Return the move of what was there before it was widened; None where something else is computed."""
+    """Return the move of elements before they are widened; None for other operations."""
     match operation:
         case Reshape(input=name) if name in widened:
             source, dtype = widened[name]
@@ -317,7 +318,7 @@ def _moved(operation: Operation, widened: Mapping[str, tuple[str, DType]], names
 
 
 def with_narrow_factors(function: Function) -> Function:
-    """Return ``function`` with products of what was cast to f32 before; itself where there are none."""
+    """Return ``function`` with products of 16-bit operands without their casts to f32; itself if there are none."""
     function = with_bodies(function, with_narrow_factors)
     definitions: dict[str, Value | Operation] = {
         value.name: value for value in (*function.inputs, *function.operations)
@@ -336,7 +337,7 @@ def _read_narrow(operation: Operation, definitions: Mapping[str, Value | Operati
 
 
 def _before_cast(access: Access, dtype: DType, definitions: Mapping[str, Value | Operation]) -> Access:
-    """Return an access to what is cast to ``dtype``, in which such values are added up; else ``access``."""
+    """Return an access to the operand of a cast to its accumulator dtype ``dtype``; otherwise ``access``."""
     cast = definitions[access.tensor]
     if not isinstance(cast, Cast) or cast.dtype is not dtype:
         return access
@@ -346,7 +347,7 @@ def _before_cast(access: Access, dtype: DType, definitions: Mapping[str, Value |
 
 
 def with_last_updates(function: Function) -> Function:
-    """Return ``function`` without ordered assignments; itself where it has none."""
+    """Return ``function`` without ordered assignments; itself if it has none."""
     function = with_bodies(function, with_last_updates)
     if not any(isinstance(each, Scatter) and each.ordered for each in function.operations):
         return function
@@ -364,8 +365,8 @@ def with_last_updates(function: Function) -> Function:
 def _by_numbers(
     operation: Scatter, definitions: Mapping[str, Value | Operation], names: NameScope
 ) -> Iterator[Operation]:
-    """Yield what finds the last update of each row, and puts it there."""
-    assert operation.into is not None  # it replaces
+    """Yield operations that find the last update of each row and store it."""
+    assert operation.into is not None  # an assignment replaces rows of a tensor
     places, shape, dtype = definitions[operation.indices].shape, operation.shape, operation.dtype
     count = math.prod(places)
     if count == 0:
@@ -385,17 +386,17 @@ def _by_numbers(
 
 
 def prepared(function: Function, *, doubles: bool = True, in_order: bool = True, divides: bool = True) -> Function:
-    """Return an equivalent function for the stages to come: simplified, without markers, with recalls carried out.
+    """Return an equivalent function for later stages: simplified, without markers, with recalls carried out.
 
-    What is computed twice to save memory stays so: after that, equal operations are no longer merged. Aggregations are
-    separated last, since what they become has no derivative as simple as theirs.
+    Values that are recomputed to save memory remain so, because equal operations are no longer merged after that.
+    Aggregations are separated last, since the derivatives of their parts are more complicated.
 
     Args:
         function: The function.
         doubles: Whether the device computes in f64.
-        in_order: Whether the device has updates that replace elements made one after the other; if not, which update
-            is the last one is found by all threads.
-        divides: Whether axes that windows step over are divided by residues where a program says so, for vectors.
+        in_order: Whether the device can make replacing updates one after the other; if not, all threads search for the
+            last update.
+        divides: Whether axes with strided windows are split by residues where a program says so, for vectors.
     """
     simple = simplify(with_assignments(function if in_order else with_last_updates(function)))
     moved = with_bands(with_narrow_moves(simple))
@@ -410,10 +411,9 @@ def prepared(function: Function, *, doubles: bool = True, in_order: bool = True,
 
 
 def unmarked(function: Function) -> Function:
-    """Return ``function`` without markers and templates; itself where it has none.
+    """Return ``function`` without markers and templates; itself if it has none.
 
-    Recalls become repeated operations, as :mod:`tileir.typed.simplify.preparation` says; all other markers their
-    operand.
+    Recalls become repeated operations, as described above, and all other markers their operand.
     """
     if not _has_markers(function):
         return function
@@ -440,7 +440,7 @@ def _has_markers(function: Function) -> bool:
 
 
 def with_assignments(function: Function) -> Function:
-    """Return ``function`` with assignments for aggregations that provably merge nothing; itself where it has none."""
+    """Return ``function`` with assignments for aggregations that provably merge nothing; itself if it has none."""
     function = with_bodies(function, with_assignments)
     definitions: dict[str, Value | Operation] = {
         value.name: value for value in (*function.inputs, *function.operations)
@@ -468,7 +468,7 @@ def _assigned(operation: Operation, definitions: Mapping[str, Value | Operation]
 
 
 def _is_single(operation: Contraction, shapes: list[tuple[int, ...]]) -> bool:
-    """Return whether it is proved that no two valid points write one element."""
+    """Return whether no two valid points write one element, as far as can be proved."""
     accesses = [operation.output, *(access.indices for access in operation.inputs)]
     constraints = [(constraint.polynomial, constraint.bound) for constraint in operation.constraints]
     try:
@@ -484,8 +484,8 @@ _SAME: Final = (Override, Checkpoint, Recall)
 def rematerialised(function: Function) -> Function:
     """Return ``function`` with repeated operations before each recall that needs them; itself without recalls.
 
-    A recall stays, and reads what was computed for it. The cost is linear in the number of operations, before and
-    after, but for sorting those that one recall needs.
+    A recall remains, and reads the repeated value. The cost is linear in the number of operations, before and after,
+    except for sorting those that one recall needs.
     """
     if not any(isinstance(operation, Recall) for operation in function.operations):
         return function
@@ -495,7 +495,7 @@ def rematerialised(function: Function) -> Function:
 
 @attrs.define(eq=False, repr=False)
 class _Work:
-    """Which values are kept, and what each backward pass has computed again."""
+    """The kept values, and the values that each backward pass has recomputed."""
 
     positions: dict[str, int]
     operations: tuple[Operation, ...]
@@ -505,7 +505,7 @@ class _Work:
 
     @classmethod
     def of(cls, function: Function) -> _Work:
-        """Find what ``function`` keeps."""
+        """Find the values that ``function`` keeps."""
         positions = {operation.name: number for number, operation in enumerate(function.operations)}
         inputs = [value.name for value in function.inputs]
         kept = {*inputs, *function.outputs}
@@ -517,7 +517,7 @@ class _Work:
         return cls(positions, function.operations, frozenset(kept), NameScope.of((*inputs, *positions)))
 
     def visit(self, operation: Operation) -> Iterator[Operation]:
-        """Yield what comes in place of an operation: itself, and what a recall needs before it."""
+        """Yield an operation, preceded by the repeated operations that a recall needs."""
         if not isinstance(operation, Recall):
             yield operation
             return
@@ -537,7 +537,7 @@ class _Work:
                 again[operation.name] = copy
 
     def _missing(self, name: str, again: dict[str, str]) -> list[int]:
-        """Return where those values are defined, in order, that ``name`` needs and nobody has."""
+        """Return the positions, in order, of the missing operations on which ``name`` depends."""
         found: set[int] = set()
         pending = [name]
         while pending:

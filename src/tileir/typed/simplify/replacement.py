@@ -1,4 +1,4 @@
-"""Operations that become several: one walk over a function, with shapes, fresh names, and labels that are handed on."""
+"""Replacement of operations by several: one walk over a function, with shapes, fresh names, and labels."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ if TYPE_CHECKING:
     from tileir.typed.ir import Function, Operation, Shape
 
     Replacement: TypeAlias = Callable[[Operation, Mapping[str, Shape], NameScope], Sequence[Operation]]
-    """From an operation, the shapes of all values before it, and the names in use, to what computes its value last."""
+    """From an operation, the shapes of all values before it and the names in use, to operations that end with its
+    value.
+    """
 
 
 def with_replaced(function: Function, replacement: Replacement) -> Function:
-    """Return a function with each operation replaced; itself where each one became one alone.
+    """Return a function with each operation replaced; itself if each one became a single operation.
 
-    What an operation becomes has its labels.
+    The replacement gets the labels of the operation.
     """
     shapes = {value.name: value.shape for value in function.inputs}
     names = NameScope.of((*shapes, *(operation.name for operation in function.operations)))

@@ -1,11 +1,11 @@
-"""Aggregations over products of index sets, one factor after the other.
+"""Separation of aggregations over products of index sets, one factor after the other.
 
 ``O[i, j] = +(I[k, l])`` over ``k <= i`` and ``l <= j`` sums a rectangle for each element, M·N points each. No condition
-has both ``k`` and ``l``, so the points of an element are all pairs of a ``k`` and an ``l``: the sums over ``l`` are the
-same for all ``i``, and computed once. What is left are two running sums. In the same way a sum over a K·K window
-becomes sums over a row and over a column, and an index that stands beside a running one is summed before.
+has both ``k`` and ``l``, so the points of an element are all pairs of a ``k`` and an ``l``: the sums over ``l`` are
+equal for all ``i``, and computed once. Two running sums remain. Likewise, a sum over a K·K window becomes sums over a
+row and over a column, and an index beside a running one is summed before.
 
-Sums are associated in another order by this, maxima and minima are the same.
+This changes the order of sums; maxima and minima remain equal.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from tileir.typed.ir import Access, Cast, Contraction, Function, Operation, Shap
 from tileir.typed.simplify.replacement import with_replaced
 
 GAIN: Final = 4
-"""A contraction is separated where that leaves a fraction of its points as small as one in so many."""
+"""Least factor by which the points of a contraction have to shrink."""
 
 _GROWTH: Final = 4
-"""The intermediate result holds at most so many times the elements of the operand and the result."""
+"""Greatest ratio of the intermediate result to the elements of the operand and the result."""
 
 
 def separated(function: Function) -> Function:
-    """Return an equivalent function whose aggregations go over one factor of their points at a time, where that pays.
+    """Return an equivalent function whose aggregations are separated into factors of their points, if that pays.
 
-    ``function`` itself is returned where it pays nowhere.
+    ``function`` itself is returned if it never pays.
     """
     return with_replaced(with_bodies(function, separated), _parts)
 
@@ -42,7 +42,7 @@ def _parts(operation: Operation, shapes: Mapping[str, Shape], names: NameScope) 
 
 
 def _sums(contraction: Contraction, shapes: Mapping[str, Shape], names: NameScope) -> list[Operation]:
-    """Return operations that compute a contraction together, the last one under its name."""
+    """Return the operations that replace a contraction, the last one under its name."""
     wide = contraction if contraction.aggregation is not Aggregation.SUM else _widened(contraction)
     contractions = _contractions(wide, shapes, names)
     if len(contractions) == 1:
@@ -63,7 +63,7 @@ def _sums(contraction: Contraction, shapes: Mapping[str, Shape], names: NameScop
 
 
 def _widened(contraction: Contraction) -> Contraction:
-    """Return a sum whose operand and result have the dtype of the accumulator: parts of it must not be rounded."""
+    """Return a sum whose operand and result have the dtype of the accumulator, so that partial sums are not rounded."""
     wide = contraction.accumulator
     if contraction.dtype is wide:
         return contraction
@@ -71,7 +71,7 @@ def _widened(contraction: Contraction) -> Contraction:
 
 
 def _contractions(contraction: Contraction, shapes: Mapping[str, Shape], names: NameScope) -> list[Contraction]:
-    """Return contractions that compute one together, the last one under its name."""
+    """Return the contractions that replace one, the last one under its name."""
     parts: list[Contraction] = []
     while (pair := _split(contraction, shapes, names)) is not None:
         first, contraction = pair
@@ -83,7 +83,7 @@ def _contractions(contraction: Contraction, shapes: Mapping[str, Shape], names: 
 def _split(
     contraction: Contraction, shapes: Mapping[str, Shape], names: NameScope
 ) -> tuple[Contraction, Contraction] | None:
-    """Return the aggregation over the best factor, and the one over the others; None where neither pays."""
+    """Return the aggregation over the best factor, and the one over the others; None if none pays."""
     factors = index_factors(contraction)
     if len(factors) < 2:
         return None
@@ -101,9 +101,9 @@ def _split(
 
 
 def index_factors(contraction: Contraction) -> list[frozenset[str]]:
-    """Return sets of reduced indices of which no condition has two; fewer than two for contractions of other forms.
+    """Return sets of reduced indices such that no condition has two; fewer than two for contractions of other forms.
 
-    Each axis of the result must be an index of its own, or the only place of its axis.
+    Each axis of the result must have an index of its own, or size 1.
     """
     if contraction.aggregation not in (Aggregation.SUM, Aggregation.MAX, Aggregation.MIN):
         return []
@@ -126,7 +126,7 @@ def index_factors(contraction: Contraction) -> list[frozenset[str]]:
 
 
 def _is_bare(polynomial: Affine, size: int) -> bool:
-    """Return whether an axis of the result is written by an index that goes through all of it."""
+    """Return whether an axis of the result is written by an index that covers all of it."""
     if polynomial.is_constant:
         return size == 1 and polynomial.offset == 0
     return len(polynomial.terms) == 1 and polynomial.terms[0][1] == 1 and polynomial.offset == 0
@@ -135,9 +135,9 @@ def _is_bare(polynomial: Affine, size: int) -> bool:
 def without_factor(
     contraction: Contraction, factor: frozenset[str], shapes: Mapping[str, Shape], names: NameScope
 ) -> tuple[Contraction, Contraction]:
-    """Return the aggregation over a factor, for all elements that others read, and that of its results.
+    """Return the aggregation over a factor, for all elements that the second one reads, and the second one.
 
-    Between them lie elements in the order of the operand's axes, so that both go through memory in its order.
+    The intermediate axes have the order of the operand's axes, so that both run through memory in order.
     """
     access = contraction.inputs[0]
     inner = [c for c in contraction.constraints if factor & set(c.polynomial.indices)]
@@ -174,26 +174,26 @@ def without_factor(
 
 
 def _cost(parts: tuple[Contraction, Contraction], whole: Contraction, shapes: Mapping[str, Shape]) -> int | None:
-    """Return the points of both parts; None where they mean something else, or need much more memory."""
+    """Return the points of both parts; None if they are not equivalent, or need much more memory."""
     first, _ = parts
     shapes = {**shapes, first.name: first.shape}
     largest = max(prod(whole.shape), prod(shapes[whole.inputs[0].tensor]))
     domains = [domain_of(part, shapes) for part in parts]
     if prod(first.shape) > _GROWTH * largest or domains[0] is None or domains[1] is None:
         return None
-    # A sum of no terms is the 0 that the other sum passes over, but the 0 of an empty maximum would win.
+    # A sum of no terms is the neutral 0 of the other sum, but the 0 of an empty maximum would win.
     if whole.aggregation is not Aggregation.SUM and not covers(domains[0], first.shape):
         return None
     return sum(points_of(domain) for domain in domains if domain is not None)
 
 
 def domain_of(contraction: Contraction, shapes: Mapping[str, Shape]) -> Domain | None:
-    """Return the points of a contraction; None where it has none."""
+    """Return the points of a contraction; None if it has none."""
     accesses = [contraction.output, *(access.indices for access in contraction.inputs)]
     sizes = [contraction.shape, *(shapes[access.tensor] for access in contraction.inputs)]
     return solve(accesses, sizes, [(c.polynomial, c.bound) for c in contraction.constraints])
 
 
 def points_of(domain: Domain) -> int:
-    """Return how many points the box around a domain has."""
+    """Return the number of points of the box around a domain."""
     return prod(extent for _, extent in domain.ranges)

@@ -1,7 +1,7 @@
-"""Simplification of typed functions: the rules of the table, common subexpressions, forwarding, and dead values.
+"""Simplification of typed functions: the table of rules, common subexpressions, forwarding, and dead values.
 
-One walk in program order does nearly all of it, since each operation meets operands that are simple already; the cost
-is linear. Outputs keep their names.
+One walk in program order does nearly all of it, since operands are simplified before their users; the cost is linear.
+Outputs keep their names.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from tileir.typed.simplify.simplifier_rules import Site, rules_of
 
 
 def simplify(function: Function, *, merge: bool = True, rules: tuple[Rule[Site], ...] = ()) -> Function:
-    """Return an equivalent function that does no more work; ``function`` itself where nothing is to be gained.
+    """Return an equivalent function that does no more work; ``function`` itself if nothing changes.
 
-    Without ``merge``, operations that compute the same stay apart. Gradients are those of before: markers of
-    differentiation stand in the way of nothing but what would change them. ``rules`` are tried where none of the table
-    fits; :func:`tileir.typed.simplify.laws.rule_of` makes them of laws.
+    Without ``merge``, equal operations are not merged. Gradients do not change: markers of differentiation block only
+    simplifications that would change them. ``rules`` are tried if none of the table fits;
+    :func:`tileir.typed.simplify.laws.rule_of` makes rules of laws.
 
     Raises:
         DivergenceError: ``rules`` still fit after many changes.
@@ -51,7 +51,7 @@ def _pass(function: Function, merge: bool, rules: tuple[Rule[Site], ...]) -> Fun
 
 @attrs.define(eq=False, repr=False)
 class _Walk:
-    """The operations so far, and which value to read instead of one that went away or became a copy."""
+    """The operations so far, and replacements of values that were removed or became copies."""
 
     outputs: frozenset[str]
     definitions: dict[str, Value | Operation]
@@ -65,7 +65,7 @@ class _Walk:
     _bodies: dict[Function, Function] = attrs.field(factory=dict, init=False)
 
     def visit(self, operation: Operation) -> None:
-        """Simplify one operation, and what rules put before it, and keep them."""
+        """Simplify one operation and the operations that rules put before it, and keep them."""
         pending = [operation]
         while pending:
             site = self._apply_rules(with_operands(pending.pop(), self.forwarded))
@@ -75,7 +75,7 @@ class _Walk:
                 self._keep(site.operation)
 
     def _keep(self, operation: Operation) -> None:
-        """Keep a simple operation, unless its value exists already."""
+        """Keep a simplified operation, unless its value exists already."""
         if isinstance(operation, Scan):
             operation = self._with_simple_body(operation)
         name = operation.name
@@ -92,7 +92,7 @@ class _Walk:
             self.operations.append(operation)
 
     def _apply_rules(self, operation: Operation) -> Site:
-        """Apply the first rule that fits, again and again; those of the table leave cheaper operations to read."""
+        """Apply the first rule that fits, repeatedly; rules of the table leave cheaper operations."""
         site = Site(operation, self.definitions, names=self.names)
         while not site.before:
             after = next((after for rule in rules_of(site.operation) if (after := rule(site)) is not None), None)
@@ -119,23 +119,23 @@ class _Walk:
 
 
 def _copied(operation: Operation) -> str | None:
-    """Return the value that ``operation`` only repeats, or None."""
+    """Return the value that ``operation`` only copies, or None."""
     if isinstance(operation, Elementwise) and operation.op is Op.IDENT:
         return operation.inputs[0]
     return None
 
 
 def _merges(operation: Operation) -> bool:
-    """Return whether equal operations are one.
+    """Return whether equal operations may be merged.
 
-    Each upstream stands for another gradient, an override may do to each of two gradients what it does not do to their
-    sum, and each recall says when to compute.
+    Each upstream stands for another gradient, an override need not be linear in its gradient, and each recall
+    determines when a value is computed.
     """
     return not isinstance(operation, Override | Upstream | Recall)
 
 
 def _named_by_outputs(function: Function) -> Function:
-    """Let an output that is a copy be what it copies, where that has no other name to keep."""
+    """Give the source of an output that is a copy the name of the output, unless the source has to keep its own."""
     positions = {operation.name: position for position, operation in enumerate(function.operations)}
     names: dict[str, str] = {}
     for output in function.outputs:

@@ -1,6 +1,6 @@
-"""Laws that keep every value to the bit (but for NaN payloads): the table that the simplifier applies.
+"""Laws that keep every value to the bit (except NaN payloads): the rule table of the simplifier.
 
-Each rule looks at one operation and at what defines its operands. Forwarding a value is written as ``IDENT``.
+Each rule examines one operation and the definitions of its operands. A forwarded value is written as ``IDENT``.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from tileir.typed.ir import Cast, Constant, Elementwise, Operation, Reshape, Val
 
 @attrs.frozen
 class Site:
-    """An operation together with the definitions that come before it.
+    """An operation together with the definitions before it.
 
     Attributes:
         operation: The operation.
-        definitions: What defines the values before it, by name.
-        before: New operations that it reads, which are to stand before it, in order.
-        names: The names in use in the function; None for rules that make none.
+        definitions: The definitions of the values before it, by name.
+        before: New operations that it reads, to be placed before it, in order.
+        names: The names in use in the function; None for rules that need none.
     """
 
     operation: Operation
@@ -34,7 +34,7 @@ class Site:
     names: NameScope | None = None
 
     def constant(self, name: str) -> Constant | None:
-        """Return the constant that ``name`` is, or None."""
+        """Return the definition of ``name`` if it is a constant, otherwise None."""
         found = self.definitions[name]
         return found if isinstance(found, Constant) else None
 
@@ -43,7 +43,7 @@ class Site:
         return attrs.evolve(self, operation=operation)
 
     def forward(self, name: str) -> Site | None:
-        """Return the site with a copy of ``name``, unless broadcasting or a dtype is in the way."""
+        """Return the site with a copy of ``name``, unless its shape or dtype differs."""
         old, new = self.operation, self.definitions[name]
         if (old.dtype, old.shape) != (new.dtype, new.shape):
             return None
@@ -56,7 +56,7 @@ def _elementwise(site: Site, *ops: Op) -> Elementwise | None:
 
 
 def _is_number(site: Site, name: str, number: float) -> bool:
-    """Return whether ``name`` is the constant ``number``; 0 and -0.0 are told apart for floats."""
+    """Return whether ``name`` is the constant ``number``; 0 and -0.0 differ for floats."""
     constant = site.constant(name)
     if constant is None or constant.value != number:
         return False
@@ -64,7 +64,7 @@ def _is_number(site: Site, name: str, number: float) -> bool:
 
 
 def _without(site: Site, neutral: float, *ops: Op, turned: bool = True) -> Site | None:
-    """Forward one operand of an operation where the other one, the right one or either, is ``neutral``."""
+    """Forward one operand of an operation if the other one, the right one or either, is ``neutral``."""
     operation = _elementwise(site, *ops)
     if operation is None:
         return None
@@ -76,7 +76,7 @@ def _without(site: Site, neutral: float, *ops: Op, turned: bool = True) -> Site 
 
 @rule("op(constants) = constant")
 def fold_constants(site: Site) -> Site | None:
-    """Compute now what would be computed when running."""
+    """Evaluate operations on constants."""
     operation = site.operation
     if not isinstance(operation, Elementwise) or operation.op is Op.IDENT:
         return None
@@ -90,7 +90,7 @@ def fold_constants(site: Site) -> Site | None:
 
 @rule("cast(constant) = constant")
 def fold_cast(site: Site) -> Site | None:
-    """Convert a constant now."""
+    """Convert a constant when compiling."""
     operation = site.operation
     if not isinstance(operation, Cast) or (constant := site.constant(operation.input)) is None:
         return None
@@ -177,7 +177,7 @@ def idempotent(site: Site) -> Site | None:
 
 @rule("-(-x) = ~(~x) = x")
 def involution(site: Site) -> Site | None:
-    """Undo what was done just before."""
+    """Cancel a repeated negation."""
     operation = _elementwise(site, Op.NEG, Op.BIT_NOT)
     if operation is None:
         return None
@@ -189,7 +189,7 @@ def involution(site: Site) -> Site | None:
 
 @rule("abs(-x) = abs(abs(x)) = abs(x) for signed x")
 def absolute_value(site: Site) -> Site | None:
-    """Ignore a sign that is lost anyway; the negation of an unsigned value is another positive one."""
+    """Ignore a negation before an absolute value; that of an unsigned value is another positive value."""
     operation = _elementwise(site, Op.ABS)
     if operation is None or not operation.dtype.is_signed:
         return None
@@ -201,7 +201,7 @@ def absolute_value(site: Site) -> Site | None:
 
 @rule("floor(n) = ceil(n) = round(n) = trunc(n) = n for integers")
 def round_integer(site: Site) -> Site | None:
-    """Round what is integral."""
+    """Drop the rounding of integers."""
     operation = _elementwise(site, Op.FLOOR, Op.CEIL, Op.ROUND, Op.TRUNC)
     if operation is None or operation.dtype.is_float:
         return None
@@ -219,7 +219,7 @@ def known_condition(site: Site) -> Site | None:
 
 @rule("c ? x : x = x")
 def same_arms(site: Site) -> Site | None:
-    """Ignore a condition that decides nothing."""
+    """Drop a condition with equal arms."""
     operation = _elementwise(site, Op.COND)
     if operation is None or operation.inputs[1] != operation.inputs[2]:
         return None
@@ -241,7 +241,7 @@ def negated_condition(site: Site) -> Site | None:
 
 @rule("(c != false) = (c == true) = c")
 def compare_bool(site: Site) -> Site | None:
-    """Compare a bool with the value that leaves it as it is."""
+    """Drop a comparison that returns its bool operand."""
     operation = _elementwise(site, Op.CMP_NE, Op.CMP_EQ)
     if operation is None:
         return None
@@ -268,7 +268,7 @@ def small_power(site: Site) -> Site | None:
 _OF_OP: Final[Mapping[Op, tuple[Rule[Site], ...]]] = MappingProxyType(
     {
         Op.IDENT: (),
-        Op.BITS: (),  # a constant keeps no bits of a NaN
+        Op.BITS: (),  # a constant loses the payload of a NaN
         Op.NEG: (fold_constants, involution),
         Op.ABS: (fold_constants, absolute_value),
         Op.BIT_NOT: (fold_constants, involution),

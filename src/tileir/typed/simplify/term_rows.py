@@ -1,7 +1,7 @@
-"""The terms of an aggregation in rows: which there are, and which are missing.
+"""The terms of an aggregation in rows, and the conditions for padding.
 
-The terms of ``O[i] = +(A[i - 2·k])`` are two rows, one of the even places of A and one of the odd ones. If A has an odd
-number of elements, one row has a term more: both get as many as the longer one, and a condition says which there are.
+The terms of ``O[i] = +(A[i - 2·k])`` are two rows, one of the even positions of A and one of the odd ones. If A has an
+odd number of elements, one row is longer: both get its length, and a condition excludes the padding.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from tileir.poly.coverage import eliminated
 
 @attrs.frozen
 class Points:
-    """The points of a contraction, as in :class:`tileir.poly.bounds.Domain`, in indices that may be others.
+    """The points of a contraction, as in :class:`tileir.poly.bounds.Domain`, possibly in other indices.
 
     Attributes:
         ranges: The range of each index, from 0 on.
         accesses: Integral polynomials, those of the output first.
         constraints: Integral polynomials that must be >= 0.
-
     """
 
     ranges: Mapping[str, int]
@@ -34,7 +33,7 @@ class Points:
     def substituted(
         self, values: Mapping[str, Affine], ranges: Mapping[str, int], within: Iterable[Affine] = ()
     ) -> Points:
-        """Return the same points in other indices, which have these ranges; ``within`` must be >= 0 beside them."""
+        """Return the same points in other indices, which have these ranges; ``within`` must be >= 0, too."""
         accesses = tuple(tuple(p.substitute(values) for p in access) for access in self.accesses)
         constraints = (*(c.substitute(values) for c in self.constraints), *within)
         return Points(ranges, accesses, constraints)
@@ -45,11 +44,10 @@ class Rows:
     """The points of an aggregation, and its terms in rows.
 
     Attributes:
-        points: The points. No condition of theirs ties terms to indices that are held alone.
+        points: The points. None of their conditions has only ``term`` and held indices.
         term: The index that counts terms.
         held: Other indices that terms depend on, in the order of the operands' axes: each value of them is a row.
-        padding: What is >= 0 for the terms that there are; of all that the ranges hold, if this is empty.
-
+        padding: Affines that are >= 0 for actual terms; empty if there is no padding.
     """
 
     points: Points
@@ -73,11 +71,11 @@ class Rows:
         return tuple(c for c in self.points.constraints if self.term in c.indices)
 
     def nonempty(self) -> tuple[Affine, ...] | None:
-        """Return what is >= 0 exactly where an element has terms; None where that is not plain to see."""
+        """Return affines that are >= 0 exactly where an element has terms; None if they are not easy to find."""
         return eliminated(self.term, self.extent, (*self.padding, *self.moving), self.points.ranges)
 
     def longer(self, before: int, after: int) -> Rows:
-        """Return rows with so many terms more at both ends, none of which there are."""
+        """Return rows that are padded by ``before`` and ``after`` terms."""
         index = Affine.index(self.term)
         values = {self.term: index - before}
         padding = tuple(c.substitute(values) for c in (*self.padding, index, self.extent - 1 - index))
@@ -86,7 +84,7 @@ class Rows:
 
 
 def rows_of(points: Points, term: str, held: tuple[str, ...], sizes: Sequence[Sequence[int]]) -> Rows | None:
-    """Return the terms of points in rows that are as short as may be, without conditions that others imply.
+    """Return the terms of points in the shortest rows, without implied conditions.
 
     Args:
         points: The points.
@@ -95,7 +93,7 @@ def rows_of(points: Points, term: str, held: tuple[str, ...], sizes: Sequence[Se
         sizes: The extents of operands.
 
     Returns:
-        None where there are no points.
+        None if there are no points.
     """
     known = {term, *held}
     axes = [axis for pair in zip(points.accesses[1:], sizes, strict=True) for axis in zip(*pair, strict=True)]
@@ -131,7 +129,7 @@ def _without_implied(rows: Rows) -> Rows:
 
 
 def _implied(condition: Affine, others: Iterable[Affine], ranges: Mapping[str, int]) -> bool:
-    """Return whether a condition holds at all points at which others do."""
+    """Return whether a condition follows from others."""
     if condition.bounds(ranges)[0] >= 0:
         return True
     limits = [(Affine.index(name), extent) for name, extent in ranges.items()]

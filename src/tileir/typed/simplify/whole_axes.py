@@ -1,18 +1,19 @@
-"""Windows over axes that a program divides by residues, as windows with strides over the axes themselves.
+"""Windows over axes that a program splits by residues, as windows with strides over the unsplit axes.
 
-Where vectors run along an axis that windows step over, a program keeps its elements by their residues:
+If vectors run along an axis that windows step over, a program groups its elements by their residues:
 
 ```text
 T[c, r, o + t] = +(Y[c, o] * W[c, r + 2 * t]);   O[c, 2 * q + r] = T[c, r, q]
 ```
 
-writes O in runs. Threads that have one element each see strides by their indices, and would only move O once more:
+writes contiguous runs of T. Threads with one element each handle strides by their indices, and would only copy O once
+more:
 
 ```text
 O[c, 2 * o + i] = +(Y[c, o] * W[c, i])
 ```
 
-The same holds for sums that read such a T.
+The same holds for sums that read a split tensor T.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tileir.typed.ir import Access, Constraint, Contraction, Function, Operation
 
 
 def with_whole_axes(function: Function) -> Function:
-    """Return ``function`` with sums over windows that read and write axes undivided; itself where none divides one."""
+    """Return ``function`` with windows over unsplit axes; itself if it splits none."""
     function = with_bodies(function, with_whole_axes)
     readers = Counter(name for operation in function.operations for name in operands(operation))
     readers.update(function.outputs)
@@ -54,9 +55,9 @@ def with_whole_axes(function: Function) -> Function:
 
 @attrs.frozen
 class _Division:
-    """An axis of ``size`` elements, ``step * q + r + offset`` of which are at q and r of two others of size ``parts``.
+    """An axis of ``size`` elements, split in two of sizes ``parts``: ``step * q + r + offset`` is at q and r.
 
-    ``places`` tells which of the divided tensor's axes each index of a copy runs along, ``axes`` which have r and q.
+    ``places`` maps each index of a copy to its axis of the split tensor, and ``axes`` are those of q and r.
     """
 
     size: int
@@ -67,15 +68,15 @@ class _Division:
     places: Mapping[str, int]
 
     def through(self, whole: Sequence[Affine], seen: Sequence[Affine]) -> tuple[Affine, ...]:
-        """Return where a sum meets the undivided tensor, which it ``seen`` meets divided."""
+        """Return the access of a sum to the unsplit tensor for its access ``seen`` to the split one."""
         return tuple(each.substitute({name: seen[self.places[name]] for name in each.indices}) for each in whole)
 
     def are_windows(self, seen: Sequence[Affine]) -> bool:
-        """Return whether places along the quotient are those of windows: an output's and a term's, added."""
+        """Return whether positions along the quotient are those of windows: sums of an output's and a term's index."""
         return len(seen[self.axes[0]].indices) == 1 < len(seen[self.axes[1]].indices)
 
     def applied(self, total: Contraction, seen: Sequence[Affine]) -> Contraction:
-        """Return a sum that keeps to places of the divided tensor, with one index for a term and its residue."""
+        """Return a sum restricted to elements of the split tensor, with one index for a term and its residue."""
         residue, quotient = (seen[axis] for axis in self.axes)
         low = -((self.offset + self.step - 1) // self.step)
         if low < 0 or (self.size - 1 - self.offset) // self.step >= self.parts[1]:
@@ -118,7 +119,7 @@ def _substituted(total: Contraction, mapping: Mapping[str, Affine]) -> Contracti
 
 
 def _is_copy(operation: Contraction) -> bool:
-    """Return whether elements of one tensor are moved, and zeros are where none arrives."""
+    """Return whether an operation only moves elements of one tensor, with zeros elsewhere."""
     moves = operation.aggregation is Aggregation.ASSIGN and operation.combination is Combination.NONE
     return moves and operation.default is None and operation.dtype is operation.operand_dtype
 
@@ -126,7 +127,7 @@ def _is_copy(operation: Contraction) -> bool:
 def _written_whole(
     copy: Contraction, definitions: Mapping[str, Value | Operation], readers: Mapping[str, int], names: NameScope
 ) -> tuple[Operation, ...] | None:
-    """Return a sum that writes where a copy moves its elements; None where that unites no axis of windows."""
+    """Return a sum that writes to the destination of a copy; None if that joins no split axis of windows."""
     total = behind = definitions[copy.inputs[0].tensor]
     if isinstance(behind, Reshape):
         total = definitions[behind.input]
@@ -162,7 +163,7 @@ def _written_whole(
 
 
 def _read_whole(total: Contraction, definitions: Mapping[str, Value | Operation]) -> Contraction:
-    """Return a sum of products that reads what a copy divides; itself where none of its factors is divided so."""
+    """Return a sum of products that reads the unsplit source of a copy; itself if none of its factors is split."""
     for number, access in enumerate(total.inputs):
         copy = definitions[access.tensor]
         if not isinstance(copy, Contraction) or not _is_copy(copy):
@@ -181,10 +182,10 @@ def _read_whole(total: Contraction, definitions: Mapping[str, Value | Operation]
 
 
 def _divided(apart: Sequence[Affine], whole: Sequence[Affine], shape: Shape, sizes: Shape) -> _Division | None:
-    """Return which axis is divided; None where not one is.
+    """Return the split of an axis; None if there is not exactly one.
 
-    ``apart`` are places where it is divided, one index each, and ``shape`` their sizes; ``whole`` and ``sizes`` those
-    where it is not.
+    ``apart`` are the accesses to the split tensor, one index each, and ``shape`` its sizes; ``whole`` and ``sizes``
+    those of the unsplit one.
     """
     places = {each.indices[0]: axis for axis, each in enumerate(apart) if len(each.indices) == 1}
     if len(places) != len(apart) or [*apart] != [*map(Affine.index, places)]:
