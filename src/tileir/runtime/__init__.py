@@ -1,6 +1,6 @@
 """Back ends behind one interface: discovery, devices, compiling, buffers, events and launches.
 
-What back ends and drivers speak of is handed on here.
+The names that back ends and drivers use are re-exported here.
 """
 
 from tileir.runtime.arrays import Format as Format, check_inputs as check_inputs, to_array as to_array

@@ -1,7 +1,7 @@
-"""Arrays in `.npy` files, those among them for whose elements NumPy has no name.
+"""Arrays in `.npy` files, including arrays of dtypes that NumPy cannot name.
 
-NumPy saves the floats of ``ml_dtypes`` as bytes of no type, ``V1`` or ``V2``, or under a name that it cannot read
-itself. Whoever reads such a file has to say what the elements are.
+NumPy saves the floats of ``ml_dtypes`` as untyped bytes, ``V1`` or ``V2``, or under a name that it cannot read back.
+Readers of these files have to state the dtype.
 """
 
 from __future__ import annotations
@@ -24,28 +24,27 @@ REGISTERED: Final = tuple(dtype for dtype, form in FORMATS.items() if form.regis
 
 _ZIP: Final = b"PK"
 _ODD: Final = (TokenError, SyntaxError, OverflowError, TypeError, RecursionError)
-"""What NumPy raises beside ValueError where the header of a file is none."""
+"""Errors other than ValueError that NumPy raises for an invalid header."""
 
 _MOST_HEADER: Final = 256
-"""Bytes at the beginning of a file among which its dtype is."""
+"""Bytes at the beginning of a file that contain its dtype."""
 
 
 def as_saved(array: Array) -> Array:
-    """Return an array as a ``.npy`` file can hold it: elements for which NumPy has no name as bytes of no type."""
+    """Return an array as a ``.npy`` file can hold it: elements for which NumPy has no name as untyped bytes."""
     return array.view(f"V{array.itemsize}") if DType.of(array.dtype) in REGISTERED else array
 
 
 def loaded(path: Path, *, mapped: bool = False) -> Array:
-    """Return the array of a ``.npy`` file, of those as well that NumPy writes and does not read.
+    """Return the array of a ``.npy`` file, including dtypes that NumPy writes but cannot read.
 
     Args:
         path: The file.
-        mapped: Whether elements are read when somebody looks at them.
+        mapped: Whether to map the file, so that elements are read on access.
 
     Raises:
-        OSError: There is no such file.
-        ValueError: It is no ``.npy`` file, is cut short, or holds more than there is memory for.
-
+        OSError: The file does not exist.
+        ValueError: It is not a ``.npy`` file, is truncated, or does not fit in memory.
     """
     try:
         with path.open("rb") as file:
@@ -68,7 +67,7 @@ def loaded(path: Path, *, mapped: bool = False) -> Array:
 
 
 def _written_unreadably(start: bytes) -> DType | None:
-    """Return the dtype of a file that begins like this if NumPy cannot read the name that it gave to it."""
+    """Return the dtype of a file that begins with ``start`` if NumPy cannot read the name of that dtype."""
     named = (dtype for dtype in REGISTERED if dtype.numpy.kind != "V")
     return next((dtype for dtype in named if _quoted(dtype.numpy.str) in start), None)
 
@@ -78,17 +77,17 @@ def _quoted(name: str) -> bytes:
 
 
 def is_nameless(array: Array) -> bool:
-    """Return whether the elements of an array are bytes of no type, of which there are as many as some float has."""
+    """Return whether an array has untyped elements with the size of a float that NumPy cannot name."""
     dtype = array.dtype
     plain = dtype.type is np.void and dtype.names is None and dtype.subdtype is None and DType.of(dtype) is None
     return plain and bool(possible_dtypes(array))
 
 
 def possible_dtypes(array: Array) -> tuple[DType, ...]:
-    """Return what nameless elements may be: the floats of their size that NumPy does not know."""
+    """Return the possible dtypes of untyped elements: the floats of their size that NumPy cannot name."""
     return tuple(dtype for dtype in REGISTERED if dtype.itemsize == array.dtype.itemsize)
 
 
 def declared(array: Array, dtype: DType) -> Array:
-    """Return an array whose nameless elements have a dtype, without a copy; itself where they cannot have it."""
+    """Return a view of an untyped array with a dtype; the array itself if it cannot have that dtype."""
     return array.view(dtype.numpy) if is_nameless(array) and dtype in possible_dtypes(array) else array

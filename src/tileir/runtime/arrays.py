@@ -1,4 +1,4 @@
-"""Arrays that callers pass as tensors: those of NumPy, or anything that shares its memory with it."""
+"""Arrays that callers pass as tensors: NumPy arrays, or objects that share their memory with NumPy."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ _addressof: Final = ctypes.addressof
 
 
 class Tensor(Protocol):
-    """Requirements on an array; :class:`tileir.semtree.ir.Buffer` and :class:`TensorSpec` are such."""
+    """Requirements on an array, for example a :class:`tileir.semtree.ir.Buffer` or a :class:`TensorSpec`."""
 
     @property
     def name(self) -> str:
-        """Its name in the program."""
+        """Name in the program."""
 
     @property
     def dtype(self) -> DType:
-        """Its element type."""
+        """Element type."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its extents."""
+        """Extents."""
 
 
 class Formatted(Protocol):
-    """Anything with a dtype and a shape: arrays of NumPy, and of devices."""
+    """Object with a dtype and a shape, such as an array of NumPy or of a device."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Its elements."""
+        """Element type."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its extents."""
+        """Extents."""
 
 
 @attrs.frozen
@@ -60,10 +60,10 @@ class TensorSpec:
 
 
 def address_of(array: Array) -> int:
-    """Return where an array's memory starts.
+    """Return the address of an array's memory.
 
-    The buffer protocol is three times as fast as ``array.ctypes``, but refuses arrays that are read-only or
-    whose dtype it does not know, such as bf16.
+    The buffer protocol is three times as fast as ``array.ctypes``, but refuses read-only arrays and dtypes that it does
+    not know, such as bf16.
     """
     try:
         return _addressof(_seen_as_bytes(array))
@@ -72,7 +72,7 @@ def address_of(array: Array) -> int:
 
 
 def addresses_of(arrays: Sequence[Array]) -> list[int]:
-    """Return where the memory of each array starts."""
+    """Return the address of each array's memory."""
     try:
         return [_addressof(_seen_as_bytes(array)) for array in arrays]
     except (TypeError, ValueError):
@@ -80,15 +80,14 @@ def addresses_of(arrays: Sequence[Array]) -> list[int]:
 
 
 def to_array(name: str, value: object, *, writable: bool = False) -> Array:
-    """Return ``value`` as a NumPy array of native byte order, without a copy where that is possible.
+    """Return ``value`` as a NumPy array of native byte order, without a copy where possible.
 
-    Accepted are NumPy arrays and scalars, Python numbers, and objects whose memory the host can read: with
-    ``__array_interface__``, ``__dlpack__``, the buffer protocol or ``__array__``. What has no version of DLPack is
-    read-only, as NumPy has it, unless ``writable`` asks for what its owner allows.
+    Accepted are NumPy arrays and scalars, Python numbers, and objects with memory that the host can read: with
+    ``__array_interface__``, ``__dlpack__``, the buffer protocol or ``__array__``. NumPy makes arrays from unversioned
+    DLPack read-only; ``writable`` overrides this if their owner allows it.
 
     Raises:
-        ArgumentError: TIL702, it is none of these, or its elements are of a type that tileir does not have.
-
+        ArgumentError: TIL702, the object is not supported, or its dtype is one that tileir does not have.
     """
     array = _imported(name, value, writable=writable)
     if not array.dtype.isnative:
@@ -123,7 +122,7 @@ def _imported(name: str, value: object, *, writable: bool = False, in_place: boo
     if hasattr(value, "__dlpack__") and not hasattr(value, "__array_interface__"):
         try:
             plain = memory_of(value) if in_place else values_of(value)
-        except Exception as error:  # code of others may fail in any way
+        except Exception as error:  # foreign code may raise anything
             raise _unshared(name, value, error) from error
         return _from_dlpack(name, plain, writable=writable, in_place=in_place)
     try:
@@ -131,7 +130,7 @@ def _imported(name: str, value: object, *, writable: bool = False, in_place: boo
             return np.asarray(value)
         if not isinstance(value, str | bytes) and (_is_buffer(value) or hasattr(value, "__array__")):
             return np.asarray(value)
-    except Exception as error:  # as above
+    except Exception as error:  # foreign code may raise anything
         raise _unshared(name, value, error) from error
     raise ArgumentError.of("TIL702", f"{name!r} is {advice_for(value)}")
 
@@ -140,23 +139,23 @@ def _from_dlpack(name: str, value: Any, *, writable: bool, in_place: bool) -> Ar
     try:
         array: Array = np.from_dlpack(value)
         return imported(value) if writable and not array.flags.writeable else array
-    except Exception as error:  # code of others may fail in any way
+    except Exception as error:  # foreign code may raise anything
         place = place_of(value)
         if place is not None and place[0] not in HOST_KINDS:
             raise _unshared(name, value, error) from error
-    try:  # NumPy knows less of the host's memory than there is: bf16, say
+    try:  # the host's memory may have dtypes that NumPy does not know, such as bf16
         return imported(value)
-    except Exception as error:  # as above
+    except Exception as error:  # foreign code may raise anything
         if not in_place and (made := converted(value)) is not None:
             return made
         raise _unshared(name, value, error) from error
 
 
 def converted(value: Any) -> Array | None:
-    """Return the array that an object makes for NumPy, also of what DLPack cannot describe, such as bits of Arrow."""
+    """Return the array that an object converts itself to, for data that DLPack cannot describe, such as Arrow bits."""
     try:
         return np.asarray(value) if hasattr(value, "__array__") else None
-    except Exception:  # code of others may fail in any way
+    except Exception:  # foreign code may raise anything
         return None
 
 
@@ -174,7 +173,7 @@ def _unshared(name: str, value: object, error: Exception) -> ArgumentError:
 
 
 def _scalar(name: str, value: bool | int | float | np.generic) -> Array:
-    """Return a number as an array without axes; Python's integers are i32 or i64, its floats f32."""
+    """Return a number as an array of rank 0; Python integers are i32 or i64, floats f32."""
     if isinstance(value, float) and not isinstance(value, np.generic):
         return np.asarray(value, np.float32)
     if isinstance(value, bool | np.generic):
@@ -188,12 +187,11 @@ def _scalar(name: str, value: bool | int | float | np.generic) -> Array:
 def check_inputs(tensors: Sequence[Tensor], values: Sequence[object]) -> list[Array]:
     """Return the arrays of all inputs, contiguous.
 
-    A Python number is converted to the tensor's type, an array is not; arrays with gaps are copied. Elements of no
-    type, as ``numpy.load`` returns those of ``ml_dtypes``, have that of the tensor.
+    A Python number is converted to the tensor's type, an array is not; arrays with gaps are copied. Untyped elements,
+    as ``numpy.load`` returns for ``ml_dtypes``, take the dtype of the tensor.
 
     Raises:
         ArgumentError: with an entry for each value that does not fit: TIL701, TIL702, TIL705.
-
     """
     check_count("input", tensors, values)
     arrays: list[Array] = []
@@ -218,7 +216,7 @@ def check_inputs(tensors: Sequence[Tensor], values: Sequence[object]) -> list[Ar
 
 
 def fit_as_they_are(values: Sequence[object], formats: Sequence[Format]) -> TypeGuard[Sequence[Array]]:
-    """Return whether nothing has to be said or done about inputs: the usual case, on the way of every call."""
+    """Return whether inputs can be used without conversion or messages: the fast path of every call."""
     if len(formats) != len(values):
         return False
     for (dtype, shape), value in zip(formats, values, strict=False):
@@ -233,7 +231,7 @@ def fit_as_they_are(values: Sequence[object], formats: Sequence[Format]) -> Type
 
 
 def formats_of(tensors: Sequence[Tensor]) -> tuple[Format, ...]:
-    """Return what arrays for tensors have."""
+    """Return the dtype and shape of the array for each tensor."""
     return tuple((tensor.dtype.numpy, tensor.shape) for tensor in tensors)
 
 
@@ -241,8 +239,7 @@ def check_outputs(tensors: Sequence[Tensor], values: Sequence[object]) -> list[A
     """Return the arrays that outputs are written to; each is used in place.
 
     Raises:
-        ArgumentError: with an entry for each one that cannot be: TIL701, TIL703, TIL704, TIL705.
-
+        ArgumentError: with an entry for each unsuitable array: TIL701, TIL703, TIL704, TIL705.
     """
     check_count("output", tensors, values)
     faults: list[Diagnostic] = []
@@ -264,7 +261,7 @@ def check_outputs(tensors: Sequence[Tensor], values: Sequence[object]) -> list[A
 
 
 def _destination(tensor: Tensor, value: Any) -> Array | str:
-    """Return the memory of an output as an array of NumPy; where it has none that can be shared, its type, and why."""
+    """Return an output's memory as a NumPy array; if it cannot be shared, its type and the reason."""
     kind = type(value).__name__
     if isinstance(value, np.ndarray):
         return value
@@ -283,9 +280,9 @@ def _fresh_one(tensor: Tensor) -> str:
 
 
 def unaliased(inputs: Sequence[Array], outputs: Sequence[Array]) -> list[Array]:
-    """Return the inputs, with a copy of each one that shares memory with an output.
+    """Return the inputs, with copies of those that share memory with an output.
 
-    All arrays are contiguous, so that comparing the ends of their memory is exact.
+    All arrays are contiguous, so comparing the ends of their memory is exact.
     """
     return [
         array.copy() if any(np.may_share_memory(array, output) for output in outputs) else array for array in inputs
@@ -300,7 +297,7 @@ def check_count(kind: str, tensors: Sequence[Tensor], values: Sequence[object]) 
 
 
 def misfits(kind: str, tensor: Tensor, array: Formatted, remedy: str | None = None) -> Iterator[Diagnostic]:
-    """Yield what is wrong with dtype and shape of an array; ``remedy`` is how its dtype can be changed."""
+    """Yield mismatches of an array's dtype and shape; ``remedy`` says how to change its dtype."""
     if array.dtype != tensor.dtype.numpy:
         found = DType.of(array.dtype)
         spelt = array.dtype.str if found is None else found.value

@@ -1,4 +1,4 @@
-"""Checks that all back ends share: kernels by number, sizes of memory, and code that was saved."""
+"""Checks shared by all back ends: kernel numbers, sizes of memory, and saved code."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tileir.runtime.interface import Buffer, Library
 from tileir.semtree.ir import KernelFunction
 
 DIGEST: Final = "digest"
-"""The part that :func:`sealed` adds."""
+"""Name of the part that :func:`sealed` adds."""
 
 
 def kernel_at(library: Library, index: object) -> KernelFunction:
-    """Return kernel number ``index`` of a library, as ``Executor.prepare`` counts them.
+    """Return kernel number ``index`` of a library, as counted by ``Executor.prepare``.
 
     Raises:
-        ArgumentError: TIL707, there is none of that number.
+        ArgumentError: TIL707, there is no kernel with that number.
     """
     kernels = library.kernels
     if isinstance(index, int) and 0 <= index < len(kernels):
@@ -28,10 +28,10 @@ def kernel_at(library: Library, index: object) -> KernelFunction:
 
 
 def memory_size(nbytes: object) -> int:
-    """Return a number of bytes as it was given to ``Executor.allocate``.
+    """Return a validated number of bytes for ``Executor.allocate``.
 
     Raises:
-        ArgumentError: TIL707, it is no number from 0 on.
+        ArgumentError: TIL707, it is not a non-negative integer.
     """
     if isinstance(nbytes, int) and nbytes >= 0:
         return nbytes
@@ -39,10 +39,10 @@ def memory_size(nbytes: object) -> int:
 
 
 def check_part(offset: int, nbytes: int, whole: int, alignment: int) -> None:
-    """Check a part of a buffer of ``whole`` bytes that ``Executor.part`` was asked for.
+    """Check the arguments of ``Executor.part`` for a buffer of ``whole`` bytes.
 
     Raises:
-        ArgumentError: TIL706, the part is empty, or reaches beyond the buffer, or its offset is not aligned.
+        ArgumentError: TIL706, the part is empty, exceeds the buffer, or its offset is not aligned.
     """
     if offset % alignment or offset < 0 or nbytes < 1 or offset + nbytes > whole:
         place = f"{nbytes} bytes from {offset} on of {whole}"
@@ -51,7 +51,7 @@ def check_part(offset: int, nbytes: int, whole: int, alignment: int) -> None:
 
 
 def check_buffers(kernel: str, buffers: Sequence[object], ours: Sequence[Buffer], needed: Sequence[int]) -> None:
-    """Check what a kernel is to work on: buffers of its own device, ``ours``, of as many bytes as it needs.
+    """Check that the arguments of a kernel are buffers of its own device, of class ``ours``, and are large enough.
 
     Raises:
         ArgumentError: TIL706, they are not.
@@ -64,17 +64,17 @@ def check_buffers(kernel: str, buffers: Sequence[object], ours: Sequence[Buffer]
 
 
 def sealed(parts: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the parts of a library for ``Library.save`` with one more, their digest; none where there are none."""
+    """Return the parts of a library for ``Library.save`` with their digest as one more part; none for no parts."""
     return {**parts, DIGEST: _digest(parts)} if parts else {}
 
 
 def checked_parts(parts: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the parts that :func:`sealed` was given, for ``Compiler.load``: all of them, and every byte as it was.
+    """Return the parts given to :func:`sealed`, for ``Compiler.load``, after verifying that they are unchanged.
 
-    Systems and drivers crash on code that is cut short or changed, so nothing may be made of it before this.
+    Systems and drivers crash on truncated or modified code, so this check has to precede any use of it.
 
     Raises:
-        BackendError: TIL806, a part is missing, was added, or has other bytes.
+        BackendError: TIL806, a part is missing, was added, or was modified.
     """
     found = {name: bytes(part) for name, part in parts.items() if name != DIGEST}
     if parts.get(DIGEST) == _digest(found) or not parts:

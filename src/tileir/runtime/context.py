@@ -1,4 +1,4 @@
-"""Contexts, which own devices, compilers, executors and options. Nothing of it is global but the default context."""
+"""Contexts, which own devices, compilers, executors and options. Only the default context is global."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ from tileir.runtime.plans.resources import Resources, spare_bytes
 from tileir.runtime.results import ROOMS
 
 DEVICE_VARIABLE: Final = "TILEIR_DEVICE"
-"""Environment variable with the id of the device to use where neither the caller nor the context names one."""
+"""Environment variable with the id of the default device, if neither the caller nor the context names a device."""
 
 PROGRAMS: Final = 256
-"""How many compiled programs a context keeps."""
+"""Number of compiled programs that a context keeps."""
 
 
 def _ids(devices: Any) -> tuple[str, ...]:
     """Return the ids of devices.
 
     Raises:
-        ArgumentError: TIL707, they are none.
-
+        ArgumentError: TIL707, they are not devices.
     """
     if isinstance(devices, Sequence) and not isinstance(devices, str):
         ids = tuple(each.id if isinstance(each, DeviceInfo) else each for each in devices)
@@ -44,16 +43,15 @@ def _ids(devices: Any) -> tuple[str, ...]:
 @made_at_the_call
 @attrs.define(eq=False)
 class Context(Renewable):
-    """Devices and what runs on them. Thread safe.
+    """Devices and everything that runs on them. Thread safe.
 
     Attributes:
-        device_id: What :meth:`device` chooses where its caller does not.
-        rank_devices: Where ranks of a partitioned program run that are threads, one for each: ``Context(devices=[…])``.
-        options: How to compile where the caller does not say.
-        registry: Where back ends come from.
-        programs: Compiled programs, the most recently used ones, by whatever key their owner chooses.
-        disk_cache: What outlives the process; by default where environment and platform say, None for nowhere.
-
+        device_id: Default of :meth:`device`.
+        rank_devices: Devices for the ranks of a partitioned program that run as threads: ``Context(devices=[…])``.
+        options: Default options for compiling.
+        registry: Source of back ends.
+        programs: Most recently used compiled programs, by keys that their owners choose.
+        disk_cache: Cache that outlives the process; by default as environment and platform say, None for no cache.
     """
 
     device_id: str | None = None
@@ -80,15 +78,15 @@ class Context(Renewable):
         super().__attrs_post_init__()
 
     def renew(self) -> None:
-        """Start with a lock that no thread of the parent holds."""
+        """Start with a fresh lock; a thread of the parent may hold the old one."""
         self._lock = threading.Lock()
 
     def register(self, backend: Backend[Any]) -> None:
-        """Offer a back end of the embedding program; see :meth:`tileir.runtime.discovery.Registry.register`."""
+        """Register a back end of the embedding program; see :meth:`tileir.runtime.discovery.Registry.register`."""
         self.registry.register(backend)
 
     def devices(self) -> tuple[DeviceInfo, ...]:
-        """Return the devices of all back ends that work; :meth:`failures` has the others."""
+        """Return the devices of all working back ends; :meth:`failures` reports the others."""
         found: list[DeviceInfo] = []
         for name in self.registry.names():
             try:
@@ -98,7 +96,7 @@ class Context(Renewable):
         return tuple(found)
 
     def failures(self) -> Mapping[str, BackendError]:
-        """Return why a back end offers no devices, for each one that fails."""
+        """Return the reason of each back end that fails to list devices."""
         failed: dict[str, BackendError] = {}
         for name in self.registry.names():
             try:
@@ -108,7 +106,7 @@ class Context(Renewable):
         return MappingProxyType(failed)
 
     def notes(self) -> Mapping[str, tuple[str, ...]]:
-        """Return what back ends that do offer devices say of others, for each one that says something."""
+        """Return notes of back ends with devices on further devices that they could offer."""
         said: dict[str, tuple[str, ...]] = {}
         for name in self.registry.names():
             try:
@@ -116,23 +114,22 @@ class Context(Renewable):
                 notes = tuple(self.registry.backend(name).notes())
             except KeyboardInterrupt:
                 raise
-            except BaseException:  # code of others may fail in any way; what it has to say is not worth that
+            except BaseException:  # foreign code may raise anything; its notes are not worth an error
                 continue
             if notes:
                 said[name] = notes
         return MappingProxyType(said)
 
     def device(self, device: str | DeviceInfo | None = None) -> DeviceInfo:
-        """Return the device of that id, or the first one of the back end of that name; or the one that is described.
+        """Return the device with an id, the first device of a back end with that name, or a described device.
 
         A back end may also know devices that it does not list, such as ``cuda.sm_90a``, to compile for.
 
-        Without an id the context's decides, then the environment variable ``TILEIR_DEVICE``, then the ranks of the back
-        ends (:meth:`tileir.runtime.discovery.Registry.default`).
+        Without an id, the context's id applies, then the environment variable ``TILEIR_DEVICE``, then the ranks of the
+        back ends (:meth:`tileir.runtime.discovery.Registry.default`).
 
         Raises:
-            BackendError: TIL801, there is no such device; the notes say which there are, and what failed.
-
+            BackendError: TIL801, there is no such device; the notes list existing devices and failures.
         """
         device_id = device.id if isinstance(device, DeviceInfo) else device
         if device_id is not None and not isinstance(device_id, str):
@@ -157,7 +154,7 @@ class Context(Renewable):
         raise self._no_device(f"there is no device {wanted!r}{'' if near is None else f'; did you mean {near}?'}")
 
     def compiler(self, device: DeviceInfo, options: Options | None = None) -> Compiler[Any]:
-        """Return the compiler for a device, made once."""
+        """Return the compiler for a device; cached."""
         chosen = self.options if options is None else options
         with self._lock:
             key = (device.id, chosen)
@@ -166,7 +163,7 @@ class Context(Renewable):
             return self._compilers[key]
 
     def executor(self, device: DeviceInfo, options: Options | None = None) -> Executor[Any]:
-        """Return the executor of a device, made once."""
+        """Return the executor of a device; cached."""
         chosen = self.options if options is None else options
         with self._lock:
             key = (device.id, chosen)
@@ -176,7 +173,7 @@ class Context(Renewable):
             return self._executors[key]
 
     def home(self, device: DeviceInfo) -> Home:
-        """Return a device as a place for arrays, made once for the options of the context."""
+        """Return a device as a place for arrays, with the options of the context; cached."""
         options, found = self._homes.get(device.id, (None, None))
         if found is None or options is not self.options or found.device is not device:
             from tileir.runtime.devices.home import Home  # only arrays of devices need it
@@ -186,14 +183,14 @@ class Context(Renewable):
         return found
 
     def home_at(self, place: tuple[int, int]) -> Home | None:
-        """Return the place for arrays with a number of DLPack, if :meth:`home` has made it; None if not."""
+        """Return the place for arrays with a DLPack device number, or None if :meth:`home` has not made it."""
         for options, home in tuple(self._homes.values()):
             if home.device.dlpack == place and options is self.options:
                 return home
         return None
 
     def resources(self, device: DeviceInfo, options: Options | None = None) -> Resources:
-        """Return what the plans on a device share, made once."""
+        """Return the resources that plans on a device share; cached."""
         chosen = self.options if options is None else options
         executor = self.executor(device, chosen)
         with self._lock:
@@ -205,11 +202,11 @@ class Context(Renewable):
             return self._resources[key]
 
     def trim(self) -> int:
-        """Give back memory that is kept for later, and return how many bytes that was; the next calls take longer.
+        """Release memory that is kept for reuse, and return its size in bytes; the next calls take longer.
 
-        Such is what executables keep for their temporaries, also those that only the cache of :func:`tileir.jit` holds,
-        what back ends keep of buffers that died, and memory of results on the host, which all contexts of a process
-        share. Work is waited for; arrays stay.
+        It includes temporaries of executables, also of those in the cache of :func:`tileir.jit`, memory that back ends
+        keep of dead buffers, and memory of results on the host, which all contexts of a process share. Waits for
+        running work; arrays stay.
         """
         with self._lock:
             resources, executors = tuple(self._resources.values()), tuple(self._executors.values())
@@ -221,7 +218,7 @@ class Context(Renewable):
     def close(self) -> None:
         """Close all executors, which waits for their work; the context can be used again afterwards.
 
-        Loops on conditions might never end: calls that are in one then fail with TIL807 before its next turn.
+        Calls inside a loop on a condition, which might never end, fail with TIL807 before its next iteration.
         """
         self.programs.clear()
         with self._lock:
@@ -256,9 +253,9 @@ class Context(Renewable):
 
 
 def trim() -> int:
-    """Give back what :meth:`Context.trim` says, of all contexts of this process, and return how many bytes that was.
+    """Do :meth:`Context.trim` for all contexts of this process, and return the number of bytes released.
 
-    Other libraries that share a device have more memory then, as PyTorch after :class:`torch.OutOfMemoryError`.
+    Other libraries on the device then have more memory, for example PyTorch after :class:`torch.OutOfMemoryError`.
     """
     found = [reference() for reference in _contexts.valuerefs()]
     return sum(context.trim() for context in found if context is not None)
@@ -274,7 +271,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def default_context() -> Context:
-    """Return the context that is used where the caller has none, made on first use."""
+    """Return the default context, made on first use."""
     with _default_lock:
         if not _default:
             _default.append(Context())
@@ -282,10 +279,10 @@ def default_context() -> Context:
 
 
 def owner_of(context: object) -> Context:
-    """Return the context that somebody passed, or the default one.
+    """Return the context that a caller passed, or the default context.
 
     Raises:
-        ArgumentError: TIL707, it is none.
+        ArgumentError: TIL707, it is not a context.
     """
     if context is None:
         return default_context()
@@ -296,7 +293,7 @@ def owner_of(context: object) -> Context:
 
 
 def _tell(mistakes: Iterator[str]) -> None:
-    """Log what whoever wrote a back end would want to know."""
+    """Log probable mistakes for the authors of a back end."""
     for mistake in mistakes:
         import logging  # few programs need it
 

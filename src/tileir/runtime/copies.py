@@ -1,4 +1,4 @@
-"""Ends of copies for the executors of drivers: their own buffers, arrays, and buffers of others."""
+"""Endpoints of copies for executors of drivers: their own buffers, arrays, and buffers of other executors."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from tileir.core.errors import ArgumentError
 
 
 def places_of(source: Any, destination: Any, own: type) -> tuple[Any, Any, int]:
-    """Return what to copy from and to, each a buffer or bytes that the host sees, and how many bytes both have.
+    """Return source and destination of a copy, each a buffer or host-visible bytes, and its number of bytes.
 
-    ``own`` is the class of the executor's buffers, which are never looked into.
+    ``own`` is the class of the executor's buffers, which are returned unopened.
 
     Raises:
-        ArgumentError: TIL706, an array has gaps, or the destination is an array that cannot be written.
-
+        ArgumentError: TIL706, an array has gaps, or the destination array is read-only.
     """
     read, write = _place_of(source, own), _place_of(destination, own)
     if isinstance(write, np.ndarray) and not write.flags.writeable:
@@ -39,7 +38,7 @@ def _place_of(memory: Any, own: type) -> Any:
 
 
 def copy_by_host(read: Any, write: Any, count: int) -> None:
-    """Copy ``count`` bytes between places that no driver knows both of, and return when that is done."""
+    """Copy ``count`` bytes between places of which no single driver knows both; synchronous."""
     with ExitStack() as stack:
         source, destination = stack.enter_context(_view(read)), stack.enter_context(_view(write))
         np.copyto(destination[:count], source[:count])

@@ -1,4 +1,4 @@
-"""Finds back ends by their entry points, or is given them. A broken one hides no other."""
+"""Discovery of back ends by entry points or registration. A broken back end does not hide others."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP: Final = "tileir.backends"
-"""Entry points of this group have the back end's name, and name a :class:`~tileir.runtime.interface.Backend`."""
+"""Group of the entry points: each has the name of a back end and refers to a
+:class:`~tileir.runtime.interface.Backend`.
+"""
 
 OWN: Final = "tileir"
-"""The distribution whose back ends are asked first where nobody names a device."""
+"""Distribution with the back ends that are asked first if the caller names no device."""
 
 T = TypeVar("T")
 
@@ -28,20 +30,19 @@ AnyBackend: TypeAlias = Backend[Any]
 
 
 def installed() -> tuple[EntryPoint, ...]:
-    """Return the entry points of all installed distributions, sorted, none of them loaded."""
+    """Return the entry points of all installed distributions, sorted, without loading them."""
     return distributions.installed(GROUP)
 
 
 @attrs.define(eq=False)
 class Registry(Renewable):
-    """The back ends of one context, each loaded when it is first asked for. Thread safe.
+    """Back ends of one context, each loaded on first use. Thread safe.
 
-    What was registered comes before what is installed under the same name. A back end that cannot be loaded, or fails
-    while it lists its devices, is skipped and logged once, as a warning of the logger ``tileir.runtime.discovery``.
+    Registered back ends precede installed ones with equal names. A back end that cannot be loaded, or fails to list its
+    devices, is skipped and logged once, as a warning of the logger ``tileir.runtime.discovery``.
 
     Attributes:
         find: Lists the entry points; called once.
-
     """
 
     find: Callable[[], Iterable[EntryPoint]] = installed
@@ -53,19 +54,18 @@ class Registry(Renewable):
 
     @classmethod
     def of(cls, *backends: AnyBackend) -> Registry:
-        """Return a registry of these back ends only, whatever is installed; raises what :meth:`register` does."""
+        """Return a registry of only these back ends; raises the errors of :meth:`register`."""
         registry = cls(find=tuple)
         for backend in backends:
             registry.register(backend)
         return registry
 
     def register(self, backend: AnyBackend) -> None:
-        """Offer a back end that has no entry point, or stand it before the installed one of its name.
+        """Add a back end without entry point; it replaces an installed one with the name.
 
         Raises:
-            BackendError: TIL802, it is no back end, or written for another interface; TIL803, one of its name was
-                registered before, or is in use already.
-
+            BackendError: TIL802, it is not a back end, or was written for another interface; TIL803, a back end with
+                that name was registered before, or is in use already.
         """
         if (fault := _fault(backend)) is not None:
             raise BackendError.of("TIL802", f"what was registered {fault}")
@@ -80,7 +80,7 @@ class Registry(Renewable):
             self._registered[name] = backend
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of all back ends, sorted; working or not."""
+        """Return the names of all back ends, sorted, including broken ones."""
         with self._lock:
             return tuple(sorted({*self._installed(), *self._registered}))
 
@@ -88,9 +88,8 @@ class Registry(Renewable):
         """Return a back end.
 
         Raises:
-            BackendError: TIL801, there is none of that name; TIL802, it cannot be loaded; TIL803, two
-                distributions provide it.
-
+            BackendError: TIL801, there is none with that name; TIL802, it cannot be loaded; TIL803, two distributions
+                provide it.
         """
         with self._lock:
             if name not in self._loaded:
@@ -98,11 +97,10 @@ class Registry(Renewable):
             return _or_raise(self._loaded[name])
 
     def devices(self, name: str) -> tuple[DeviceInfo, ...]:
-        """Return the devices that a back end sees; asked once.
+        """Return the devices of a back end; cached.
 
         Raises:
-            BackendError: it cannot be loaded, or says why it has no device.
-
+            BackendError: The back end cannot be loaded, or gives a reason why it has no device.
         """
         with self._lock:
             if name not in self._devices:
@@ -110,10 +108,10 @@ class Registry(Renewable):
             return _or_raise(self._devices[name])
 
     def default(self) -> DeviceInfo | None:
-        """Return the first device of the back end with the highest rank that has one; negative ranks do not count.
+        """Return the first device of the back end with the highest rank that has a device; negative ranks are excluded.
 
-        The back ends of tileir itself are looked at first, and others only where none of them has the top rank and a
-        device: what somebody installs beside it changes nothing, and costs nothing.
+        Other distributions are loaded only if no back end of tileir itself has the top rank and a device, so that an
+        installed plugin changes nothing and costs nothing.
         """
         with self._lock:
             ranked: list[tuple[int, str]] = []
@@ -127,11 +125,11 @@ class Registry(Renewable):
         return None
 
     def renew(self) -> None:
-        """Start with a lock that no thread of the parent holds."""
+        """Start with a fresh lock; a thread of the parent may hold the old one."""
         self._lock = threading.RLock()
 
     def _installed(self) -> dict[str, list[EntryPoint]]:
-        """Return the entry points of each name, tileir's own names first: whose one is, its files tell."""
+        """Return the entry points of each name, tileir's own first, as their distributions' files tell."""
         if self._entries is None:
             found = grouped((entry.name, entry) for entry in self.find())
             others = {name for name, entries in found.items() if OWN not in map(name_of, entries)}
@@ -164,7 +162,7 @@ class Registry(Renewable):
 
 
 def _fault(offer: object, name: str | None = None) -> str | None:
-    """Return why something cannot serve as a back end, whose entry point has this name."""
+    """Return the reason why an object cannot serve as the back end of an entry point ``name``."""
     if not isinstance(offer, Backend):
         return f"is of type {type(offer).__name__}, not Backend"
     for attribute, kind in (("name", str), ("api_version", int), ("rank", int)):
@@ -183,10 +181,10 @@ def _list_devices(backend: AnyBackend) -> tuple[DeviceInfo, ...] | BackendError:
     try:
         listed: tuple[object, ...] = tuple(backend.devices())
     except BackendError as error:
-        return BackendError(error.diagnostics)  # it says in good order why there is none
+        return BackendError(error.diagnostics)  # a proper reason for having no device
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # as above
+    except BaseException as error:  # foreign code may raise anything
         problem = f"cannot list its devices: {reason_of(error)}"
         return logged(BackendError.of("TIL802", f"back end {backend.name!r} {problem}"), __name__)
     devices: list[DeviceInfo] = []
@@ -200,7 +198,7 @@ def _list_devices(backend: AnyBackend) -> tuple[DeviceInfo, ...] | BackendError:
 
 
 def _or_raise(value: T | BackendError) -> T:
-    """Raise what is kept, as an error of its own: a traceback keeps all that its callers hold, such as arrays."""
+    """Raise a stored error as a copy, since a traceback keeps the objects of its callers alive, such as arrays."""
     if isinstance(value, BackendError):
         raise BackendError(value.diagnostics)
     return value

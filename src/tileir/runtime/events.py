@@ -1,4 +1,4 @@
-"""Events that complete later, and threads that run work when the events it depends on have completed."""
+"""Events that complete later, and threads that run work once its events have completed."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tileir.runtime.interface import Event
 from tileir.runtime.offers import NotifyingEvent
 
 IDLE_SECONDS: Final = 5.0
-"""How long a thread of a scheduler stays without work."""
+"""Seconds that a scheduler's thread stays without work."""
 
 
 @attrs.frozen(eq=False)
 class Failure:
-    """An error as it was when it was caught.
+    """Caught error with its traceback and context at that time.
 
-    Raising an exception object adds to its traceback and sets its context. As every waiter raises the same object,
-    each of them starts from what they were.
+    Raising an exception object extends its traceback and sets its context. All waiters raise one object, so each of
+    them resets both.
     """
 
     error: BaseException
@@ -31,7 +31,7 @@ class Failure:
 
     @classmethod
     def of(cls, error: BaseException) -> Failure:
-        """Note the state of an error."""
+        """Record the state of an error."""
         return cls(error, error.__traceback__, error.__context__)
 
     def reraise(self) -> NoReturn:
@@ -39,19 +39,17 @@ class Failure:
         try:
             raise self.error.with_traceback(self._traceback)
         finally:
-            self.error.__context__ = self._context  # not what the waiter happens to handle
+            self.error.__context__ = self._context  # not the error that the waiter happens to handle
 
 
 @attrs.define(eq=False)
 class PendingEvent:
-    """An event that somebody completes: an executor when its work is done, or the user.
+    """Event that an executor completes at the end of its work, or that the user completes.
 
-    It fulfils :class:`tileir.runtime.interface.Event`, with ``then``.
+    Implements :class:`tileir.runtime.interface.Event`, with ``then``.
 
     Attributes:
-        ends: Events of a device after which the work is done, as far as the device knows them before the host knows of
-            the end; none otherwise.
-
+        ends: Events of a device that the work's end follows, if they are known before the host knows of the end.
     """
 
     ends: Sequence[Event] = attrs.field(default=(), init=False, repr=False)
@@ -69,16 +67,16 @@ class PendingEvent:
 
     @property
     def duration(self) -> float | None:
-        """Seconds that the work took; None before completion or where it is not measured."""
+        """Seconds that the work took; None before completion or if not measured."""
         return self._duration
 
     @property
     def failure(self) -> Failure | None:
-        """The failure that it ended with; None before, and where it completed."""
+        """Failure of the event; None before the end and after success."""
         return self._failure
 
     def wait(self) -> None:
-        """Block until it completes; raise the original error when it, or something it waited for, failed."""
+        """Block until it completes; raise the original error if it, or an event that it waited for, failed."""
         if not self._done:
             gate = threading.Lock()  # a condition could be interrupted with its lock taken
             gate.acquire()
@@ -92,11 +90,11 @@ class PendingEvent:
             self._failure.reraise()
 
     def complete(self, duration: float | None = None) -> None:
-        """Mark it as completed; what completed or failed before stays as it is."""
+        """Mark it as completed, unless it has completed or failed already."""
         self._finish(None, duration)
 
     def fail(self, error: BaseException | Failure) -> None:
-        """Mark it as failed; what completed or failed before stays as it is."""
+        """Mark it as failed, unless it has completed or failed already."""
         self._finish(error if isinstance(error, Failure) else Failure.of(error), None)
 
     def then(self, callback: Callable[[], None]) -> None:
@@ -108,13 +106,13 @@ class PendingEvent:
         callback()
 
     def when_known(self, callback: Callable[[], None]) -> None:
-        """Do the same, without a thread that waits only for that."""
+        """Call ``callback`` like :meth:`then`, but without a thread that only waits for the event."""
         self.then(callback)
 
     def abandon(self) -> None:
-        """Mark it as failed, with TIL809, in a forked child: only a thread of the parent could complete it.
+        """Mark it as failed, with TIL809, in a forked child, where the thread that would complete it does not exist.
 
-        Nobody is told, as everything of the parent is abandoned there. A thread of the parent may have held its lock.
+        No callback runs, as the parent's events are all abandoned there. A thread of the parent may have held the lock.
         """
         self._lock = threading.Lock()
         if not self._done:
@@ -128,39 +126,39 @@ class PendingEvent:
                 self._failure, self._duration, self._done = failure, duration, True
                 self.ends = ()
         for waiting in (self._gates, self._callbacks):
-            while waiting:  # who was interrupted here may complete it again, to call those that are left
+            while waiting:  # after an interrupt here, completing it again calls the rest
                 one = waiting.pop(0)
                 one() if callable(one) else one.release()
 
 
 def failure_of(event: Event) -> Failure | None:
-    """Wait for an event, and return what it failed with."""
+    """Wait for an event, and return its failure."""
     if isinstance(event, PendingEvent) and event.done:
         return event.failure
     try:
         event.wait()
-    except BaseException as error:  # whoever asks decides what to do about it
+    except BaseException as error:  # the caller decides how to handle it
         return Failure.of(error)
     return None
 
 
 def ends_of(event: Event) -> Sequence[Event]:
-    """Return the events of a device after which an event completes; the event itself where only the host can tell."""
+    """Return device events that precede the completion of an event; the event itself if only the host knows its end."""
     ends = event.ends if isinstance(event, PendingEvent) else ()
     return ends or (event,)
 
 
 def ended_in_queue(event: Event) -> Sequence[Event]:
-    """Return what tells that an event has ended, by success or failure: events of a device where all is in its queue.
+    """Return events that tell the end of an event, by success or failure: device events if its work is all in a queue.
 
-    In a queue nothing fails any more but the device itself, and then whatever follows fails too.
+    Once work is in a queue, only the device itself can fail, and then all later work fails too.
     """
     ends = ends_of(event)
     return (all_ended([event]),) if any(isinstance(end, PendingEvent) for end in ends) else ends
 
 
 def all_ended(events: Sequence[Event]) -> PendingEvent:
-    """Return an event that completes when every one of ``events`` has completed or failed."""
+    """Return an event that completes when all ``events`` have completed or failed."""
     end = PendingEvent()
     left = [*events]
     lock = threading.Lock()
@@ -181,7 +179,7 @@ def all_ended(events: Sequence[Event]) -> PendingEvent:
 
 @attrs.define(eq=False, repr=False)
 class _Task:
-    """Work, the events that it waits for, and the event that tells of its end."""
+    """Work, the events that it waits for, and its completion event."""
 
     work: Callable[[], object]
     after: tuple[Event, ...]
@@ -189,7 +187,7 @@ class _Task:
     waiting: int
 
     def run(self) -> None:
-        """Do the work, unless something that it waited for failed: then fail with the same error."""
+        """Do the work; if an event that it waits for failed, fail with that error."""
         for event in self.after:
             failure = failure_of(event)
             if failure is not None:
@@ -198,7 +196,7 @@ class _Task:
         start = time.perf_counter()
         try:
             self.work()
-        except BaseException as error:  # the error belongs to whoever waits for the event
+        except BaseException as error:  # the error belongs to the waiters of the event
             self.event.fail(error)
         else:
             self.event.complete(time.perf_counter() - start)
@@ -206,11 +204,11 @@ class _Task:
 
 @attrs.define(eq=False)
 class Scheduler(Renewable):
-    """Runs tasks in up to ``threads`` threads of its own, each as soon as all its events have completed.
+    """Scheduler that runs tasks in up to ``threads`` threads, each once its events have completed.
 
-    Threads start when there are tasks, and end after :data:`IDLE_SECONDS` without one. A task never holds a thread
-    while it waits for its events, so tasks that depend on one another cannot block each other. In a forked child the
-    tasks of the parent fail, as the threads that would run them do not exist there.
+    Threads start on demand, and end after :data:`IDLE_SECONDS` without a task. Tasks hold no thread while they wait for
+    events, so dependent tasks cannot block each other. In a forked child the parent's tasks fail, as its threads do not
+    exist there.
     """
 
     name: str
@@ -228,11 +226,10 @@ class Scheduler(Renewable):
         return threading.Condition(self._lock)
 
     def submit(self, work: Callable[[], object], after: Iterable[Event] = ()) -> PendingEvent:
-        """Do ``work`` once all of ``after`` have completed; an event that failed makes the result fail likewise.
+        """Do ``work`` once all of ``after`` have completed; if one of them fails, so does the result.
 
         Raises:
             BackendError: TIL807, the scheduler was closed.
-
         """
         events = tuple(after)
         task = _Task(work, events, PendingEvent(), len(events) + 1)
@@ -244,19 +241,19 @@ class Scheduler(Renewable):
             for event in events:
                 _notify(event, lambda: self._release(task))
             self._release(task)
-        except BaseException:  # nobody would ever start a task that was interrupted on its way
+        except BaseException:  # a task that is interrupted here would never start
             with self._lock:
                 self._unfinished.discard(task)
             raise
         return task.event
 
     def wait_until_idle(self) -> None:
-        """Wait until no task runs or could run; those that wait for events are left alone. No task may call it."""
+        """Wait until no task runs or could run, except tasks that wait for events. Tasks must not call it."""
         with self._lock:
             self._condition.wait_for(lambda: not self._ready and self._idle == len(self._workers))
 
     def close(self) -> None:
-        """Wait for all tasks and stop the threads; a task may do it as the last one."""
+        """Wait for all tasks and stop the threads; a task may call it as its last action."""
         own = threading.current_thread()
         with self._lock:
             self._closed = True
@@ -269,7 +266,7 @@ class Scheduler(Renewable):
                 worker.join()
 
     def renew(self) -> None:
-        """Start anew in a forked child: fail what only a thread of the parent could finish."""
+        """Start anew in a forked child: fail tasks that only a thread of the parent could finish."""
         self._lock = threading.Lock()
         self._condition = threading.Condition(self._lock)
         lost = tuple(self._unfinished)

@@ -1,4 +1,4 @@
-"""Host memory that kernels work on, and what executors do with it, for back ends whose devices see it as it is."""
+"""Buffers, executors and kernels in host memory, for back ends whose devices use it directly."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ class HostBuffer:
 
     Attributes:
         array: The contiguous array whose memory this is.
-        address: Where it starts.
-        nbytes: Its size in bytes.
-
+        address: Start of the memory.
+        nbytes: Size in bytes.
     """
 
     array: np.ndarray[Any, Any] = attrs.field(repr=False)
@@ -57,12 +56,11 @@ def allocate(nbytes: int) -> HostBuffer:
 
 @attrs.frozen(eq=False)
 class Addresses:
-    """Signature of functions of kernels: the addresses of their arrays, one behind the other.
+    """Signature of a kernel function: the addresses of its arrays, packed.
 
     Attributes:
-        kernel: The name of the kernel.
-        sizes: The bytes that each of its parameters needs.
-
+        kernel: Name of the kernel.
+        sizes: Bytes that each of its parameters needs.
     """
 
     kernel: str
@@ -71,7 +69,7 @@ class Addresses:
 
     @classmethod
     def of(cls, kernel: KernelFunction) -> Addresses:
-        """Look at the parameters of a kernel."""
+        """Return the signature of a kernel."""
         sizes = tuple(param.size * param.dtype.itemsize for param in kernel.params)
         return cls(kernel.name, sizes, Struct(f"{len(sizes)}P").pack)
 
@@ -91,12 +89,11 @@ class Addresses:
 
 @attrs.define(eq=False)
 class HostExecutor:
-    """An executor, but for how it runs kernels.
+    """Executor in host memory, except for running kernels.
 
     Attributes:
-        scheduler: Runs what is submitted; what makes an executor gives it one.
+        scheduler: Runs submitted work; assigned by the maker of the executor.
         closed: Whether it was closed.
-
     """
 
     scheduler: Scheduler = attrs.field(init=False)
@@ -104,21 +101,20 @@ class HostExecutor:
     _spare: deque[HostBuffer] = attrs.field(factory=deque, init=False, repr=False)
 
     def allocate(self, nbytes: int) -> HostBuffer:
-        """Return fresh memory with undefined content, aligned to 64 bytes; TIL707 for less than none."""
+        """Return fresh memory with undefined content, aligned to 64 bytes; TIL707 for a negative size."""
         return allocate(memory_size(nbytes))
 
     def wrap(self, array: np.ndarray[Any, Any]) -> HostBuffer | None:
-        """Return a buffer over an array's own memory; None where that has gaps or is not aligned."""
+        """Return a buffer over an array's own memory; None if it has gaps or is not aligned."""
         flags = array.flags
         return wrap(array) if flags.c_contiguous and flags.aligned else None
 
     def copy(self, source: Any, destination: Any, after: Sequence[Event] = ()) -> PendingEvent:
-        """Copy as many bytes as both have, between buffers or contiguous arrays.
+        """Copy the smaller number of bytes of both, between buffers or contiguous arrays.
 
         Raises:
             ArgumentError: TIL706, an array has gaps, or the destination cannot be written.
             BackendError: TIL807, the executor was closed.
-
         """
         self.check_open()
         read, write = _bytes_of(source), _bytes_of(destination)
@@ -153,14 +149,13 @@ class HostExecutor:
 
 @attrs.frozen(eq=False)
 class HostKernel:
-    """A kernel that is a function of the addresses of its arrays, and of scratch memory, which runs all groups.
+    """Kernel that is a function of its arrays' addresses and of scratch memory, and runs all groups.
 
     Attributes:
-        executor: Where it runs: one after the other, in the order of submission.
-        function: What runs it; it is given packed addresses, and the address of the scratch memory.
-        addresses: How its arrays are packed.
-        scratch_bytes: How much scratch memory it needs.
-
+        executor: Executor of the kernel, which runs kernels in the order of submission.
+        function: Function of the packed addresses and the address of the scratch memory.
+        addresses: Signature for packing its arrays.
+        scratch_bytes: Size of the scratch memory.
     """
 
     executor: HostExecutor
@@ -169,7 +164,7 @@ class HostKernel:
     scratch_bytes: int = 0
 
     def launch(self, buffers: Sequence[HostBuffer]) -> None:
-        """Run it, and return when the outputs are written; the errors are those of :meth:`run`."""
+        """Run it, and return when the outputs are written; raises the errors of :meth:`run`."""
         self.run(buffers).wait()
 
     def run(self, buffers: Sequence[HostBuffer], after: Sequence[Event] = ()) -> PendingEvent:

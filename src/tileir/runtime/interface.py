@@ -15,25 +15,25 @@ from tileir.tile.ir import Function
 from tileir.typed.ir import TensorType
 
 API_VERSION: Final = 1
-"""Version of this interface; a backend states the one that it was written for."""
+"""Version of this interface; each back end states the version that it was written for."""
 
 TOP_RANK: Final = 100
-"""The highest :attr:`Backend.rank`: where it has a device, back ends of other distributions are not even loaded."""
+"""The highest :attr:`Backend.rank`: if it has a device, back ends of other distributions are not even loaded."""
 
 
 class Event(Protocol):
-    """Something that completes later. A failed event makes everything that waits for it fail with its error."""
+    """Completion of work. If an event fails, everything that waits for it fails with its error."""
 
     @property
     def done(self) -> bool:
         """True if it has completed or failed."""
 
     def wait(self) -> None:
-        """Block until it completes; raise the original error when it, or something it waited for, failed."""
+        """Block until it completes; raise the original error if it, or an event that it waited for, failed."""
 
     @property
     def duration(self) -> float | None:
-        """Seconds that the device was busy; None before completion or where it is not measured."""
+        """Seconds that the device was busy; None before completion or if not measured."""
 
 
 class Buffer(Protocol):
@@ -44,17 +44,17 @@ class Buffer(Protocol):
         """Size in bytes."""
 
     def host(self) -> np.ndarray[Any, np.dtype[np.uint8]] | None:
-        """Return the memory as bytes where the host can see it without a copy, else None."""
+        """Return the memory as bytes if the host can access it without a copy, else None."""
 
     def map_current(self, after: Sequence[Event] = ()) -> AbstractContextManager[np.ndarray[Any, np.dtype[np.uint8]]]:
-        """Give the host the content, to read and to change, once all of ``after`` have completed.
+        """Map the content for the host, to read and to change, once all of ``after`` have completed.
 
-        The bytes are valid inside the ``with`` statement; when it ends, the buffer holds what they hold. For buffers
-        with :meth:`host`, :func:`tileir.runtime.mapping.map_host` is this method and the next one.
+        The bytes are valid inside the ``with`` statement; at its end the buffer has their content. For buffers with
+        :meth:`host`, :func:`tileir.runtime.mapping.map_host` implements this method and the next.
         """
 
     def map_discard(self, after: Sequence[Event] = ()) -> AbstractContextManager[np.ndarray[Any, np.dtype[np.uint8]]]:
-        """Do the same where nobody needs the content so far: the bytes are undefined at first."""
+        """Map the buffer like :meth:`map_current`, but with undefined content at first, for overwriting."""
 
 
 B = TypeVar("B", bound=Buffer)
@@ -77,23 +77,22 @@ class Library(Protocol):
         """Return generated code as text.
 
         Raises:
-            BackendError: TIL806, ``form`` is none of :attr:`Backend.forms`, or this device has no text of that form.
-
+            BackendError: TIL806, ``form`` is not in :attr:`Backend.forms`, or this device has no text in that form.
         """
 
 
 class Compiler(Protocol[L_co]):
-    """Turns kernels into code for one device."""
+    """Compiler of kernels for one device."""
 
     @property
     def identity(self) -> str:
-        """The part of cache keys beside the kernels: versions, device, features, options."""
+        """Return the part of cache keys beside the kernels: versions, device, features, options."""
 
     def build(self, kernels: Sequence[KernelFunction]) -> L_co:
-        """Compile; raises :class:`tileir.core.errors.BackendError`. May be called from several threads."""
+        """Compile; raises :class:`tileir.core.errors.BackendError`. Several threads may call it."""
 
     def load(self, kernels: Sequence[KernelFunction], parts: Mapping[str, bytes]) -> L_co:
-        """Undo :meth:`Library.save`."""
+        """Return the library of parts that :meth:`Library.save` returned."""
 
 
 class Kernel(Protocol):
@@ -103,38 +102,38 @@ class Kernel(Protocol):
         """Launch once all of ``after`` have completed; the event completes when the outputs are written."""
 
     def launch(self, buffers: Sequence[Any]) -> None:
-        """Launch now and return when the outputs are written: the short path where nothing can overlap."""
+        """Launch now and return when the outputs are written: the fast path without overlap."""
 
 
 class BoundKernel(Protocol):
-    """A kernel with its buffers, which it keeps alive, checked and packed once for many launches."""
+    """Kernel with its buffers, which it keeps alive, checked and packed once for many launches."""
 
     def run(self, after: Sequence[Event] = ()) -> Event:
-        """Do what :meth:`Kernel.run` does."""
+        """Launch like :meth:`Kernel.run`."""
 
     def launch(self) -> None:
-        """Do what :meth:`Kernel.launch` does."""
+        """Launch like :meth:`Kernel.launch`."""
 
 
 @runtime_checkable
 class BindingKernel(Kernel, Protocol):
-    """Optional parts of a kernel beyond :class:`Kernel`; plans use them for memory that stays from run to run."""
+    """Optional part of a kernel beyond :class:`Kernel`; plans use it for memory that stays from run to run."""
 
     def bind(self, buffers: Sequence[Any]) -> BoundKernel:
-        """Return a launch on these buffers. It may run again and again, by one thread at a time."""
+        """Return a launch on these buffers, which one thread at a time may run repeatedly."""
 
 
 class Executor(Protocol[L_contra]):
-    """Owns memory and launches kernels on one device; :mod:`tileir.runtime.offers` has what it may offer besides."""
+    """Owner of memory and launcher of kernels on one device; optional parts are in :mod:`tileir.runtime.offers`."""
 
     def allocate(self, nbytes: int) -> Buffer:
         """Return fresh memory with undefined content, aligned to at least 64 bytes."""
 
     def wrap(self, array: np.ndarray[Any, Any]) -> Buffer | None:
-        """Return a buffer over a contiguous array's own memory, or None where the device cannot use it in place."""
+        """Return a buffer over a contiguous array's own memory, or None if the device cannot use it in place."""
 
     def prepare(self, library: L_contra, index: int) -> Kernel:
-        """Ready kernel number ``index`` of a library."""
+        """Prepare kernel number ``index`` of a library."""
 
     def copy(self, source: Any, destination: Any, after: Sequence[Event] = ()) -> Event:
         """Copy ``min(source.nbytes, destination.nbytes)`` bytes between buffers, or to and from contiguous arrays."""
@@ -145,23 +144,22 @@ class Executor(Protocol[L_contra]):
 
 @runtime_checkable
 class PartingExecutor(Protocol):
-    """Optional part of an executor beyond :class:`Executor`, by which temporaries share one piece of memory.
+    """Optional part of an executor beyond :class:`Executor`: suballocation, by which temporaries share memory.
 
-    Plans need it only where the host cannot see the memory; elsewhere they wrap parts of it.
+    Plans need it only for memory that the host cannot access; otherwise they wrap parts of it.
 
     Attributes:
-        part_alignment: What the offset of each part is a multiple of.
-
+        part_alignment: Alignment of the offset of each part.
     """
 
     part_alignment: int
 
     def part(self, buffer: Any, offset: int, nbytes: int) -> Buffer:
-        """Return a buffer over ``nbytes`` bytes of another one, from ``offset`` on, which it keeps alive."""
+        """Return a buffer over ``nbytes`` bytes of another from ``offset`` on, which it keeps alive."""
 
 
 class KernelSequence(Protocol):
-    """Kernels with their buffers, of which some are arrays that are given at each launch."""
+    """Kernels with their buffers; some buffers are arrays that each launch is given."""
 
     def launch(self, arrays: Sequence[np.ndarray[Any, Any]]) -> bool:
         """Run the kernels in their order, and return when the outputs are written.
@@ -169,23 +167,22 @@ class KernelSequence(Protocol):
         The arrays are contiguous and have the sizes of the parameters.
 
         Returns:
-            False, with nothing done, where an array cannot be used in place.
-
+            False, with nothing done, if an array cannot be used in place.
         """
 
 
 @attrs.frozen(eq=False)
 class Condition:
-    """A byte that is not 0 where something shall run; ``argument`` is what holds it, like an argument of a launch."""
+    """Byte that is not 0 if work shall run; ``argument`` is its buffer, like an argument of a launch."""
 
     argument: Any
 
 
 @attrs.frozen(eq=False)
 class Repetition:
-    """Works that run in order, so many times or while a condition holds, which is looked up before each turn.
+    """Works that run in order, repeated a number of times or while a condition holds, tested before each iteration.
 
-    Each of them is what :meth:`SequencingExecutor.sequence` takes.
+    Each work is an argument of :meth:`SequencingExecutor.sequence`.
     """
 
     times: int | Condition
@@ -194,7 +191,7 @@ class Repetition:
 
 @attrs.frozen(eq=False)
 class Choice:
-    """Works of which only some run, in order: ``then`` where a condition holds, else ``otherwise``."""
+    """Branch: the works in ``then`` run in order if a condition holds, else those in ``otherwise``."""
 
     condition: Condition
     then: tuple[tuple[Any, Sequence[Any]] | Repetition | Choice, ...]
@@ -203,22 +200,21 @@ class Choice:
 
 @runtime_checkable
 class SequencingExecutor(Protocol):
-    """Optional part of an executor that is not asynchronous beyond :class:`Executor`: many launches in one call."""
+    """Optional part of a synchronous executor beyond :class:`Executor`: many launches in one call."""
 
     def sequence(self, launches: Sequence[tuple[Any, Sequence[Any]]]) -> KernelSequence:
-        """Ready launches, each a kernel and its arguments; a number stands for one of the arrays of a launch.
+        """Prepare launches, each a kernel and its arguments; a number stands for one of the arrays of a launch.
 
-        Several threads may launch the result at a time where its buffers allow it.
+        Several threads may launch the result at a time if its buffers allow it.
         """
 
 
 @runtime_checkable
 class BatchingExecutor(Protocol):
-    """Optional part of an asynchronous executor beyond :class:`Executor`: a whole program at less cost than by events.
+    """Optional part of an asynchronous executor beyond :class:`Executor`: a whole program, cheaper than by events.
 
     Attributes:
-        batches: Whether that pays: not where the device works on arrays in place.
-
+        batches: Whether batching pays; false where the device works on arrays in place.
     """
 
     batches: bool
@@ -231,19 +227,18 @@ class BatchingExecutor(Protocol):
     ) -> None:
         """Copy arrays in, launch bound kernels one after the other, copy results out, and return when all is done.
 
-        When it raises, too, the device uses none of the memory any more.
+        Even if it raises, the device uses none of the memory any more.
 
         Args:
-            inputs: Contiguous arrays, and the buffers that they go to.
-            launches: What :meth:`BindingKernel.bind` gave.
-            outputs: Buffers, and the contiguous arrays that they go to.
-
+            inputs: Contiguous arrays, and the buffers to copy them to.
+            launches: Results of :meth:`BindingKernel.bind`.
+            outputs: Buffers, and the contiguous arrays to copy them to.
         """
 
 
 @attrs.frozen
 class DeviceInfo:
-    """One device that a back end can see; ``dlpack`` is what DLPack calls it, its kind and number."""
+    """Device of a back end; ``dlpack`` is its kind and number in DLPack."""
 
     id: str
     name: str
@@ -261,13 +256,13 @@ class Options:
 
     Attributes:
         fast_math: Whether float results may be reassociated and approximated; infinities and NaN keep their meaning.
-        threads: At most this many, from 1 on; None: all that the process may use.
-        profile: Whether events of devices with clocks of their own tell their duration, which makes each launch slower.
-        quick: Whether to compile in less time to slower code, for programs that run a few times: processors get the
-            passes of the target ``quick``, LLVM optimises little, and nothing is stored on disk.
+        threads: Maximum number of threads, at least 1; None for all that the process may use.
+        profile: Whether events of devices with clocks measure their duration, which makes each launch slower.
+        quick: Whether to compile faster to slower code, for programs that run a few times: processors get the passes of
+            the target ``quick``, LLVM optimises little, and nothing is stored on disk.
 
     Raises:
-        ArgumentError: TIL707, a value is of the wrong kind.
+        ArgumentError: TIL707, a value has a wrong type.
     """
 
     fast_math: bool = attrs.field(default=False)
@@ -293,33 +288,33 @@ def _titled(forms: Mapping[str, str] | Sequence[str]) -> Mapping[str, str]:
 
 
 def _no_device(_device_id: str) -> None:
-    """Return that there are no further devices."""
+    """Return None: there are no further devices."""
 
 
 @attrs.frozen
 class Backend(Generic[L]):
-    """A back end, as an entry point of the group ``tileir.backends`` names it.
+    """Back end, as an entry point of the group ``tileir.backends`` provides it.
 
     Attributes:
-        name: The first part of device ids, ``name.number``.
+        name: First part of device ids, ``name.number``.
         devices: Lists devices; may raise :class:`tileir.core.errors.BackendError` with the reason why there is none.
         compiler: Makes a compiler for a device.
         executor: Makes an executor for a device.
-        forms: The forms of generated text that :meth:`Library.listing` offers, each with its title for people, such as
-            ``{"asm": "Assembly"}``; the first is shown where nobody names one. Names alone are their own titles.
+        forms: Forms of generated text that :meth:`Library.listing` offers, each with its title for people, such as
+            ``{"asm": "Assembly"}``; the first is the default. Names without titles are their own titles.
         api_version: The :data:`API_VERSION` it was written for.
-        rank: Which back end provides the device that nobody names: the one of the highest rank that has a device, the
-            first by name among equals. At most :data:`TOP_RANK`. With a negative rank a back end has to be named.
-        notes: Says what else there could be beside the devices that it lists, and what to do about it.
-        source: Writes a program that was compiled for a device as one text, which says how it is run without tileir and
-            begins with a comment of some lines; None where the back end has no such text.
-        source_suffix: The end of the names of files with such a text.
-        library: Writes a function of Tile, for given types of its inputs, as the sources of a library with that name, a
-            header among them, which needs neither Python nor tileir: returns their texts by the names of files. None
-            where the back end has no such library.
-        described: Returns a device that is not listed, and that code can be made for, by its id; None where the id is
-            none of these. Its executor raises TIL801.
-
+        rank: Priority for the default device, which the back end with the highest rank that has a device provides, the
+            first by name among equals. At most :data:`TOP_RANK`. Devices of back ends with a negative rank have to be
+            named.
+        notes: Describes further devices that there could be, and how to enable them.
+        source: Writes a program that was compiled for a device as one text, which begins with a comment of some lines
+            that says how to run it without tileir; None if the back end has no such text.
+        source_suffix: Suffix of files with such a text.
+        library: Writes a function of Tile, for given input types, as the sources of a named library, including a
+            header, that needs neither Python nor tileir: returns their texts by file name. None if the back end has no
+            such library.
+        described: Returns an unlisted device that code can be made for, by its id; None if the id is not known. Its
+            executor raises TIL801.
     """
 
     name: str
@@ -337,15 +332,14 @@ class Backend(Generic[L]):
 
     @property
     def title(self) -> str:
-        """The language of its code, for people: the title of its first form, or else its name."""
+        """Language of its code, for people: the title of its first form, or else its name."""
         return next(iter(self.forms.values()), self.name)
 
     def listing(self, library: L, form: str | None = None) -> str:
-        """Return the generated code of a library of this back end in one of its forms; without one, in the first.
+        """Return the generated code of a library of this back end in a form, by default the first.
 
         Raises:
-            BackendError: TIL806, there is no such form, or this device has no text of it.
-
+            BackendError: TIL806, there is no such form, or this device has no text in it.
         """
         if not self.forms:
             raise BackendError.of("TIL806", f"back end {self.name!r} shows no generated code")

@@ -1,4 +1,4 @@
-"""The host's view of memory that it can see without a copy."""
+"""Mapping of host-visible memory, without copies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tileir.runtime.interface import Event
 
 
 class HostVisible(Protocol):
-    """A buffer whose memory the host can always see."""
+    """Buffer whose memory is always visible to the host."""
 
     def host(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
         """Return the memory as bytes."""
@@ -22,11 +22,10 @@ class HostVisible(Protocol):
 def map_host(buffer: HostVisible, after: Sequence[Event] = ()) -> Iterator[np.ndarray[Any, np.dtype[np.uint8]]]:
     """Wait for all of ``after``, then yield the memory itself, so that nothing has to be copied back.
 
-    A class of host buffers says ``map_current = map_discard = map_host``.
+    A class of host buffers sets ``map_current = map_discard = map_host``.
 
     Raises:
-        BaseException: what an event of ``after`` failed with.
-
+        BaseException: The failure of an event of ``after``.
     """
     for event in after:
         event.wait()

@@ -1,4 +1,4 @@
-"""For back ends whose drivers have queues: what waits for events of others before it enters one, and who is called."""
+"""Commands that wait for foreign events before they enter a driver's queue, and callbacks of driver events."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tileir.runtime.interface import Event
 
 @attrs.define(eq=False)
 class Postponed:
-    """Commands that nobody has submitted yet, as events of others come first: so none of them blocks a queue."""
+    """Commands that are not submitted yet, as they follow events of others; so none of them blocks a queue."""
 
     _events: set[PendingEvent] = attrs.field(factory=set, init=False)
 
     def add(self, submit: Callable[[], Event], others: Sequence[Event]) -> PendingEvent:
-        """Call ``submit`` once all of ``others`` have ended, and return an event that ends as the command's does."""
+        """Call ``submit`` once all of ``others`` have ended, and return an event that ends with the command's event."""
         pending = PendingEvent()
         self._events.add(pending)
         pending.then(lambda: self._events.discard(pending))
@@ -26,7 +26,7 @@ class Postponed:
         def start() -> None:
             try:
                 event = submit()
-            except BaseException as error:  # the error belongs to whoever waits
+            except BaseException as error:  # the error belongs to the waiters
                 pending.fail(error)
                 return
             _follow(event, pending)
@@ -40,23 +40,23 @@ class Postponed:
             failure_of(event)
 
     def forget(self) -> None:
-        """Let go of them in a forked child, where they belong to the parent."""
+        """Drop them in a forked child, where they belong to the parent."""
         self._events.clear()
 
 
 @attrs.frozen(eq=False)
 class Watchers:
-    """Threads that wait for events of a driver, to call whoever wants to be called; they start when they are needed.
+    """Threads that wait for events of a driver and call callbacks; started on demand.
 
-    Callbacks of drivers come in threads that Python knows nothing of, and that abort the process where they come while
-    it ends; Python waits for its own threads.
+    Drivers call back in threads unknown to Python, which abort the process during its exit; Python joins its own
+    threads.
     """
 
     _threads: ThreadPoolExecutor
 
     @classmethod
     def of(cls, name: str, most: int) -> Watchers:
-        """Return watchers with a name, of which at most so many wait at a time."""
+        """Return watchers with a thread name and a maximum number of threads."""
         return cls(ThreadPoolExecutor(most, name))
 
     def call(self, event: Event, callback: Callable[[], None]) -> None:
@@ -65,20 +65,20 @@ class Watchers:
 
 
 def failed(failure: Failure) -> PendingEvent:
-    """Return an event that has failed already."""
+    """Return an event that has failed."""
     event = PendingEvent()
     event.fail(failure)
     return event
 
 
 def _watch(event: Event, callback: Callable[[], None]) -> None:
-    with contextlib.suppress(Exception):  # whoever is called back asks the event again
+    with contextlib.suppress(Exception):  # the callee tests the event again
         event.wait()
     callback()
 
 
 def _follow(event: Event, pending: PendingEvent) -> None:
-    """Complete ``pending`` as ``event`` does."""
+    """Complete ``pending`` like ``event``."""
 
     def settle() -> None:
         failure = failure_of(event)

@@ -1,7 +1,7 @@
-"""Arrays for results on the host, in memory that comes back when nobody refers to it any more.
+"""Arrays for results on the host, with memory that is recycled when nothing refers to it any more.
 
-To give a process new pages takes 40 to 80 µs for each MiB, which is as long as many kernels take to fill them, and the
-system takes pages of large arrays back each time that one dies.
+New pages cost a process 40 to 80 µs per MiB, as long as many kernels take to fill them, and the system takes the pages
+of large arrays back when they die.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 from tileir.core import Renewable, attrs
 
 LEAST: Final = 1 << 20
-"""Smaller arrays are made by NumPy alone: the memory of such comes back to it, with its pages."""
+"""Arrays below this size are left to NumPy, which recycles their memory and pages itself."""
 
 MOST: Final = 256 << 20
-"""How many bytes are kept for results to come, in all."""
+"""Total bytes kept for future results."""
 
 PAGE: Final = 4096
 
@@ -27,11 +27,10 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 @attrs.define(eq=False)
 class Rooms(Renewable):
-    """Memory that results have had. Thread safe, also in forked children and without a lock of the interpreter.
+    """Memory of former results. Thread safe, also in forked children and without the interpreter's lock.
 
     Attributes:
-        most: How many bytes it may keep; of more, what came back the longest ago goes first.
-
+        most: Maximum number of bytes kept; the least recently returned memory is dropped first.
     """
 
     most: int = MOST
@@ -40,11 +39,11 @@ class Rooms(Renewable):
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False, repr=False)
 
     def renew(self) -> None:
-        """Start with a lock that no thread of the parent holds."""
+        """Start with a fresh lock; a thread of the parent may hold the old one."""
         self._lock = threading.Lock()
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-        """Return an array with undefined content, whose memory comes back once no array or view of it is left."""
+        """Return an array with undefined content; its memory returns here once no array or view of it is left."""
         nbytes = math.prod(shape) * dtype.itemsize
         if not LEAST <= nbytes <= self.most:
             return np.empty(shape, dtype)
@@ -53,7 +52,7 @@ class Rooms(Renewable):
         return whole[:nbytes].view(dtype).reshape(shape)
 
     def trim(self) -> int:
-        """Give all that is kept back to the system, and return how many bytes that was."""
+        """Return all memory to the system, and return its number of bytes."""
         with self._lock:
             found, self.kept_bytes = self.kept_bytes, 0
             self._kept.clear()
@@ -68,7 +67,7 @@ class Rooms(Renewable):
         return np.empty(size, np.uint8)
 
     def give(self, memory: Bytes) -> None:
-        """Take memory back, if no thread is busy here: the collector may call in one that is."""
+        """Take memory back unless a thread is busy here, since the garbage collector may call this in that thread."""
         if self._lock.acquire(blocking=False):
             try:
                 self._kept.append(memory)
@@ -80,7 +79,7 @@ class Rooms(Renewable):
 
 
 class _Room:
-    """What arrays over some memory refer to: it dies with the last of them."""
+    """Owner of an allocation that arrays refer to: it dies with the last of them."""
 
     __slots__ = ("__array_interface__", "_memory", "_rooms")
 
@@ -94,4 +93,4 @@ class _Room:
 
 
 ROOMS: Final = Rooms()
-"""Those of this process."""
+"""Recycled memory of this process."""

@@ -17,7 +17,7 @@ V = TypeVar("V")
 
 @attrs.define(eq=False, repr=False)
 class _Slot(Generic[V]):
-    """A value that one thread makes while others wait for the lock; ``askers`` counts these threads, and that one."""
+    """Value that one thread makes while others wait; ``askers`` counts all these threads."""
 
     lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
     value: tuple[V] | None = attrs.field(default=None, init=False)
@@ -26,14 +26,14 @@ class _Slot(Generic[V]):
 
 @attrs.define(eq=False)
 class Cache(Renewable, Generic[K, V]):
-    """At most ``size`` values, the least recently used dropped first. Thread safe, also in forked children."""
+    """Cache of at most ``size`` values with LRU eviction. Thread safe, also in forked children."""
 
     size: int
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
     _slots: OrderedDict[K, _Slot[V]] = attrs.field(factory=OrderedDict, init=False)
 
     def get(self, key: K, make: Callable[[], V]) -> V:
-        """Return the value of ``key``, calling ``make`` for it if need be; what ``make`` raises is not kept."""
+        """Return the value of ``key``, calling ``make`` on a miss; errors of ``make`` are not cached."""
         with self._lock:
             slot = self._slots.get(key)
             if slot is None:
@@ -55,24 +55,24 @@ class Cache(Renewable, Generic[K, V]):
         return found[0]
 
     def _leave(self, key: K, slot: _Slot[V]) -> None:
-        """Give the place of a value that could not be made to others, unless another thread is about to make it."""
+        """Release the slot of a value that could not be made, unless another thread is about to make it."""
         with self._lock:
             slot.askers -= 1
             if slot.value is None and not slot.askers and self._slots.get(key) is slot:
                 del self._slots[key]
 
     def renew(self) -> None:
-        """Forget what a thread of the parent was making."""
+        """Forget values that threads of the parent were making."""
         self._lock = threading.Lock()
         self._slots = OrderedDict((key, slot) for key, slot in self._slots.items() if slot.value is not None)
 
     def clear(self) -> None:
-        """Forget all values."""
+        """Drop all values."""
         with self._lock:
             self._slots.clear()
 
     def __contains__(self, key: K) -> bool:
-        """Return whether the value of ``key`` was made; another thread may be making it otherwise."""
+        """Return whether ``key`` has a value; False while another thread makes it."""
         with self._lock:
             slot = self._slots.get(key)
             return slot is not None and slot.value is not None

@@ -1,18 +1,17 @@
-"""The file format of one entry of the disk cache: a header that proves the rest, a table, and named parts.
+"""File format of an entry of the disk cache: a header that verifies the rest, a table, and named parts.
 
 ::
 
     magic   8 bytes   b"tileir" and the version of this format
-    key    32 bytes   what the entry was stored for
-    digest 32 bytes   SHA-256 of everything that follows the header
+    key    32 bytes   key of the entry
+    digest 32 bytes   SHA-256 of everything after the header
     size    8 bytes   length of that
     length  4 bytes   of the table
     table             JSON: {"about": {name: text}, "parts": [[name, stored size, size]]}
-    parts             one after the other, compressed by zlib where the two sizes differ
+    parts             one after the other, compressed by zlib if the two sizes differ
 
-An entry that is mapped has one part, which is not compressed and begins at a multiple of 64 bytes, as blanks end the
-table.
-Numbers are little-endian. Nothing of it is executed or unpickled.
+A mapped entry has one uncompressed part, which is aligned to 64 bytes by blanks at the end of the table.
+Numbers are little-endian. Nothing is executed or unpickled.
 """
 
 from __future__ import annotations
@@ -32,32 +31,32 @@ HEADER: Final = struct.Struct("<8s32s32sQ")
 LENGTH: Final = struct.Struct("<I")
 
 MAPPED: Final = "mapped"
-"""Name of the only part of an entry that is mapped."""
+"""Name of the only part of a mapped entry."""
 
 ALIGNMENT: Final = 64
-"""Where it begins, in bytes: devices that see the memory of the host read it in place."""
+"""Its alignment in bytes: devices that share the host's memory read it in place."""
 
 COMPRESSED: Final = 1024
-"""Parts of at least so many bytes are compressed."""
+"""Minimum number of bytes from which parts are compressed."""
 
 HIGHEST_RATIO: Final = 1032
-"""How many bytes a compressed one can become at most: a code of two bits for 258 bytes."""
+"""Upper bound of the expansion ratio: a code of two bits for 258 bytes."""
 
 
 class BrokenEntryError(ValueError):
-    """A file that is not an entry, not the entry that was asked for, or not whole; the message says which."""
+    """File that is not an entry, not the requested entry, or not complete; the message says which."""
 
 
 @attrs.frozen
 class Table:
-    """Head of an entry, before the parts: facts for people, and for each part its name, stored size and size."""
+    """Head of an entry, before the parts: facts for people, and name, stored size and size of each part."""
 
     about: Mapping[str, str]
     parts: tuple[tuple[str, int, int], ...]
 
 
 def encode(key: bytes, about: Mapping[str, str], parts: Mapping[str, bytes]) -> tuple[bytes, ...]:
-    """Return the content of an entry in pieces, to be written one after the other."""
+    """Return the content of an entry as pieces to be written in order."""
     stored = [_packed(content) for content in parts.values()]
     rows = [[name, len(piece), len(part)] for (name, part), piece in zip(parts.items(), stored, strict=True)]
     table = json.dumps({"about": dict(about), "parts": rows}, separators=(",", ":")).encode()
@@ -69,7 +68,7 @@ def encode(key: bytes, about: Mapping[str, str], parts: Mapping[str, bytes]) -> 
 
 
 def encode_mapped(key: bytes, about: Mapping[str, str], pieces: Sequence[Content]) -> tuple[Content, ...]:
-    """Return the content of an entry with one part, given in pieces, that is to be mapped."""
+    """Return the content of a mapped entry, whose only part is given in pieces."""
     size = sum(map(len, pieces))
     table = json.dumps({"about": dict(about), "parts": [[MAPPED, size, size]]}, separators=(",", ":")).encode()
     table += b" " * (-(HEADER.size + LENGTH.size + len(table)) % ALIGNMENT)
@@ -84,13 +83,12 @@ def mapped_part(key: bytes, content: memoryview, is_sealed: Callable[[Mapping[st
     """Return the part of an entry that :func:`encode_mapped` made.
 
     Args:
-        key: What it was stored for.
+        key: Key of the entry.
         content: The whole file.
-        is_sealed: Whether, by its facts for people, nobody can have changed it, so that its digest is not checked.
+        is_sealed: Decides by the entry's facts whether nobody can have changed it, so that its digest is not checked.
 
     Raises:
-        BrokenEntryError: It is not such an entry, or not whole.
-
+        BrokenEntryError: It is not such an entry, or not complete.
     """
     digest, size = _header(key, bytes(content[: HEADER.size]))
     payload = content[HEADER.size :]
@@ -108,11 +106,10 @@ def mapped_part(key: bytes, content: memoryview, is_sealed: Callable[[Mapping[st
 
 
 def decode(key: bytes, content: bytes) -> Mapping[str, bytes]:
-    """Return the parts of an entry, having proved that they are what was stored for ``key``.
+    """Return the parts of an entry after verifying that they are those stored for ``key``.
 
     Raises:
         BrokenEntryError: They are not.
-
     """
     digest, size = _header(key, content)
     payload = memoryview(content)[HEADER.size :]
@@ -132,11 +129,10 @@ def decode(key: bytes, content: bytes) -> Mapping[str, bytes]:
 
 
 def table_of(key: bytes, beginning: bytes) -> Table:
-    """Return the table of an entry of which at least header and table are given; its digest is not checked.
+    """Return the table of an entry from at least its header and table, without checking its digest.
 
     Raises:
-        BrokenEntryError: It is no entry, or that of another key.
-
+        BrokenEntryError: It is not an entry, or has another key.
     """
     _header(key, beginning)
     try:
@@ -161,7 +157,7 @@ def _header(key: bytes, content: bytes) -> tuple[bytes, int]:
 
 
 def _unpacked(piece: bytes, length: int) -> bytes:
-    """Return what was compressed; memory is taken for what is there, not for what a table claims."""
+    """Return a decompressed part; memory is allocated for the actual data, not for the size that a table claims."""
     if not 0 <= length <= HIGHEST_RATIO * len(piece):
         raise zlib.error(f"{len(piece)} bytes cannot become {length}")
     unpacking = zlib.decompressobj()

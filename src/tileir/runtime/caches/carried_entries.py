@@ -1,4 +1,4 @@
-"""Entries of a cache that a file carries, in front of the cache on disk: programs and their code."""
+"""Cache entries in a file, in front of the cache on disk: programs and their code."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tileir.runtime.caches.disk_cache import cache_log
 
 
 class Entries(Protocol):
-    """Cache of programs and their code, as compiling uses it; :class:`tileir.DiskCache` is one."""
+    """Cache of programs and their code, as compiling uses it, such as :class:`tileir.DiskCache`."""
 
     def get(self, kind: str, key: str) -> Mapping[str, bytes] | None:
-        """Return the parts of an entry; None where there is none that can be trusted."""
+        """Return the parts of an entry; None if there is no trustworthy entry."""
 
     def holds(self, kind: str, key: str) -> bool:
         """Return whether there is an entry."""
@@ -23,18 +23,17 @@ class Entries(Protocol):
         """Store an entry; return whether that was possible."""
 
     def drop(self, kind: str, key: str, reason: str) -> None:
-        """Remove an entry that turned out to be of no use."""
+        """Remove a useless entry."""
 
 
 @attrs.frozen(eq=False)
 class CarriedEntries:
-    """Entries by ``KIND-KEY``, each as its file on disk would be, in front of another cache.
+    """Entries by ``KIND-KEY``, in their file format, in front of another cache.
 
     Attributes:
         contents: The entries.
-        below: What is asked for others, and keeps what is stored; None for nothing.
-        collects: Whether entries that ``below`` has, or is to store, are taken as well.
-
+        below: Cache for other entries and for storing; None for no cache.
+        collects: Whether to copy entries that ``below`` has or stores.
     """
 
     contents: dict[str, bytes]
@@ -42,7 +41,7 @@ class CarriedEntries:
     collects: bool = False
 
     def get(self, kind: str, key: str) -> Mapping[str, bytes] | None:
-        """Return the parts of an entry, of these or of ``below``; one that is damaged counts as missing."""
+        """Return the parts of an entry, from here or from ``below``; damaged entries count as missing."""
         content = self.contents.get(f"{kind}-{key}")
         if content is not None:
             try:
@@ -58,17 +57,17 @@ class CarriedEntries:
         return parts
 
     def holds(self, kind: str, key: str) -> bool:
-        """Return whether there is an entry, which may be damaged."""
+        """Return whether there is an entry, possibly damaged."""
         return f"{kind}-{key}" in self.contents or (self.below is not None and self.below.holds(kind, key))
 
     def put(self, kind: str, key: str, parts: Mapping[str, bytes], about: Mapping[str, str]) -> bool:
-        """Store an entry below, and take it too where entries are collected."""
+        """Store an entry below, and also here if entries are collected."""
         if self.collects:
             self._take(kind, key, parts, about)
         return self.below is not None and self.below.put(kind, key, parts, about)
 
     def drop(self, kind: str, key: str, reason: str) -> None:
-        """Remove an entry, and say why."""
+        """Remove an entry, and log the reason."""
         if self.contents.pop(f"{kind}-{key}", None) is not None:
             cache_log().warning("%s-%s of a file is not used: %s", kind, key, reason)
         elif self.below is not None:

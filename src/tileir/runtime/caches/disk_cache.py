@@ -1,8 +1,8 @@
-"""A cache on disk whose entries are content-addressed, verified when read, and shared by processes without locks.
+"""Disk cache with content-addressed entries that are verified when read and shared by processes without locks.
 
-An entry is one file, ``KIND-KEY``, that appears and is replaced as a whole, so that readers, writers and those that
-were killed never see or leave half of one. Trust rests on who owns the directory: see
-:mod:`tileir.runtime.caches.private_directory`. Whatever goes wrong is a miss, never an error of the caller.
+An entry is one file, ``KIND-KEY``, that is created and replaced atomically, so that no process sees or leaves a partial
+entry, even when killed. Trust rests on the ownership of the directory: see
+:mod:`tileir.runtime.caches.private_directory`. Any failure counts as a miss, never as an error of the caller.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ DIRECTORY_VARIABLE: Final = "TILEIR_CACHE_DIR"
 """Environment variable that names the directory of the cache."""
 
 SWITCH_VARIABLE: Final = "TILEIR_CACHE"
-"""Environment variable that turns the cache on disk off, by ``0``, ``off``, ``no`` or ``false``."""
+"""Environment variable that turns the cache on disk off: ``0``, ``off``, ``no`` or ``false``."""
 
 LIMIT: Final = 1 << 30
-"""How many bytes a cache holds where its maker does not say."""
+"""Default limit of a cache in bytes."""
 
 KEPT: Final = 0.8
-"""The part of the limit that is still used after entries were dropped."""
+"""Fraction of the limit that remains in use after a sweep."""
 
 BLOCK: Final = 4096
-"""Sizes count in such blocks, as on most disks."""
+"""Block size in which file sizes are counted, as on most disks."""
 
 USAGE: Final = "usage"
-"""A file with one byte for each block that was stored since somebody last looked at all entries."""
+"""File with one byte for each block stored since the last sweep."""
 
 ABANDONED_SECONDS: Final = 600.0
-"""Temporary files of this age have no writer any more."""
+"""Age from which temporary files are considered abandoned."""
 
 _ENTRY: Final = re.compile(r"([a-z]+)-([0-9a-f]{64})")
 _TEMPORARY: Final = re.compile(r"\.[0-9]+-[0-9a-f]{16}\.tmp")
@@ -71,7 +71,7 @@ def cache_log() -> Logger:
 
 
 def digest_of(*values: str | bytes) -> str:
-    """Return the SHA-256 of a sequence of values, in hexadecimal: a key. No two sequences share one."""
+    """Return the SHA-256 of a sequence of values, in hexadecimal: a key that is distinct for distinct sequences."""
     digest = hashlib.sha256()
     for value in values:
         content = value.encode(errors="surrogatepass") if isinstance(value, str) else value
@@ -81,10 +81,10 @@ def digest_of(*values: str | bytes) -> str:
 
 
 def cache_directory() -> Path | None:
-    """Return where this user's cache is or would be, by environment and platform; None where it is turned off.
+    """Return the directory of this user's cache, by environment and platform; None if it is turned off.
 
-    There is none for a user whose home does not exist. Beyond that nothing is made or checked: that is what
-    :func:`tileir.runtime.caches.private_directory.opened` does.
+    A user without an existing home directory has no cache. Nothing else is created or checked here, but by
+    :func:`tileir.runtime.caches.private_directory.opened`.
     """
     if os.environ.get(SWITCH_VARIABLE, "").lower() in ("0", "off", "no", "false"):
         return None
@@ -102,11 +102,11 @@ def _platform_directory() -> Path:
     if sys.platform == "darwin":
         return _home() / "Library" / "Caches"
     named = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return named if named.is_absolute() else _home() / ".cache"  # relative ones are to be ignored
+    return named if named.is_absolute() else _home() / ".cache"  # relative paths are to be ignored
 
 
 def _home() -> Path:
-    """Return the user's home; a RuntimeError where there is none, as for services, which may not have one made."""
+    """Return the user's home; raises RuntimeError if there is none, as for services, which must not get one."""
     home = Path.home()
     if not home.is_dir():
         raise RuntimeError(f"there is no directory {home}")
@@ -121,16 +121,15 @@ def _absolute(directory: str | os.PathLike[str]) -> Path:
 
 @attrs.frozen
 class Entry:
-    """Facts about an entry that are known without reading all of it.
+    """Facts about an entry that are known from its beginning.
 
     Attributes:
-        kind: What sort of thing it holds.
-        key: What it was stored for.
+        kind: Category of its content.
+        key: Key of the entry.
         size: Bytes on disk.
-        stored: When it was stored, in seconds since 1970.
-        used: When it was last read or stored.
-        about: Facts for people; empty where the file cannot be read.
-
+        stored: Time of storing, in seconds since 1970.
+        used: Time of the last read or store.
+        about: Facts for people; empty if the file cannot be read.
     """
 
     kind: str
@@ -143,15 +142,14 @@ class Entry:
 
 @attrs.frozen
 class DiskCache:
-    """Entries in one directory, which is made when the first one is stored. Any number of threads and processes.
+    """Cache in one directory, which is created on the first store. Any number of threads and processes may use it.
 
     Attributes:
-        directory: Where it is; the user's alone, or it is not used.
-        limit: How many bytes it may hold; those that were not used for longest are dropped.
+        directory: The directory; it must be private to the user, otherwise it is not used.
+        limit: Maximum number of bytes; the least recently used entries are dropped.
 
     Raises:
-        ArgumentError: TIL707, a value is of the wrong kind.
-
+        ArgumentError: TIL707, a value has a wrong type.
     """
 
     directory: Path = attrs.field(converter=_absolute)
@@ -163,7 +161,7 @@ class DiskCache:
             raise ArgumentError.of("TIL707", f"the limit of a cache is a number of bytes, not {value!r}")
 
     def get(self, kind: str, key: str) -> Mapping[str, bytes] | None:
-        """Return the parts of an entry; None where there is none that can be trusted, or it exceeds the limit."""
+        """Return the parts of an entry; None if there is no trustworthy entry, or it exceeds the limit."""
         name = _name(kind, key)
 
         def whole(descriptor: int) -> Mapping[str, bytes]:
@@ -179,7 +177,7 @@ class DiskCache:
         return content
 
     def holds(self, kind: str, key: str) -> bool:
-        """Return whether there is an entry, which need not be one that can be trusted; a cheap question."""
+        """Return whether there is an entry, without verifying it; cheap."""
         try:
             with opened(self.directory) as folder:
                 folder.status(_name(kind, key))
@@ -188,7 +186,7 @@ class DiskCache:
         return True
 
     def _read(self, name: str, how: Callable[[int], T]) -> T | None:
-        """Return what ``how`` makes of the descriptor of an entry; None where there is none that can be trusted."""
+        """Return the result of ``how`` for the descriptor of an entry; None if there is no trustworthy entry."""
         try:
             with opened(self.directory) as folder:
                 try:
@@ -209,23 +207,23 @@ class DiskCache:
         return None
 
     def put(self, kind: str, key: str, parts: Mapping[str, bytes], about: Mapping[str, str]) -> bool:
-        """Store an entry in the place of any that there was; return whether that was possible."""
+        """Store or replace an entry; return whether that was possible."""
         return self._store(_name(kind, key), encode(bytes.fromhex(key), about, parts))
 
     def put_mapped(self, kind: str, key: str, pieces: Sequence[Content], about: Mapping[str, str]) -> bool:
-        """Store an entry of many bytes, given in pieces, that :meth:`mapped` is to return; return whether it could."""
+        """Store a large entry, given in pieces, for :meth:`mapped`; return whether that was possible."""
         name, now = _name(kind, key), int(time.time())
-        if sum(map(len, pieces)) > self.limit // 2:  # asked before all is read for its digest
+        if sum(map(len, pieces)) > self.limit // 2:  # checked before all pieces are read for the digest
             cache_log().info("not stored: %s is too large for a cache of %d bytes", name, self.limit)
             return False
         sealed = {**about, _SEALED: _seal(now)}
         return self._store(name, encode_mapped(bytes.fromhex(key), sealed, pieces), now)
 
     def mapped(self, kind: str, key: str) -> memoryview | None:
-        """Return what :meth:`put_mapped` stored, mapped to be read; None where there is none that can be trusted.
+        """Return the mapped content that :meth:`put_mapped` stored; None if there is no trustworthy entry.
 
-        Its digest is not computed while the file is as long as it was and has the time of change that was given to it,
-        and the system has been running since then: what a crash may have left half written is read.
+        Its digest is not computed if the file has its recorded length and modification time and the system has been
+        running since then; otherwise a crash may have left it incomplete.
         """
         name = _name(kind, key)
         part = self._read(name, lambda descriptor: _mapped(descriptor, bytes.fromhex(key)))
@@ -254,12 +252,12 @@ class DiskCache:
         return True
 
     def drop(self, kind: str, key: str, reason: str) -> None:
-        """Remove an entry that turned out to be of no use."""
+        """Remove a useless entry."""
         cache_log().warning("%s is dropped: %s", _name(kind, key), reason)
         self.remove(kind, key)
 
     def remove(self, kind: str, key: str) -> None:
-        """Remove an entry, if there is one and that is possible."""
+        """Remove an entry if possible."""
         name = _name(kind, key)
         try:
             with opened(self.directory) as folder:
@@ -270,22 +268,20 @@ class DiskCache:
             cache_log().info("not dropped: %s: %s", name, error)
 
     def entries(self) -> tuple[Entry, ...]:
-        """Return all entries, the most recently used first.
+        """Return all entries, most recently used first.
 
         Raises:
-            OSError: The directory cannot be read or must not be trusted; FileNotFoundError where there is none yet.
-
+            OSError: The directory cannot be read or trusted; FileNotFoundError if there is none yet.
         """
         with opened(self.directory) as folder:
             found = [_entry(folder, match, status) for match, status in _listed(folder, _ENTRY)]
         return tuple(sorted(found, key=lambda entry: (-entry.used, entry.kind, entry.key)))
 
     def clear(self) -> tuple[int, int]:
-        """Remove all entries, and return how many there were, and of how many bytes. Files of others stay.
+        """Remove all entries, and return their number and size in bytes. Other files stay.
 
         Raises:
             OSError: As for :meth:`entries`, or a file cannot be removed.
-
         """
         count = size = 0
         with opened(self.directory) as folder:
@@ -298,14 +294,14 @@ class DiskCache:
         return count, size
 
     def _warn_once(self, effect: str, error: OSError) -> None:
-        """Say what is wrong with the directory, the first time that this process finds it so."""
+        """Log an error of the directory on its first occurrence in this process."""
         if self.directory not in _warned:
             _warned.add(self.directory)
             reason = f"{error}" if isinstance(error, UntrustedError) else f"{self.directory}: {error.strerror}"
             cache_log().warning("the cache on disk %s: %s", effect, reason)
 
     def _sweep(self, folder: OpenDirectory) -> None:
-        """Count what is there, and drop what was not used for longest until the limit holds with some room."""
+        """Sum up the sizes, and drop the least recently used entries until the limit holds with some margin."""
         entries = sorted(_listed(folder, _ENTRY), key=lambda found: found[1].st_atime_ns)
         used = sum(_rounded(status.st_size) for _, status in entries)
         if used > self.limit:
@@ -322,18 +318,17 @@ class DiskCache:
 
 
 def default_disk_cache() -> DiskCache | None:
-    """Return the cache that environment and platform name; None where it is turned off."""
+    """Return the cache by environment and platform; None if it is turned off."""
     directory = cache_directory()
     return None if directory is None else DiskCache(directory)
 
 
 def remember(key: str, content: bytes) -> None:
-    """Store what is costly to find out, such as what a driver can do, for the next processes of this user.
+    """Store information that is costly to obtain, such as capabilities of a driver, for later processes of this user.
 
     Args:
-        key: Everything that the answer depends on: versions, device, driver.
-        content: The answer.
-
+        key: Everything that the content depends on: versions, device, driver.
+        content: The information.
     """
     cache_of_user = default_disk_cache()
     if cache_of_user is not None:
@@ -341,7 +336,7 @@ def remember(key: str, content: bytes) -> None:
 
 
 def recall(key: str) -> bytes | None:
-    """Return what :func:`remember` stored for ``key``; None where nothing is stored, or it cannot be trusted."""
+    """Return the content that :func:`remember` stored for ``key``; None if it is missing or not trustworthy."""
     cache_of_user = default_disk_cache()
     parts = None if cache_of_user is None else cache_of_user.get("note", digest_of(key))
     return None if parts is None else parts.get("content")
@@ -369,19 +364,18 @@ def _entry(folder: OpenDirectory, match: re.Match[str], status: os.stat_result) 
     try:
         with folder.reading(match.string) as descriptor:
             about = table_of(bytes.fromhex(key), os.read(descriptor, _TABLE_BYTES)).about
-            _mark_used(descriptor, status.st_atime_ns)  # to look is not to use, though some systems think so
+            _mark_used(descriptor, status.st_atime_ns)  # listing is no use of an entry, though some systems count it
     except (OSError, BrokenEntryError):
         about = {}
     return Entry(kind, key, status.st_size, status.st_mtime, status.st_atime, about)
 
 
 def _mapped(descriptor: int, key: bytes) -> memoryview:
-    """Return the part of an entry that is mapped.
+    """Return the mapped part of an entry.
 
     Raises:
-        BrokenEntryError: It is not what was stored.
+        BrokenEntryError: It is not the stored content.
         OSError: It cannot be mapped.
-
     """
     status = os.fstat(descriptor)
     if not status.st_size:
@@ -392,9 +386,9 @@ def _mapped(descriptor: int, key: bytes) -> memoryview:
 
 
 def _seal(changed: int) -> str:
-    """Return what tells that a file was written since the system runs and has its time of change from us, or nothing.
+    """Return a seal: proof that a file was written since the system started and has our modification time, or nothing.
 
-    It is a whole number of seconds, as no later change leaves it.
+    That time is a whole number of seconds, which later modifications would not leave.
     """
     try:
         return f"{changed} {_BOOT.read_text(encoding='ascii').strip()}"
@@ -403,7 +397,7 @@ def _seal(changed: int) -> str:
 
 
 def _mark_used(descriptor: int, nanoseconds: int) -> None:
-    """Set the time of access, which many systems do not keep by themselves."""
+    """Set the access time, which many systems do not maintain."""
     if os.utime in os.supports_fd:
         try:
             os.utime(descriptor, ns=(nanoseconds, os.fstat(descriptor).st_mtime_ns))

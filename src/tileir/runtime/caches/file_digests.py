@@ -1,9 +1,8 @@
-"""Digests of arrays of mapped files, kept on disk, so that a file that did not change is not read to tell what it has.
+"""Digests of arrays in mapped files, cached on disk so that unchanged files need not be read to identify content.
 
-An entry ``file-…`` stands for one file, with its path, device, inode, size and time of change, and has the digests of
-arrays in it by their offset, dtype and shape. It is written where the file changed at least two seconds before its
-digests were computed, or the arrays copied, as clocks of file systems are coarse, and its status stayed the same
-meanwhile.
+An entry ``file-…`` describes one file, by path, device, inode, size and modification time, and has the digests of its
+arrays by offset, dtype and shape. It is written only if the file was modified at least two seconds before the arrays
+were digested or copied, as file system clocks are coarse, and if its status did not change meanwhile.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ _MAPS: Final = Path("/proc/self/maps")
 
 
 def recall_digests(values: Iterable[ArrayValue], disk: DiskCache) -> None:
-    """Give arrays of mapped files the digests that a cache has of them, and store those that it lacks.
+    """Set digests of arrays of mapped files from a cache, and store those that it lacks.
 
-    Only where the system tells that what is mapped is the file that has the path now.
+    Only if the system tells that the mapped file is the current file at its path.
     """
     unknown = {id(value): value for value in values if value.origin is not None and "digest" not in vars(value)}
     paths: dict[int, str | None] = {}
@@ -80,7 +79,7 @@ def _place(origin: Origin, value: ArrayValue) -> str:
 
 
 def path_of(mapped: np.memmap[Any, Any]) -> str | None:
-    """Return the path of a mapped file; None where the system does not tell that this is what is there now."""
+    """Return the path of a mapped file; None unless the system tells that it is the current file there."""
     if not mapped.filename or not mapped.size:
         return None
     path = os.path.realpath(mapped.filename)
@@ -88,7 +87,7 @@ def path_of(mapped: np.memmap[Any, Any]) -> str | None:
 
 
 def _mapped_at(address: int) -> str | None:
-    """Return the path that a mapped file has now; None where the system does not tell, or it is deleted."""
+    """Return the current path of the file mapped at an address; None if unknown or deleted."""
     try:
         for line in _MAPS.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
             begin, _, end = line.split(" ", 1)[0].partition("-")

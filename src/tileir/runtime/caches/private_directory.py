@@ -1,8 +1,8 @@
-"""A directory that only its owner can read or change, and files in it that nobody can swap.
+"""Directories that only their owner can read or change, with files that nobody can swap.
 
-Code from the cache is executed, so whoever can write there can run code as the user. A directory is therefore used
-only if the descriptor that was opened for it, which no rename can change, is one of the user's own with mode 0700; its
-files are opened relative to that descriptor, without following links, and checked in the same way.
+Code from the cache is executed, so anyone who can write there can run code as the user. A directory is used only if its
+opened descriptor, which no rename can change, belongs to the user and has mode 0700; files are opened relative to that
+descriptor, without following links, and checked likewise.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 from tileir.core import Content, attrs
 
 OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
-"""The permissions of everybody but the owner."""
+"""Permission bits of group and others."""
 
 _HAS_OWNERS: Final = hasattr(os, "geteuid")  # Windows guards %LOCALAPPDATA% by access lists instead
 _RELATIVE: Final = os.open in os.supports_dir_fd
@@ -28,16 +28,16 @@ _READ: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINAR
 _APPEND: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0) | _NO_FOLLOW
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0) | _NO_FOLLOW
 
-_IS_LINK: Final = (errno.ELOOP, errno.EMLINK)  # what Linux and macOS, and what FreeBSD say to O_NOFOLLOW
+_IS_LINK: Final = (errno.ELOOP, errno.EMLINK)  # errors of O_NOFOLLOW on Linux and macOS, and on FreeBSD
 
 
 class UntrustedError(OSError):
-    """A directory or file that others could have written; the message says why, and what to do."""
+    """Directory or file that others could have written; the message gives the reason and a remedy."""
 
 
 @attrs.frozen
 class OpenDirectory:
-    """A directory that was found to be private. Names are relative to its descriptor, where the system can do that.
+    """Directory that was verified as private. Names are relative to its descriptor if the system supports that.
 
     All methods raise :class:`OSError`.
     """
@@ -46,7 +46,7 @@ class OpenDirectory:
     descriptor: int | None
 
     def names(self) -> list[str]:
-        """Return the names of what is in it, in no order."""
+        """Return the names of its content, unordered."""
         with os.scandir(self.path if self.descriptor is None else self.descriptor) as found:
             return [entry.name for entry in found]
 
@@ -55,8 +55,7 @@ class OpenDirectory:
         """Open a file, and yield its descriptor.
 
         Raises:
-            UntrustedError: It is no regular file, or others may change it.
-
+            UntrustedError: It is not a regular file, or others may change it.
         """
         try:
             descriptor = os.open(self._place(name), _READ, dir_fd=self.descriptor)
@@ -71,15 +70,14 @@ class OpenDirectory:
             os.close(descriptor)
 
     def write(self, name: str, contents: Iterable[Content], changed: int | None = None) -> None:
-        """Create or replace a file. Whoever opens it sees either the old content or the whole of the new one.
+        """Create or replace a file atomically: readers see either the old content or all of the new.
 
-        It is not forced to the disk: readers verify what they read, and a cache may lose entries.
+        It is not forced to the disk: readers verify content, and a cache may lose entries.
 
         Args:
-            name: The file.
-            contents: Its content in pieces.
-            changed: When it is to seem to have been changed, in seconds since 1970, where the system can do that.
-
+            name: Name of the file.
+            contents: Content in pieces.
+            changed: Modification time to set, in seconds since 1970, if the system supports that.
         """
         temporary = f".{os.getpid()}-{os.urandom(8).hex()}.tmp"
         descriptor = os.open(self._place(temporary), _NEW, 0o600, dir_fd=self.descriptor)
@@ -99,7 +97,7 @@ class OpenDirectory:
             raise
 
     def append(self, name: str, content: bytes) -> int:
-        """Add to the end of a file, made if need be, and return its size; several processes may do so at a time."""
+        """Append to a file, created if missing, and return its size; several processes may do so concurrently."""
         descriptor = os.open(self._place(name), _APPEND, 0o600, dir_fd=self.descriptor)
         try:
             _check_file(os.fstat(descriptor), name)
@@ -109,11 +107,11 @@ class OpenDirectory:
             os.close(descriptor)
 
     def status(self, name: str) -> os.stat_result:
-        """Return what the system knows of a file, and not of what it links to."""
+        """Return the status of a file, without following a link."""
         return os.stat(self._place(name), dir_fd=self.descriptor, follow_symlinks=False)
 
     def remove(self, name: str) -> None:
-        """Remove a file, or a link and not what it leads to."""
+        """Remove a file, or a link but not its target."""
         os.unlink(self._place(name), dir_fd=self.descriptor)
 
     def _place(self, name: str) -> str:
@@ -122,16 +120,15 @@ class OpenDirectory:
 
 @contextmanager
 def opened(path: Path, *, create: bool = False) -> Iterator[OpenDirectory]:
-    """Open a directory that is the user's alone.
+    """Open a directory that is private to the user.
 
     Args:
-        path: Where it is.
-        create: Whether to make it, and those that lead to it, where it is missing.
+        path: Path of the directory.
+        create: Whether to create it and missing parents.
 
     Raises:
-        UntrustedError: It is a link, belongs to another user, or others have permissions there.
-        OSError: It is missing, or cannot be made or opened.
-
+        UntrustedError: It is a link, belongs to another user, or is accessible to others.
+        OSError: It is missing, or cannot be created or opened.
     """
     if create and not path.is_dir():
         _make(path)
@@ -153,10 +150,10 @@ def opened(path: Path, *, create: bool = False) -> Iterator[OpenDirectory]:
 
 
 def _make(path: Path) -> None:
-    """Make a directory and what is missing above it; the super-user makes none in those of others."""
+    """Create a directory and its missing parents; the super-user creates none in directories of other users."""
     missing = [place for place in (path, *path.parents) if not place.exists()]
     parent = missing[-1].parent if missing else path.parent
-    if _HAS_OWNERS and os.geteuid() == 0:  # the other could never use it, as after `sudo` without a home of its own
+    if _HAS_OWNERS and os.geteuid() == 0:  # the other user could never use it, as after `sudo` with the caller's home
         _check_owner(parent.stat(), str(parent))
     for place in reversed(missing):
         with suppress(FileExistsError):
@@ -164,7 +161,7 @@ def _make(path: Path) -> None:
 
 
 def _check_directory(status: os.stat_result, path: Path) -> None:
-    """Raise unless the directory is the user's alone, and is not where just anybody could put another in its place."""
+    """Raise unless the directory is private to the user, and not in a place where others can replace it."""
     if not stat.S_ISDIR(status.st_mode):
         raise _not_a_directory(path)
     if not _HAS_OWNERS:

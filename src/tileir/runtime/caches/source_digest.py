@@ -1,8 +1,6 @@
-"""A digest of a package's own code, so that nothing in a cache outlives the compiler that made it.
+"""Digests of the code of packages and extensions, so that cache entries do not outlive the compiler that made them.
 
-A version is not enough: while a compiler is being worked on, its version stays and its output does not.
-
-What tells the code of installed extensions apart, for the keys of what is kept on disk.
+Versions do not suffice: while a compiler is being developed, its output changes without its version.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.runtime.caches.disk_cache import cache_log
 
 _TEXTS: Final = (".py", ".json")
-"""Files whose content counts: code, and data that decides what code does."""
+"""Suffixes of relevant files: code, and data that determines the behaviour of code."""
 
 _COUNTED: Final = (*_TEXTS, ".so", ".pyd", ".dll", ".dylib")
 
@@ -34,8 +32,8 @@ _STARTED: Final = time.time()
 def source_digest(package: str) -> str | None:
     """Return a SHA-256 over the sources of a package or module, imported or not, in hexadecimal.
 
-    Native libraries in it count by size and time. None where there is no source to be found, or where a file is newer
-    than this process, which may then run other code than the file has.
+    Native libraries in it count by size and time. None if there is no source, or if a file is newer than this process,
+    which may then run older code.
     """
     digest, sources = hashlib.sha256(), 0
     for name, path, status in sorted(_files(package)):
@@ -56,13 +54,13 @@ def source_digest(package: str) -> str | None:
 
 
 def _files(package: str) -> Iterator[tuple[str, str, os.stat_result]]:
-    """Yield the source files and native libraries of a package: their names in it, and where and what they are.
+    """Yield relative name, path and status of the source files and native libraries of a package.
 
-    Each process does so before it looks into the cache, and there are hundreds: paths are texts here.
+    Each process does so before it accesses the cache, for hundreds of files, so paths are strings here.
     """
     module, spec = sys.modules.get(package), None
     if module is None:
-        from importlib.util import find_spec  # back ends mostly are loaded, and what they are built on
+        from importlib.util import find_spec  # back ends mostly are loaded, and their dependencies
 
         spec = find_spec(package)
     roots = getattr(module, "__path__", None) if spec is None else spec.submodule_search_locations
@@ -87,9 +85,9 @@ _KINDS: Final = (Kind.PASS, Kind.SCHEDULE, Kind.TARGET)
 
 
 def digest_of_extensions(pipeline: str) -> str | None:
-    """Return a digest of all passes, schedules and targets of strangers, if a pipeline may name one; else nothing.
+    """Return a digest of all passes, schedules and targets of extensions, if a pipeline may name one; else nothing.
 
-    None where the digest cannot be told.
+    None if the digest is unknown.
     """
     from tileir.core.targets.target_names import names_of_targets  # importing tileir must stay cheap
 
@@ -105,6 +103,6 @@ def digest_of_extensions(pipeline: str) -> str | None:
 def _digest(module: str) -> str | None:
     try:
         import_module(module)
-    except Exception:  # code of others may fail in any way; who uses it is told
+    except Exception:  # foreign code may raise anything; its users are told
         return None
     return source_digest(module)

@@ -20,18 +20,17 @@ _LEGACY_STREAM: Final = 1
 
 @attrs.define(eq=False, repr=False)
 class DeviceArray:
-    """An array in the memory of a device: contiguous, in row-major order.
+    """Array in the memory of a device: contiguous, in row-major order.
 
-    :func:`tileir.to_device` makes one; calls return them where they are given some. Other libraries share its memory by
-    DLPack, those of CUDA by ``__cuda_array_interface__`` as well. What others write to it while a call runs, or read
-    before it is done, is theirs to keep in order.
+    :func:`tileir.to_device` makes one; calls with device arrays return device arrays. Other libraries share its memory
+    by DLPack, and CUDA libraries by ``__cuda_array_interface__`` as well. They are responsible for ordering their
+    accesses against calls that are running.
 
     Attributes:
-        shape: Its extents.
-        dtype: Its elements, as NumPy names them.
-        home: Where it lives, with what manages the memory there.
-        read_only: Whether nothing may be written to it, because whoever shares its memory said so.
-
+        shape: Extents.
+        dtype: NumPy dtype of its elements.
+        home: Its device, with the executor that manages the memory.
+        read_only: Whether it must not be written, as declared by the library that shares its memory.
     """
 
     _buffer: Buffer | None
@@ -44,29 +43,29 @@ class DeviceArray:
 
     @classmethod
     def of(cls, buffer: Buffer, home: Home, dtype: DType, shape: tuple[int, ...], *, read_only: bool = False) -> Self:
-        """Return an array over a buffer, which is large enough."""
+        """Return an array over a sufficiently large buffer."""
         seen = buffer.host()
         view: Array | None = None
         if seen is not None:
             view = seen[: _nbytes(dtype, shape)].view(dtype.numpy).reshape(shape)
         elif home.works_in_place and not _nbytes(dtype, shape):
-            view = np.empty(shape, dtype.numpy)  # the host sees it as much as any other array there
+            view = np.empty(shape, dtype.numpy)  # the host accesses it like any other array there
         if view is not None and read_only:
             view.flags.writeable = False
         return cls(buffer, home, dtype.numpy, shape, read_only, view)
 
     @classmethod
     def over(cls, array: Array, home: Home) -> Self:
-        """Return an array over one of the host, whose memory the device works on; it is contiguous and aligned."""
+        """Return an array over a contiguous, aligned host array that the device works on in place."""
         return cls(home.executor.wrap(array), home, array.dtype, array.shape, False, array)
 
     @classmethod
     def fresh(
         cls, buffer: Buffer, home: Home, dtype: np.dtype[Any], shape: tuple[int, ...], written: Event | None
     ) -> Self:
-        """Return an array over memory that the host does not see, and that a call will have written, or has.
+        """Return an array over memory invisible to the host that a call writes, or has written.
 
-        Fields are set past the checks of who may set them, which take as long as a launch.
+        Fields are set without attrs' checks, which take as long as a launch.
         """
         made = cls.__new__(cls)
         _put_buffer(made, buffer)
@@ -80,7 +79,7 @@ class DeviceArray:
 
     @property
     def device(self) -> DeviceInfo:
-        """The device that it lives on."""
+        """Device of the array."""
         return self.home.device
 
     @property
@@ -99,19 +98,18 @@ class DeviceArray:
         return _nbytes(self.dtype, self.shape)
 
     def __repr__(self) -> str:
-        """Return what it is, without its elements: these would have to be copied to the host."""
+        """Return a description without the elements, which would have to be copied to the host."""
         kind = DType.of(self.dtype)
         name = self.dtype if kind is None else kind.value
         state = ", freed" if self._buffer is None else ", read-only" if self.read_only else ""
         return f"DeviceArray({name}[{', '.join(map(str, self.shape))}] on {self.device.id}{state})"
 
     def numpy(self) -> Array:
-        """Return it as an array of NumPy: with the same memory if that is the host's, else a copy.
+        """Return it as a NumPy array: sharing the host's memory if it is there, else a copy.
 
         Raises:
             ArgumentError: TIL715, it was freed; TIL708, there is not enough memory.
-            BaseException: what the submitted call failed with that was to write it.
-
+            BaseException: The failure of the submitted call that writes it.
         """
         buffer = self.ready()
         if self._host is not None:
@@ -125,12 +123,11 @@ class DeviceArray:
         return copy
 
     def fill(self, array: Array) -> None:
-        """Copy the elements of an array of the host to it, of one dtype and shape.
+        """Copy a host array of equal dtype and shape to it.
 
         Raises:
             ArgumentError: TIL715, it was freed.
             BackendError: TIL807, the context was closed.
-
         """
         buffer = self.ready()
         if self._host is not None:
@@ -139,7 +136,7 @@ class DeviceArray:
             self.home.executor.copy(np.ascontiguousarray(array), buffer).wait()
 
     def free(self) -> None:
-        """Give the memory back, now and not when nobody refers to the array any more; it cannot be used afterwards.
+        """Release the memory now, not when the last reference dies; the array cannot be used afterwards.
 
         Calls that use it finish first.
         """
@@ -150,8 +147,7 @@ class DeviceArray:
 
         Raises:
             ArgumentError: TIL715, it was freed.
-            BaseException: what the submitted call failed with that was to write it.
-
+            BaseException: The failure of the submitted call that writes it.
         """
         written = self._written
         if written is not None:
@@ -160,40 +156,38 @@ class DeviceArray:
         return self.memory()
 
     def memory(self) -> Buffer:
-        """Return the memory, which may be written later.
+        """Return the memory, whose elements may still be pending.
 
         Raises:
             ArgumentError: TIL715, it was freed.
-
         """
         if self._buffer is None:
             raise ArgumentError.of("TIL715", f"this {self} was freed; make another one")
         return self._buffer
 
     def queued(self, executor: Any) -> Any:
-        """Return the memory if an executor's queue has all that it waits for; None where somebody has to wait."""
+        """Return the memory if an executor's queue orders everything it waits for; None if a wait is needed."""
         written, own = self._written, self.home.executor is executor
         return self._buffer if own and (written is None or executor.follows(written)) else None
 
     def seen(self) -> Array | None:
-        """Return its memory as an array of NumPy, without waiting; None where the host does not see it."""
+        """Return its memory as a NumPy array, without waiting; None if the host cannot access it."""
         self.memory()
         return self._host
 
     def await_call(self, event: Event | None) -> None:
-        """Have whoever reads it wait for a call that was submitted to write it; None where it is written."""
+        """Make readers wait for a submitted call that writes it; None if it is written."""
         self._written = event
 
     def awaited(self) -> Event | None:
-        """Return the submitted call that writes it; None where nobody has to wait."""
+        """Return the submitted call that writes it; None if no wait is needed."""
         return self._written
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """Return it for NumPy, without a copy if its memory is the host's; else only where a copy is asked for.
+        """Return it for NumPy, without a copy if its memory is the host's; else only if a copy is requested.
 
         Raises:
-            ArgumentError: TIL714, it would have to be copied to the host, and nobody asked for that.
-
+            ArgumentError: TIL714, it would have to be copied to the host without a request.
         """
         if self._host is None and copy is not True:
             message = (
@@ -209,11 +203,10 @@ class DeviceArray:
         return array.copy() if copy is True and self._host is not None else array
 
     def __getitem__(self, key: object) -> NoReturn:
-        """Refuse: an array of a device is one piece.
+        """Refuse indexing: device arrays are not divisible.
 
         Raises:
             ArgumentError: TIL714, always.
-
         """
         message = (
             f"{self} has no parts of its own: take them in a program, as ops.slice does, of array.numpy(), or of what"
@@ -222,19 +215,19 @@ class DeviceArray:
         raise ArgumentError.of("TIL714", message)
 
     def __bool__(self) -> bool:
-        """Return whether its only element is not 0; the errors are those of :meth:`__array__`."""
+        """Return whether its only element is not 0; raises the errors of :meth:`__array__`."""
         return bool(self.__array__())
 
     def __int__(self) -> int:
-        """Return its only element, likewise."""
+        """Return its only element; raises the errors of :meth:`__array__`."""
         return int(self.__array__())
 
     def __float__(self) -> float:
-        """Return its only element, likewise."""
+        """Return its only element; raises the errors of :meth:`__array__`."""
         return float(self.__array__())
 
     def __dlpack_device__(self) -> Place:
-        """Return the device as DLPack knows it: the host where that sees the memory, so that everybody can use it."""
+        """Return the device for DLPack: the host if it can access the memory, so that any library can use it."""
         return HOST if self._host is not None else self.home.place
 
     def __dlpack__(
@@ -245,19 +238,18 @@ class DeviceArray:
         dl_device: Place | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """Return a capsule of DLPack with its memory.
+        """Return a DLPack capsule of its memory.
 
         Args:
-            stream: What the consumer will use it in, which is made to wait for what was not written yet; -1 for nobody
-                has to wait. Only where the device has streams.
-            max_version: The latest version of DLPack that the consumer knows.
-            dl_device: Where the consumer wants it: here, or on the host, which takes a copy unless it sees the memory.
-            copy: Whether it is copied; None for where it has to be.
+            stream: Stream of the consumer, which is made to wait for pending writes; -1 for no synchronisation. Only
+                for devices with streams.
+            max_version: Latest version of DLPack that the consumer knows.
+            dl_device: Requested device: this one, or the host, which takes a copy unless it can access the memory.
+            copy: Whether to copy; None to copy only if necessary.
 
         Raises:
-            BufferError: It cannot be shared like this.
+            BufferError: It cannot be shared in this way.
             ArgumentError: TIL715, it was freed.
-
         """
         here = self.__dlpack_device__()
         wanted = here if dl_device is None else (int(dl_device[0]), int(dl_device[1]))
@@ -280,9 +272,9 @@ class DeviceArray:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, object]:
-        """Interface for libraries of CUDA that know no DLPack; AttributeError elsewhere, and for dtypes without a name.
+        """Interface for CUDA libraries without DLPack; AttributeError elsewhere, and for dtypes without a name.
 
-        Its content is there, so it has no stream to wait for.
+        Its content is complete, so no stream is given.
         """
         executor: Any = self.home.executor
         if self.home.place[0] not in CUDA_KINDS or not self.home.shares:
@@ -304,22 +296,21 @@ class DeviceArray:
     @property
     def _kind(self) -> DType:
         kind = DType.of(self.dtype)
-        assert kind is not None  # it was made for one
+        assert kind is not None  # the interface was called for it
         return kind
 
     def _order(self, stream: int | None) -> None:
-        """Make a consumer wait for what was not written yet.
+        """Make a consumer's stream wait for pending writes.
 
         Raises:
             BufferError: There is no such stream.
-
         """
         executor: Any = self.home.executor
         if self.home.streams:
             if stream == 0:
                 raise BufferError("stream 0 may mean two things to CUDA; 1 is the default one, 2 that of each thread")
             written = () if self._written is None else ends_of(self._written)
-            before = [*written, *self.home.handed_over()]  # what reads it, too: the consumer may write
+            before = [*written, *self.home.handed_over()]  # and for pending reads: the consumer may write
             if stream != -1 and before:
                 executor.precede(_LEGACY_STREAM if stream is None else stream, before)
             return

@@ -1,8 +1,8 @@
-"""Memory that libraries share by DLPack, of any device and of any dtype that tileir has.
+"""Memory sharing by DLPack for any device and any dtype of tileir.
 
-NumPy reads and writes capsules of the host's memory, and looks after who releases them. What it does not know is told
-to it in other words: elements of bf16 as integers of the same size, and memory of devices as memory of the host, of
-which nobody reads an element. What stands in a capsule is right again before somebody else sees it.
+NumPy reads and writes capsules of the host's memory, and manages their release. Other capsules are disguised for it:
+bf16 elements as integers of their size, and device memory as host memory that nobody reads. Capsules have their true
+content again before other code sees them.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from tileir.runtime.arrays import Array
 
 Place: TypeAlias = tuple[int, int]
-"""A device as DLPack knows it: its kind, and its number among those of this kind."""
+"""DLPack device: its kind, and its number among devices of that kind."""
 
 HOST: Final = (1, 0)
 HOST_KINDS: Final = (1, 3, 11)
-"""Kinds of devices whose memory the host reads: itself, and what CUDA or ROCm pinned."""
+"""Kinds of devices whose memory the host reads: the host itself, and memory pinned by CUDA or ROCm."""
 
 EXTENSION: Final = 12
-"""The kind of devices that DLPack does not know."""
+"""Kind of devices unknown to DLPack."""
 
 CUDA_KINDS: Final = (2, 13)
 STREAM_KINDS: Final = (*CUDA_KINDS, 10)
@@ -69,7 +69,7 @@ _CODES: Final = MappingProxyType(
         **{dtype: _FLOAT for dtype, form in FORMATS.items() if not form.registered},
     }
 )
-"""The class of each dtype in DLPack."""
+"""DLPack type code of each dtype."""
 
 _DTYPES: Final = MappingProxyType({(code, dtype.itemsize * 8): dtype for dtype, code in _CODES.items()})
 _CLASSES: Final = MappingProxyType(
@@ -86,7 +86,7 @@ class _Type(ctypes.Structure):
 
 
 class Tensor(ctypes.Structure):
-    """The memory of an array, as DLPack has it."""
+    """DLPack's ``DLTensor``: the memory of an array."""
 
     _fields_ = (
         ("data", ctypes.c_void_p),
@@ -119,22 +119,22 @@ _DELETER: Final = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 
 @attrs.frozen(repr=False)
 class _Given:
-    """A capsule that was asked for already, as NumPy takes it."""
+    """Capsule that was already requested, as an object that NumPy accepts."""
 
     capsule: Any
 
     def __dlpack__(self, **_: object) -> Any:
-        """Return it."""
+        """Return the capsule."""
         return self.capsule
 
     def __dlpack_device__(self) -> Place:
-        """Say what the capsule says."""
+        """Return the device of the capsule."""
         return HOST
 
 
 @cache
 def knows_versions() -> bool:
-    """Return whether NumPy reads and writes capsules with a version, which tell whether memory may be written."""
+    """Return whether NumPy supports versioned capsules, which tell whether memory may be written."""
     try:
         np.empty(0).__dlpack__(max_version=VERSION)
     except TypeError:
@@ -143,36 +143,35 @@ def knows_versions() -> bool:
 
 
 def place_of(value: Any) -> Place | None:
-    """Return where the memory of an object is; None where that cannot be told, mostly because it is no array."""
+    """Return the device of an object's memory; None if unknown, mostly because it is not an array."""
     try:
         kind, number = value.__dlpack_device__()
         return int(kind), int(number)
-    except Exception:  # code of others may fail in any way
+    except Exception:  # foreign code may raise anything
         return None
 
 
 def kind_of(dtype: DType, rank: int, place: Place) -> bytes:
-    """Return device, rank and dtype of an array, as :class:`Tensor` has them behind the address of the data."""
+    """Return device, rank and dtype of an array, as :class:`Tensor` has them after the data pointer."""
     tensor = Tensor(None, _Device(*place), rank, _Type(_CODES[dtype], dtype.itemsize * 8, 1))
     return bytes(tensor)[Tensor.device.offset : Tensor.shape.offset]
 
 
 def spelt(place: Place) -> str:
-    """Return the words for a device."""
+    """Return the description of a device."""
     kind, number = place
     return f"{_KINDS.get(kind, f'device type {kind}')} (number {number})" if kind not in HOST_KINDS else _KINDS[kind]
 
 
 def imported(value: Any, **options: object) -> Array:
-    """Return the memory of an object with ``__dlpack__``, which it keeps alive; on devices nobody may read an element.
+    """Return the memory of an object with ``__dlpack__``, which it keeps alive; not readable if on a device.
 
     Args:
         value: The object.
-        options: What its ``__dlpack__`` is asked beside the version: for a stream that will use the memory, say.
+        options: Arguments of ``__dlpack__`` beside the version, such as a stream.
 
     Raises:
-        Exception: what ``__dlpack__`` raises; BufferError, the capsule is of a dtype or version without an equal here.
-
+        Exception: Errors of ``__dlpack__``; BufferError, the capsule has an unsupported dtype or version.
     """
     return taken(_asked(value, options))
 
@@ -181,8 +180,7 @@ def taken(capsule: object) -> Array:
     """Return the memory in a capsule, whose content the array owns from now on.
 
     Raises:
-        BufferError: The capsule is of a dtype or version without an equal here.
-
+        BufferError: The capsule has an unsupported dtype or version.
     """
     managed = _content(capsule)
     tensor: Tensor = managed.tensor
@@ -201,20 +199,20 @@ def taken(capsule: object) -> Array:
     finally:
         kind.code = code
         tensor.device.kind, tensor.device.number = place
-    if isinstance(managed, _Managed) and not array.flags.writeable:  # NumPy does not know, and so writes none of these
+    if isinstance(managed, _Managed) and not array.flags.writeable:  # NumPy does not know nor write these
         address, strides = array.__array_interface__["data"][0], array.strides
         return at(address, dtype, array.shape, array, strides=strides)
     return array.view(dtype.numpy)
 
 
 def is_writable(capsule: object) -> bool:
-    """Return whether a capsule says that its memory may be written; those without a version do not say it."""
+    """Return whether a capsule declares its memory writable; unversioned capsules do not."""
     managed = _content(capsule)
     return isinstance(managed, _Versioned) and not managed.flags & _READ_ONLY
 
 
 def release(capsule: object) -> None:
-    """Give the content of a capsule back, unless somebody has taken it."""
+    """Release the content of a capsule unless it was consumed."""
     is_valid, _ = _capsule_functions()
     if is_valid(capsule, b"dltensor_versioned"):
         managed = _content(capsule)
@@ -226,17 +224,16 @@ def exported(array: Array, place: Place, *, version: object = None, copied: bool
     """Return a capsule with the memory of an array.
 
     Args:
-        array: What :func:`at` or NumPy made.
-        place: Where the memory is.
-        version: The latest version of DLPack that the consumer knows; None for none.
-        copied: Whether the memory is nobody else's.
+        array: Result of :func:`at`, or a NumPy array.
+        place: Device of the memory.
+        version: Latest version of DLPack that the consumer knows; None for unversioned capsules.
+        copied: Whether the memory is a copy for the consumer alone.
 
     Raises:
-        BufferError: Consumers that know no versions cannot be told that the memory is read-only.
-
+        BufferError: The memory is read-only, which unversioned capsules cannot express.
     """
     dtype = DType.of(array.dtype)
-    assert dtype is not None  # arrays of others are none of ours
+    assert dtype is not None  # arrays of others are not ours
     versioned = isinstance(version, tuple) and version >= (1, 0) and knows_versions()
     if not versioned and not array.flags.writeable:
         raise BufferError(
@@ -254,7 +251,7 @@ def exported(array: Array, place: Place, *, version: object = None, copied: bool
 
 @attrs.frozen(eq=False, slots=False, repr=False)
 class _Addressed:
-    """Memory at an address, as NumPy takes it; ``owner`` is kept alive."""
+    """Memory at an address, as an object that NumPy accepts; keeps ``owner`` alive."""
 
     __array_interface__: Mapping[str, object]
     owner: object
@@ -269,7 +266,7 @@ def at(
     strides: tuple[int, ...] | None = None,
     read_only: bool = False,
 ) -> Array:
-    """Return the array at an address, which may be one of a device: then nobody may read an element."""
+    """Return the array at an address; if it is one of a device, elements must not be read."""
     described = {
         "version": 3,
         "shape": shape,
@@ -281,7 +278,7 @@ def at(
 
 
 def _asked(value: Any, options: Mapping[str, object]) -> object:
-    """Return the capsule of an object, with a version if it knows them."""
+    """Return the capsule of an object, versioned if supported."""
     if knows_versions():
         try:
             return value.__dlpack__(max_version=VERSION, **options)
@@ -291,11 +288,10 @@ def _asked(value: Any, options: Mapping[str, object]) -> object:
 
 
 def _content(capsule: object) -> _Managed | _Versioned:
-    """Return what is in a capsule that nobody has taken.
+    """Return the content of a capsule that was not consumed.
 
     Raises:
-        BufferError: It is of another version, or none of DLPack.
-
+        BufferError: It has another version, or is not a DLPack capsule.
     """
     is_valid, pointer = _capsule_functions()
     if is_valid(capsule, b"dltensor"):

@@ -1,8 +1,8 @@
-"""Arrays of libraries that hand them out by C functions, DLPack's exchange interface, as PyTorch does.
+"""Arrays of libraries with DLPack's exchange interface, a table of C functions, such as PyTorch.
 
-``__dlpack__`` is mostly written in Python and takes tens of microseconds; a function of the table takes one. It orders
-no streams: who asks makes its own wait for the one in which the library works. Source: ``DLPackExchangeAPI`` in the
-header of DLPack 1.3.
+``__dlpack__`` is mostly written in Python and takes tens of microseconds; a function of the table takes one. It does
+not synchronise: callers make their own stream wait for the library's current stream. Source: ``DLPackExchangeAPI`` in
+the header of DLPack 1.3.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tileir.runtime.devices.dlpack import (
 )
 
 ATTRIBUTE: Final = "__dlpack_c_exchange_api__"
-"""What a type has that offers the functions: a capsule with their table."""
+"""Attribute of a type with the functions: a capsule of their table."""
 
 CAPSULE: Final = b"dlpack_exchange_api"
 _CONTENT: Final = b"dltensor_versioned"
 _DEFAULT_STREAM: Final = 1
-"""CUDA's handle for the stream that libraries call the default one, where they give none."""
+"""CUDA's handle of the default stream, for libraries that return none."""
 
 
 class _Table(ctypes.Structure):
@@ -61,18 +61,17 @@ _CAPSULE_OF: Final = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes
 
 
 _WORDS: Final = Struct("P16sPPQ")
-"""A :class:`Tensor`: where its data is, then its device, rank and dtype, extents, strides, and an offset in bytes."""
+"""A :class:`Tensor`: data pointer, device, rank and dtype, extents, strides, and an offset in bytes."""
 
 
 @attrs.frozen
 class Format:
-    """Dtype, shape and device of an array without gaps, as :class:`Tensor` has them.
+    """Dtype, shape and device of a contiguous array, as :class:`Tensor` has them.
 
     Attributes:
         kind: Device, rank and dtype.
-        extents: Its shape.
-        strides: How many elements apart neighbours along each axis are.
-
+        extents: Extents.
+        strides: Strides in elements.
     """
 
     kind: bytes
@@ -81,7 +80,7 @@ class Format:
 
     @classmethod
     def of(cls, dtype: DType, shape: tuple[int, ...], place: Place) -> Self:
-        """Return what such an array is."""
+        """Return the format of an array with this dtype, shape and place."""
         steps = [1]
         for size in shape[:0:-1]:
             steps.append(steps[-1] * size)
@@ -89,7 +88,7 @@ class Format:
         return cls(kind_of(dtype, len(shape), place), pack(*shape), pack(*steps[::-1][: len(shape)]))
 
     def address(self, tensor: Tensor) -> int | None:
-        """Return where the data of a tensor is; None where it is another one, or has gaps."""
+        """Return the data address of a tensor; None if it has another format, or gaps."""
         data, kind, extents, strides, offset = _WORDS.unpack_from(tensor)
         if kind != self.kind or not data:
             return None
@@ -104,7 +103,7 @@ class Format:
         return found
 
     def _has_no_gaps(self, strides: bytes) -> bool:
-        """Return whether strides are those that are wanted, along axes of more than one element."""
+        """Return whether strides are the expected ones along axes of more than one element."""
         if strides == self.strides:
             return True
         words = zip(*(memoryview(each).cast("q") for each in (strides, self.strides, self.extents)), strict=True)
@@ -113,11 +112,10 @@ class Format:
 
 @attrs.frozen(eq=False, repr=False)
 class Exchange:
-    """The functions of one type of arrays.
+    """Exchange functions of an array type.
 
     Attributes:
-        addresses: Where they start: what lends an array, what gives one to own, what tells the stream.
-
+        addresses: Addresses of the functions that lend an array, that transfer ownership, and that return the stream.
     """
 
     addresses: tuple[int, int, int]
@@ -127,7 +125,7 @@ class Exchange:
 
     @classmethod
     def of(cls, value: object) -> Exchange | None:
-        """Return the functions for an array; None where its type itself offers none, of a version that is known."""
+        """Return the functions for an array; None if its own type offers none in a known version."""
         kind = type(value)
         try:
             return _known[kind]
@@ -139,7 +137,7 @@ class Exchange:
     def _read(cls, kind: type) -> Self | None:
         try:
             table = _Table.from_address(_POINTER(getattr(kind, ATTRIBUTE), CAPSULE))
-        except Exception:  # code of others may fail in any way, and there is __dlpack__ as well
+        except Exception:  # foreign code may raise anything, and there is __dlpack__ as well
             return None
         if table.major != VERSION[0] or not (table.owned and table.lent and table.stream):
             return None
@@ -147,36 +145,36 @@ class Exchange:
         return cls(addresses, _OWNED(table.owned), _LENT(table.lent), _STREAM(table.stream))
 
     def place(self, value: object) -> Place | None:
-        """Return where an array is; None where its library does not tell."""
+        """Return the device of an array; None if its library does not tell."""
         tensor = Tensor()
         try:
             if self._lent(value, tensor):
                 return None
-        except Exception:  # code of others may fail in any way
+        except Exception:  # foreign code may raise anything
             return None
         return tensor.device.kind, tensor.device.number
 
     def address(self, value: Any, wanted: Format) -> int | None:
-        """Return where the elements of an array are; None where it is not as wanted, or :meth:`array` would refuse it.
+        """Return the address of an array's elements; None if it has another format, or :meth:`array` would refuse it.
 
-        The array is not kept alive: whoever works in the stream of the library may give the memory back.
+        The array is not kept alive: users of the library's stream may release the memory.
         """
         tensor = Tensor()
         try:
             if _is_lazy(value) or self._lent(value, tensor):
                 return None
-        except Exception:  # code of others may fail in any way
+        except Exception:  # foreign code may raise anything
             return None
         return wanted.address(tensor)
 
     def is_writable(self, value: Any) -> bool:
-        """Return whether the library lets others write to an array, which only what it gives to own says."""
+        """Return whether the library lets others write to an array, which only an owned tensor tells."""
         content = ctypes.c_void_p()
         try:
             if self._owned(value, content) or content.value is None:
                 return False
             capsule = _CAPSULE_OF(content.value, _CONTENT, None)
-        except Exception:  # as above
+        except Exception:  # foreign code may raise anything
             return False
         try:
             return is_writable(capsule)
@@ -184,10 +182,10 @@ class Exchange:
             release(capsule)
 
     def array(self, value: Any) -> Array | None:
-        """Return the memory of an array, which it keeps alive; None for ``__dlpack__`` to say what is wrong.
+        """Return the memory of an array, which it keeps alive; None to let ``__dlpack__`` explain the problem.
 
-        The functions look at the memory alone. Tensors whose gradients are recorded, and those whose elements have the
-        other sign than their memory, are refused or resolved by ``__dlpack__``.
+        The functions only see memory. ``__dlpack__`` refuses tensors with recorded gradients, and resolves elements
+        whose sign differs from their memory.
         """
         if _is_lazy(value):
             return None
@@ -196,7 +194,7 @@ class Exchange:
             if self._owned(value, content) or content.value is None:
                 return None
             capsule = _CAPSULE_OF(content.value, _CONTENT, None)
-        except Exception:  # as above
+        except Exception:  # foreign code may raise anything
             return None
         try:
             return taken(capsule)
@@ -205,11 +203,10 @@ class Exchange:
             raise
 
     def stream(self, place: Place) -> int:
-        """Return the stream of a device in which the library works now.
+        """Return the library's current stream of a device.
 
         Raises:
-            Exception: what the library has set.
-
+            Exception: The error that the library has set.
         """
         found = ctypes.c_void_p()
         if self._stream(*place, found):

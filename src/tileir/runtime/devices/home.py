@@ -18,18 +18,17 @@ from tileir.runtime.interface import Buffer, DeviceInfo, Event, Executor
 from tileir.runtime.offers import QueueingExecutor, SharingExecutor, StreamingExecutor
 
 OPAQUE: Final = (4, 7, 8)
-"""Kinds of devices of DLPack whose memory has handles and no addresses: OpenCL, Vulkan, Metal."""
+"""DLPack device kinds whose memory has handles instead of addresses: OpenCL, Vulkan, Metal."""
 
 
 @attrs.frozen(eq=False, slots=False)
 class Home:
-    """A device with its memory.
+    """Device with its memory.
 
     Attributes:
         device: The device.
-        executor: What allocates its memory.
-        check: Raises where what was copied to the host may be wrong, as the device may have stopped halfway.
-
+        executor: Allocator of its memory.
+        check: Raises if data copied to the host may be wrong, as the device may have stopped halfway.
     """
 
     device: DeviceInfo
@@ -38,12 +37,12 @@ class Home:
 
     @cached_property
     def is_host(self) -> bool:
-        """True if its memory is that of the host, so that arrays of NumPy are in it already."""
+        """True if its memory is the host's, so that NumPy arrays are in it already."""
         return not isinstance(self.executor, SharingExecutor) and self.executor.allocate(0).host() is not None
 
     @cached_property
     def works_in_place(self) -> bool:
-        """True if its kernels work on memory of the host, as processors do whose back end has buffers of its own."""
+        """True if its kernels work on host memory, like processors with a back end that has its own buffers."""
         return not self.is_host and self.executor.wrap(fresh_on_host(1).array) is not None
 
     @cached_property
@@ -53,9 +52,9 @@ class Home:
 
     @cached_property
     def streams(self) -> bool:
-        """True if others may use its memory in streams of theirs, before it is written.
+        """True if others may use its memory in their streams, before it is written.
 
-        It is looked at once, as all here is: to ask for what an object offers takes 20 µs.
+        Cached, like all such properties here: testing an object for an optional part takes 20 µs.
         """
         return isinstance(self.executor, StreamingExecutor)
 
@@ -64,25 +63,24 @@ class Home:
         return isinstance(self.executor, QueueingExecutor)
 
     def handed_over(self) -> Sequence[Event]:
-        """Return what completes when all calls in its queue are done; nothing where none is there."""
+        """Return events after which all calls in its queue are done; none without a queue."""
         executor: Any = self.executor
         found: Sequence[Event] = executor.handed_over() if self._queues else ()
         return found
 
     @cached_property
     def place(self) -> Place:
-        """The device as DLPack knows it."""
+        """DLPack device."""
         if isinstance(self.executor, SharingExecutor):
             return self.executor.dlpack_device
         return HOST if self.is_host else (EXTENSION, 0)
 
     def allocated(self, dtype: DType, shape: tuple[int, ...]) -> Buffer:
-        """Return fresh memory for an array: the host's where the device works on that in place.
+        """Return fresh memory for an array: the host's if the device works on that in place.
 
         Raises:
-            ArgumentError: TIL708, there is not enough.
-            BackendError: TIL708, likewise; TIL807, the context was closed.
-
+            ArgumentError: TIL708, there is not enough memory.
+            BackendError: TIL708, there is not enough memory; TIL807, the context was closed.
         """
         nbytes = math.prod(shape) * dtype.itemsize
         try:
@@ -96,16 +94,16 @@ class Home:
             raise ArgumentError.of("TIL708", f"{message}; make the arrays smaller") from error
 
     def sent(self, array: Array) -> Buffer:
-        """Return fresh memory with the content of an array of the host; the errors are those of :meth:`allocated`."""
+        """Return fresh memory with the content of a host array; raises the errors of :meth:`allocated`."""
         dtype = DType.of(array.dtype)
-        assert dtype is not None  # what is no dtype here does not come so far
+        assert dtype is not None  # unsupported dtypes were refused before
         buffer = self.allocated(dtype, array.shape)
         whole = array if array.flags.c_contiguous else np.ascontiguousarray(array)
         self.executor.copy(whole, buffer).wait()
         return buffer
 
     def fetch(self, buffer: Buffer, array: Array) -> None:
-        """Copy memory of the device to an array of the host, also where the context was closed meanwhile."""
+        """Copy device memory to a host array, even if the context was closed meanwhile."""
         try:
             self.executor.copy(buffer, array).wait()
         except BackendError as error:
@@ -117,12 +115,12 @@ class Home:
             self.check()
 
     def wrapped(self, array: Array) -> Buffer | None:
-        """Return a buffer over the memory of an array of the host; None where the device cannot use it in place."""
+        """Return a buffer over the memory of a host array; None if the device cannot use it in place."""
         flags = array.flags
         return self.executor.wrap(array) if flags.c_contiguous and flags.aligned else None
 
     def adopted(self, array: Array) -> Buffer | None:
-        """Return a buffer over memory of this device that DLPack brought; None where it cannot be used."""
+        """Return a buffer over memory of this device that came by DLPack; None if it cannot be used."""
         if not self.shares:
             return None
         executor: Any = self.executor

@@ -18,13 +18,12 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Region:
-    """Memory that the host does not see.
+    """Memory invisible to the host.
 
     Attributes:
-        space: What it is memory of: a device, or an object that is the only one to use it.
-        start: Its first byte.
-        end: The byte behind its last one.
-
+        space: Identity of the memory: a device, or an object with exclusive memory.
+        start: First byte.
+        end: End, exclusive.
     """
 
     space: Hashable
@@ -40,7 +39,7 @@ Footprint: TypeAlias = "Array | Region"
 
 
 def footprint(array: Array | DeviceArray) -> Footprint:
-    """Return what tells which memory an array is in."""
+    """Return the memory that an array occupies."""
     if isinstance(array, np.ndarray):
         return array
     seen = array.seen()
@@ -57,7 +56,7 @@ def footprint(array: Array | DeviceArray) -> Footprint:
 
 
 def overlap(one: Footprint, other: Footprint) -> bool:
-    """Return whether writing one may change the other."""
+    """Return whether writing one array may change the other."""
     if isinstance(one, np.ndarray):
         return isinstance(other, np.ndarray) and np.may_share_memory(one, other)
     return isinstance(other, Region) and one.overlaps(other)

@@ -1,4 +1,4 @@
-"""Advice for objects that are no arrays here, or whose memory cannot be shared: a sentence for each refusal."""
+"""Advice for unsupported objects and memory that cannot be shared: one sentence for each refusal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TO_HOST: Final = ("numpy", "cpu", "get", "to_host", "copy_to_host")
 
 
 def advice_on(value: Any, error: Exception) -> str:
-    """Return what to do about memory that cannot be shared; nothing where the error says that itself."""
+    """Return advice on memory that cannot be shared; nothing if the error gives it."""
     place = place_of(value)
     if place is not None and place[0] not in HOST_KINDS:
         return f"; move it to the host's memory first{way_to_host(value)}"
@@ -37,7 +37,7 @@ def advice_on(value: Any, error: Exception) -> str:
 
 
 def advice_for(value: Any) -> str:
-    """Return what to pass instead of an object that is no array."""
+    """Return advice on an alternative to an object that is not an array."""
     kind = type(value).__name__
     if isinstance(value, list | tuple | range):
         return f"of type {kind}; pass a NumPy array, for instance numpy.asarray(...)"
@@ -57,20 +57,20 @@ def advice_for(value: Any) -> str:
 
 
 def missing_elements(value: Any) -> str | None:
-    """Return what to do about elements that are masked or null; None where nothing says that there are any."""
+    """Return advice on masked or null elements; None if there is no sign of them."""
     if not _is_lacking(value):
         return None
     return f"fill them first, with {_method_of(value, _TO_FILL) or 'filled'}(...)"
 
 
 def way_to_host(value: object) -> str:
-    """Return how an object says that it is to be copied to the host, as a piece of advice; nothing if it cannot."""
+    """Return an object's method for copying it to the host, as advice; nothing if it has none."""
     method = _method_of(value, _TO_HOST)
     return f", such as by its method {method}()" if method else ""
 
 
 def _is_lacking(value: Any) -> bool:
-    count = getattr(value, "null_count", 0)  # Arrow's, which DLPack does not know, and NumPy's interfaces make NaN
+    count = getattr(value, "null_count", 0)  # Arrow's nulls: unknown to DLPack, NaN by NumPy's interfaces
     if isinstance(count, int) and count:
         return True
     return bool(np.ma.is_masked(value))

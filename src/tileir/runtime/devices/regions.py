@@ -1,4 +1,4 @@
-"""The memory regions of a device as objects: its own, and memory of the host that it copies from and to the fastest."""
+"""Memory regions of a device as objects: its own, and the host memory that it copies from and to fastest."""
 
 from __future__ import annotations
 
@@ -21,32 +21,31 @@ _NAMES: Final = frozenset(dtype.value for dtype in DType)
 
 @attrs.frozen(eq=False)
 class DeviceRegion:
-    """The memory that kernels of a device work on.
+    """Memory that kernels of a device work on.
 
     Attributes:
-        home: The device, with what manages its memory.
-
+        home: The device, with the executor that manages its memory.
     """
 
     home: Home = attrs.field(repr=lambda home: str(home.device.id))
 
     @property
     def nbytes(self) -> int | None:
-        """Number of bytes of the device; None where that is not known."""
+        """Bytes of the device's memory; None if unknown."""
         return self.home.device.memory_bytes
 
     @property
     def seen_by_host(self) -> bool:
-        """True if the host sees arrays in it, so that nothing is copied between this region and the shared one."""
+        """True if the host can access its arrays, so that nothing is copied between this and the shared region."""
         return self.home.is_host or self.home.works_in_place
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any = "f32") -> DeviceArray:
         """Return an array with undefined elements.
 
         Raises:
-            ArgumentError: TIL702, there is no such dtype; TIL707, it is no shape; TIL708, there is too little memory.
-            BackendError: TIL708, likewise; TIL807, the context was closed.
-
+            ArgumentError: TIL702, there is no such dtype; TIL707, it is not a shape; TIL708, there is not enough
+                memory.
+            BackendError: TIL708, there is not enough memory; TIL807, the context was closed.
         """
         kind, sizes = _dtype(dtype), _shape(shape)
         return DeviceArray.of(self.home.allocated(kind, sizes), self.home, kind, sizes)
@@ -54,24 +53,23 @@ class DeviceRegion:
 
 @attrs.frozen(eq=False)
 class SharedRegion:
-    """Memory of the host from and to which the device copies the fastest: page-locked, where it is a card.
+    """Host memory with the fastest copies from and to the device: page-locked for cards.
 
-    Its arrays are arrays of NumPy: inputs, and destinations of ``out=``, as all others are.
+    Its arrays are NumPy arrays, usable as inputs and ``out=`` like all others.
 
     Attributes:
         home: The device.
-
     """
 
     home: Home = attrs.field(repr=lambda home: str(home.device.id))
 
     @property
     def pinned(self) -> bool:
-        """True if the memory is the driver's, and kept from being paged out."""
+        """True if the memory is the driver's and page-locked."""
         return isinstance(self.home.executor, StagingExecutor) and not self.home.works_in_place
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any = "f32") -> Array:
-        """Return an array with undefined elements; the errors are those of :meth:`DeviceRegion.empty`."""
+        """Return an array with undefined elements; raises the errors of :meth:`DeviceRegion.empty`."""
         kind, sizes = _dtype(dtype), _shape(shape)
         nbytes = math.prod(sizes) * kind.itemsize
         executor: object = self.home.executor
@@ -81,7 +79,7 @@ class SharedRegion:
                 room = executor.stage(nbytes)
             else:
                 room = fresh_on_host(nbytes).array
-        except (MemoryError, OverflowError, ValueError) as error:  # NumPy has several names for too much
+        except (MemoryError, OverflowError, ValueError) as error:  # NumPy has several errors for too large sizes
             message = f"there is not enough memory on the host for {nbytes} bytes; make the array smaller"
             raise ArgumentError.of("TIL708", message) from error
         found: Array = room.view(kind.numpy).reshape(sizes)
@@ -90,12 +88,11 @@ class SharedRegion:
 
 @attrs.frozen(eq=False)
 class MemoryRegions:
-    """The memory that a device works with; copies go between its two regions.
+    """Memory that a device works with; copies go between its two regions.
 
     Attributes:
-        device: What its kernels work on.
-        shared: What the host works on, and the device copies from and to.
-
+        device: Memory that its kernels work on.
+        shared: Memory that the host works on, and the device copies from and to.
     """
 
     device: DeviceRegion
@@ -104,11 +101,10 @@ class MemoryRegions:
 
 @at_the_call
 def memory(device: str | DeviceInfo | None = None, *, context: Context | None = None) -> MemoryRegions:
-    """Return the memory regions of a device; by default of the one that the context chooses.
+    """Return the memory regions of a device; by default of the context's device.
 
     Raises:
         BackendError: TIL801, there is no such device.
-
     """
     owner = owner_of(context)
     home = owner.home(owner.device(device))

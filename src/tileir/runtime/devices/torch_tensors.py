@@ -1,7 +1,7 @@
-"""Tensors of PyTorch as what is read the fastest: arrays of NumPy for those in the host's memory.
+"""Fast access to PyTorch tensors: NumPy arrays for tensors in the host's memory.
 
-``torch.Tensor.numpy`` takes half a microsecond, and DLPack's methods, written in Python, several. Nothing here imports
-PyTorch: who passes a tensor has done so.
+``torch.Tensor.numpy`` takes half a microsecond, and DLPack's methods, written in Python, several. PyTorch is not
+imported here: callers that pass tensors have imported it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 def values_of(value: Any) -> Any:
-    """Return a tensor to read whose memory is its values and whose gradient nobody wants; other values as they are.
+    """Return a readable tensor whose memory has its values and whose gradient is not recorded; other values unchanged.
 
-    So parameters of a network are read as the numbers that they are. A tensor that was computed while gradients are
-    recorded stays as it is, and its library refuses to hand it out: the record would end here in silence. Elements of
-    the other sign than the memory, as those of ``conj().imag`` are, PyTorch would hand out with the wrong sign.
+    Network parameters are thus read as plain numbers. A tensor computed with recorded gradients stays unchanged, so
+    that its library refuses to export it, which would silently end the record. PyTorch would export elements whose sign
+    differs from their memory, such as ``conj().imag``, with the wrong sign.
     """
     if getattr(value, "requires_grad", False) and (getattr(value, "is_leaf", False) or not _is_recording()):
         value = value.detach()
@@ -32,13 +32,12 @@ def values_of(value: Any) -> Any:
 
 
 def memory_of(value: Any) -> Any:
-    """Return a tensor to write to; other values as they are.
+    """Return a writable tensor; other values unchanged.
 
-    A tensor whose gradient is wanted stays as it is while gradients are recorded, so that its library refuses it.
+    A tensor that requires a gradient stays unchanged while gradients are recorded, so that its library refuses it.
 
     Raises:
-        BufferError: Its elements have the other sign than its memory.
-
+        BufferError: Its elements have the opposite sign of its memory.
     """
     if _is_negated(value):
         raise BufferError("its elements have the other sign than its memory; pass tensor.resolve_neg()")
@@ -46,12 +45,11 @@ def memory_of(value: Any) -> Any:
 
 
 def host_array(value: Any, *, written: bool = False) -> Array | None:
-    """Return the memory of a tensor as an array of NumPy; None for anything else, and for what takes more than that.
+    """Return the memory of a tensor as a NumPy array; None for other values, and if it takes more than that.
 
     Args:
-        value: Anything.
+        value: Any object.
         written: Whether it will be written to.
-
     """
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(value, torch.Tensor) or not value.is_cpu:
@@ -60,9 +58,9 @@ def host_array(value: Any, *, written: bool = False) -> Array | None:
 
 
 def quicker(values: Sequence[Any]) -> list[Any] | None:
-    """Return values with arrays of NumPy for tensors in the host's memory, and parameters of a card as plain tensors.
+    """Return values with NumPy arrays for tensors in the host's memory, and plain tensors for parameters on a card.
 
-    None where this changes nothing, or a value is neither an array of NumPy nor a tensor.
+    None if this changes nothing, or a value is neither a NumPy array nor a tensor.
     """
     torch = sys.modules.get("torch")
     if torch is None:
@@ -84,7 +82,7 @@ def quicker(values: Sequence[Any]) -> list[Any] | None:
 
 
 def _seen_by_numpy(tensor: Any, *, written: bool = False) -> Array | None:
-    """Return the memory of a tensor in that of the host; None where that takes more, or is refused."""
+    """Return a tensor's host memory; None if that takes more steps, or is refused."""
     try:
         if tensor.requires_grad:
             tensor = memory_of(tensor) if written else values_of(tensor)
@@ -93,9 +91,9 @@ def _seen_by_numpy(tensor: Any, *, written: bool = False) -> Array | None:
             array: Array = tensor.numpy()
             return array
         integers, dtype = known
-        array = tensor.view(integers).numpy()  # which refuses what is negated
+        array = tensor.view(integers).numpy()  # which refuses negated tensors
         return array.view(dtype)
-    except Exception:  # code of others may fail in any way, and DLPack says why
+    except Exception:  # foreign code may raise anything, and DLPack gives the reason
         return None
 
 
@@ -110,7 +108,7 @@ def _is_recording() -> bool:
 
 @cache
 def _unknown_to_numpy() -> Mapping[Any, tuple[Any, np.dtype[Any]]]:
-    """Return, for dtypes of PyTorch without an equal in NumPy, integers of the same size and the dtype here."""
+    """Return a mapping of PyTorch dtypes unknown to NumPy to integers of their size and the dtype here."""
     torch: Any = sys.modules["torch"]
     names = {"bfloat16": DType.BF16, "float8_e4m3fn": DType.F8E4M3FN, "float8_e5m2": DType.F8E5M2}
     integers = {1: torch.uint8, 2: torch.int16}

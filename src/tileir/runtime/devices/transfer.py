@@ -1,4 +1,4 @@
-"""Bringing arrays to devices, those of other libraries without a copy where the memory can be shared."""
+"""Transfer of arrays to devices; memory of other libraries is shared without a copy where possible."""
 
 from __future__ import annotations
 
@@ -32,18 +32,16 @@ def to_device(
     """Return an array in the memory of a device.
 
     Args:
-        array: An array of NumPy, or anything that a call takes: objects with ``__dlpack__``, ``__array_interface__`` or
+        array: NumPy array, or any argument that a call accepts: objects with ``__dlpack__``, ``__array_interface__`` or
             ``__cuda_array_interface__``, buffers, numbers.
-        device: A device or its id; by default the one whose memory it is in, and of what is on the host the one that
-            the context chooses.
-        context: Owner of devices; by default the process-wide one.
-        copy: Whether the memory is copied; None for only where it cannot be shared, False for never.
+        device: Device or its id; by default the device whose memory it is in, and for host memory the context's device.
+        context: Owner of devices; by default the process-wide context.
+        copy: Whether to copy the memory; None to copy only if it cannot be shared, False to never copy.
 
     Raises:
-        ArgumentError: TIL702, it is no array; TIL707, ``copy`` is none of these; TIL714, it would have to be copied, or
+        ArgumentError: TIL702, it is not an array; TIL707, ``copy`` is invalid; TIL714, it would have to be copied, or
             is on another device that shares no memory; TIL708, there is not enough memory.
         BackendError: TIL801, there is no such device.
-
     """
     if not isinstance(copy, bool | np.bool_ | None):
         raise ArgumentError.of("TIL707", f"copy is True, False or None, not {copy!r:.80}")
@@ -65,7 +63,7 @@ def to_device(
 
 
 def is_foreign(value: object) -> bool:
-    """Return whether this is an array of another library that is in the memory of some device, and not of the host."""
+    """Return whether a value is an array of another library in device memory."""
     if isinstance(value, np.ndarray | np.generic | bool | int | float | DeviceArray):
         return False
     place = _place(value)
@@ -75,17 +73,16 @@ def is_foreign(value: object) -> bool:
 
 
 def adopted(name: str, value: Any, home: Home, *, written: bool = False) -> DeviceArray:
-    """Return an array over memory of a device that is another library's, and stays shared.
+    """Return an array over device memory of another library, which stays shared.
 
     Args:
-        name: What to call it in messages.
-        value: What :func:`is_foreign` says yes to.
-        home: The device that it must be on.
-        written: Whether it will be written to, as no tensor may be whose gradient is wanted.
+        name: Name in messages.
+        value: Array for which :func:`is_foreign` is true.
+        home: Its required device.
+        written: Whether it will be written to, which is refused for tensors that require a gradient.
 
     Raises:
-        ArgumentError: TIL714, it is elsewhere, or its layout does not allow that.
-
+        ArgumentError: TIL714, it is elsewhere, or its layout is not supported.
     """
     place = _place(value)
     if home.place[0] not in CUDA_KINDS if place is None else place != home.place:
@@ -93,7 +90,7 @@ def adopted(name: str, value: Any, home: Home, *, written: bool = False) -> Devi
     try:
         plain = memory_of(value) if written else values_of(value)
         array, ends = _read(plain, home, by_dlpack=place is not None)
-    except Exception as error:  # code of others may fail in any way
+    except Exception as error:  # foreign code may raise anything
         message = f"{name!r}: {type(value).__name__} cannot be shared with {home.device.id} ({error})"
         raise ArgumentError.of("TIL714", message) from error
     if not array.flags.c_contiguous:
@@ -113,11 +110,10 @@ def adopted(name: str, value: Any, home: Home, *, written: bool = False) -> Devi
 
 
 def resident(name: str, value: Any, context: Context) -> Any:
-    """Return a value, or an array of a device for what another library has there.
+    """Return a value, as a device array if it is another library's array on a device.
 
     Raises:
-        ArgumentError: TIL714, no device of the context shares it.
-
+        ArgumentError: TIL714, no device of the context shares its memory.
     """
     if not is_foreign(value):
         return value
@@ -130,8 +126,7 @@ def device_of(name: str, value: Any, context: Context, device: str | DeviceInfo 
     """Return the device whose memory an array of another library is in.
 
     Raises:
-        ArgumentError: TIL714, no device of the context shares it.
-
+        ArgumentError: TIL714, no device of the context shares its memory.
     """
     place = _place(value)
     info = _device_at(context, place, device)
@@ -141,11 +136,10 @@ def device_of(name: str, value: Any, context: Context, device: str | DeviceInfo 
 
 
 def described(name: str, value: Any) -> Array:
-    """Return an array of the dtype and shape of one that is in memory of a device; nobody may read an element.
+    """Return an array with dtype and shape of a device array; its elements must not be read.
 
     Raises:
         ArgumentError: TIL714, its owner does not tell.
-
     """
     place = place_of(value)
     streams = place is not None and place[0] in STREAM_KINDS
@@ -153,13 +147,13 @@ def described(name: str, value: Any) -> Array:
         if place is not None:
             return imported(values_of(value), **({"stream": -1} if streams else {}))
         return _interfaced(value)
-    except Exception as error:  # code of others may fail in any way
+    except Exception as error:  # foreign code may raise anything
         message = f"{name!r}: {type(value).__name__} does not tell what it is ({error})"
         raise ArgumentError.of("TIL714", message) from error
 
 
 def _place(value: object) -> Place | None:
-    """Return where an array is, told by C functions if its library has them."""
+    """Return the device of an array, by C functions if its library has them."""
     exchange = Exchange.of(value)
     place = None if exchange is None else exchange.place(value)
     return place_of(value) if place is None else place
@@ -172,7 +166,7 @@ def _elsewhere(name: str, value: object, place: Place | None, who: str) -> Argum
 
 
 def _device_at(context: Context, place: Place | None, device: str | DeviceInfo | None) -> DeviceInfo | None:
-    """Return the device of a context whose memory is meant."""
+    """Return the device of a context for a DLPack device."""
 
     def is_there(info: DeviceInfo) -> bool:
         if info.dlpack is None:
@@ -185,7 +179,7 @@ def _device_at(context: Context, place: Place | None, device: str | DeviceInfo |
 
 
 def _read(value: Any, home: Home, *, by_dlpack: bool) -> tuple[Array, tuple[Any, ...]]:
-    """Return an array that nobody may look into, and what completes when its elements are there."""
+    """Return an array that must not be read, and the events after which its elements are complete."""
     executor: Any = home.executor
     exchange = Exchange.of(value) if home.streams else None
     if exchange is not None and (shared := exchange.array(value)) is not None:
@@ -200,7 +194,7 @@ def _read(value: Any, home: Home, *, by_dlpack: bool) -> tuple[Array, tuple[Any,
 
 
 def _interfaced(value: Any) -> Array:
-    """Return the memory behind the interface of CUDA."""
+    """Return the memory described by CUDA's array interface."""
     interface: Mapping[str, Any] = value.__cuda_array_interface__
     if interface.get("mask") is not None:
         raise BufferError("it has masked elements; fill them first")
@@ -214,12 +208,12 @@ def _interfaced(value: Any) -> Array:
 
 
 def _is_converted(value: Any, array: Array) -> bool:
-    """Return whether an array has other memory than the object that it was made of."""
+    """Return whether an array has other memory than the object that it was made from."""
     if isinstance(value, np.ndarray):
         return bool(array.size) and not np.may_share_memory(array, value)
     if isinstance(value, bool | int | float | np.generic):
         return True
-    again = converted(value)  # what makes an array for each who asks has made another one now
+    again = converted(value)  # an object that makes an array for each request has made another one now
     return bool(array.size) and (array.flags.owndata or not (again is None or np.may_share_memory(array, again)))
 
 
@@ -236,9 +230,9 @@ def _placed(array: Array, home: Home, copy: bool | None) -> DeviceArray:
 
 
 def copy_of(array: DeviceArray, owner: Home | None = None) -> DeviceArray:
-    """Return a copy on the same device; ``owner`` is the device of the context that it belongs to, if of another."""
+    """Return a copy on the same device; ``owner`` is the device of its context, if that is another context."""
     buffer, home, dtype = array.ready(), owner or array.home, DType.of(array.dtype)
-    assert dtype is not None  # it was made for one
+    assert dtype is not None  # allocated as one
     seen = array.seen()
     if seen is not None:
         return DeviceArray.of(home.sent(seen), home, dtype, array.shape)
@@ -259,4 +253,4 @@ def _pickled(array: DeviceArray) -> tuple[Any, ...]:
     return to_device, (array.numpy(), array.device.id)
 
 
-copyreg.pickle(DeviceArray, _pickled)  # its content, which gets to the device of the same name of the default context
+copyreg.pickle(DeviceArray, _pickled)  # its content, which goes to the device with that name in the default context

@@ -1,1 +1,1 @@
-"""Programs of kernels that are ready to run: where their temporaries lie, and how their launches follow each other."""
+"""Executable programs of kernels: placement of temporaries, and order of launches."""

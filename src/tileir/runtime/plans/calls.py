@@ -1,4 +1,4 @@
-"""Asynchronous calls that are not done, so that later calls on the same arrays follow them."""
+"""Asynchronous calls in flight, which later calls on the same arrays follow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tileir.runtime.interface import Event
 
 @attrs.frozen(eq=False, repr=False)
 class _Call:
-    """A call, and the memory that it uses."""
+    """Call, and the memory that it uses."""
 
     event: PendingEvent
     reads: Sequence[Footprint]
@@ -23,13 +23,12 @@ class _Call:
 
 @attrs.define(eq=False)
 class Calls(Renewable):
-    """The calls of one context. Thread safe, also in forked children.
+    """Calls of one context. Thread safe, also in forked children.
 
-    The lock is reentrant: who starts a call may find out that an earlier one is done, which is let go of at once.
+    The lock is reentrant: starting a call may reveal that an earlier call is done, which is then dropped.
 
     Attributes:
-        pending: Those that were not seen to be done; where it is empty, nobody has to ask further.
-
+        pending: Calls not known to be done; if empty, no check is necessary.
     """
 
     _lock: threading.RLock = attrs.field(factory=threading.RLock, init=False)
@@ -55,9 +54,9 @@ class Calls(Renewable):
         after: Sequence[Event],
         start: Callable[[Sequence[Event]], PendingEvent],
     ) -> PendingEvent:
-        """Start a call after ``after`` and after all calls that it must follow.
+        """Start a call after ``after`` and all calls on which it depends.
 
-        It fails with a call that was to write what it reads, and only follows one that uses what it writes.
+        It fails if a call that writes its inputs fails; for other dependences it only waits.
         """
         self._look()
         with self._lock:
@@ -76,7 +75,7 @@ class Calls(Renewable):
         return event
 
     def settle(self, reads: Sequence[Footprint], writes: Sequence[Footprint]) -> None:
-        """Wait for all calls that one on these arrays must follow; a call that wrote ``reads`` must not have failed."""
+        """Wait for all calls that a call on these arrays must follow; raise failures of calls that wrote ``reads``."""
         if not self.pending:
             return
         with self._lock:
@@ -88,7 +87,7 @@ class Calls(Renewable):
                 all_ended([call.event]).wait()
 
     def wait(self) -> None:
-        """Wait for all calls, whether they fail or not."""
+        """Wait for all calls, ignoring failures."""
         with self._lock:
             pending = tuple(self.pending)
         for call in pending:

@@ -10,32 +10,30 @@ from tileir.semtree.ir import ParamAccess, Program, Work
 from tileir.semtree.launches import accesses
 
 GRAPH_LAUNCHES: Final = 1024
-"""Longer programs run one launch after the other: to know all that may overlap takes memory of its square."""
+"""Maximum length of programs with overlap: the dependence analysis takes quadratic memory."""
 
 
 def dependencies(program: Program) -> tuple[tuple[int, ...], ...]:
-    """Return, for each launch, the numbers of the earlier ones that it must follow, in rising order.
+    """Return the earlier launches that each launch must follow, by number, in ascending order.
 
-    A launch follows those that wrote what it reads, that read what it writes, and that wrote what it writes. What
-    follows from others by transitivity is left out. A loop or a branch counts as one launch; one that may write
-    something follows what wrote it before, whose content may stay.
+    Dependences are read after write, write after read and write after write, without transitive ones. A loop or a
+    branch counts as one launch; a possible write follows earlier writes, whose content may remain.
     """
     return without_implied(_needed(program))
 
 
 @attrs.define(eq=False)
 class Direct:
-    """Launches that come one after the other, each with the earlier ones that it needs.
+    """Launches in order, each with its direct predecessors.
 
     Attributes:
-        before: For each, all that it follows, directly or not, as a set of bits.
-
+        before: All transitive predecessors of each launch, as a bit set.
     """
 
     before: list[int] = attrs.field(factory=list, init=False)
 
     def add(self, needed: Collection[int]) -> tuple[int, ...]:
-        """Return what the next launch needs, in rising order, without those that another of these follows."""
+        """Return the direct predecessors of the next launch, in ascending order, without transitive ones."""
         kept: list[int] = []
         covered = 0
         for number in sorted(needed, reverse=True):
@@ -47,7 +45,7 @@ class Direct:
 
 
 def without_implied(needed: Iterable[Collection[int]]) -> tuple[tuple[int, ...], ...]:
-    """Return the earlier launches that each one needs, in rising order, without those that another of these follows."""
+    """Return the predecessors of each launch, in ascending order, without transitive ones."""
     direct = Direct()
     return tuple(direct.add(each) for each in needed)
 
@@ -77,7 +75,7 @@ def chain(launches: int) -> tuple[tuple[int, ...], ...]:
 
 
 def ancestors(after: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """Return, for each launch, all that it follows, directly or not, as a set of bits."""
+    """Return all transitive predecessors of each launch, as a bit set."""
     direct = Direct()
     for each in after:
         direct.add(each)
@@ -85,7 +83,7 @@ def ancestors(after: Sequence[Sequence[int]]) -> tuple[int, ...]:
 
 
 def merged_accesses(program: Program, work: Work) -> Mapping[str, ParamAccess]:
-    """Return what a launch, or all in a loop or a branch, do with each buffer, which may be passed several times."""
+    """Return the accesses of a launch, loop or branch to each buffer, which may be passed several times."""
     merged: dict[str, ParamAccess] = {}
     for name, access in accesses(program, (work,)):
         if merged.setdefault(name, access) is not access:

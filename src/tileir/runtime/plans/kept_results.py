@@ -1,4 +1,4 @@
-"""Results of works that depend on constants alone, kept in the cache on disk and mapped by later processes."""
+"""Results of works that only depend on constants, cached on disk and mapped by later processes."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ from tileir.runtime.caches.disk_cache import DiskCache
 RESULTS: Final = "results"
 
 _ALIGNMENT: Final = 64
-"""Where each result begins, in bytes."""
+"""Alignment of each result in bytes."""
 
 
 @attrs.frozen
 class KeptResults:
-    """The place of some results in a cache.
+    """Cache entry of some results.
 
     Attributes:
         disk: The cache.
-        key: What tells them from all others: what is computed of what, by what.
+        key: Identity of the results: the computation and its constants.
         about: Facts for people.
-
     """
 
     disk: DiskCache
@@ -30,7 +29,7 @@ class KeptResults:
     about: Mapping[str, str]
 
     def load(self, sizes: Sequence[int]) -> list[memoryview] | None:
-        """Return results of so many bytes in memory that is mapped to be read; None where they are not kept."""
+        """Return results of these sizes in mapped, read-only memory; None if they are not cached."""
         content = self.disk.mapped(RESULTS, self.key)
         if content is None:
             return None
@@ -41,7 +40,7 @@ class KeptResults:
         return [content[begin : begin + size] for begin, size in zip(begins, sizes, strict=False)]
 
     def store(self, results: Sequence[memoryview]) -> list[memoryview] | None:
-        """Keep results, each as bytes, and return them as :meth:`load` does; None where that is not possible."""
+        """Store results, each as bytes, and return them like :meth:`load`; None if that is not possible."""
         blanks = (memoryview(bytes(-len(result) % _ALIGNMENT)) for result in results)
         pieces = [piece for pair in zip(results, blanks, strict=True) for piece in pair]
         stored = self.disk.put_mapped(RESULTS, self.key, pieces, self.about)
@@ -49,7 +48,7 @@ class KeptResults:
 
 
 def _begins(sizes: Sequence[int]) -> list[int]:
-    """Return where each result begins, and behind them where the last one ends with its blanks."""
+    """Return the offset of each result, followed by the end of the last, padding included."""
     begins = [0]
     for size in sizes:
         begins.append(begins[-1] + size + -size % _ALIGNMENT)

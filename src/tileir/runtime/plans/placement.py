@@ -1,4 +1,4 @@
-"""Memory sharing among the temporaries of a program, and the offset of each one."""
+"""Placement of a program's temporaries in shared memory by their live ranges."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tileir.semtree.ir import BufferRole, Program
 from tileir.semtree.launches import used_buffers
 
 ALIGNMENT: Final = 128
-"""Offsets are multiples of this many bytes: two cache lines, as processors fetch lines in pairs."""
+"""Alignment of offsets in bytes: two cache lines, as processors fetch lines in pairs."""
 
 SORTED_TEMPORARIES: Final = 1024
-"""More temporaries than this are placed in the order of launches instead of by size, which compares all pairs."""
+"""Number of temporaries from which they are placed in launch order instead of by size, which compares all pairs."""
 
 
 @attrs.frozen
@@ -29,13 +29,12 @@ class Offset:
 
 @attrs.frozen
 class Placement:
-    """Blocks of memory, and where each temporary lies.
+    """Blocks of memory, and the place of each temporary.
 
     Attributes:
         sizes: Bytes of each block.
-        places: Place of each temporary, by name; two overlap only where no launch needs both.
-        temporary_bytes: What the temporaries would take if each had memory of its own.
-
+        places: Place of each temporary, by name; two overlap only if no launch needs both.
+        temporary_bytes: Total size of the temporaries, without sharing.
     """
 
     sizes: tuple[int, ...]
@@ -44,21 +43,20 @@ class Placement:
 
     @property
     def peak_bytes(self) -> int:
-        """Bytes that the temporaries take."""
+        """Bytes of memory for the temporaries."""
         return sum(self.sizes)
 
 
 @attrs.frozen(repr=False)
 class _Life:
-    """From when to when a temporary holds a value.
+    """Live range of a temporary.
 
     Attributes:
-        nbytes: Its size.
+        nbytes: Size in bytes.
         first: Number of the first launch that uses it.
-        last: Number of the last one.
-        uses: All launches that use it, as a set of bits; 0 where launches run in order.
-        before: All launches that every one of these follows; 0 where launches run in order.
-
+        last: Number of the last launch that uses it.
+        uses: All launches that use it, as a bit set; 0 if launches run in order.
+        before: Common predecessors of all these launches; 0 if launches run in order.
     """
 
     name: str
@@ -78,14 +76,13 @@ class _Life:
 def place(
     program: Program, after: Sequence[Sequence[int]] | None = None, *, parts: bool = True, alignment: int = 1
 ) -> Placement:
-    """Place temporaries by their lifetimes.
+    """Place temporaries by their live ranges.
 
     Args:
         program: The program.
-        after: What each launch waits for, where launches may overlap; None where they run in order.
-        parts: Whether temporaries may lie anywhere in one block; otherwise each lies at the start of one.
-        alignment: Offsets are multiples of it, and of :data:`ALIGNMENT`; a power of two.
-
+        after: Predecessors of each launch, if launches may overlap; None if they run in order.
+        parts: Whether temporaries may lie anywhere in one block; otherwise each lies at the start of a block.
+        alignment: Alignment of offsets, in addition to :data:`ALIGNMENT`; a power of two.
     """
     lives = _lives(program, after)
     total = sum(life.nbytes for life in lives)
@@ -97,9 +94,9 @@ def place(
 
 
 def _lives(program: Program, after: Sequence[Sequence[int]] | None) -> list[_Life]:
-    """Return the lives of the temporaries that are used, in the order of their first launches.
+    """Return the live ranges of the used temporaries, in the order of their first launches.
 
-    What a loop or a branch uses lives throughout it.
+    Temporaries used in a loop or branch are live throughout it.
     """
     uses = grouped((name, n) for n, work in enumerate(program.works) for name in dict.fromkeys(used_buffers((work,))))
     before = None if after is None else ancestors(after)
@@ -120,9 +117,9 @@ def _lives(program: Program, after: Sequence[Sequence[int]] | None) -> list[_Lif
 
 
 def _in_one_block(lives: Sequence[_Life], alignment: int) -> tuple[dict[str, Offset], int]:
-    """Place the largest ones first, each into the gap between those that live with it that wastes least.
+    """Place temporaries by descending size, each into the best-fitting gap between those with overlapping live ranges.
 
-    Greedy by size is the better heuristic of Pisarchyk and Lee, "Efficient memory management for deep neural net
+    This is greedy by size, the better heuristic of Pisarchyk and Lee, "Efficient memory management for deep neural net
     inference" (2020).
     """
     places: dict[str, Offset] = {}
@@ -164,7 +161,7 @@ class _Block:
 
 
 def _in_blocks(lives: Sequence[_Life]) -> tuple[tuple[int, ...], dict[str, Offset]]:
-    """Give each temporary the free block that wastes least: the smallest that is large enough, else the largest."""
+    """Assign each temporary the best-fitting free block: the smallest that is large enough, else the largest."""
     numbers = count()
     blocks: list[_Block] = []
     places: dict[str, Offset] = {}

@@ -1,4 +1,4 @@
-"""A program of kernels, ready to run on one device."""
+"""Executable program of kernels on one device."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ from tileir.semtree.launches import has_conditions, launches, used_buffers
 
 
 def loops_together(program: Program) -> Program:
-    """Move loops with counts next to later ones that do not follow them; ``program`` itself where there are none.
+    """Move counted loops next to later independent ones; return ``program`` itself if there are none.
 
-    A work between two such loops goes behind both where it follows one of them, otherwise in front of both.
+    A work between two such loops moves behind both if it follows one of them, otherwise in front of both.
     """
     works = program.works
     if not _has_several(program):
@@ -67,7 +67,7 @@ def loops_together(program: Program) -> Program:
 
 
 def in_turns(program: Program) -> tuple[tuple[int, ...], ...]:
-    """Return the works that each one waits for where they run in order, but neighbouring independent loops together."""
+    """Return the predecessors of each work for sequential order, with neighbouring independent loops in parallel."""
     if not _has_several(program):
         return chain(len(program.works))
     needed = dependencies(program)
@@ -93,20 +93,19 @@ def _is_counted(work: Work) -> bool:
 
 
 SHORT_OPERATIONS: Final = 100_000
-"""A submitted program that estimates no more runs in the calling thread, in less time than it takes to wake another."""
+"""Estimated operations up to which a submitted program runs in the calling thread, faster than waking another."""
 
 
 @attrs.frozen
 class MemoryUse:
-    """Bytes that a call takes.
+    """Bytes of memory of a call.
 
     Attributes:
         inputs: Arrays that it reads.
         outputs: Arrays that it writes.
-        constants: What the executable keeps, however often it is called, with what is computed from constants alone.
-        temporaries: What its temporaries would take if each had memory of its own.
-        peak: What they take.
-
+        constants: Constants and values computed from them, which the executable keeps between calls.
+        temporaries: Total size of the temporaries, without sharing.
+        peak: Memory of the temporaries, with sharing.
     """
 
     inputs: int
@@ -118,21 +117,20 @@ class MemoryUse:
 
 @attrs.frozen(eq=False)
 class Plan:
-    """Launches with their memory. Several threads may run one plan at a time: each gets temporaries of its own.
+    """Launches with their memory. Several threads may run one plan at a time: each gets separate temporaries.
 
-    What depends on constants alone is computed by the first run, and kept.
+    Works that only depend on constants run once, in the first run, and their results are kept.
 
     Attributes:
-        program: What is run.
-        running: What is left of it to each run.
-        inputs: Its inputs, in the order in which :meth:`run` takes them.
-        outputs: Its outputs, likewise.
-        after: What each launch waits for where launches may overlap.
-        placement: Where each of its temporaries lies.
+        program: The program.
+        running: The part of it that each run executes.
+        inputs: Inputs, in the order of the arguments of :meth:`run`.
+        outputs: Outputs, in the order of the arguments of :meth:`run`.
+        after: Predecessors of each launch, if launches may overlap.
+        placement: Place of each temporary.
         input_formats: Dtype and shape of each input.
-        output_formats: The same of each output.
-        queued: Its runs through the queue of the device; None where that has none.
-
+        output_formats: Dtype and shape of each output.
+        queued: Runs through the device queue; None if it has none.
     """
 
     program: Program
@@ -180,19 +178,18 @@ class Plan:
         outputs: Sequence[str] = (),
         kept_by: KeptBy | None = None,
     ) -> Plan:
-        """Ready the kernels of ``program``, which ``library`` holds in the same order.
+        """Prepare the kernels of ``program``, which ``library`` holds in program order.
 
         Args:
-            program: What is run.
+            program: The program.
             library: Its kernels.
-            resources: What it is run by.
-            inputs: What to call its inputs in errors; by default by their names in the program.
-            outputs: The same of its outputs.
-            kept_by: Finds where results of works that depend on constants alone may be kept for other processes.
+            resources: Executor and shared memory.
+            inputs: Names of inputs in errors; by default their names in the program.
+            outputs: Names of outputs in errors; by default their names in the program.
+            kept_by: Finds the cache entry for results that only depend on constants.
 
         Raises:
-            BackendError: the device cannot load them.
-
+            BackendError: The device cannot load the kernels.
         """
         once = constant_works(program)
         running = without_constant_works(program, once) if once else program
@@ -219,36 +216,36 @@ class Plan:
 
     @property
     def temporary_bytes(self) -> int:
-        """Bytes that its temporaries would take if each had memory of its own."""
+        """Total size of its temporaries in bytes, without sharing."""
         return self.placement.temporary_bytes
 
     @property
     def peak_bytes(self) -> int:
-        """Bytes that its temporaries take."""
+        """Bytes of memory for its temporaries."""
         return self.placement.peak_bytes
 
     @property
     def memory(self) -> MemoryUse:
-        """Memory that one run takes."""
+        """Memory of one run."""
         constants = _nbytes(_with_role(self.running, BufferRole.CONSTANT))
         return MemoryUse(_nbytes(self.inputs), _nbytes(self.outputs), constants, self.temporary_bytes, self.peak_bytes)
 
     def accepts(self, values: Sequence[object]) -> TypeGuard[Sequence[Array]]:
-        """Return whether these are arrays that :meth:`run` takes as they are."""
+        """Return whether :meth:`run` takes these arrays as they are."""
         return fit_as_they_are(values, self.input_formats)
 
     def fills(self, out: object, inputs: Sequence[Array]) -> bool:
-        """Return whether this is an array that :meth:`run` fills as it is, beside such inputs: its only output."""
+        """Return whether :meth:`run` can write its only output to this array, beside these inputs."""
         if not fit_as_they_are((out,), self.output_formats):
             return False
         array: Any = out
         return array.flags.carray and not any(map(np.may_share_memory, repeat(array), inputs))
 
     def run_as_they_are(self, inputs: Sequence[object], outputs: Sequence[object]) -> bool | None:
-        """Run on arrays as :meth:`run` does if they fit, as looked at without Python; return whether they did.
+        """Run like :meth:`run` if the arrays fit, checked without Python; return whether they did.
 
-        None, with nothing done, before the first run, for another number of inputs, which would be taken for outputs,
-        and where nothing but Python can look at them, or launch.
+        None, with nothing done, before the first run, for a wrong number of inputs, which could be taken for outputs,
+        and if checks or launches need Python.
         """
         resources, shared = self.resources, self._shared
         if resources.closed or resources.asynchronous or len(inputs) != len(self.inputs):
@@ -263,9 +260,10 @@ class Plan:
         return None if done is None else bool(done)
 
     def run_at(self, addresses: list[int], stream: int | None) -> bool:
-        """Run on memory at addresses, inputs before outputs, of the host or of what others use in a stream of a device.
+        """Run on memory at addresses, inputs before outputs, on the host or used by others in a device stream.
 
-        False, with nothing done, where the device does not take addresses, or one is not aligned as a kernel asks.
+        False, with nothing done, if the device does not take addresses, or an address is not aligned as a kernel
+        requires.
         """
         if stream is not None:
             return self.queued is not None and self.queued.run_at(addresses, stream)
@@ -285,9 +283,8 @@ class Plan:
         """Run all launches, and return when the outputs are written.
 
         Args:
-            inputs: Contiguous arrays of the inputs' dtypes and shapes, or buffers of the device that are large enough.
-            outputs: The same for the outputs; none of them shares memory with another array.
-
+            inputs: Contiguous arrays with the inputs' dtypes and shapes, or sufficiently large buffers of the device.
+            outputs: Arrays or buffers for the outputs; none shares memory with another array.
         """
         if self.queued is not None and self.queued.run(inputs, outputs):
             return
@@ -295,17 +292,17 @@ class Plan:
             self._shared[0].run(inputs, outputs)
             return
         workspace = self._take()
-        workspace.run(inputs, outputs)  # what fails is not used again, as the device may not be done with it
+        workspace.run(inputs, outputs)  # not reused after a failure, as the device may still be busy with it
         self._keep(workspace)
 
     def submit(
         self, inputs: Sequence[Operand], outputs: Sequence[Operand], after: Sequence[Event] = ()
     ) -> PendingEvent:
-        """Run all launches once all of ``after`` have completed, and return an event that tells of the end.
+        """Run all launches once all of ``after`` have completed, and return their completion event.
 
-        The arrays are as in :meth:`run`; the inputs do not change before the end. Where there are conditions, a thread
-        looks them up between the launches, and the event fails with TIL807 when the context is closed before the end.
-        What takes less time than to hand it to a thread is done at once.
+        The arrays are those of :meth:`run`; the inputs must not change before the end. A thread tests conditions
+        between launches, and the event fails with TIL807 if the context is closed before the end. Work that takes less
+        time than waking a thread is done at once.
         """
         resources = self.resources
         if self._layout.decides:
@@ -330,7 +327,7 @@ class Plan:
         def tell() -> None:
             if ended.failure is None:
                 event.complete(submission.duration)
-            else:  # an end fails as soon as one of those that it waits for has failed: others may still run
+            else:  # an end fails as soon as an event that it waits for fails: others may still run
                 all_ended(submission.commands).then(partial(_fail, event, ended.failure, submission))
 
         ended.then(tell)
@@ -338,7 +335,7 @@ class Plan:
 
     @property
     def ends_at_once(self) -> bool:
-        """True if a call takes less time than to hand it to a thread, so that submitting it may be calling it."""
+        """True if a call takes less time than handing it to a thread, so that submitting it may run it."""
         return self._is_short and not self._layout.decides
 
     def _keep(self, workspace: Workspace) -> None:
@@ -356,7 +353,7 @@ class Plan:
         return ClosableWorkspace(made, lambda: self.resources.closed) if self._layout.decides else made
 
     def _fresh(self) -> Workspace:
-        """Return a workspace with temporaries of its own."""
+        """Return a workspace with new temporaries."""
         if self.resources.asynchronous:
             return SubmittingWorkspace.of(self._layout)
         executor = self._layout.executor
@@ -373,7 +370,7 @@ def _run_now(work: Callable[[], None], after: Sequence[Event]) -> PendingEvent:
         for before in after:
             before.wait()
         work()
-    except Exception as error:  # the error belongs to whoever waits for the event
+    except Exception as error:  # the error belongs to the waiters of the event
         event.fail(error)
     else:
         event.complete(time.perf_counter() - start)
@@ -394,7 +391,7 @@ def _layout(
     placement: Placement,
     kept_by: KeptBy | None,
 ) -> Layout:
-    """Return the layout of what is left of a whole program beside its first works, which depend on constants alone."""
+    """Return the layout of a program without its first works, which only depend on constants."""
     executor = resources.executor
     numbers = {buffer.name: number for number, buffer in enumerate(program.buffers)}
     kernels = [executor.prepare(library, index) for index in range(len(program.kernels))]
@@ -449,7 +446,7 @@ def _step(
 
 
 def _part_alignment(program: Program, resources: Resources) -> int:
-    """Return what offsets of temporaries must be multiples of: the kernels ask for it, or the device."""
+    """Return the alignment of temporaries that the kernels or the device require."""
     asked = max((param.alignment for kernel in program.kernels for param in kernel.params), default=1)
     executor = resources.executor
     return max(asked, executor.part_alignment) if isinstance(executor, PartingExecutor) else asked
@@ -470,7 +467,7 @@ def _with_role(program: Program, role: BufferRole) -> tuple[Buffer, ...]:
 
 
 def _first_reads(program: Program, after: tuple[tuple[int, ...], ...]) -> list[list[str]]:
-    """Return the inputs that each launch reads and that none reads which it follows."""
+    """Return the inputs that each launch reads, except those that a predecessor reads."""
     inputs = {buffer.name for buffer in _with_role(program, BufferRole.INPUT)}
     result: list[list[str]] = []
     readers: dict[str, int] = {}
@@ -486,7 +483,7 @@ def _first_reads(program: Program, after: tuple[tuple[int, ...], ...]) -> list[l
 
 
 def _writers(program: Program) -> Mapping[str, tuple[int, ...]]:
-    """Return which launches write each output."""
+    """Return the launches that write each output."""
     writers: dict[str, list[int]] = {buffer.name: [] for buffer in _with_role(program, BufferRole.OUTPUT)}
     for number, work in enumerate(program.works):
         for name, access in merged_accesses(program, work).items():
@@ -496,7 +493,7 @@ def _writers(program: Program) -> Mapping[str, tuple[int, ...]]:
 
 
 def _alignments(program: Program) -> Mapping[str, int]:
-    """Return, for inputs and outputs, alignments beyond that of their elements, which every array has."""
+    """Return alignments of inputs and outputs beyond those of their elements, which every array has."""
     external = (*_with_role(program, BufferRole.INPUT), *_with_role(program, BufferRole.OUTPUT))
     names = {buffer.name for buffer in external}
     needed: dict[str, int] = {}

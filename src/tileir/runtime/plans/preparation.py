@@ -1,4 +1,4 @@
-"""Memory of the constants of a plan, and of what is computed from constants alone, once, before the first run."""
+"""Memory of a plan's constants and of values computed once from constants, before the first run."""
 
 from __future__ import annotations
 
@@ -17,24 +17,23 @@ from tileir.semtree.ir import Buffer, BufferRole, Program, Work
 from tileir.semtree.launches import used_buffers
 
 LEAST_KEPT: Final = 1 << 16
-"""Bytes of results from which on they are kept; fewer are computed as fast as they are read."""
+"""Minimum size of cached results in bytes; smaller ones are recomputed as fast as they are read."""
 
 KeptBy: TypeAlias = Callable[[Sequence[Work], Sequence[str]], KeptResults | None]
-"""Finds where the content of some buffers, which works write, may be kept; None for nowhere."""
+"""Finds the cache entry for the content of buffers that works write; None for no caching."""
 
 
 @attrs.frozen(eq=False)
 class Preparation:
-    """Works of a program that read constants only: the kernels of the program itself run them.
+    """Works of a program that only read constants, run by the program's own kernels.
 
     Attributes:
-        executor: What runs them.
-        buffers: The buffers of the program by number, which steps name.
+        executor: Executor of the works.
+        buffers: Buffers of the program by the numbers that steps use.
         steps: The works, in order.
-        uses: The buffers that each step uses, by number.
-        results: What is wanted of the buffers: the numbers under which later works know them.
-        kept: Where the results may be kept for other processes.
-
+        uses: Numbers of the buffers that each step uses.
+        results: Numbers of the result buffers in later works.
+        kept: Cache entry of the results.
     """
 
     executor: Executor[Any]
@@ -55,16 +54,15 @@ class Preparation:
         wanted: Mapping[str, int],
         kept_by: KeptBy | None = None,
     ) -> Preparation:
-        """Ready works of a program; ``wanted`` has the names of buffers whose content later works may read.
+        """Prepare works of a program; ``wanted`` has the names of buffers that later works may read.
 
         Args:
-            executor: What runs them.
-            program: What they belong to.
-            works: They alone, in order.
+            executor: Executor of the works.
+            program: Program of the works.
+            works: The works, in order.
             step: Makes a step of a work, by the numbers of the buffers.
-            wanted: Numbers under which later works know some of the buffers.
-            kept_by: Finds where their content may be kept for other processes.
-
+            wanted: Numbers of the result buffers in later works.
+            kept_by: Finds the cache entry for the results.
         """
         numbers = {buffer.name: number for number, buffer in enumerate(program.buffers)}
         uses = tuple(tuple(dict.fromkeys(numbers[name] for name in used_buffers((work,)))) for work in works)
@@ -75,10 +73,9 @@ class Preparation:
         return cls(executor, program.buffers, steps, uses, results, kept)
 
     def memory(self) -> Mapping[int, Memory]:
-        """Return the memory of the results, by the numbers under which later works know them.
+        """Return the memory of the results, by the numbers in later works.
 
-        The works run when it is first asked for, unless their results are kept; of threads that ask at the same time,
-        each may run them.
+        The works run on the first call unless their results are cached; concurrent first calls may each run them.
         """
         if not self._made:
             made = self._run() if self.kept is None else self._kept_or_run(self.kept)
@@ -86,7 +83,7 @@ class Preparation:
         return self._made[0]
 
     def _kept_or_run(self, kept: KeptResults) -> Mapping[int, Memory]:
-        """Return the memory of the results by their own numbers, mapped from what is kept of them where it can be."""
+        """Return the memory of the results by their own numbers, mapped from the cache if possible."""
         numbers = sorted(self.results)
         sizes = [_nbytes(self.buffers[number]) for number in numbers]
         if sum(sizes) < LEAST_KEPT:
@@ -110,7 +107,7 @@ class Preparation:
         return host[:nbytes].data
 
     def _run(self) -> dict[int, Memory]:
-        """Run the works; memory is taken when it is first needed, and given back after its last use."""
+        """Run the works; memory is allocated at the first use of each buffer and released after its last."""
         last = {number: place for place, used in enumerate(self.uses) for number in used}
         memory: dict[int, Memory] = {}
         for place, (step, used) in enumerate(zip(self.steps, self.uses, strict=True)):
@@ -131,13 +128,13 @@ class Preparation:
 
 
 def memory_of_constant(executor: Executor[Any], buffer: Buffer) -> Memory:
-    """Return memory with a constant: pages of its own stay where they are, if the device reads them in place."""
+    """Return memory with a constant: its own memory, if it is a view and the device reads them in place."""
     content = _content(buffer)
     return memory_of(executor, content) if isinstance(buffer.data, memoryview) else copied(executor, content)
 
 
 def memory_of(executor: Executor[Any], content: Array) -> Memory:
-    """Return memory with the content of an array that never changes: its own, if the device reads it in place."""
+    """Return memory with the content of a constant array: its own, if the device reads it in place."""
     memory: Memory | None = executor.wrap(content)
     return copied(executor, content) if memory is None else memory
 

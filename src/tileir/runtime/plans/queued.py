@@ -1,4 +1,4 @@
-"""Runs of a plan that are handed over to the queue of a device in one call, on memory of it; nobody waits for them."""
+"""Runs of a plan that are submitted to a device queue in one call on device memory, without waiting."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False)
 class RunningEvent(PendingEvent):
-    """The end of a run whose commands are all in a queue of a device.
+    """Completion of a run whose commands are all in a device queue.
 
-    Nobody completes it: the events of the device are asked when it is, so that no thread of the host wakes up for each
-    run, and takes the interpreter's lock from whoever submits the next one. Only ``then`` has a thread wait.
+    It polls the device's events on demand, so that no host thread wakes up for each run and takes the interpreter's
+    lock from the thread that submits the next run. Only ``then`` uses a waiting thread.
     """
 
     _left: list[tuple[Submission, Callable[[], None]]] = attrs.field(factory=list, repr=False)
@@ -41,7 +41,7 @@ class RunningEvent(PendingEvent):
 
     @classmethod
     def of(cls, submission: Submission, keep: Callable[[], None]) -> Self:
-        """Return the end of what was submitted; ``keep`` is called once if it succeeds."""
+        """Return the completion of a submission; ``keep`` is called once if it succeeds."""
         event = cls([(submission, keep)])
         event.ends = submission.ends
         return event
@@ -55,19 +55,19 @@ class RunningEvent(PendingEvent):
 
     @property
     def duration(self) -> float | None:
-        """Seconds that the device was busy; None before completion or where it is not measured."""
+        """Seconds that the device was busy; None before completion or if not measured."""
         return self._duration if self.done else None
 
     @property
     def failure(self) -> Failure | None:
-        """The failure that it ended with; None before, and where it completed."""
+        """Failure of the run; None before the end and after success."""
         return self._failure if self.done else None
 
     def wait(self) -> None:
-        """Block until it completes; raise the original error when it, or something it waited for, failed."""
+        """Block until it completes; raise the original error if it, or an event that it waited for, failed."""
         if not self._done:
             for end in self.ends:
-                with suppress(Exception):  # it is asked again, and an interrupt is nobody's failure
+                with suppress(Exception):  # waited for again below; an interrupt is not a failure of the run
                     end.wait()
             self._settle()
         super().wait()
@@ -80,11 +80,11 @@ class RunningEvent(PendingEvent):
             all_ended(self.ends).then(self._settle)
 
     def when_known(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once somebody has found out that it has completed or failed."""
+        """Call ``callback`` once its completion or failure is known."""
         super().then(callback)
 
     def _settle(self) -> None:
-        """Take over from the device, whose events have all ended; of several threads that do so one is enough."""
+        """Take over the result of the device events, which have all ended; concurrent calls have one effect."""
         for submission, keep in self._left[:1]:
             failure = _failure_among(self.ends)
             if failure is not None:
@@ -105,7 +105,7 @@ def _failure_among(events: Sequence[Event]) -> Failure | None:
 
 
 MOST_LAUNCHES: Final = 4096
-"""Programs of more launches, loops unrolled, are handed over in pieces where the queue takes no loops."""
+"""Longer programs, counted with unrolled loops, are submitted in pieces if the queue takes no loops."""
 
 
 @attrs.frozen(eq=False)
@@ -113,12 +113,11 @@ class QueuedOperand:
     """Requirements on the array of one argument.
 
     Attributes:
-        dtype: Its elements.
-        shape: Its extents.
-        nbytes: How many bytes that is.
-        mask: The bits of its address that must be 0.
-        format: The same, as other libraries tell it.
-
+        dtype: Element type.
+        shape: Extents.
+        nbytes: Size in bytes.
+        mask: Bits of its address that must be 0.
+        format: These requirements for DLPack's exchange functions.
     """
 
     dtype: np.dtype[Any]
@@ -130,15 +129,14 @@ class QueuedOperand:
 
 @attrs.define(eq=False)
 class _QueuedWorkspace:
-    """Temporaries, and launches bound to them; runs that follow each other in the queue may share it.
+    """Temporaries, and launches bound to them; consecutive runs in the queue may share it.
 
     Attributes:
-        nbytes: How much memory it holds.
-        queue: What launches.
-        bound: What makes one launch of a batch of it; None where it takes part in none.
-        call: The same as a function of arrays; None where there is none, or nobody asked so far.
-        held: Results of runs that a graph of others has; where there are some, it stays as long as its plan.
-
+        nbytes: Size of its memory.
+        queue: Queue of the bound launches.
+        bound: Returns the launches as one launch of a batch; None if unsupported.
+        call: The launches as a function of arrays; None if unsupported or not requested yet.
+        held: Results of runs captured in graphs of others; if there are any, it lives as long as its plan.
     """
 
     nbytes: int
@@ -165,9 +163,8 @@ class QueuedRuns:
     """Runs of one plan through the queue of its device. Several threads may launch at a time.
 
     Attributes:
-        executor: What has the queue, and allocates.
-        alignments: For each input and then each output, what its address is a multiple of.
-
+        executor: Owner of the queue and the memory.
+        alignments: Required alignment of the address of each input, then of each output.
     """
 
     executor: Any
@@ -194,7 +191,7 @@ class QueuedRuns:
 
     @classmethod
     def of(cls, layout: Layout, resources: Resources) -> QueuedRuns | None:
-        """Return the runs of a plan; None where the device has no queue, or something is decided on the way."""
+        """Return the runs of a plan; None if the device has no queue, or the plan has conditions."""
         executor: Any = layout.executor
         if layout.decides or not isinstance(executor, QueueingExecutor) or not executor.queues:
             return None
@@ -204,7 +201,7 @@ class QueuedRuns:
         return cls(executor, tuple(slot.alignment for slot in (*layout.inputs, *layout.outputs)), layout, resources)
 
     def array_call(self, operands: Sequence[QueuedOperand], read: int, home: Home) -> Callable[..., Any] | None:
-        """Return runs as a function of arrays, as :class:`tileir.runtime.offers.ArrayQueue` says; None without one."""
+        """Return runs as a function of arrays, like :class:`tileir.runtime.offers.ArrayQueue`; None if unsupported."""
         spare, resources = self._spare, self._resources
 
         def ready(workspace: _QueuedWorkspace) -> Callable[..., Any] | None:
@@ -245,13 +242,12 @@ class QueuedRuns:
         return call
 
     def launch(self, addresses: Sequence[int], stream: int | None = None, results: Sequence[Any] = ()) -> KnownEvent:
-        """Hand a run over.
+        """Submit a run.
 
         Args:
-            addresses: Where the inputs and then the outputs are; they are aligned.
-            stream: One of others in which some of this memory is used; None for none.
-            results: Fresh arrays among the outputs, which stay where a graph of others has the run.
-
+            addresses: Aligned addresses of the inputs and then the outputs.
+            stream: Stream of another library that uses some of this memory; None for no stream.
+            results: Fresh arrays among the outputs, which stay alive if another library's graph captures the run.
         """
         workspace = self._taken()
         event = workspace.queue.launch(addresses, stream)
@@ -261,17 +257,17 @@ class QueuedRuns:
         return event
 
     def run_at(self, addresses: Sequence[int], stream: int) -> bool:
-        """Do the same; False, with nothing done, where an address is not aligned, or an array has no memory."""
+        """Submit a run; False, with nothing done, if an address is not aligned, or an array has no memory."""
         if not all(addresses) or any(map(and_, addresses, self._masks)):
             return False
         self.launch(addresses, stream)
         return True
 
     def run(self, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> bool:
-        """Do what :meth:`tileir.runtime.plans.plan.Plan.run` does, as one batch of the device.
+        """Run like :meth:`tileir.runtime.plans.plan.Plan.run`, as one batch of the device.
 
-        False, with nothing done, where it takes none, or some memory cannot be used as it is, and for arrays of the
-        host without a loop, as workspaces bind such launches once.
+        False, with nothing done, if batches are not supported, if some memory cannot be used in place, and for host
+        arrays without a loop, for which other workspaces bind launches once.
         """
         memory: list[Any] = []
         if not self._loops and all_of_host(inputs) and all_of_host(outputs):
@@ -283,13 +279,13 @@ class QueuedRuns:
             return False
         launches = [workspace.bound([buffer.address for buffer in memory])]
         self.executor.run_batch(arriving, launches, leaving)
-        self._give_back(workspace)  # what fails is not used again, as the device may not be done with it
+        self._give_back(workspace)  # not reused after a failure, as the device may still be busy with it
         return True
 
     def submit(
         self, inputs: Sequence[Operand], outputs: Sequence[Operand], after: Sequence[Event]
     ) -> RunningEvent | None:
-        """Do the same without waiting, behind events that the queue follows; None, with nothing done, for others."""
+        """Submit a run without waiting, after events that the queue follows; None, with nothing done, for others."""
         executor, memory = self.executor, list[Any]()
         if not all(executor.follows(event) or (event.done and failure_of(event) is None) for event in after):
             return None
@@ -304,13 +300,13 @@ class QueuedRuns:
         except BaseException:
             all_ended(commands).wait()  # the device may still use the memory
             raise
-        ends = [*reversed(commands[len(arriving) :])]  # whoever waits for the last has waited for the others
+        ends = [*reversed(commands[len(arriving) :])]  # waiting for the last includes all others
         return RunningEvent.of(Submission(commands, ends, (memory, inputs, outputs)), _nothing)
 
     def _moved(
         self, inputs: Sequence[Operand], outputs: Sequence[Operand], memory: list[Any]
     ) -> tuple[list[tuple[Array, Any]], list[tuple[Any, Array]]]:
-        """Return what has to be copied in and out, and add memory of the device for all; less where some has none."""
+        """Return the copies in and out, and append the device memory of all operands; fewer if some have none."""
         arriving: list[tuple[Array, Any]] = []
         leaving: list[tuple[Any, Array]] = []
         layout = self._layout
@@ -334,7 +330,7 @@ class QueuedRuns:
         return self._resources.take(self._spare) or self._workspace()
 
     def _hold(self, workspace: _QueuedWorkspace, results: object) -> None:
-        """Keep a workspace, and results of a run of it, where a graph of others has that run."""
+        """Keep a workspace, and results of its run, if another library's graph captures the run."""
         if self._records and self.executor.captures():
             workspace.held.append(results)
 
@@ -349,11 +345,11 @@ class QueuedRuns:
         return _QueuedWorkspace.of(self._layout, self.executor)
 
     def _without_temporaries(self) -> _QueuedWorkspace:
-        """Return the only one, which all runs may share at a time."""
+        """Return the only workspace, which all runs may share at a time."""
         if not self._only:
             self._only.append(self._workspace())
         return self._only[0]
 
 
 def _nothing() -> None:
-    """Keep nothing for the next run: memory that is used in a queue is free for what comes later in it."""
+    """Keep nothing for the next run: later work in the queue may reuse its memory."""

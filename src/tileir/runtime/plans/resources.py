@@ -1,4 +1,4 @@
-"""Resources that the plans of one executor share: spare memory, within a limit, and threads for asynchronous calls."""
+"""Resources shared by the plans of one executor: spare memory, within a limit, and threads for asynchronous calls."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from tileir.runtime.plans.calls import Calls
 from tileir.runtime.plans.placement import ALIGNMENT
 
 SPARE_BYTES: Final = 256 * 2**20
-"""Most memory that all plans together keep for their next runs, where nothing is known of the device."""
+"""Limit of the memory that all plans together keep for later runs, on a device of unknown size."""
 
 SHARE: Final = 16
-"""This part of a device's memory they may keep where that is more: plans that take turns, as those of a step of
-training do, would make memory and launches anew at each call.
+"""Reciprocal of the share of a device's memory that plans may keep, if larger than :data:`SPARE_BYTES`: alternating
+plans, as in a training step, would otherwise allocate memory and rebuild launches on each call.
 """
 
 
 def spare_bytes(memory_bytes: int | None) -> int:
-    """Return how much memory plans may keep on a device that has so many bytes; None where that is not known."""
+    """Return the limit of kept memory on a device with this much memory; None if unknown."""
     return max(SPARE_BYTES, (memory_bytes or 0) // SHARE)
 
 
@@ -38,7 +38,7 @@ class Keepable(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that it holds; they do not change while it is kept."""
+        """Bytes of memory that it holds, constant while it is kept."""
 
 
 W = TypeVar("W", bound=Keepable)
@@ -54,20 +54,18 @@ class Spare(list[W]):
 class Resources(Renewable):
     """Owner of the memory that plans keep from run to run. Thread safe, also in forked children.
 
-    Each plan has a list of its own, which only methods of this class change, and whose memory goes with the plan. The
-    least recently used memory is given back first; the most recently used one stays even where it is larger than the
-    limit.
+    Each plan has its own list, which only methods of this class change, and whose memory dies with the plan. The least
+    recently used memory is released first; the most recently used stays even if it exceeds the limit.
 
     Attributes:
-        executor: What allocates and runs.
-        threads: How many asynchronous calls run at a time where the executor is not asynchronous.
-        calls: Asynchronous calls that are not done.
-        spare_bytes: The limit.
-        scheduler: What runs them.
+        executor: Executor of the plans.
+        threads: Number of concurrent asynchronous calls, if the executor is synchronous.
+        calls: Asynchronous calls in flight.
+        spare_bytes: Limit of kept memory.
+        scheduler: Threads for asynchronous calls.
         asynchronous: Whether the executor only submits work.
-        streams: Whether it also has a queue in whose order all work is done, so that its events tell all there is.
+        streams: Whether its queue also orders all work, so that events of the queue suffice.
         closed: Whether :meth:`stop` or :meth:`close` was called.
-
     """
 
     executor: Executor[Any]
@@ -88,7 +86,7 @@ class Resources(Renewable):
 
     def __attrs_post_init__(self) -> None:
         _known.add(self)
-        atexit.unregister(_stop_all)  # what is registered last runs first, and drivers have been loaded by now
+        atexit.unregister(_stop_all)  # registered last, it runs first, while drivers are still loaded
         atexit.register(_stop_all)
         self.scheduler = Scheduler("tileir-calls", self.threads)
         self.asynchronous = is_asynchronous(self.executor)
@@ -96,24 +94,24 @@ class Resources(Renewable):
         super().__attrs_post_init__()
 
     def renew(self) -> None:
-        """Start with a lock that no thread of the parent holds, and without the calls of its threads."""
+        """Start with a fresh lock and without stoppable work of the parent's threads."""
         self._lock = threading.Lock()
         self._stoppable.clear()
 
     @property
     def parts(self) -> bool:
-        """True if a part of a buffer can be a buffer."""
+        """True if parts of buffers can be buffers."""
         if self._parts is None:
             self._parts = isinstance(self.executor, PartingExecutor) or self._wraps_parts()
         return self._parts
 
     @property
     def kept_bytes(self) -> int:
-        """Most bytes that are kept for the next runs; plans that died may still count."""
+        """Upper bound of kept bytes; dead plans may still count."""
         return self._kept_bytes
 
     def take(self, home: Spare[W]) -> W | None:
-        """Return something that :meth:`keep` put into ``home``, None where there is nothing left."""
+        """Return an item that :meth:`keep` put into ``home``, None if it is empty."""
         with self._lock:
             found = self.borrow(home)
         if found is not None:
@@ -121,7 +119,7 @@ class Resources(Renewable):
         return found
 
     def keep(self, item: W, home: Spare[W]) -> None:
-        """Put something into ``home`` for the next run, and drop what exceeds the limit."""
+        """Put an item into ``home`` for the next run, and drop items beyond the limit."""
         with self._lock:
             if self.closed:
                 return
@@ -132,37 +130,37 @@ class Resources(Renewable):
             self._shrink(self.spare_bytes, 1)
 
     def borrow(self, home: Spare[W]) -> W | None:
-        """Do what :meth:`take` does for a short time, at less cost: what is borrowed still counts as kept."""
+        """Return an item like :meth:`take` for a short time, at less cost: it still counts as kept."""
         try:
             return home.pop()
         except IndexError:
             return None
 
     def give_back(self, item: W, home: Spare[W]) -> None:
-        """Put back what was borrowed."""
+        """Put a borrowed item back."""
         try:
             self._kept.move_to_end(weakref.ref(item))
-        except KeyError:  # it was dropped meanwhile, for room or by the end
+        except KeyError:  # dropped meanwhile, for room or by the end
             self.keep(item, home)
         else:
             home.append(item)
 
     def make_room(self, nbytes: int) -> None:
-        """Drop what would exceed the limit once ``nbytes`` more are in use."""
+        """Drop items that would exceed the limit once ``nbytes`` more are in use."""
         with self._lock:
             self._shrink(self.spare_bytes - nbytes, 0)
 
     def trim(self) -> None:
-        """Drop all that is kept for the next runs."""
+        """Drop all kept items."""
         with self._lock:
             self._shrink(-1, 0)
 
     def stop(self) -> None:
-        """Let programs whose loops go by conditions, and so might never end, fail before their next turn."""
+        """Make programs with loops on conditions, which might never end, fail before their next iteration."""
         self.closed = True
 
     def run_stoppable(self, work: Callable[[], object]) -> None:
-        """Do what :meth:`stop` ends, in a thread of the scheduler: before Python ends, it is stopped and waited for."""
+        """Run work that :meth:`stop` can end, in a scheduler's thread; it is stopped and joined before Python exits."""
         ended = PendingEvent()
         self._stoppable.add(ended)
         try:
@@ -172,7 +170,7 @@ class Resources(Renewable):
             ended.complete()
 
     def wait_for_stopped(self) -> None:
-        """Wait for what :meth:`stop` ends, and for the calls that fail with it."""
+        """Wait for the work that :meth:`stop` ends, and for the calls that fail with it."""
         stopped = tuple(self._stoppable)
         for ended in stopped:
             ended.wait()
@@ -180,25 +178,25 @@ class Resources(Renewable):
             self.scheduler.wait_until_idle()
 
     def close(self) -> None:
-        """Stop what might never end, wait for all other asynchronous calls, and give all memory back."""
+        """Stop loops that might never end, wait for all other asynchronous calls, and release all memory."""
         self.stop()
         self.scheduler.close()
         self.trim()
 
     def _shrink(self, limit: int, stay: int) -> None:
-        """Drop the oldest. Others give back meanwhile, without the lock: so nothing iterates over what is kept."""
-        if self._kept_bytes > limit:  # an interrupt may have kept it from being counted right
+        """Drop the oldest items, without iterating over them, as other threads give items back without the lock."""
+        if self._kept_bytes > limit:  # an interrupt may have left the count wrong
             self._kept_bytes = sum(nbytes for nbytes, _ in list(self._kept.values()))
         while self._kept_bytes > limit and len(self._kept) > stay:
             oldest, (nbytes, place) = self._kept.popitem(last=False)
             self._kept_bytes -= nbytes
             home = place()
-            with suppress(ValueError):  # it is borrowed, or was interrupted on its way
+            with suppress(ValueError):  # borrowed, or interrupted on its way
                 if home is not None:
                     home.remove(oldest())
 
     def forget(self, item: Keepable) -> None:
-        """Leave what was borrowed to its plan."""
+        """Leave a borrowed item to its plan."""
         with self._lock:
             nbytes, _ = self._kept.pop(weakref.ref(item), (0, None))
             self._kept_bytes -= nbytes
@@ -209,13 +207,13 @@ class Resources(Renewable):
 
 
 weakref.finalize(Resources, int)
-"""The first one registers what runs all of them when Python ends: so memory is given back after :func:`_stop_all`."""
+"""Registers weakref's exit hook first, so that it runs after :func:`_stop_all` and memory is released last."""
 
 _known: Final[weakref.WeakSet[Resources]] = weakref.WeakSet()
 
 
 def _stop_all() -> None:
-    """Stop loops on conditions: drivers do not survive that Python ends while a thread of ours is in one."""
+    """Stop loops on conditions: drivers do not survive the exit of Python while one of our threads is in a loop."""
     known = tuple(_known)
     for each in known:
         each.stop()

@@ -1,4 +1,4 @@
-"""A run of a plan on an asynchronous device: everything is handed over at once, and events keep the order."""
+"""Run of a plan on an asynchronous device: all commands are submitted at once, ordered by events."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from tileir.runtime.plans.workspace import Layout, Operand, Slot, Step, all_of_h
 
 @attrs.frozen(eq=False)
 class Submission:
-    """Work that was handed over.
+    """Submitted work.
 
     Attributes:
         commands: Events of all copies and launches.
-        ends: Those after which all is done, if none fails; an end fails as soon as something that it waits for has.
-        held: What the device uses meanwhile.
-
+        ends: Events after which all is done on success; an end fails as soon as an event that it waits for fails.
+        held: Objects that the device uses meanwhile.
     """
 
     commands: Sequence[Event]
@@ -31,7 +30,7 @@ class Submission:
 
     @property
     def duration(self) -> float | None:
-        """Seconds that the device was busy; None where it does not measure that."""
+        """Seconds that the device was busy; None if not measured."""
         measured = [event.duration for event in self.commands]
         known = [seconds for seconds in measured if seconds is not None]
         return sum(known) if len(known) == len(measured) else None
@@ -39,7 +38,7 @@ class Submission:
 
 @attrs.frozen(eq=False, repr=False)
 class _Batch:
-    """A run as one call of the device: the staging memory of each array, and all launches in order."""
+    """Run as one call of the device: staging memory of each array, and all launches in order."""
 
     executor: BatchingExecutor
     inputs: Sequence[Memory]
@@ -54,14 +53,13 @@ class _Batch:
 
 @attrs.define(eq=False, repr=False)
 class _Chain:
-    """Commands of one work, each of which waits for the one before it.
+    """Commands of one work, each of which waits for the previous.
 
     Attributes:
-        executor: What they are submitted to.
+        executor: Executor of the commands.
         memory: All buffers, by number.
-        waits: What the next command waits for.
+        waits: Events that the next command waits for.
         submitted: All commands of the run so far.
-
     """
 
     executor: Executor[Any]
@@ -70,7 +68,7 @@ class _Chain:
     submitted: list[Event]
 
     def add(self, command: Event) -> None:
-        """Note a command that was submitted."""
+        """Record a submitted command."""
         self.submitted.append(command)
         self.waits = (command,)
 
@@ -79,18 +77,17 @@ class _Chain:
         byte = np.empty(1, np.uint8)
         self.add(self.executor.copy(self.memory[buffer], byte, self.waits))
         self.waits[0].wait()
-        # A loop may have any number of turns, so what is over is forgotten.
+        # A loop may have any number of iterations, so completed commands are dropped.
         self.submitted[:] = [command for command in self.submitted if not command.done] or self.waits
         return bool(byte[0])
 
 
 @attrs.define(eq=False)
 class SubmittingWorkspace:
-    """Temporaries, memory for arrays that the device cannot use in place, and launches bound to these.
+    """Temporaries, staging memory for arrays that the device cannot use in place, and launches bound to both.
 
     Attributes:
-        nbytes: How much memory it holds; from 1 on, as only one thread may use it at a time.
-
+        nbytes: Size of its memory; at least 1, as only one thread may use it at a time.
     """
 
     _layout: Layout
@@ -119,15 +116,15 @@ class SubmittingWorkspace:
             for event in submission.ends:
                 event.wait()
         except BaseException:
-            all_ended(submission.commands).wait()  # others may still use the memory
+            all_ended(submission.commands).wait()  # the device may still use the memory
             raise
         self._batch = self._batch or self._as_batch()
 
     @_is_chain.default
     def _follows_one_order(self) -> bool:
-        """Return whether the device takes all launches in one call: it offers that, and each follows the one before.
+        """Return whether the device takes all launches as one batch, each following the previous.
 
-        It is looked at once: to ask for what an object offers takes 20 µs.
+        Cached, since testing an object for an optional part takes 20 µs.
         """
         layout = self._layout
         if layout.decides or not isinstance(layout.executor, BatchingExecutor) or not layout.executor.batches:
@@ -138,9 +135,9 @@ class SubmittingWorkspace:
         return all(step.after == ((number - 1,) if number else ()) for number, step in enumerate(layout.steps))
 
     def _run_on_device(self, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> bool:
-        """Do the same in one call of the device, on memory of it; False, with nothing done, if not.
+        """Run as one batch of the device on its memory; False, with nothing done, if not possible.
 
-        Launches are bound anew each time: what keeps them would keep the memory of callers.
+        Launches are bound anew each time, as bound launches would keep callers' memory alive.
         """
         if not self._is_chain:
             return False
@@ -166,7 +163,7 @@ class SubmittingWorkspace:
         return True
 
     def _bound_to(self, step: Step, kernel: BindingKernel, memory: Sequence[Any], in_place: set[int]) -> BoundKernel:
-        """Return a launch on memory; one that uses only that of this object is bound once for all runs."""
+        """Return a launch on memory; if it only uses memory of this object, it is bound once for all runs."""
         if not in_place.isdisjoint(step.arguments):
             return kernel.bind([memory[buffer] for buffer in step.arguments])
         if step not in self._bound:
@@ -174,7 +171,7 @@ class SubmittingWorkspace:
         return self._bound[step]
 
     def _as_batch(self) -> _Batch | None:
-        """Return what the runs to come are, if all arrays are copied and all launches follow each other."""
+        """Return later runs as a batch, if all arrays are copied and the launches form a chain."""
         layout, staging = self._layout, self._staging
         slots = (*layout.inputs, *layout.outputs)
         if not isinstance(layout.executor, BatchingExecutor) or not self._is_chain:
@@ -188,7 +185,7 @@ class SubmittingWorkspace:
         return _Batch(layout.executor, inputs, launches, outputs)
 
     def submit(self, inputs: Sequence[Operand], outputs: Sequence[Operand], after: Sequence[Event] = ()) -> Submission:
-        """Submit all copies and launches; until their end nobody else uses this object."""
+        """Submit all copies and launches; until their end nobody else may use this object."""
         submitted: list[Event] = []
         try:
             ends = self._submit(inputs, outputs, after, submitted)
@@ -226,7 +223,7 @@ class SubmittingWorkspace:
             for step in executed((work,), chain.holds):
                 chain.add(self._launch(step, memory, in_place, chain.waits))
             launched.append(chain.waits[0])
-        ends: list[Event] = []  # what comes last comes first: whoever waits for it has mostly waited for the others
+        ends: list[Event] = []  # last first: waiting for it mostly includes the others
         for number, array in leaving:
             ends.append(executor.copy(memory[number], array, [launched[step] for step in self._layout.writers[number]]))
             submitted.append(ends[-1])
@@ -234,7 +231,7 @@ class SubmittingWorkspace:
         return ends + list(arrived.values())
 
     def _enter(self, slot: Slot, array: Operand, memory: list[Any], in_place: set[int]) -> bool:
-        """Give an array of the caller memory of the device; return whether it is the array's own."""
+        """Assign device memory to an array of the caller; return whether it is the array's own."""
         placed = self._layout.in_place(slot, array)
         if placed is None:
             memory[slot.number] = self._staged(slot.number, array.nbytes)
@@ -250,7 +247,7 @@ class SubmittingWorkspace:
         return self._staging[number]
 
     def _launch(self, step: Step, memory: list[Any], in_place: set[int], after: Sequence[Event]) -> Event:
-        """Submit one launch, bound once for all runs if all its memory is of this object."""
+        """Submit one launch, bound once for all runs if it only uses memory of this object."""
         kernel: Any = step.kernel
         if not in_place.isdisjoint(step.arguments) or not self._binds(kernel):
             event: Event = kernel.run([memory[buffer] for buffer in step.arguments], after)
@@ -258,7 +255,7 @@ class SubmittingWorkspace:
         return self._bound_to(step, kernel, memory, in_place).run(after)
 
     def _binds(self, kernel: object) -> bool:
-        """Return whether a kernel can be bound, which is looked at once."""
+        """Return whether a kernel can be bound; cached."""
         if id(kernel) not in self._binding:
             self._binding[id(kernel)] = isinstance(kernel, BindingKernel)
         return self._binding[id(kernel)]

@@ -1,4 +1,4 @@
-"""One run of a plan at a time: its temporaries, and its launches bound to them."""
+"""Workspace of one run of a plan at a time: its temporaries, and its launches bound to them."""
 
 from __future__ import annotations
 
@@ -31,11 +31,10 @@ class Step:
     """One launch.
 
     Attributes:
-        kernel: What is launched.
+        kernel: The kernel.
         arguments: Numbers of the program's buffers.
-        after: Numbers of the launches that it must follow.
-        reads_first: Buffers of the caller that no launch before it, on which it depends, reads.
-
+        after: Numbers of its predecessors.
+        reads_first: Buffers of the caller that no predecessor reads.
     """
 
     kernel: Kernel
@@ -46,9 +45,9 @@ class Step:
 
 @attrs.frozen(eq=False)
 class LoopStep:
-    """Steps that run in order, so many times or while a condition holds, whose argument is the number of a buffer.
+    """Steps that run in order, repeated a number of times or while a condition holds, given as the number of a buffer.
 
-    ``after`` and ``reads_first`` are as for one launch, here and below.
+    ``after`` and ``reads_first`` are those of :class:`Step`, here and below.
     """
 
     times: int | Condition
@@ -59,7 +58,7 @@ class LoopStep:
 
 @attrs.frozen(eq=False)
 class BranchStep:
-    """Steps of which ``then`` run, in order, where a condition holds, else ``otherwise``."""
+    """Branch: steps of ``then`` run in order if a condition holds, else those of ``otherwise``."""
 
     condition: Condition
     then: tuple[Step | LoopStep | BranchStep, ...]
@@ -71,15 +70,14 @@ class BranchStep:
 AnyStep: TypeAlias = Step | LoopStep | BranchStep
 
 Operand: TypeAlias = "Array | Memory"
-"""What a run reads and writes: an array of the host, or memory of the device."""
+"""Argument of a run: a host array, or device memory."""
 
 
 def executed(steps: Iterable[AnyStep], holds: Callable[[int], bool]) -> Iterator[Step]:
-    """Yield the launches of a run, in order; ``holds`` looks up the byte in a buffer after those before were run.
+    """Yield the launches of a run, in order; ``holds`` tests the byte in a buffer after the preceding launches.
 
     Raises:
-        CancelledError: Nobody wants the results any more.
-
+        CancelledError: The results are no longer wanted.
     """
     for step in steps:
         match step:
@@ -95,7 +93,7 @@ def executed(steps: Iterable[AnyStep], holds: Callable[[int], bool]) -> Iterator
 
 
 def unrolled(steps: Iterable[AnyStep]) -> Iterator[Step]:
-    """Yield every launch of steps without conditions as often as it runs, in order."""
+    """Yield every launch of steps without conditions, in order, with loops unrolled."""
     return executed(steps, _undecided)
 
 
@@ -105,37 +103,36 @@ def _undecided(_: int) -> bool:
 
 @attrs.frozen(eq=False)
 class Slot:
-    """Entry of an array that the caller passes; ``alignment`` is 1 where kernels ask for that of elements only."""
+    """Entry of a caller's array; ``alignment`` is 1 if kernels require only that of elements."""
 
     number: int
     alignment: int
 
 
 class Prepared(Protocol):
-    """Memory that holds what was computed before the first run."""
+    """Memory with values computed before the first run."""
 
     def memory(self) -> Mapping[int, Memory]:
-        """Return it by number of the buffer; the first to ask waits until it is computed."""
+        """Return it by number of the buffer; the first call waits for the computation."""
 
 
 @attrs.frozen(eq=False)
 class Layout:
-    """Layout that all workspaces of a plan have in common.
+    """Layout shared by all workspaces of a plan.
 
     Attributes:
-        executor: What runs the steps.
+        executor: Executor of the steps.
         steps: All launches, in order; a loop or a branch counts as one.
-        decides: Whether conditions decide what runs.
-        inputs: Where the inputs enter.
-        outputs: Where the outputs enter.
-        buffers: How many buffers the program has.
+        decides: Whether there are conditions.
+        inputs: Entries of the inputs.
+        outputs: Entries of the outputs.
+        buffers: Number of buffers of the program.
         constants: Memory of the constants, by number.
-        prepared: What makes further ones of these; None where there are none.
+        prepared: Maker of further constants; None if there are none.
         sizes: Bytes of the blocks that hold the temporaries.
         places: Place of each temporary, by number.
-        ends: Numbers of the launches that no other one follows.
+        ends: Numbers of the launches without successors.
         writers: Numbers of the launches that write each output, by number of the buffer.
-
     """
 
     executor: Executor[Any]
@@ -153,7 +150,7 @@ class Layout:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that the temporaries of one run take."""
+        """Bytes of memory for the temporaries of one run."""
         return sum(self.sizes)
 
     def memory(self) -> list[Any]:
@@ -177,12 +174,12 @@ class Layout:
 
 
 def all_of_host(operands: Sequence[Operand]) -> TypeGuard[Sequence[Array]]:
-    """Return whether all of these are arrays of the host."""
+    """Return whether all operands are host arrays."""
     return all(isinstance(operand, np.ndarray) for operand in operands)
 
 
 def _is_aligned(buffer: Memory, alignment: int) -> bool:
-    """Return whether a buffer is as aligned as a kernel asks; only an :class:`AlignedBuffer` may be less."""
+    """Return whether a buffer has the alignment that a kernel requires; only an :class:`AlignedBuffer` may lack it."""
     return alignment == 1 or getattr(buffer, "alignment", alignment) % alignment == 0
 
 
@@ -191,7 +188,7 @@ class Workspace(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that it holds; where there are none, several threads may use it at a time."""
+        """Bytes of memory that it holds; if 0, several threads may use it at a time."""
 
     def run(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Run all launches, and return when the outputs are written."""
@@ -199,7 +196,7 @@ class Workspace(Protocol):
 
 @attrs.frozen(eq=False, slots=False)
 class SequencedWorkspace:
-    """One call of the device for the whole plan."""
+    """Whole plan as one call of the device."""
 
     _layout: Layout
     _sequence: KernelSequence
@@ -207,7 +204,7 @@ class SequencedWorkspace:
 
     @classmethod
     def of(cls, layout: Layout, executor: SequencingExecutor, formats: Sequence[Format]) -> SequencedWorkspace:
-        """Bind all launches to fresh temporaries; the arrays of a run, of these formats, are inputs, then outputs."""
+        """Bind all launches to fresh temporaries; the arrays of a run have these formats, inputs before outputs."""
         arguments = layout.memory()
         for position, slot in enumerate((*layout.inputs, *layout.outputs)):
             arguments[slot.number] = position
@@ -238,7 +235,7 @@ class SequencedWorkspace:
             np.copyto(array, result)
 
     def run_at(self, addresses: list[int]) -> bool:
-        """Run on arrays at addresses, inputs before outputs; return whether that could be done, else nothing was."""
+        """Run on arrays at addresses, inputs before outputs; return whether that was possible, else do nothing."""
         launch = self._launch_at
         return not self._layout.steps or (launch is not None and launch(addresses))
 
@@ -248,16 +245,16 @@ class SequencedWorkspace:
 
     @cached_property
     def array_call(self) -> Callable[..., object] | None:
-        """A run as one function of arrays, inputs before outputs, which takes some milliseconds to make."""
+        """Return a run as one function of arrays, inputs before outputs; making it takes some milliseconds."""
         sequence = self._sequence
         if not self._layout.steps or not isinstance(sequence, ArraySequence):
             return None
         return sequence.array_call(self._formats, len(self._layout.inputs))
 
     def _aligned(self, array: Array) -> Array:
-        """Return a copy in memory that is as aligned as any."""
+        """Return a copy with the largest alignment."""
         host = self._layout.executor.allocate(array.nbytes).host()
-        assert host is not None  # such an executor takes arrays, so its memory is the host's
+        assert host is not None  # this executor takes arrays, so its memory is the host's
         copy = host[: array.nbytes].view(array.dtype).reshape(array.shape)
         np.copyto(copy, array)
         return copy
@@ -265,7 +262,7 @@ class SequencedWorkspace:
 
 @attrs.frozen(eq=False)
 class SteppingWorkspace:
-    """One launch after the other: what every executor can do."""
+    """Launches run one after the other, which every executor supports."""
 
     _layout: Layout
     _memory: list[Any]
@@ -301,12 +298,11 @@ class SteppingWorkspace:
 
 @attrs.frozen(eq=False)
 class ClosableWorkspace:
-    """Runs what data may keep running for ever: until the owner of its memory is closed.
+    """Runner of programs that might never end, until the owner of its memory is closed.
 
     Attributes:
-        workspace: What runs it.
-        is_closed: Tells that; it is asked before each turn of a loop.
-
+        workspace: Runner of the launches.
+        is_closed: Tells the closing; tested before each iteration of a loop.
     """
 
     workspace: Workspace
@@ -363,10 +359,10 @@ def holds(executor: Executor[Any], memory: Memory) -> bool:
 
 
 def copied(executor: Executor[Any], array: Operand) -> Memory:
-    """Return fresh memory of the device with the content of an array, or of other memory."""
+    """Return fresh device memory with the content of an array, or of other memory."""
     memory: Memory = executor.allocate(array.nbytes)
     host = memory.host()
-    if host is not None and isinstance(array, np.ndarray):  # nobody else has it yet: no thread need be asked
+    if host is not None and isinstance(array, np.ndarray):  # nobody else has it yet: no thread needs to be asked
         host[: array.nbytes] = array.reshape(-1).view(np.uint8)
     else:
         executor.copy(array, memory).wait()
@@ -374,7 +370,7 @@ def copied(executor: Executor[Any], array: Operand) -> Memory:
 
 
 def _part(executor: Executor[Any], block: Memory, place: Offset) -> Memory:
-    """Return the memory of one temporary; plans place several into one block only where that can be divided."""
+    """Return the memory of a temporary; plans put several into one block only if buffers have parts."""
     if place.nbytes in (0, block.nbytes):  # devices have no empty parts
         return block
     if isinstance(executor, PartingExecutor):
