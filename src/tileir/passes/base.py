@@ -1,8 +1,8 @@
-"""Passes, pipelines that run them, and their way to the kernels of a program.
+"""Passes and the functions that run them over a program and its kernels.
 
-A pass is a frozen value with typed options, and a pure function of a program; it returns its argument
-itself when there is nothing to do. Blocks that a pass rebuilds lose their ``deps``, which a scheduler
-computes last; :mod:`tileir.passes.base` drops those that are left.
+A pass is a frozen value with typed options, and a pure function of a program; it returns its argument itself when
+there is nothing to do. Blocks that a pass rebuilds lose their ``deps``, which a scheduler computes last;
+stale ones that remain are dropped here.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tileir.stripe.check.verifier import diagnose, verify, verify as verify_prog
 from tileir.stripe.flattening import with_blocks, with_entry
 
 _STALE: Final = frozenset({"TIL509", "TIL513", "TIL514"})
-"""Codes of the verifier for dependencies and offsets that do not hold."""
+"""Verifier codes for stale dependencies and offsets."""
 
 
 def verified(program: Program, label: str, since: Program) -> Program:
-    """Return what a pass has made of ``since``: without dependencies and offsets if those no longer hold.
+    """Verify the result of a pass on ``since``, without dependencies and offsets if those no longer hold.
 
     Raises:
         VerifyError: The program breaks another rule, or there were no dependencies and offsets before the pass.
@@ -41,7 +41,7 @@ def verified(program: Program, label: str, since: Program) -> Program:
 
 
 def is_plain(program: Program, since: Program | None = None) -> bool:
-    """Return whether nothing has dependencies or offsets; kernels that are in ``since``, too, are not looked at."""
+    """Return whether nothing has dependencies or offsets; kernels shared with ``since`` are not checked again."""
     if in_order(program.works) is not program.works or any(each.offset is not None for each in program.memory):
         return False
     known = frozenset() if since is None else frozenset(map(id, since.kernels))
@@ -79,9 +79,9 @@ class Pass(Protocol):
 
 
 def for_target(passes: Iterable[Pass], target: Target) -> tuple[Pass, ...]:
-    """Return passes with the facts of a target in those that speak of them: each :class:`TargetedPass`.
+    """Return the passes, each :class:`TargetedPass` with the facts of the target.
 
-    To ask whether a pass is one, as a protocol, takes fifty times as long as to look for its method.
+    Looking for the method is fifty times as fast as a check against the protocol.
     """
     told = ((getattr(step, "for_target", None), step) for step in passes)
     return tuple(step if tell is None else tell(target) for tell, step in told)
@@ -89,7 +89,7 @@ def for_target(passes: Iterable[Pass], target: Target) -> tuple[Pass, ...]:
 
 @attrs.frozen
 class Named:
-    """A pass as a step of a pipeline that has a name of its own."""
+    """A pass as a pipeline step with its own name."""
 
     name: ClassVar[str] = "named"
     label: str
@@ -105,7 +105,7 @@ class Named:
 
 
 def unnamed(step: Pass) -> Pass:
-    """Return the pass of a step, without the name that the step may have."""
+    """Return the pass of a step, without the step's own name."""
     return step.step if isinstance(step, Named) else step
 
 
@@ -115,13 +115,13 @@ def label_of(step: Pass) -> str:
 
 
 def names_of(step: Pass) -> tuple[str, ...]:
-    """Return what a step may be called: its own name, that of its pass, and other names of that."""
+    """Return the names of a step: its own, that of its pass, and the aliases of the pass."""
     inner = unnamed(step)
     return (label_of(step), inner.name, *aliases_of(inner))
 
 
 def aliases_of(step: object) -> tuple[str, ...]:
-    """Return the other names of a pass, or of a class of passes."""
+    """Return the aliases of a pass, or of a class of passes."""
     return step.aliases if isinstance(step, AliasedPass) else ()
 
 
@@ -136,7 +136,7 @@ def at_least(least: int) -> Callable[[object, attrs.Attribute[int], int], None]:
 
 
 _PARTS: Final = (*(word for word in PLACES if word != KERNEL), *INSTRUCTIONS)
-"""Tags that a pass cannot set: where a block stands says them. Each kernel has the one that is left out anyway."""
+"""Tags that follow from the position of a block, which a pass cannot set. Each kernel has the omitted one anyway."""
 
 
 def free_tags(_: object, attribute: attrs.Attribute[tuple[str, ...]], value: tuple[str, ...]) -> None:
@@ -159,21 +159,20 @@ def run(
     """Apply passes one after the other.
 
     Kernels between loops, and the bodies of loops, count as programs of their own (:mod:`tileir.passes.loops`).
-    Dependencies and offsets that a pass leaves behind and that do not hold for what it made are dropped.
+    Dependencies and offsets that no longer hold after a pass are dropped.
 
     Args:
-        passes: What to apply, first to last.
+        passes: The passes, first to last.
         program: A valid program.
         verify: Whether to check the rules of Stripe before the first pass and after each.
-        verify_first: Whether that begins before the first pass; the program is known to be valid otherwise.
+        verify_first: Whether to check before the first pass, too; otherwise the program is known to be valid.
         position: The number of the first pass in its pipeline, for remarks.
         dump: Called with the name of each step and the program that it returned.
 
     Raises:
         VerifyError: The program was not valid, or a pass broke it; a note names the pass.
-        TileError: A pass refuses the program; TIL549, it returned something else than a program.
-        Exception: What a pass raises, with a note that names the pass.
-
+        TileError: A pass refuses the program; TIL549, it returned something other than a program.
+        Exception: Any error of a pass, with a note that names the pass.
     """
     if verify and verify_first:
         verify_program(program)
@@ -189,22 +188,21 @@ def run(
 
 
 def begin(position: int, step: Pass) -> None:
-    """Tell whoever listens which step of a pipeline the remarks that follow are of."""
+    """Tell a listener to which pipeline step the following remarks belong."""
     if (remarks := listener()) is not None:
         remarks.begin(position, label_of(step))
 
 
 def run_at_once(passes: Iterable[Pass], program: Program) -> Program:
-    """Return what :func:`run` returns, with two checks of the rules of Stripe: of the program and of the result.
+    """Run passes as :func:`run`, but verify only the input and the final result.
 
-    Where the second fails, or a pass does, all passes are applied again with checks after each, to tell whose fault it
-    is; and where there are dependencies or offsets, which may have to be dropped on the way.
+    If that check or a pass fails, all passes run again with checks after each, to find the one at fault. They also run
+    again if there are dependencies or offsets, which passes may invalidate.
 
     Raises:
         VerifyError: The program was not valid, or a pass broke it; a note names the pass.
-        Exception: What a pass raises. A note tells where it did not happen again, as passes that go by more than the
-            program may do.
-
+        Exception: Any error of a pass. A note says when the second run did not repeat it, as may happen with passes
+            that depend on more than the program.
     """
     verify_program(program)
     steps = tuple(passes)
@@ -224,12 +222,11 @@ NOT_REPEATED: Final = (
 
 
 def unchecked(steps: Iterable[Pass], program: Program) -> Program | Exception | None:
-    """Apply passes to a valid program with no check but of the result.
+    """Apply passes to a valid program and verify only the result.
 
     Returns:
-        The result; what a pass raised, or a :class:`VerifyError` with what is wrong with the result; None where there
-        are dependencies or offsets.
-
+        The result; or the exception of a pass, or a :class:`VerifyError` for an invalid result; None if there are
+        dependencies or offsets.
     """
     try:
         if not is_plain(program):
@@ -241,22 +238,22 @@ def unchecked(steps: Iterable[Pass], program: Program) -> Program | Exception | 
                 return None
     except MemoryError:
         raise
-    except Exception as error:  # a program that breaks the rules may make a pass fail in any way: the caller finds out
+    except Exception as error:  # an invalid program may make a pass fail in any way: the caller finds out
         return error
     faults = diagnose(program)
     return VerifyError(faults) if faults else program
 
 
 def applied(step: Pass, program: Program) -> Program:
-    """Apply one pass to a program that may have loops, without looking at what comes of it.
+    """Apply one pass to a program that may have loops, without verifying the result.
 
     Raises:
-        TileError: The pass refuses the program; TIL549, it returned something else than a program.
-        Exception: What the pass raises, with a note that names it.
-        CancelledError: Nobody wants the program any more.
+        TileError: The pass refuses the program; TIL549, it returned something other than a program.
+        Exception: Any error of the pass, with a note that names it.
+        CancelledError: The compilation was cancelled.
     """
     checkpoint()
-    if getattr(unnamed(step), "sees_loops", False):  # to ask whether it is a LoopPass takes twenty times as long
+    if getattr(unnamed(step), "sees_loops", False):  # isinstance with LoopPass takes twenty times as long
         return _called(step, program)
     return between_loops(lambda part: _called(step, part), program)
 
@@ -276,17 +273,17 @@ def _called(step: Pass, program: Program) -> Program:
 
 
 def selected(block: Block, reqs: Iterable[str]) -> bool:
-    """Return whether a block, but for kernels, carries every tag of ``reqs``; no tags select every block."""
+    """Return whether a block other than a kernel carries every tag of ``reqs``; no tags select every block."""
     return block.words.has_all(reqs)
 
 
 def selected_kernel(kernel: Block, reqs: Iterable[str]) -> bool:
-    """Return whether a kernel carries every tag of ``reqs``, to which ``kernel`` adds nothing."""
+    """Return whether a kernel carries every tag of ``reqs``; the tag ``kernel`` always holds."""
     return kernel.tags.has_all([name for name in reqs if name != KERNEL])
 
 
 def means_all(reqs: Iterable[str]) -> bool:
-    """Return whether ``main`` carries every tag of ``reqs``, so that each kernel of it is meant."""
+    """Return whether ``main`` carries every tag of ``reqs``, which selects all of its kernels."""
     return all(name in (MAIN, "all") for name in reqs)
 
 
@@ -294,7 +291,7 @@ NOT_MEANT: Final = refused("TR003")
 
 
 def map_kernels(program: Program, function: Callable[[Block], Block | Outcome], reqs: Iterable[str] = ()) -> Program:
-    """Apply ``function`` to each kernel that carries all tags of ``reqs``; where it refuses, the kernel stays."""
+    """Apply ``function`` to each kernel that carries all tags of ``reqs``; a refused kernel stays."""
 
     def apply(kernel: Block) -> Outcome:
         result = function(kernel)
@@ -304,9 +301,9 @@ def map_kernels(program: Program, function: Callable[[Block], Block | Outcome], 
 
 
 def map_blocks(program: Program, function: Callable[[Block], Block | Refused], reqs: Iterable[str] = ()) -> Program:
-    """Apply ``function`` to the first blocks, on the way from each kernel inwards, that carry all tags of ``reqs``.
+    """Apply ``function`` to the outermost blocks of each kernel that carry all tags of ``reqs``.
 
-    Where it refuses, the block stays; a kernel that stays as a whole is refused for what was said of one of its blocks.
+    Refused blocks stay; an unchanged kernel reports the strongest refusal of its blocks.
     """
     wanted = tuple(reqs)
 
@@ -329,7 +326,7 @@ def map_blocks(program: Program, function: Callable[[Block], Block | Refused], r
 
 
 def map_inside(block: Block, function: Callable[[Block], Block], reqs: tuple[str, ...]) -> Block:
-    """Apply ``function`` to the first blocks inside one that carry all tags of ``reqs``; nesting is bounded."""
+    """Apply ``function`` to the outermost blocks inside ``block`` that carry all tags of ``reqs``."""
 
     def apply(statement: Statement) -> tuple[Statement, ...]:
         if not isinstance(statement, Block):
@@ -341,25 +338,26 @@ def map_inside(block: Block, function: Callable[[Block], Block], reqs: tuple[str
 
 
 class KernelPass:
-    """Base of passes that go from kernel to kernel: all of them, or those that carry all tags of an option ``reqs``."""
+    """Base of passes that transform kernels one by one: all, or those that carry all tags of an option ``reqs``."""
 
     __slots__ = ()
 
     def __call__(self, program: Program) -> Program:
-        """Return the program with what became of each kernel."""
+        """Return the program with its kernels transformed."""
         return map_kernels(program, self._kernel, getattr(self, "reqs", ()))
 
     @abstractmethod
     def _kernel(self, kernel: Block) -> Block | Outcome:
-        """Return one or several kernels in the place of one, or why it stays as it is."""
+        """Return the kernel's replacement, one or several kernels, or the reason why it stays."""
 
 
 def expand_kernels(program: Program, function: Callable[[Block], Outcome], reqs: Iterable[str] = ()) -> Program:
     """Replace each kernel that carries all tags of ``reqs`` by none or more kernels.
 
-    Where ``main`` carries them all, it is meant: each kernel of it. ``function`` sees the block of the first launch of
-    each kernel, and what it makes of that is launched for the others, too: it may look at names only to tell things
-    apart. Where it refuses, the kernel stays. Whoever listens is told the outcome for each kernel.
+    If ``main`` carries them all, every kernel is selected. ``function`` sees the block of each kernel's first launch,
+    and
+    its result serves the other launches, too: it may use names only to tell things apart. Refused kernels stay. A
+    listener gets the outcome of each kernel.
     """
     wanted = tuple(reqs)
     everywhere = means_all(wanted)
@@ -376,16 +374,15 @@ def with_kernels(
     memory: Iterable[Refinement] | None = None,
     buffers: Iterable[Buffer] | None = None,
 ) -> Program:
-    """Return the program with other kernels; itself when they are the blocks of ``main`` that it has.
+    """Return the program with other kernels; the program itself if they are those of its ``main``.
 
-    None of them has dependencies: those that are left would no longer tell the whole order.
+    The kernels lose their dependencies, which would no longer give the whole order.
 
     Args:
         program: A program without loops.
-        statements: The kernels, which name the memory that their views show.
-        memory: What the program allocates then; None for what it does now.
-        buffers: The constants then; None for those that it has.
-
+        statements: The kernels, which name the memory of their views.
+        memory: The new allocations of the program; None keeps the present ones.
+        buffers: The new constants; None keeps the present ones.
     """
     if statements is program.main.statements and memory is None and buffers is None:
         return program
@@ -393,7 +390,7 @@ def with_kernels(
 
 
 def unordered(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
-    """Return the statements without dependencies: the block runs them in order."""
+    """Return the statements without dependencies, so that they run in order."""
     return rewritten(statements, lambda s: (attrs.evolve(s, deps=()) if s.deps else s,))
 
 
@@ -405,9 +402,8 @@ def with_temporaries(
     Args:
         program: A program without loops.
         statements: The kernels; they lose their dependencies.
-        added: Allocations of temporaries that they use, which become the program's.
+        added: Allocations of their temporaries, which the program gets.
         gone: Temporaries that none of them uses any more.
-
     """
     kept = (each for each in program.memory if each.name not in gone)
     return with_kernels(program, tuple(statements), (*kept, *added))

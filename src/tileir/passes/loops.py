@@ -1,9 +1,9 @@
-"""Passes on programs with loops and branches: a pass never sees one.
+"""Application of passes to programs with loops and branches, which most passes never see.
 
-The launches between two loops are given to it as a program, and so are those of a step and of each side of a branch;
-what others read or write are parameters and results there. So nothing moves into a loop, out of it or past it, and
-whatever a pass does for a program it does for the launches of a step. Passes that look at blocks, whatever these are,
-have ``sees_loops: ClassVar[bool] = True`` and get the program as it is.
+The launches between two loops, those of a loop step, and those of each side of a branch are programs of their own,
+with memory used elsewhere as parameters and results. So nothing moves into a loop, out of it or past it, and a pass
+optimises the launches of a step as it does a program. Passes that handle loops themselves have
+``sees_loops: ClassVar[bool] = True`` and get the whole program.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from tileir.stripe import (
 
 
 def between_loops(function: Callable[[Program], Program], program: Program) -> Program:
-    """Apply ``function`` to the launches between loops, of steps, and of sides of branches, as programs of their own.
+    """Apply ``function`` to the launches between loops, in steps, and on sides of branches, each as a program.
 
-    The program itself is returned where nothing changed.
+    The program itself is returned if nothing changed.
     """
     if all(isinstance(work, Launch) for work in program.works):
         return function(program)
@@ -50,19 +50,18 @@ def _stretches(works: Iterable[Work]) -> list[tuple[Work, ...]]:
 
 @attrs.define(eq=False, repr=False)
 class _Whole:
-    """A program with loops while its parts change.
+    """State of a program with loops while its parts change.
 
     Attributes:
-        program: What it was.
-        function: What is applied to the parts.
-        memory: What it allocates, by name.
+        program: The original program.
+        function: The function applied to the parts.
+        memory: Its allocations, by name.
         buffers: The contents of constants, by name.
         users: How many stretches, carries and conditions use each allocation.
         fixed: Parameters and results, which stay.
         local: The memory that each loop alone uses, by the :func:`id` of the loop.
-        table: The kernels of the parts that are done.
-        names: The names of memory that are taken.
-
+        table: The kernels of the finished parts.
+        names: Names of memory in use.
     """
 
     program: Program
@@ -78,7 +77,7 @@ class _Whole:
 
     @classmethod
     def of(cls, program: Program, function: Callable[[Program], Program]) -> _Whole:
-        """Take a program apart."""
+        """Set up the state for a program."""
         whole = cls(
             program,
             function,
@@ -105,7 +104,7 @@ class _Whole:
                 self._count(inner)
 
     def result(self) -> Program:
-        """Return the program with its parts changed; itself where none did."""
+        """Return the program with its parts changed; itself if none changed."""
         works = self._after(self.program.works, None)
         if not self.changed:
             return self.program
@@ -120,12 +119,11 @@ class _Whole:
         )
 
     def _after(self, works: tuple[Work, ...], content: AbstractSet[str] | None) -> tuple[Work, ...]:
-        """Return what becomes of works.
+        """Return transformed works.
 
         Args:
-            works: Those of the program, of a step, or of a side of a branch.
-            content: The memory that holds nothing before them; None where that is all that they write.
-
+            works: The works of the program, of a step, or of a side of a branch.
+            content: The memory that is undefined before them; None if they write nothing else.
         """
         after: list[Work] = []
         for stretch in _stretches(works):
@@ -142,7 +140,7 @@ class _Whole:
         return tuple(after)
 
     def _stretch(self, stretch: tuple[Work, ...], content: AbstractSet[str] | None) -> list[Launch]:
-        """Apply the function to neighbouring launches, and keep the memory that these need then."""
+        """Apply the function to neighbouring launches, and keep the memory that the result needs."""
         used = uses_of(self.program.kernels, stretch)
         own = [name for name in self.memory if name in used]
         user = [name for name in own if name not in self.buffers and (name in self.fixed or self.users[name] > 1)]
@@ -174,7 +172,7 @@ class _Whole:
         return launches
 
     def _added(self, part: Program, kept: AbstractSet[str]) -> dict[str, str]:
-        """Add the memory of a changed part under names that are free, and return these names."""
+        """Add the memory of a changed part under fresh names, and return these names."""
         renamed: dict[str, str] = {}
         content = {buffer.name: buffer for buffer in part.buffers}
         for each in part.memory:
@@ -189,7 +187,7 @@ class _Whole:
         return renamed
 
     def _numbered(self, part: Program, renamed: dict[str, str]) -> list[Launch]:
-        """Return the launches of a part with the numbers that their kernels have in the whole."""
+        """Return the launches of a part with kernel numbers of the whole program."""
         launches: list[Launch] = []
         for work in part.works:
             assert isinstance(work, Launch)  # passes make no loops

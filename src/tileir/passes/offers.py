@@ -11,25 +11,25 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class AliasedPass(Protocol):
-    """A pass with other names, by which pipelines may call it."""
+    """A pass with aliases for use in pipelines."""
 
     aliases: ClassVar[tuple[str, ...]]
 
 
 @runtime_checkable
 class LoopPass(Protocol):
-    """A pass that gets programs with loops as they are, where that is true: :mod:`tileir.passes.loops` tells more."""
+    """A pass that gets programs with loops whole if ``sees_loops`` is true (:mod:`tileir.passes.loops`)."""
 
     sees_loops: ClassVar[bool]
 
 
 @runtime_checkable
 class TargetedPass(Protocol):
-    """A pass whose options speak of facts of a target, which it is told before it runs."""
+    """A pass whose options refer to facts of a target, which it gets before it runs."""
 
     def for_target(self, target: Target) -> Pass:
         """Return the pass with the facts of ``target``."""
 
 
 OFFERS: Final = (AliasedPass, LoopPass, TargetedPass)
-"""The optional parts, among which a misspelt one is sought."""
+"""The optional parts, against which misspelt names are checked."""

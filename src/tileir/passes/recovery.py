@@ -1,6 +1,6 @@
-"""Pipelines that go on without a pass that fails: the program of a user must run, whatever a pass gets wrong.
+"""Pipelines that skip failing passes, so that a user's program runs even if a pass has a bug.
 
-That is for pipelines that programs get when nobody names passes; one that somebody wrote ends with an error.
+This is for default pipelines; a pipeline that a user wrote ends with an error.
 """
 
 from __future__ import annotations
@@ -16,33 +16,32 @@ from tileir.stripe.ir import Program
 
 @attrs.frozen
 class Skipped:
-    """A pass that was left out, and what it did wrong; without a label, what went wrong once and not again."""
+    """A skipped pass and its fault; without a label, a fault that did not occur a second time."""
 
     label: str | None
     problem: str
 
     def __str__(self) -> str:
-        """Return a sentence."""
+        """Return a sentence for users."""
         return self.problem if self.label is None else f"the pass {self.label!r} was left out: {self.problem}"
 
 
 def run_without_failing(
     passes: Iterable[Pass], program: Program, *, lowered: bool = False
 ) -> tuple[Program, tuple[Skipped, ...]]:
-    """Return what a pipeline makes of a program without the passes that fail or break the rules of Stripe, and these.
+    """Run a pipeline without the passes that fail or break the rules of Stripe; return the program and these passes.
 
-    Each pass that is left out leaves the program as it was before. A refusal, which is a :class:`TileError` of the
-    pass itself, is none of these failures.
+    A skipped pass leaves the program as it was. A refusal, a :class:`TileError` of the pass itself, is not a failure.
 
     Args:
         passes: The pipeline.
-        program: What it is applied to.
-        lowered: Whether the program comes from the lowering, and not from somebody who may have it wrong: it is then
-            checked only where a pass fails, to tell whose fault that is.
+        program: The program.
+        lowered: Whether the program comes from the lowering, not from a user: it is then verified only if a pass fails,
+            to find the one at fault.
 
     Raises:
         VerifyError: The program was not valid.
-        TileError: A pass refuses the program, as ``schedule`` does where data do not fit a memory.
+        TileError: A pass refuses the program, as ``schedule`` does if data do not fit a memory.
         MemoryError: As it comes.
     """
     if not lowered:
@@ -66,7 +65,7 @@ def run_without_failing(
             skipped.append(Skipped(label_of(step), str(error)))
         except MemoryError:
             raise
-        except Exception as error:  # whatever it is, the program of the user must run
+        except Exception as error:  # the program of the user must run in any case
             skipped.append(Skipped(label_of(step), f"it failed with {_told(error)}"))
         for each in skipped[failed:]:
             remark("", refused("TR004", problem=each.problem))

@@ -1,4 +1,4 @@
-"""Facts about blocks that several passes ask for; nothing here rewrites. The package re-exports the common ones."""
+"""Analyses of blocks, shared by passes; nothing here rewrites. The package re-exports the common ones."""
 
 from tileir.passes.analysis.accesses import (
     address as address,

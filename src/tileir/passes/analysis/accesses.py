@@ -1,4 +1,4 @@
-"""Elements that a refinement touches, and points of a block that run."""
+"""Elements accessed by refinements, and executed points of blocks."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from tileir.stripe.ir import (
 )
 
 PAGE_BYTES: Final = 4096
-"""Bytes that neighbours in memory have one translation for, and within which hardware fetches ahead."""
+"""Page size: the unit of address translation, within which hardware prefetches."""
 
 
 def address(refinement: Refinement) -> Affine:
-    """Return the displacement of a view from that of its source, in elements."""
+    """Return the offset of a view from its source, in elements."""
     offset: Rational = 0
     terms: dict[str, Rational] = {}
     for access, dim in zip(refinement.access, refinement.shape.dims, strict=True):
@@ -43,7 +43,7 @@ def address(refinement: Refinement) -> Affine:
 
 
 def constants(program: Program) -> frozenset[str]:
-    """Return the names of constants, and of temporaries that are computed of these alone."""
+    """Return the names of constants, and of temporaries computed from constants alone."""
     found = {each.name for each in program.memory if each.constant}
     for kernel in program.main.blocks:
         views = [r for r in kernel.refinements if r.source]
@@ -53,14 +53,14 @@ def constants(program: Program) -> frozenset[str]:
 
 
 def is_element(refinement: Refinement) -> bool:
-    """Return whether one point touches one element only."""
+    """Return whether one point accesses one element only."""
     return not [dim for dim in refinement.shape.dims if dim.size != 1]
 
 
 def lone_store(kernel: Block) -> tuple[Store, Refinement] | None:
-    """Return the one store of a flat kernel over plain indices, and its view, the only one that is not read alone.
+    """Return the only store of a flat kernel over plain indices, with its view, the only one written.
 
-    None for other kernels, and where the view shows more than an element or data decide which.
+    None for other kernels, and if the view shows more than an element or has data-dependent places.
     """
     stores = [s for s in kernel.statements if isinstance(s, Store)]
     written = [r for r in kernel.refinements if r.direction is not Direction.IN]
@@ -71,13 +71,13 @@ def lone_store(kernel: Block) -> tuple[Store, Refinement] | None:
 
 
 def part_over(access: Affine, ranges: Mapping[str, int]) -> Affine:
-    """Return the terms over the indices in ``ranges``, displaced so that the least value is 0."""
+    """Return the terms over the indices in ``ranges``, shifted so that the least value is 0."""
     part = Affine.of({name: c for name, c in access.terms if name in ranges})
     return part - part.bounds(ranges)[0]
 
 
 def swept(view: Refinement, ranges: Mapping[str, int]) -> Refinement:
-    """Return the view of all that a view shows while the indices in ``ranges`` have all their values."""
+    """Return a view of all elements that a view shows over all values of the indices in ``ranges``."""
     parts = [part_over(access, ranges) for access in view.access]
     dims = tuple(
         attrs.evolve(dim, size=dim.size + int(part.bounds(ranges)[1]))
@@ -88,9 +88,9 @@ def swept(view: Refinement, ranges: Mapping[str, int]) -> Refinement:
 
 
 def views_in_one_place(views: Iterable[Refinement], statements: Iterable[Statement]) -> frozenset[str]:
-    """Return the views of which data decide the element, the same one for all points: no index moves what decides.
+    """Return the views with a data-dependent element that is equal for all points, since no index moves its place.
 
-    Such is a slice of a sequence, which the step of a loop chooses.
+    An example is a slice of a sequence at the step number of a loop.
     """
     moved = {view.name for view in views if any(access.terms for access in view.access)}
     varying: set[str] = set()
@@ -109,7 +109,7 @@ def views_in_one_place(views: Iterable[Refinement], statements: Iterable[Stateme
 
 
 def bytes_of_a_row(kernel: Block, view: Refinement, least: int) -> int:
-    """Return how much a flat reduction sees through a view for one result; where terms lie apart, each ``least``."""
+    """Return the bytes that a flat reduction reads through a view per result, at least ``least`` per scattered term."""
     moved = {name for r in kernel.refinements if r.merges for access in r.access for name in access.indices}
     terms = prod(i.range for i in kernel.indices if i.name not in moved)
     along = any(name not in moved for name, step in address(view).terms if step == 1)
@@ -124,9 +124,9 @@ def reads_neighbours(kernel: Block, index: str) -> bool:
 def always_reached(
     constraints: Sequence[Affine], outer: Mapping[str, int], inner: Mapping[str, int], given: Sequence[Affine] = ()
 ) -> bool:
-    """Return whether it is certain that every point of ``outer`` has one of ``inner`` that meets all constraints.
+    """Return whether every point of ``outer`` certainly has one of ``inner`` that meets all constraints.
 
-    Points of ``outer`` at which one of the affines ``given`` is below 0 do not count.
+    Points of ``outer`` at which one of the affines ``given`` is negative do not count.
     """
     if any(count < 1 for count in inner.values()):
         return False
@@ -135,7 +135,7 @@ def always_reached(
 
 
 def observed_indices(block: Block) -> frozenset[str]:
-    """Return the indices of a block whose values its inside asks for, beside the places that they lead views to."""
+    """Return the indices of a block that its body uses as values, not only for the places of views."""
     affines = list(block.constraints)
     for statement in block.statements:
         if isinstance(statement, LoadIndex):
@@ -149,5 +149,5 @@ def observed_indices(block: Block) -> frozenset[str]:
 
 
 def known_ranges(block: Block) -> dict[str, int]:
-    """Return the ranges of the indices that start at 0, which are those without an affine."""
+    """Return the ranges of the indices without an affine, which start at 0."""
     return {index.name: index.range for index in block.indices if index.affine is None}

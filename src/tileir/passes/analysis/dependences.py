@@ -1,7 +1,4 @@
-"""Dependences between the kernels of a program.
-
-Say of each statement which earlier ones it must follow, so that the others may run beside it.
-"""
+"""Dependences between the kernels of a program, so that independent kernels may run concurrently."""
 
 from __future__ import annotations
 
@@ -22,10 +19,10 @@ def roots(program: Program) -> dict[str, str]:
 
 @attrs.define(eq=False, repr=False)
 class DependenceScan:
-    """Sees kernels in program order, and tells on which earlier ones each depends.
+    """Scan of kernels in program order for their dependences.
 
-    A kernel depends on the last writer of what it touches and, for what it writes, on the readers since then. Older
-    dependences follow through these.
+    A kernel depends on the last writer of its memory and, for writes, on the readers since then. Older dependences
+    follow transitively.
     """
 
     _roots: Mapping[str, str]
@@ -33,7 +30,7 @@ class DependenceScan:
     _readers: dict[str, list[int]] = attrs.field(factory=dict, init=False)
 
     def visit(self, number: int, kernel: Statement) -> set[int]:
-        """Return the numbers of the kernels on which ``kernel`` directly depends, and remember it as ``number``."""
+        """Return the numbers of the kernels on which ``kernel`` directly depends, and record it as ``number``."""
         reads = {self._roots[name] for name in views_read(kernel)}
         writes = {self._roots[name] for name in views_written(kernel)}
         found = {self._writer[root] for root in reads | writes if root in self._writer}
@@ -66,7 +63,7 @@ class ComputeDeps:
 
 
 def with_dependences(scope: Scope) -> Block:
-    """Return the block of ``scope`` with dependencies of its statements; itself when it has them already."""
+    """Return the block of ``scope`` with dependencies of its statements; itself if it already has them."""
     found = dependences(scope)
     block = scope.block
     if all(statement.deps == deps for statement, deps in zip(block.statements, found, strict=True)):

@@ -1,8 +1,7 @@
-"""Tensors that are made of pieces of another one, as padded ones are: which element each of their elements repeats.
+"""Tensors made of pieces of another one, such as padded tensors: the source of each element.
 
-Each axis of such a tensor says by itself how far its places are into the other tensor: an element repeats the one at
-the sum of what its axes say. What an axis says is a table, so that any copies will do, mirrored or wrapped, once or
-several times, and copies of copies.
+An element repeats the source element at the sum of the offsets of its axes. The offsets of an axis are a table, so
+that copies may be mirrored, wrapped, repeated, or copies of copies.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Constant, Direction, Load, Refinement, Store
 
 _LONGEST: Final = 1 << 20
-"""Axes with more elements, and groups of indices with more values, are not looked at."""
+"""Maximum size of the axes and index groups that are analysed."""
 
 _Integers: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int64]]"
 
 Table: TypeAlias = "tuple[tuple[int | None, ...], ...]"
-"""For each axis how many elements each of its places adds to a place in the source; None: not a part of it."""
+"""For each axis, the offset in the source of each of its places; None for a place outside the source."""
 
 
 @attrs.frozen
@@ -48,7 +47,7 @@ class Pieces:
 
 
 def is_copy(kernel: Block, target: str) -> bool:
-    """Return whether a kernel stores elements of another tensor, or one value, to ``target``, and does nothing else."""
+    """Return whether a kernel only copies elements of another tensor, or one value, to ``target``."""
     if len(kernel.statements) != 2 or not all(i.is_plain for i in kernel.indices):
         return False
     first, second = kernel.statements
@@ -62,13 +61,12 @@ def is_copy(kernel: Block, target: str) -> bool:
 
 
 def pieces(kernels: Sequence[Block], sizes: Sequence[int], sources: Mapping[str, Pieces]) -> Pieces | None:
-    """Return what copies make of a tensor, one after the other; None where it is not of that form.
+    """Return the pieces of a tensor that copies fill in order; None if it has another form.
 
     Args:
         kernels: The kernels that write the tensor; each :func:`is_copy`.
         sizes: The extents of its axes.
-        sources: Tensors that are made of pieces themselves; copies of these are copies of what they repeat.
-
+        sources: Tensors made of pieces themselves; copies of these are copies of their sources.
     """
     if not sizes or max(sizes) > _LONGEST:
         return None
@@ -110,25 +108,25 @@ def _piece(kernel: Block, sizes: Sequence[int], sources: Mapping[str, Pieces]) -
 
 @attrs.frozen(repr=False)
 class _Move:
-    """What one axis of a source adds to a place: a stride for each step, or what a table says."""
+    """Offset along one axis of a source: a stride for each step, or a table."""
 
     access: Affine
     stride: int
     table: tuple[int | None, ...] | None
 
     def at(self, places: _Integers) -> _Integers | None:
-        """Return the distances for places along the axis; None where a table does not have them all."""
+        """Return the offsets for places along the axis; None if a table lacks some."""
         if self.table is None:
             return places * self.stride
         if places.size and (places.min() < 0 or places.max() >= len(self.table)):
             return None
-        return np.array(self.table, np.int64)[places]  # tables of tensors that are read through are whole
+        return np.array(self.table, np.int64)[places]  # tables of bypassed tensors are whole
 
 
 def _tables(
     kernel: Block, target: Refinement, moves: Mapping[int, Sequence[_Move]], sizes: Sequence[int]
 ) -> Table | None:
-    """Return what a kernel says of each axis of its target; None where axes depend on each other."""
+    """Return the tables of each axis of a kernel's target; None if axes depend on each other."""
     ranges, used = kernel.ranges, set[str]()
     constraints = list(kernel.constraints)
     tables: list[tuple[int | None, ...]] = []
@@ -154,7 +152,7 @@ def _axis(
     moves: Sequence[_Move],
     size: int,
 ) -> tuple[int | None, ...] | None:
-    """Return the table of an axis; None where one of its places gets two elements, or lies outside."""
+    """Return the table of an axis; None if one of its places gets two elements, or lies outside."""
     extents = [ranges[name] for name in names]
     grid = np.indices(extents, np.int64).reshape(len(extents), prod(extents))
 
@@ -184,7 +182,7 @@ def _axis(
 
 
 def _over(below: Pieces, above: Pieces) -> Pieces | None:
-    """Return what is left of a tensor when a piece is written over it: both may differ along one axis only."""
+    """Return a tensor after a piece overwrites part of it; the two may differ along one axis only."""
     if not above.source:
         return above
     if not below.source:
@@ -204,7 +202,7 @@ def _over(below: Pieces, above: Pieces) -> Pieces | None:
 
 
 def _shift(mine: Iterable[int | None], other: Iterable[int | None]) -> int | None:
-    """Return by how much one table is above the other at all places that both have, if both have the same."""
+    """Return the constant difference between two tables with the same places; None if there is none."""
     found: int | None = None
     for a, b in zip(mine, other, strict=True):
         if a is None and b is None:

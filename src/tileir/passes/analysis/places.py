@@ -1,8 +1,8 @@
-"""Positions of blocks on the way down from ``main``: values of indices, and offsets of views in whole tensors.
+"""Positions of nested blocks within ``main``: values of indices, and offsets of views in whole tensors.
 
-Indices of different blocks may share names, so absolute values are affines of *counters*, ``depth:index``, one for each
-index that counts. :meth:`Level.local` says such a value in the indices of a block again, which then needs indices that
-hand outer ones on: they are collected in :attr:`Level.passed`.
+Indices of different blocks may share names, so absolute values are affines of *counters*, ``depth:index``, one for
+each index that counts. :meth:`Level.local` expresses such a value in the indices of a block, which may need new
+indices that pass outer values on: :attr:`Level.passed` collects them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from tileir.stripe.ir import Block, Direction, Index, Refinement
 
 
 def keeps_axes(block: Block, view: Refinement, source: Refinement) -> bool:
-    """Return whether ``view`` of ``block`` certainly has the axes of ``source``, and does not only look as if it had.
+    """Return whether ``view`` of ``block`` certainly has the axes of ``source``.
 
-    Where strides differ, along axes of one element, a view that leaves an axis shows the elements in another shape.
+    If strides differ, along axes of one element, a view that leaves an axis shows the elements in another shape.
     """
     if view.shape.strides == source.shape.strides:
         return True
@@ -62,7 +62,7 @@ class Level:
 
     @property
     def depth(self) -> int:
-        """Number of blocks around."""
+        """Number of enclosing blocks."""
         return 0 if self.parent is None else self.parent.depth + 1
 
     def constraints(self) -> tuple[Affine, ...]:
@@ -70,13 +70,13 @@ class Level:
         return tuple(constraint.substitute(self.values) for constraint in self.block.constraints)
 
     def view(self, name: str) -> Refinement:
-        """Return the refinement of the block called ``name``; a KeyError is a defect of the caller."""
+        """Return the refinement of the block with this name; a KeyError is a defect of the caller."""
         if not self._views:
             self._views.update((r.name, r) for r in self.block.refinements)
         return self._views[name]
 
     def root(self, view: Refinement) -> tuple[int, str]:
-        """Return what is behind a view: the depth at which it is allocated, and its name there."""
+        """Return the allocation of a view: its depth, and its name there."""
         if view.direction is Direction.NONE:
             return self.depth, view.name
         if self.parent is None:
@@ -84,7 +84,7 @@ class Level:
         return self.parent.root(self.parent.view(view.source))
 
     def place(self, view: Refinement) -> Origin | None:
-        """Return where a view is in the tensor or allocation behind it; None where axes change on the way."""
+        """Return the place of a view in its tensor or allocation; None if axes change on the way."""
         access = tuple(affine.substitute(self.values) for affine in view.access)
         if view.direction is Direction.NONE or self.parent is None:
             return Origin((Affine(),) * len(view.access), view.shape.sizes)
@@ -95,7 +95,7 @@ class Level:
         return Origin(tuple(a + b for a, b in zip(outer.access, access, strict=True)), outer.sizes)
 
     def local(self, value: Affine) -> Affine:
-        """Return an absolute value in the indices of this block."""
+        """Return an absolute value in terms of the indices of this block."""
         terms = (self._counter(name) * coefficient for name, coefficient in value.terms)
         return total(terms) + value.offset
 
@@ -115,7 +115,7 @@ class Level:
 
 @attrs.frozen
 class Origin:
-    """First place of a view along each axis of a tensor, in counters, and the size of that tensor."""
+    """First place of a view along each axis of a tensor, in counters, with the size of that tensor."""
 
     access: tuple[Affine, ...]
     sizes: tuple[int, ...]

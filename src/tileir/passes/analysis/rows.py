@@ -1,4 +1,4 @@
-"""Elementwise kernels that go over the rows of a tensor: which index counts them, and which rows they read."""
+"""Row structure of elementwise kernels: the index that counts rows of a tensor, and the rows read."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tileir.schedule.reindex import reindexed
 from tileir.stripe.ir import Block, Direction, Index, Load, Refinement, Special, Statement, Store
 
 Progressions: TypeAlias = tuple[Refinement, tuple[int, ...]]
-"""A view, and how many places along each axis it leads to."""
+"""A view with the number of places that it reaches along each axis."""
 
 
 def counts_of(view: Refinement, ranges: Mapping[str, int]) -> tuple[int, ...] | None:
-    """Return how many places along each axis a view of an element leads to; None where these are no progressions."""
+    """Return the number of places along each axis that an element view reaches; None if they are no progressions."""
     terms = [term for place in view.access for term in place.terms]
     distinct = len({name for name, _ in terms}) == len(terms)
     single = all(len(place.terms) < 2 for place in view.access) and all(step > 0 for _, step in terms)
@@ -28,7 +28,7 @@ def counts_of(view: Refinement, ranges: Mapping[str, int]) -> tuple[int, ...] | 
 
 
 def are_apart(one: Progressions, other: Progressions) -> bool:
-    """Return whether it is certain that no element of a tensor is of both."""
+    """Return whether two views certainly have no element in common."""
     views = zip(one[0].access, other[0].access, one[1], other[1], strict=True)
     for place, there, count, many in views:
         step, stride = (int(sum(by for _, by in each.terms)) for each in (place, there))
@@ -48,20 +48,20 @@ class Rows:
 
     @property
     def end(self) -> int:
-        """The row behind the last one."""
+        """The row after the last one."""
         return self.first + self.index.range
 
     @property
     def work(self) -> int:
-        """Number of statements that run for each row."""
+        """Number of statements executed for each row."""
         others = [index.range for index in self.kernel.indices if index is not self.index]
         return prod(others) * len(self.kernel.statements)
 
 
 def writing(statement: Statement) -> tuple[Refinement, ...]:
-    """Return the views through which a flat kernel stores elements, each of which no other point merges into.
+    """Return the views to which a flat kernel stores elements, without merging.
 
-    There are none where statements are no such kernels.
+    Empty for other kernels and statements.
     """
     if not isinstance(statement, Block) or statement.constraints:
         return ()
@@ -76,7 +76,7 @@ def writing(statement: Statement) -> tuple[Refinement, ...]:
 
 
 def rows_written(kernel: Block, strides: Mapping[str, int]) -> Rows | None:
-    """Return how a kernel goes over rows of all that it writes, by the elements between rows of each, if it does."""
+    """Return the rows that a kernel writes, given the row stride of each tensor; None if it does not go by rows."""
     views = writing(kernel)
     for index in kernel.indices:
         seen = {rows_seen(kernel, view, index, strides[view.source]) for view in views}
@@ -86,7 +86,7 @@ def rows_written(kernel: Block, strides: Mapping[str, int]) -> Rows | None:
 
 
 def rows_seen(kernel: Block, view: Refinement, index: Index, stride: int) -> tuple[int, int] | None:
-    """Return the first and the last row that a view shows where ``index`` is 0; None where it moves by other steps."""
+    """Return the first and the last row of a view where ``index`` is 0; None if it moves by other steps."""
     where = address(view)
     if where.coefficient(index.name) != stride:
         return None
@@ -96,9 +96,9 @@ def rows_seen(kernel: Block, view: Refinement, index: Index, stride: int) -> tup
 
 
 def rows_touched(kernel: Block, tensor: str, stride: int) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last row of a tensor that a flat kernel touches, for each of its sides.
+    """Yield the first and the last row of a tensor that a flat kernel accesses, for each of its sides.
 
-    Sides are the two values of the index that moves furthest in what the kernel writes.
+    Sides are the two values of the index that moves furthest in the output.
     """
     views = {r.name: r for r in kernel.refinements}
     written = next(r for r in kernel.refinements if r.direction.writes)

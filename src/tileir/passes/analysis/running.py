@@ -1,9 +1,9 @@
-"""Contractions over triangles: aggregates that run along an index of the output.
+"""Contractions over triangles: running aggregates (prefix sums) along an index of the output.
 
-``O[i] = +(X[k])`` over ``k <= i`` adds one term to what it was for ``i - 1``. So does every contraction whose points
-are, for each ``i``, an interval that grows by one term at one end from step to step, and whose terms do not depend on
-``i`` otherwise: ``X[i - k]`` over ``k <= i``, ``X[k]`` over ``k >= i``, and their like. :func:`running` brings all of
-them to one form: step ``t`` adds term ``before + t``, and writes the output at the ``i`` of the step.
+``O[i] = +(X[k])`` over ``k <= i`` adds one term to its value for ``i - 1``. The same holds for every contraction
+whose points are, for each ``i``, an interval that grows by one term at one end per step, and whose terms do not
+otherwise depend on ``i``, such as ``X[i - k]`` over ``k <= i`` or ``X[k]`` over ``k >= i``. :func:`running` brings them
+to one form: step ``t`` adds term ``before + t``, and writes the output at the ``i`` of the step.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Running:
         return {self.along.name: along, self.reduced.name: self._reduced(step + self.before, along)}
 
     def at_term(self, number: Affine) -> dict[str, Affine]:
-        """Return values of both indices at which a term is read: which output asks makes no difference."""
+        """Return values of both indices at which a term is read: any output that needs it will do."""
         along = Affine.constant(self.start)
         return {self.along.name: along, self.reduced.name: self._reduced(number, along)}
 
@@ -66,7 +66,7 @@ class Running:
 class Terms:
     """The terms of a flat kernel that reduces one index, within bounds that move with one index of its output.
 
-    Term number m of the output at i has ``reduced = m + slant·i``, and depends on i in no other way. The terms of an
+    Term m of the output at i has ``reduced = m + slant·i``, and does not otherwise depend on i. The terms of an
     output are an interval: each bound is a factor of i and an offset.
     """
 
@@ -80,12 +80,12 @@ class Terms:
 
     @property
     def low(self) -> tuple[int, int] | None:
-        """The lower bound that implies all others, for every i; None where there is none."""
+        """The lower bound that implies all others, for every i; None if there is none."""
         return _tightest(self.lows, 0, self.along.range - 1, 1)
 
     @property
     def high(self) -> tuple[int, int] | None:
-        """The upper bound that implies all others, for every i; None where there is none."""
+        """The upper bound that implies all others, for every i; None if there is none."""
         return _tightest(self.highs, 0, self.along.range - 1, -1)
 
     def cuts(self) -> tuple[int, ...]:
@@ -109,7 +109,7 @@ class Terms:
 
 
 def terms_of(kernel: stripe.Block) -> Terms | None:
-    """Return the terms of a kernel; None where it has another form, or where that is not plain to see."""
+    """Return the terms of a kernel; None if it has another form, or if the analysis cannot tell."""
     output = _output(kernel)
     if output is None:
         return None
@@ -133,13 +133,13 @@ def terms_of(kernel: stripe.Block) -> Terms | None:
 
 
 def _shifting(kernel: stripe.Block, output: stripe.Refinement, reduced: stripe.Index) -> set[str]:
-    """Return the indices that move some axis of what is read together with the reduction index."""
+    """Return the indices that occur in an input access together with the reduction index."""
     accesses = [access for r in kernel.refinements if r is not output for access in r.access]
     return {name for a in accesses if reduced.name in a.indices for name in a.indices if name != reduced.name}
 
 
 def running(kernel: stripe.Block) -> Running | None:
-    """Return how a flat kernel runs along an index; None where it does not, or where that is not plain to see."""
+    """Return the running aggregate of a flat kernel; None if it is none, or if the analysis cannot tell."""
     terms = terms_of(kernel)
     if terms is None or terms.low is None or terms.high is None:
         return None
@@ -147,7 +147,7 @@ def running(kernel: stripe.Block) -> Running | None:
 
 
 def _output(kernel: stripe.Block) -> stripe.Refinement | None:
-    """Return the one refinement to which a flat kernel stores, merging; None for kernels of another form."""
+    """Return the only refinement to which a flat kernel stores, merging; None for other kernels."""
     outputs = [r for r in kernel.refinements if r.direction is not stripe.Direction.IN]
     if len(outputs) != 1 or not outputs[0].opens_scope:
         return None
@@ -165,7 +165,7 @@ def _output(kernel: stripe.Block) -> stripe.Refinement | None:
 def _is_free(
     kernel: stripe.Block, output: stripe.Refinement, along: stripe.Index, reduced: stripe.Index, slant: int
 ) -> bool:
-    """Return whether terms do not depend on ``along`` once ``reduced`` is counted from ``slant`` times it on."""
+    """Return whether terms do not depend on ``along`` if ``reduced`` is counted from ``slant`` times it."""
     affines = [access for r in kernel.refinements if r is not output for access in r.access]
     affines.extend(s.affine for s in kernel.statements if isinstance(s, stripe.LoadIndex))
     return all(a.coefficient(along.name) + slant * a.coefficient(reduced.name) == 0 for a in affines)
@@ -174,7 +174,7 @@ def _is_free(
 def _bounds(
     kernel: stripe.Block, along: stripe.Index, reduced: stripe.Index, slant: int
 ) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]] | None:
-    """Return the lower and upper bounds of terms; None where a constraint is of another kind."""
+    """Return the lower and upper bounds of terms; None if a constraint is of another kind."""
     index = Affine.index(reduced.name)
     lows: dict[tuple[int, int], None] = {}
     highs: dict[tuple[int, int], None] = {}
@@ -191,7 +191,7 @@ def _bounds(
 
 
 def _tightest(bounds: Sequence[tuple[int, int]], first: int, last: int, sign: int) -> tuple[int, int] | None:
-    """Return the bound that implies all others from ``first`` to ``last``; None where there is none."""
+    """Return the bound that implies all others from ``first`` to ``last``; None if there is none."""
     for factor, offset in bounds:
         if all(sign * (factor * x + offset - f * x - o) >= 0 for f, o in bounds for x in (first, last)):
             return factor, offset
@@ -199,7 +199,7 @@ def _tightest(bounds: Sequence[tuple[int, int]], first: int, last: int, sign: in
 
 
 def _steps(terms: Terms, lowest: tuple[int, int], highest: tuple[int, int]) -> Running | None:
-    """Return the steps in which the intervals grow; None where both ends move, or neither."""
+    """Return the steps in which the intervals grow; None if both ends move, or neither."""
     (low, first), (high, last) = lowest, highest
     if abs(high - low) != 1 or (low and high):
         return None

@@ -1,4 +1,4 @@
-"""Strides of a kernel's accesses by each index, and the index that should be the fastest."""
+"""Strides of a kernel's accesses by each index, and the axis that should be the fastest."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Walk:
 
 
 def walks(kernel: Block, main: Level) -> tuple[Walk, ...]:
-    """Return all accesses of a kernel to elements of tensors, but those at places which data decide."""
+    """Return all accesses of a kernel to elements of tensors, except data-dependent ones."""
     found: list[Walk] = []
     pending = [Level(kernel, main)]
     while pending:
@@ -55,7 +55,7 @@ def walks(kernel: Block, main: Level) -> tuple[Walk, ...]:
 
 
 def _walk(level: Level, name: str, *, writes: bool, points: int) -> tuple[Walk, ...]:
-    """Return the access to a view of a block; none where it is of an allocation, or axes change on the way."""
+    """Return the access to a view of a block; none for an allocation, or if axes change on the way."""
     view = level.view(name)
     place = level.place(view)
     strides = view.shape.strides
@@ -70,13 +70,13 @@ def _walk(level: Level, name: str, *, writes: bool, points: int) -> tuple[Walk, 
 
 
 def asked_axis(walk: Walk, together: Iterable[Walk]) -> int | None:
-    """Return the axis of a walk's tensor that should be the fastest; None where the kernel does not care.
+    """Return the axis of a walk's tensor that should be the fastest; None if the kernel has no preference.
 
-    ``together`` are all walks of the kernel. Its fastest index is the one that moves most of the accesses to other
-    tensors by one element, stores counting twice; a tensor is asked for the axis which that index alone moves by one.
+    ``together`` are all walks of the kernel. Its fastest index is the one that moves most accesses to other tensors by
+    one element, stores counting twice; the preferred axis is the one that only this index moves, by one.
     """
     score: dict[str, int] = {}
-    stored: set[str] = set()  # what moves results by one element, which decides between equals
+    stored: set[str] = set()  # tie-breaker: counters that move results by one element
     for other in together:
         if other.tensor == walk.tensor:
             continue

@@ -1,1 +1,1 @@
-"""Cost as all models of it speak of it: machines, figures, and kinds and weights of operations."""
+"""Cost models: machines, figures, and kinds and weights of operations."""

@@ -1,15 +1,12 @@
-"""Figures of cost of blocks, kernels and programs of each stage, and the bounds that are made of them.
+"""Cost figures of blocks, kernels and programs at each stage, and the time bounds that follow from them.
 
-The time of a kernel is a bound: the slowest of computing, of moving data into each cache, of local memory, as in the
+The time of a kernel is a bound: the slowest of computing, data transfer into each cache, and local memory, as in the
 roofline model (Williams, Waterman and Patterson, CACM 52(4), 2009) with a roof for each level; plus the launch.
 
-Conditions are data, which nobody has here: one step of each loop on a condition counts, and the dearer side of each
-branch.
+Conditions are data and so unknown: a loop on a condition counts one step, and a branch its costlier side.
 
-Kinds and weights of operations.
-
-Each operation counts as many as the weight in its row of :mod:`tileir.core.ops` says: 1 for what processors do in one
-instruction, and for functions the size of their expansions, in elementary operations.
+An operation counts as the weight in its row of :mod:`tileir.core.ops`: 1 for a single processor instruction, and for
+functions the number of elementary operations in their expansions.
 """
 
 from __future__ import annotations
@@ -42,21 +39,21 @@ _DIVISIONS: Final = frozenset({Op.DIV, Op.MOD, Op.SQRT})
 
 
 _MEMORY: Final = 48
-"""Operations, by their weight, that cards do in the time in which they store an element and load it again."""
+"""Weight of the operations that a card does while it stores an element and loads it again."""
 
 
 def takes_less_than_memory(operations: Iterable[Op], dtype: DType) -> bool:
-    """Return whether a card does the operations sooner than it stores an element and loads it again."""
+    """Return whether recomputing operations on a card is faster than storing an element and loading it again."""
     return sum(op.info.weight_in(dtype) for op in operations) <= _MEMORY
 
 
 def weights_of(block: stripe.Block) -> int:
-    """Return how many operations a block does at each point, by their weights; blocks inside are left out."""
+    """Return the number of operations per point of a block, by weight, without nested blocks."""
     return sum(s.op.info.weight_in(s.dtype) for s in block.statements if isinstance(s, stripe.Intrinsic))
 
 
 def kind_of(op: Op) -> Kind:
-    """Return what sort of operation ``op`` is, by itself."""
+    """Return the kind of ``op``."""
     if op.info.approximates:
         return Kind.FUNCTION
     return Kind.MULTIPLY_ADD if op is Op.FMA else Kind.DIVISION if op in _DIVISIONS else Kind.ARITHMETIC
@@ -67,11 +64,12 @@ LOCAL: Final = "local memory"
 LAUNCH: Final = "launch"
 
 SHARE: Final = 0.5
-"""The part of a cache that reuse may count on: the rule of thumb for layer conditions (Stengel et al., ICS 2015), since
-caches are not fully associative and hold other things too."""
+"""Share of a cache available for reuse: the rule of thumb for layer conditions (Stengel et al., ICS 2015), since
+caches are not fully associative and hold other data too.
+"""
 
 ITERATION_CYCLES: Final = 1.0
-"""What counting, comparing and jumping take of an iteration that is not unrolled, beside its body."""
+"""Cycles of loop overhead (count, compare, jump) per iteration that is not unrolled."""
 
 
 @attrs.frozen
@@ -95,7 +93,7 @@ class Cycles:
 
 @attrs.frozen
 class Moved:
-    """Bytes that go into a cache, and out of it."""
+    """Bytes read into a cache, and written out of it."""
 
     read: float = 0.0
     written: float = 0.0
@@ -104,7 +102,7 @@ class Moved:
         return Moved(self.read + other.read, self.written + other.written)
 
     def times(self, count: float) -> Moved:
-        """Return these bytes so many times."""
+        """Return these bytes ``count`` times."""
         return Moved(self.read * count, self.written * count)
 
 
@@ -152,13 +150,13 @@ class BlockCost:
 
     @property
     def reuse(self) -> float:
-        """Number of times that each byte of the footprint is asked for."""
+        """Number of accesses to each byte of the footprint."""
         return self.accessed_bytes / self.footprint_bytes if self.footprint_bytes else 0.0
 
 
 @attrs.frozen
 class LevelCost:
-    """Bytes that move between a level of memory and the one inside it, and the seconds that takes."""
+    """Bytes transferred between a level of memory and the next inner one, and the seconds that takes."""
 
     name: str
     read_bytes: float
@@ -168,7 +166,7 @@ class LevelCost:
 
 @attrs.frozen
 class KernelCost:
-    """A kernel.
+    """Cost of a kernel.
 
     Attributes:
         name: Name of its block.
@@ -206,16 +204,16 @@ class KernelCost:
 
     @property
     def intensity(self) -> float:
-        """Operations for each byte that moves to or from the memory behind all caches, else for each one touched."""
+        """Operations per byte transferred to or from main memory, or else per byte accessed."""
         moved = self.levels[-1].read_bytes + self.levels[-1].written_bytes if self.levels else 0.0
         return self.whole.total_operations / (moved or max(1, self.whole.footprint_bytes))
 
 
 class Data(Protocol):
-    """The data of a kernel, of which caches want to know."""
+    """Data of a kernel, for the cache model."""
 
     def into(self, storage: Storage, share: float) -> Moved:
-        """Return what moves into a cache of which reuse may count on a share, and out of it."""
+        """Return the traffic of a cache in which reuse may use ``share`` of the capacity."""
 
 
 def bounded(
@@ -225,11 +223,11 @@ def bounded(
 
     Args:
         blocks: Its blocks, each before those inside it; the kernel itself first.
-        data: What it reads and writes.
+        data: Its inputs and outputs.
         machine: The device.
         groups: Points of its grid.
         local: Bytes that move to and from local memory.
-        program_bytes: The size of all memory of the program, which decides what caches hold at the start.
+        program_bytes: The size of all memory of the program, which decides the initial content of caches.
     """
     rounds = -(-groups // machine.units)
     units = groups / rounds if rounds else 1.0

@@ -1,4 +1,4 @@
-"""Machine parameters of the cost model, as plain numbers, taken from a hardware model and a target."""
+"""Machine parameters of the cost model, from a hardware model and a target."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Final
 from tileir.core import LOCAL, DType, ExecutionUnit, HardwareModel, MemoryUnit, Target, attrs
 
 PIPES: Final = 2
-"""Vector instructions that a processor core starts in a cycle at least, even where only one of them may multiply."""
+"""Minimum number of vector instructions that a processor core issues per cycle, even if only one may multiply."""
 
 LATENCY: Final = 4.0
-"""Cycles from a multiply-add to one that needs its result, where the model does not tell how deep pipelines are: what
-x86 and Arm cores have had since 2015, give or take one (Fog, "Instruction tables", 2022)."""
+"""Default latency of a multiply-add in cycles: x86 and Arm cores since 2015, within one cycle (Fog, "Instruction
+tables", 2022).
+"""
 
 MATRIX_SPEEDUP: Final = 8
-"""How much faster matrix instructions are than others on narrow floats, where the model has no unit for them."""
+"""Default speed of matrix instructions relative to others on narrow floats, if the model has no unit for them."""
 
 
 @attrs.frozen
@@ -72,33 +73,33 @@ class Machine:
     writes_allocate: bool
 
     def rate(self, dtype: DType) -> float:
-        """Return the operations on ``dtype`` of one unit in a cycle."""
+        """Return the operations on ``dtype`` per cycle of one unit."""
         return next(rate for each, rate in self.rates if each is dtype)
 
     def matrix_rate(self, dtype: DType) -> float:
-        """Return the operations on ``dtype`` that one unit does in a cycle by matrix instructions."""
+        """Return the operations on ``dtype`` per cycle of one unit with matrix instructions."""
         return next(rate for each, rate in self.matrix_rates if each is dtype)
 
     def latency(self, dtype: DType) -> float:
-        """Return the cycles from one sum of ``dtype`` to the next that needs it."""
+        """Return the latency in cycles of a dependent sum of ``dtype``."""
         return self.depth / self.instructions(dtype) if self.depth > 1 else LATENCY
 
     def lanes(self, dtype: DType) -> int:
-        """Return how many elements one instruction works on; 1 where lanes are threads."""
+        """Return the number of elements per instruction; 1 if lanes are threads."""
         return max(1, self.vector_bytes // dtype.itemsize)
 
     def instructions(self, dtype: DType) -> float:
-        """Return how many full vectors of ``dtype`` one unit multiplies and adds in a cycle."""
+        """Return the multiply-adds on full vectors of ``dtype`` per cycle of one unit."""
         return self.rate(dtype) / (2 * self.lanes(dtype))
 
     def plain_instructions(self, dtype: DType) -> float:
-        """Return how many other instructions on full vectors of ``dtype`` one unit starts in a cycle."""
+        """Return the other instructions on full vectors of ``dtype`` that one unit issues per cycle."""
         return max(self.instructions(dtype), PIPES) if self.vector_bytes else self.instructions(dtype)
 
 
 @lru_cache(maxsize=64)
 def machine_of(model: HardwareModel, target: Target) -> Machine:
-    """Return the numbers of a device."""
+    """Return the parameters of a device."""
     unit = _unit_of(model)
     grouped = target.group_threads > 1
     count = min(unit.count, max(1, target.threads))
@@ -123,13 +124,13 @@ def machine_of(model: HardwareModel, target: Target) -> Machine:
 
 
 def _unit_of(model: HardwareModel) -> ExecutionUnit:
-    """Return the units that do general work: those with the highest rate of all that are not for matrices alone."""
+    """Return the general-purpose units: those with the highest rate of all that are not for matrices alone."""
     general = [unit for unit in model.execution_units if not unit.matrix]
     return max(general or model.execution_units, key=lambda unit: unit.count * unit.rate(DType.F32))
 
 
 def _matrix_rate(model: HardwareModel, unit: ExecutionUnit, dtype: DType) -> float:
-    """Return the operations of matrix instructions in a cycle, for each of the units that do general work."""
+    """Return the matrix operations per cycle for each general-purpose unit."""
     rates = [each.count * each.rate(dtype) / unit.count for each in model.execution_units if each.matrix]
     return max(rates, default=0.0) or MATRIX_SPEEDUP * (unit.rate(DType.F32) or 1.0)
 

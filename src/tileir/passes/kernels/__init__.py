@@ -1,4 +1,4 @@
-"""Kernels taken apart, changed and put together: what the passes over them share. The package re-exports it."""
+"""Analysis, change and replacement of kernels, shared by the passes over them. The package re-exports it."""
 
 from tileir.passes.kernels.expansion import called_block as called_block, left as left
 from tileir.passes.kernels.forms import (

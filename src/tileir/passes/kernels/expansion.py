@@ -1,4 +1,4 @@
-"""Kernels of a program replaced by what a function makes of them, once for all launches, and remarks on each."""
+"""Replacement of each kernel once for all its launches, with remarks."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from tileir.stripe import (
 )
 
 Outcome: TypeAlias = "tuple[Statement, ...] | Done | Refused"
-"""What becomes of a kernel: none or more kernels, perhaps with facts, or itself with a reason."""
+"""None or more kernels in place of a kernel, perhaps with facts; or the kernel itself with a reason."""
 
 UNCHANGED = refused("TR002")
 
 
 def expanded(program: Program, function: Callable[[Block], Outcome]) -> Program:
-    """Return a program whose kernels are what ``function`` makes of the block of the first launch of each.
+    """Return a program with each kernel replaced by the result of ``function`` on the block of its first launch.
 
-    What replaces that launch replaces the others in their names. Whoever listens is told the outcomes.
+    The other launches get that replacement with their own names. A listener gets the outcomes.
     """
     outcomes: dict[int, Outcome] = {}
     for launch in launches(program.works):
@@ -57,7 +57,7 @@ def expanded(program: Program, function: Callable[[Block], Outcome]) -> Program:
 
 
 def _outcome(function: Callable[[Block], Outcome], block: Block) -> Outcome:
-    """Return what a function makes of a kernel; a refusal where that is the kernel itself."""
+    """Return the result of a function on a kernel; a refusal if that is the kernel itself."""
     try:
         outcome = function(block)
     except Exception as error:  # it is raised again
@@ -67,19 +67,19 @@ def _outcome(function: Callable[[Block], Outcome], block: Block) -> Outcome:
 
 
 def called(launch: Launch) -> str:
-    """Return what remarks call a launch: its name, or else the memory that it sees."""
+    """Return the name of a launch in remarks: its own, or else the memory that it sees."""
     return launch.name or ",".join(launch.arguments)
 
 
 def called_block(block: Block) -> str:
-    """Return what remarks call the launch that a block stands for."""
+    """Return the name in remarks of a block's launch."""
     return block.name or ",".join(
         dict.fromkeys(view.source for view in block.refinements if view.direction is not Direction.NONE)
     )
 
 
 def left(program: Program, why: Refused) -> Program:
-    """Return a program itself, all of whose kernels a step leaves alone for one reason."""
+    """Return the program itself after remarks that a step leaves all its kernels alone for one reason."""
     if listener() is not None:
         for number, launch in enumerate(launches(program.works)):
             remark(called(launch), why, number=number)
@@ -96,7 +96,7 @@ def _tell(remarks: Remarks, program: Program, outcomes: Mapping[int, Outcome]) -
 
 @attrs.frozen(repr=False)
 class _Expansion:
-    """Launches that replace one launch of a kernel, and so those that replace any other."""
+    """Launches that replace one launch of a kernel, from which those for its other launches follow."""
 
     first: Launch
     after: tuple[Launch, ...]
@@ -105,12 +105,12 @@ class _Expansion:
     def of(
         cls, outcome: Done | tuple[Statement, ...], first: Launch, table: KernelTable, memory: Mapping[str, Refinement]
     ) -> _Expansion:
-        """Return what an outcome puts in place of a launch."""
+        """Build the replacement of a launch from an outcome."""
         blocks = outcome.blocks if isinstance(outcome, Done) else outcome
         return cls(first, tuple(table.launch(each, memory) for each in blocks if isinstance(each, Block)))
 
     def launches(self, launch: Launch) -> tuple[Launch, ...]:
-        """Return what replaces a launch."""
+        """Return the replacement of another launch."""
         names = dict(zip(self.first.arguments, launch.arguments, strict=True))
         return tuple(self._like(each, launch, names) for each in self.after)
 

@@ -1,4 +1,4 @@
-"""Kernels of known forms, which several schedules ask for: each check says what keeps a kernel from it."""
+"""Checks of kernel forms that several schedules need; each returns the reason why a kernel lacks its form."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ SCHEDULED = refused("TR101")
 
 
 def unscheduled_reduction(kernel: stripe.Block) -> Nest | Refused:
-    """Return a kernel that reduces, and has no groups or threads so far, as a nest with its indices joined."""
+    """Return a reduction kernel without groups or threads as a nest with its indices joined."""
     return SCHEDULED if sch.is_scheduled(kernel) else reduction_nest(kernel)
 
 
 def unscheduled_elementwise(kernel: stripe.Block) -> Nest | Refused:
-    """Return a kernel without loops inside that has no groups or threads so far."""
+    """Return a kernel without inner loops, groups or threads as a nest."""
     return SCHEDULED if sch.is_scheduled(kernel) else elementwise_nest(kernel)
 
 
 @refusing
 def elementwise_nest(kernel: stripe.Block) -> Nest | Refused:
-    """Return a kernel without loops inside and without memory of its own as a nest of one segment."""
+    """Return a kernel without inner loops and without own memory as a nest of one segment."""
     nest = accepted(nest_of(kernel))
     if nest.reductions:
         return refused("TR114")
@@ -34,14 +34,14 @@ def elementwise_nest(kernel: stripe.Block) -> Nest | Refused:
 
 
 def against_parallel(nest: Nest) -> Refused | None:
-    """Return which outer index keeps the points of a nest from running at the same time; None where none does."""
+    """Return the outer index along which the points of a nest cannot run in parallel; None if there is none."""
     allowed = sch.parallel_indices(nest)
     index = next((i for i in nest.indices if i not in allowed), None)
     return None if index is None else refused("TR201", index=index.name, range=index.range)
 
 
 def against_plain_places(nest: Nest) -> Refused | None:
-    """Return which view is read or written where data decide; None where there is none."""
+    """Return the view with data-dependent accesses; None if there is none."""
     for segment in nest.segments:
         if names := sch.indirect_names(segment):
             return refused("TR202", view=min(names))
@@ -49,11 +49,11 @@ def against_plain_places(nest: Nest) -> Refused | None:
 
 
 def against_varying_places(nest: Nest, *, gathers: bool = False) -> Refused | None:
-    """Return which view data decide the element of, where that may differ from point to point; None where none does.
+    """Return the view whose data-dependent element may vary from point to point; None if there is none.
 
-    All points may use the place that a scalar of the caller gives, as those of a step use the step of their loop; with
-    ``gathers``, what is read may be elsewhere for each point of the outer indices. Where the view's memory is touched
-    elsewhere too, nobody knows whether these are the same elements.
+    All points may use a place given by a scalar of the caller, such as the step number of a loop; with ``gathers``, the
+    place of a read may vary along the outer indices. If the memory of the view is also accessed elsewhere, nothing is
+    known about whether the elements coincide.
     """
     chosen = {segment.use(name).root for segment in nest.segments for name in sch.indirect_names(segment)}
     for segment in nest.segments:
@@ -71,20 +71,20 @@ def against_varying_places(nest: Nest, *, gathers: bool = False) -> Refused | No
 
 
 def against_scalars(nest: Nest) -> Refused | None:
-    """Return which memory of a nest's own has more than one element; None where none has."""
+    """Return the local memory of a nest that has more than one element; None if there is none."""
     wide = next((r for r in nest.allocations if r.shape.elements != 1), None)
     return None if wide is None else refused("TR204", memory=wide.name, elements=wide.shape.elements)
 
 
 def against_reading(nest: Nest) -> Refused | None:
-    """Return which memory of the caller some loop reads that the kernel writes; None where none does."""
+    """Return the caller's memory that some loop reads and the kernel writes; None if there is none."""
     written = {use.root for use in sch.written_uses(nest)}
     reading = (use for s in nest.segments if s.loops for use in s.uses if not use.direction.writes)
     return next((refused("TR203", memory=use.root) for use in reading if use.root in written), None)
 
 
 def against_flat(kernel: stripe.Block) -> Refused | None:
-    """Return what keeps a kernel from being scalar statements over loops that no schedule has marked."""
+    """Return the reason why a kernel is not scalar statements in unscheduled loops."""
     for statement in kernel.statements:
         if isinstance(statement, stripe.Block | stripe.Special):
             return refused("TR114" if isinstance(statement, stripe.Block) else "TR106")
@@ -98,7 +98,7 @@ def against_flat(kernel: stripe.Block) -> Refused | None:
 def cleared_scatter(
     clear: stripe.Statement | None, kernel: stripe.Block
 ) -> tuple[stripe.Block, stripe.Refinement] | Refused:
-    """Return what clears the result of a flat kernel that merges into places of it which data choose, and its view.
+    """Return the statement that clears the target of a flat scatter kernel, and its view.
 
     The statement ``clear`` right before has to be a kernel that does so.
     """
@@ -115,9 +115,9 @@ def cleared_scatter(
 
 
 def against_plain(nest: Nest, *, placed: bool = False) -> Refused | None:
-    """Return what keeps a nest from having one reduction, into scalar accumulators, with independent points.
+    """Return the reason why a nest is not one reduction into scalar accumulators with independent points.
 
-    Unless ``placed``, the reduction reads no view of which data decide the element, not even one for all points.
+    Unless ``placed``, the reduction has no data-dependent reads, not even one shared by all points.
     """
     if len(nest.reductions) != 1:
         return refused("TR205", loops=len(nest.reductions))
@@ -144,9 +144,9 @@ def _against_accumulators(nest: Nest, reduction: Segment) -> Refused | None:
 def crossing_indices(
     nest: Nest, least: int, *, in_registers: bool = False
 ) -> tuple[stripe.Index, stripe.Index] | Refused:
-    """Return the index along which some input is contiguous, and the one along which all results are.
+    """Return the index along which some input is contiguous, and the one along which all results are contiguous.
 
-    Refused where there are none, or where they have fewer than ``least`` values. Tiles ``in_registers`` hold no bools,
+    Refused if there are none, or if they have fewer than ``least`` values. Tiles ``in_registers`` hold no bools,
     and have no elements that a constraint leaves out.
     """
     written, constrained = sch.written_uses(nest), sch.constrained_indices(nest)
@@ -161,7 +161,7 @@ def crossing_indices(
 
 
 def _against_crossing(nest: Nest, least: int) -> Refused:
-    """Return why no input of an elementwise nest is turned by tiles of ``least`` rows and columns."""
+    """Return why tiles of ``least`` rows and columns transpose no input of an elementwise nest."""
     written, constrained = sch.written_uses(nest), sch.constrained_indices(nest)
     columns = [i for i in nest.indices if written and all(use.stride(i.name) == 1 for use in written)]
     pairs = [(row, column) for column in columns for row in nest.indices if row is not column]
@@ -178,7 +178,7 @@ def _against_crossing(nest: Nest, least: int) -> Refused:
 
 
 def _read(segment: Segment) -> Iterator[Use]:
-    """Return the uses that a segment reads as it finds them: not an element that it has just stored."""
+    """Return the uses that a segment loads before it stores to them."""
     found: set[str] = set()
     stored: set[str] = set()
     for statement in segment.statements:
@@ -190,7 +190,7 @@ def _read(segment: Segment) -> Iterator[Use]:
 
 
 def may_overlap(nest: Nest) -> bool:
-    """Return whether an element of the result may be computed and stored twice: nothing it depends on is stored."""
+    """Return whether elements of the result may be computed twice, which is safe if no input is stored."""
     written = sch.written_uses(nest)
     stored = {nest.sources[use.root] for use in written}
     read = (use for segment in nest.segments for use in _read(segment) if use.root in nest.sources)

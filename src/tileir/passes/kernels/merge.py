@@ -1,7 +1,4 @@
-"""Indices of a nest that are one linear index on all accesses become one: longer runs for vector lanes.
-
-Equal scalars of a body made once: loads, constants and computations that an earlier statement has made already.
-"""
+"""Joining of indices that are one linear index on all accesses, for longer vector runs; common subexpressions."""
 
 from __future__ import annotations
 
@@ -28,13 +25,13 @@ from tileir.schedule import (
 from tileir.stripe import ir as stripe
 
 nest_of: Final = remembered(analyse)
-"""Returns a kernel as a nest, or why it cannot be."""
+"""Returns a kernel as a nest, or the reason why it is none."""
 
 
 @remembered
 @refusing
 def reduction_nest(kernel: stripe.Block) -> Nest | Refused:
-    """Return a kernel that reduces as a nest with its indices joined; why not, for any other kernel."""
+    """Return a reduction kernel as a nest with its indices joined; for other kernels, the reason."""
     nest = accepted(nest_of(kernel))
     return merged(nest) if nest.reductions else NO_REDUCTION
 
@@ -45,8 +42,8 @@ NO_REDUCTION: Final = refused("TR113")
 def merged(nest: Nest, flat: Collection[str] = ()) -> Nest:
     """Return the nest with neighbouring indices joined, outer ones and those of each reduction.
 
-    Uses of memory are then flat: their one axis is the distance from the start of the tensor, which is dense. Axes of
-    allocations stay as they are, but for those that are ``flat`` already.
+    Uses of memory are then flat, with one axis: the distance from the start of the dense tensor. Allocations keep their
+    axes, except those already ``flat``.
     """
     if any(indirect_names(segment) for segment in nest.segments):
         return nest
@@ -64,7 +61,7 @@ def merged(nest: Nest, flat: Collection[str] = ()) -> Nest:
 
 
 def with_joined_rows(nest: Nest) -> Nest:
-    """Return the nest with indices joined inside of allocations as well, which have one axis then."""
+    """Return the nest with indices also joined inside allocations, which then have one axis."""
     wide = {r.name: r.shape for r in nest.allocations if sum(size > 1 for size in r.shape.sizes) > 1}
     if not wide or any(math.prod(use.sizes) > 1 for use in nest.uses if use.root in wide):
         return nest
@@ -86,7 +83,7 @@ def _same(address: Affine) -> Affine:
 
 
 def joined(indices: Sequence[stripe.Index], uses: Sequence[Use]) -> tuple[tuple[stripe.Index, ...], tuple[Use, ...]]:
-    """Return indices, neighbours joined that are one linear index on all of ``uses``, and these uses, flat then."""
+    """Join neighbouring indices that are one linear index on all of ``uses``; return them and the flattened uses."""
     pairs = _pairs(indices, uses, frozenset())
     if not pairs:
         return tuple(indices), tuple(uses)
@@ -95,7 +92,7 @@ def joined(indices: Sequence[stripe.Index], uses: Sequence[Use]) -> tuple[tuple[
 
 
 def _fixed_indices(nest: Nest, local: Collection[str]) -> frozenset[str]:
-    """Return the indices whose values are looked at, not only the places that they lead to; and those of local memory.
+    """Return the indices that cannot be joined: those used as values, and those of local memory.
 
     The axes of local memory stay as they are.
     """
@@ -109,7 +106,7 @@ def _fixed_indices(nest: Nest, local: Collection[str]) -> frozenset[str]:
 def _pairs(
     indices: Sequence[stripe.Index], uses: Sequence[Use], fixed: frozenset[str]
 ) -> list[tuple[stripe.Index, stripe.Index, int]]:
-    """Return (outer, inner, range of both) for neighbours to join, in the order in which to do so."""
+    """Return (outer, inner, joint range) of neighbours to join, in order."""
     result: list[tuple[stripe.Index, stripe.Index, int]] = []
     strides: dict[tuple[Use, str], int] = {(use, i.name): use.stride(i.name) for use in uses for i in indices}
     left = list(indices)
@@ -160,9 +157,9 @@ def _flat(use: Use, move: Callable[[Affine], Affine]) -> Use:
 
 
 def made_once(statements: Iterable[stripe.Statement]) -> list[stripe.Statement]:
-    """Return the statements of a flat body, where later scalars that equal an earlier one are that one.
+    """Return the statements of a flat body without common subexpressions.
 
-    What a load finds is not taken to be there any more after a store, to whatever view.
+    A store to any view invalidates earlier loads.
     """
     same: dict[str, str] = {}
     known: dict[stripe.Statement, str] = {}

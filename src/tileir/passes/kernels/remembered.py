@@ -1,6 +1,6 @@
-"""Results of analyses of kernels, kept while a program is compiled.
+"""Cache of kernel analyses during a compilation.
 
-All passes that schedule ask the same of each kernel, which they know by identity: it is dear to compare.
+All scheduling passes ask for the same analyses of each kernel; kernels are compared by identity, which is cheap.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from tileir.stripe import ir as stripe
 Found = TypeVar("Found")
 
 _MOST: Final = 1 << 12
-"""Kernels of which something is kept; large networks have hundreds, and each is another one after some passes."""
+"""Maximum number of cached kernels; large networks have hundreds, and many passes replace each."""
 
 _KNOWN: Final[list[dict[int, Any]]] = []
-"""Kernels by identity and their results, for each analysis."""
+"""Results of each analysis, by the identity of the kernel."""
 
 
 def remembered(function: Callable[[stripe.Block], Found]) -> Callable[[stripe.Block], Found]:
@@ -28,7 +28,7 @@ def remembered(function: Callable[[stripe.Block], Found]) -> Callable[[stripe.Bl
         found = known.get(id(kernel))
         if found is None:
             if len(known) >= _MOST:
-                known.clear()  # in one step, as threads compile side by side
+                known.clear()  # in one step, as threads compile concurrently
             found = known[id(kernel)] = kernel, function(kernel)
         return found[1]
 
@@ -36,6 +36,6 @@ def remembered(function: Callable[[stripe.Block], Found]) -> Callable[[stripe.Bl
 
 
 def forget_kernels() -> None:
-    """Let go of all kernels and results: a program is compiled. One that is meanwhile has them computed again."""
+    """Clear the cache after a compilation. A concurrent one computes its results again."""
     for known in _KNOWN:
         known.clear()

@@ -1,4 +1,4 @@
-"""Kernels of a program replaced by several, launch by launch, with temporaries between them, and remarks on each."""
+"""Replacement of kernels by several, launch by launch, with temporaries between them, and remarks."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tileir.stripe.ir import Block, Program, Refinement, Statement
 
 @attrs.frozen
 class Replacement:
-    """Kernels and works that take the place of a kernel.
+    """Kernels and works that replace a kernel.
 
     Attributes:
         blocks: The kernels, in order.
-        memory: Allocations of temporaries that they use, which become the program's.
+        memory: Allocations of their temporaries, which the program gets.
         facts: Numbers and words about the change, for a remark.
-        clears: Whether they also replace the kernel right before, such as one that clears the target of this one.
+        clears: Whether they also replace the previous kernel, for example one that clears the target of this one.
     """
 
     blocks: tuple[Statement, ...]
@@ -40,22 +40,21 @@ class ReplacingPass:
     __slots__ = ()
 
     def __call__(self, program: Program) -> Program:
-        """Return the program with what became of each kernel, but for those in loops."""
+        """Return the program with its kernels outside loops replaced."""
         return replaced(program, self._kernel, getattr(self, "reqs", ()))
 
     @abstractmethod
     def _kernel(self, kernel: Block, names: NameScope) -> Outcome:
-        """Return what stands in the place of a kernel, with names of temporaries from the scope, or why it stays."""
+        """Return the replacement of a kernel, or the reason why it stays; ``names`` gives names to temporaries."""
 
 
 def replaced(program: Program, function: Callable[[Block, NameScope], Outcome], reqs: Iterable[str] = ()) -> Program:
-    """Return a program without loops in which others stand for some kernels; itself where each is refused.
+    """Return a program without loops in which other kernels replace some; the program itself if all are refused.
 
     Args:
         program: A program without loops.
-        function: Gives what takes the place of a kernel, or why it stays; it takes names of temporaries from the scope.
+        function: Returns the replacement of a kernel, or why it stays; the scope gives names to temporaries.
         reqs: Tags that a kernel must carry.
-
     """
     return replaced_behind(program, lambda _, kernel, names: function(kernel, names), reqs)
 
@@ -63,7 +62,7 @@ def replaced(program: Program, function: Callable[[Block, NameScope], Outcome], 
 def replaced_behind(
     program: Program, function: Callable[[Statement | None, Block, NameScope], Outcome], reqs: Iterable[str] = ()
 ) -> Program:
-    """Return what :func:`replaced` does; ``function`` also gets what stands right before a kernel, if anything does."""
+    """Replace kernels as :func:`replaced`; ``function`` also gets the previous statement, if any."""
     names = NameScope.of(memory.name for memory in program.memory)
     wanted = tuple(reqs)
     statements: list[Statement] = []

@@ -1,4 +1,4 @@
-"""Pieces that the scheduling passes share: vector indices, splits, and grids."""
+"""Helpers shared by the scheduling passes: vector indices, splits, and grids."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ SCRATCH: stripe.Location = (stripe.Device(hardware.SCRATCH),)
 
 
 def is_scheduled(kernel: stripe.Block) -> bool:
-    """Return whether some pass has given a kernel a grid or threads."""
+    """Return whether a kernel already has a grid or threads."""
     bindings = (stripe.Binding.GRID, stripe.Binding.THREAD)
     return any(index.binding in bindings for block in kernel.nested() for index in block.indices)
 
 
 def vector_lanes(vector_bytes: int, itemsize: int, most: int) -> int:
-    """Return how many elements of ``itemsize`` bytes fill a vector, but at most ``most`` unless that is 0."""
+    """Return the number of ``itemsize``-byte elements in a vector, at most ``most`` unless that is 0."""
     lanes = max(1, vector_bytes // itemsize)
     return min(lanes, most) if most else lanes
 
 
 def aligned_lanes(uses: Iterable[Use], index: str, lanes: int) -> int:
-    """Return the most lanes, a power of two up to ``lanes``, with which every vector along ``index`` is aligned.
+    """Return the most lanes, a power of two up to ``lanes``, for aligned vectors along ``index``.
 
-    Vectors start where ``index`` is a multiple of the result. 1 where some use is not contiguous.
+    Vectors start at multiples of the result. 1 if some use is not contiguous.
     """
     for use in uses:
         stride = use.stride(index)
@@ -47,7 +47,7 @@ def aligned_lanes(uses: Iterable[Use], index: str, lanes: int) -> int:
 
 
 def constrained_indices(nest: Nest) -> frozenset[str]:
-    """Return the indices that take part in a constraint."""
+    """Return the indices that occur in constraints."""
     return frozenset(i for s in nest.segments for c in s.constraints for i in c.indices)
 
 
@@ -62,9 +62,9 @@ def read_uses(nest: Nest) -> tuple[Use, ...]:
 
 
 def where_set(nest: Nest, use: Use, values: Mapping[str, Affine], merge: Node) -> Node:
-    """Return a merge into an accumulator below the tests under which the nest sets it: elsewhere it has no value.
+    """Return a merge into an accumulator under the tests under which the nest sets it: elsewhere it is undefined.
 
-    ``values`` are those of the indices of the nest, of which no test may know lanes.
+    ``values`` are those of the nest's indices; lanes may occur in no test.
     """
     before = next((s for s in nest.segments if any(u.root == use.root and u.direction.writes for u in s.uses)), None)
     if before is None or before.loops or not before.constraints:
@@ -73,12 +73,12 @@ def where_set(nest: Nest, use: Use, values: Mapping[str, Affine], merge: Node) -
 
 
 def reads_of(nest: Nest, segment: Segment) -> tuple[Use, ...]:
-    """Return how a segment sees what the kernel does not allocate itself."""
+    """Return the segment's uses of memory that the kernel does not allocate."""
     return tuple(use for use in segment.uses if use.root not in nest.local)
 
 
 def widest_itemsize(nest: Nest) -> int:
-    """Return the bytes of the widest element that the statements of a nest compute with; at least 1."""
+    """Return the size in bytes of the widest element in the arithmetic of a nest; at least 1."""
     sizes = [use.dtype.itemsize for use in nest.uses]
     statements = (statement for segment in nest.segments for statement in segment.statements)
     sizes += [computing_itemsize(s.dtype) for s in statements if isinstance(s, stripe.Intrinsic | stripe.Convert)]
@@ -86,12 +86,12 @@ def widest_itemsize(nest: Nest) -> int:
 
 
 def widest_access(nest: Nest) -> int:
-    """Return the bytes of the widest element that a nest reads or writes in memory of the caller; at least 1."""
+    """Return the size in bytes of the widest element that a nest accesses in the caller's memory; at least 1."""
     return max((use.dtype.itemsize for use in (*read_uses(nest), *written_uses(nest))), default=1)
 
 
 def computing_itemsize(dtype: DType) -> int:
-    """Return the bytes in which a processor computes: f16 and bf16 arithmetic happens in f32."""
+    """Return the bytes per element in arithmetic: f16 and bf16 are computed in f32."""
     return accumulator(dtype).itemsize
 
 
@@ -101,12 +101,12 @@ def power_of_two_below(value: int) -> int:
 
 
 def indirect_names(segment: Segment) -> frozenset[str]:
-    """Return the uses whose elements are chosen by data."""
+    """Return the uses with data-dependent elements."""
     return chosen_by_data(segment.statements)
 
 
 def scatters(segment: Segment, index: str) -> bool:
-    """Return whether some element is written at a place that data decide, and that may differ along ``index``."""
+    """Return whether a write has a data-dependent place that may vary along ``index``."""
     if not segment.has_indirect_store:
         return False
     varying = varying_scalars(segment.statements, {use.name for use in segment.uses if use.stride(index)}, index)
@@ -114,7 +114,7 @@ def scatters(segment: Segment, index: str) -> bool:
 
 
 def gathers(segment: Segment, index: str) -> bool:
-    """Return whether some element is read at a place that data decide, and that may differ along ``index``."""
+    """Return whether a read has a data-dependent place that may vary along ``index``."""
     if not any(isinstance(s, stripe.Load) and s.index for s in segment.statements):
         return False
     varying = varying_scalars(segment.statements, {use.name for use in segment.uses if use.stride(index)}, index)
@@ -122,7 +122,7 @@ def gathers(segment: Segment, index: str) -> bool:
 
 
 def varying_scalars(statements: Iterable[stripe.Statement], moved: Collection[str], index: str) -> set[str]:
-    """Return the scalars that may differ along ``index``, which moves the views ``moved``."""
+    """Return the scalars that may vary along ``index``, which moves the views ``moved``."""
     varying: set[str] = set()
     for statement in statements:
         into = stripe.scalar_output(statement)
@@ -134,10 +134,10 @@ def varying_scalars(statements: Iterable[stripe.Statement], moved: Collection[st
 
 
 def parallel_indices(nest: Nest) -> tuple[stripe.Index, ...]:
-    """Return the outer indices whose values may run at the same time.
+    """Return the outer indices whose values may run in parallel.
 
-    Points of a block may run in parallel unless they merge into memory of the caller, other than by atomic
-    updates; then only an index that moves every such access to elements of its own may.
+    All may unless the nest merges into the caller's memory without atomic updates; then only an index that moves every
+    such access to distinct elements may.
     """
     atomic = {name for segment in nest.segments for name in atomic_names(segment.statements)}
     merging = [use for use in written_uses(nest) if use.merges and use.name not in atomic]
@@ -145,7 +145,7 @@ def parallel_indices(nest: Nest) -> tuple[stripe.Index, ...]:
 
 
 def indices_apart(nest: Nest, uses: Iterable[Use]) -> tuple[stripe.Index, ...]:
-    """Return the outer indices of which each value moves all of these accesses to elements of its own."""
+    """Return the outer indices whose values move all of these accesses to distinct elements."""
     indirect, ranges = frozenset(name for s in nest.segments for name in indirect_names(s)), nest.kernel.ranges
     return tuple(i for i in nest.indices if all(_moves_alone(use, i.name, indirect, ranges) for use in uses))
 
@@ -154,7 +154,7 @@ def _moves_alone(use: Use, index: str, indirect: frozenset[str], ranges: Mapping
     axes = use.access[1:] if use.name in indirect else use.access
     if use.name not in indirect or any(affine.indices == (index,) for affine in axes):
         return any(affine.indices == (index,) for affine in axes)
-    # Data choose among neighbours of a first element: steps from one to the next pass all of them.
+    # Data select among neighbours of a first element: steps from one to the next pass all of them.
     first = use.access[0]
     if not use.sizes or not ranges.keys() >= set(first.indices):
         return False
@@ -163,13 +163,13 @@ def _moves_alone(use: Use, index: str, indirect: frozenset[str], ranges: Mapping
 
 
 def part_of(nest: Nest, index: str, start: int, count: int) -> Nest:
-    """Return ``count`` values of an outer index of a nest, from ``start`` on."""
+    """Return the nest restricted to ``count`` values of an outer index, from ``start`` on."""
     indices = tuple(attrs.evolve(i, range=count) if i.name == index else i for i in nest.indices)
     return attrs.evolve(with_places(nest, {index: Affine.index(index) + start}), indices=indices)
 
 
 def with_places(nest: Nest, values: Mapping[str, Affine]) -> Nest:
-    """Return a nest with other values of indices, which it need not have."""
+    """Return a nest with other values of indices, which it may lack."""
     segments = []
     for segment in nest.segments:
         node = leaf(segment, values, ())
@@ -178,7 +178,7 @@ def with_places(nest: Nest, values: Mapping[str, Affine]) -> Nest:
 
 
 def divisor_at_least(value: int, least: int) -> int:
-    """Return the least divisor of ``value`` that is >= ``least``, or ``value`` itself where there is none."""
+    """Return the least divisor of ``value`` that is >= ``least``, or ``value`` itself if there is none."""
     return next((d for d in range(max(1, least), value) if value % d == 0), value)
 
 
@@ -193,7 +193,7 @@ def part(index: stripe.Index, stride: int = 1) -> Affine:
 
 
 def number_of(indices: Iterable[stripe.Index]) -> Affine:
-    """Return the number of a point in a box of indices, of which the last one runs fastest."""
+    """Return the number of a point in a box of indices, the last one fastest."""
     number = Affine()
     for each in indices:
         number = number * each.range + part(each)
@@ -203,21 +203,21 @@ def number_of(indices: Iterable[stripe.Index]) -> Affine:
 def tile_grid(
     indices: Sequence[stripe.Index], extents: Mapping[str, int]
 ) -> tuple[list[stripe.Index], dict[str, Affine]]:
-    """Return a grid over tiles of these extents, 1 where there is none, and where along each index a tile begins."""
+    """Return a grid of tiles of these extents (default 1), and the start of a tile along each index."""
     sizes = {each.name: extents.get(each.name, 1) for each in indices}
     grid = [attrs.evolve(i, range=-(-i.range // sizes[i.name]), binding=stripe.Binding.GRID) for i in indices]
     return grid, {group.name: part(group, sizes[group.name]) for group in grid}
 
 
 def below_tests(inside: Node) -> Node:
-    """Return a leaf below whatever its constraints test, which cannot be lanes."""
+    """Return a leaf below the tests of its constraints, which cannot be lanes."""
     if not inside.constraints:
         return inside
     return Node(children=(attrs.evolve(inside, constraints=()),), constraints=inside.constraints, tags=inside.tags)
 
 
 def around_reduction(nest: Nest) -> tuple[tuple[Segment, ...], Segment, tuple[Segment, ...]]:
-    """Return the segments before the one that reduces, that one, and those after it."""
+    """Return the segments before the reducing one, that one, and the segments after it."""
     cut = next(n for n, s in enumerate(nest.segments) if s.loops)
     return nest.segments[:cut], nest.segments[cut], nest.segments[cut + 1 :]
 

@@ -1,12 +1,12 @@
-"""Unroll-and-jam: several values of an index as one body, where equal loads and partial aggregates are computed once.
+"""Unroll-and-jam: several values of an index in one body, with shared loads and partial aggregates.
 
-Windows that lie beside each other overlap: the aggregate of W rows and that of the W rows one further have most of
-their terms in common. What several windows need is merged once, as van Herk (1992), and Gil and Werman (1993), do it
-over blocks as wide as the window; here it happens in registers, over the windows that one body computes.
+Adjacent windows overlap: the aggregates of W rows and of the W rows one further share most terms. Shared terms are
+merged once, as van Herk (1992), and Gil and Werman (1993), do over blocks as wide as the window; here it happens in
+registers, over the windows of one body.
 
-Sums of products with weights have no terms in common, but what they load. Computed one after the other, the first of
-them holds all that the others need, which is more than there are registers; computed side by side, each load is used by
-all of them and then forgotten, and no sum waits for the step before of its own.
+Sums of products with weights share only loads. Computed one after the other, the first keeps all loads of the others
+live, which exceeds the registers; interleaved, each load is used by all sums and then dead, and no sum waits for its
+own previous step.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from tileir.schedule import Segment, Use, leaf, renamed
 from tileir.stripe.ir import Constant, Intrinsic, Statement, Store, Tags, scalar_inputs, scalar_output
 
 MERGES = Tags.of("merges")
-"""Marks operations that merge the terms of an aggregate, whose order is free."""
+"""Tag of operations that merge the terms of an aggregate in any order."""
 
 
 def unroll_and_jam(
     segment: Segment, index: str, values: Sequence[Affine], sources: Mapping[str, str]
 ) -> Segment | None:
-    """Return a segment that does for all ``values`` of an index what ``segment`` does for one of them.
+    """Return a segment that does the work of ``segment`` for all ``values`` of an index.
 
-    ``sources`` holds the tensor that each root of a use shows. None where a segment may load what it stores; and where
-    no two of their aggregates have several terms in common, unless fewer values are live if each load is used at once.
+    ``sources`` holds the tensor of each root. None if a segment may load what it stores, or if no two aggregates share
+    several terms, unless fewer values are live when each load is used at once.
     """
     written = {use.root for use in segment.uses if use.direction.writes}
     if segment.has_indirect_store or any(use.root in written and use.direction.reads for use in segment.uses):
@@ -49,7 +49,7 @@ def is_merge(statement: Statement) -> bool:
 
 @attrs.define(eq=False, repr=False)
 class _Body:
-    """The scalars and stores of all copies, each scalar once.
+    """Scalars and stores of all copies, without duplicate scalars.
 
     Attributes:
         sources: The tensor behind each root.
@@ -69,7 +69,7 @@ class _Body:
     _scalars: NameScope = attrs.field(factory=NameScope, init=False)
 
     def add(self, segment: Segment, values: Mapping[str, Affine]) -> None:
-        """Add a copy of a segment, whose indices have some values."""
+        """Add a copy of a segment with values for its indices."""
         copy = leaf(segment, values, ())
         views = {use.name: self._view(use) for use in copy.uses}
         scalars: dict[str, str] = {}
@@ -99,7 +99,7 @@ class _Body:
         return self._named[key]
 
     def share(self) -> bool:
-        """Merge once what several aggregates have in common; return whether some do."""
+        """Merge the shared terms of aggregates once; return whether any are shared."""
         users = Counter(name for s in (*self.definitions.values(), *self.stores) for name in scalar_inputs(s))
         inner = {
             name
@@ -112,7 +112,7 @@ class _Body:
         for name, statement in self.definitions.items():
             depths[name] = max((depths[each] for each in scalar_inputs(statement)), default=0)
             if isinstance(statement, Intrinsic) and is_merge(statement) and name not in inner:
-                # Aggregates of aggregates have nothing in common with these.
+                # Aggregates of aggregates share no terms with these.
                 together.setdefault((statement.op, statement.dtype, depths[name]), []).append(name)
                 depths[name] += 1
         terms = [{root: self._terms(root, inner) for root in roots} for roots in together.values()]
@@ -129,7 +129,7 @@ class _Body:
         return terms
 
     def _share(self, terms: Mapping[str, Sequence[str]]) -> bool:
-        """Define aggregates anew by what they have in common; return whether that is less work."""
+        """Redefine aggregates by shared partial aggregates; return whether that is less work."""
         users = grouped((term, root) for root, own_terms in terms.items() for term in own_terms)
         groups = grouped((tuple(roots), term) for term, roots in users.items())
         common = any(len(roots) > 1 and len(group) > 1 for roots, group in groups.items())
@@ -167,7 +167,7 @@ class _Body:
         return level[0]
 
     def statements(self) -> tuple[Statement, ...]:
-        """Return the scalars that the stores need, each after what it is made of, and the stores in order."""
+        """Return the scalars that the stores need, in order of their operands, and then the stores."""
         result: list[Statement] = []
         done: set[str] = set()
         for store in self.stores:
@@ -186,9 +186,9 @@ class _Body:
         return tuple(result)
 
     def side_by_side(self) -> tuple[Statement, ...] | None:
-        """Return the statements in the order in which loads make them possible; None where no fewer values are live.
+        """Return the statements ordered by loads, each as early as possible; None unless fewer values are then live.
 
-        Constants take no registers: instructions read them from memory, or registers hold them for all iterations.
+        Constants need no registers: they are read from memory, or stay in registers for all iterations.
         """
         users: dict[str, list[Statement]] = {}
         waiting: dict[Statement, int] = {}
@@ -212,7 +212,7 @@ class _Body:
 
 
 def most_live(statements: Sequence[Statement]) -> int:
-    """Return how many values but constants, at most, are computed already and needed still."""
+    """Return the maximum number of live values other than constants."""
     last = {name: number for number, statement in enumerate(statements) for name in scalar_inputs(statement)}
     most, live = 0, 0
     ends = Counter(last.values())
@@ -237,7 +237,7 @@ def _alike(statement: Statement, other: Statement) -> bool:
 
 
 def _most_common_pair(lists: Iterable[Sequence[str]]) -> tuple[str, str] | None:
-    """Return the pair that most lists have, of at least two; None where there is none."""
+    """Return the pair that most of at least two lists contain; None if there is none."""
     counts = Counter(pair for each in lists for pair in combinations(sorted(each), 2))
     pair = max(counts, key=counts.__getitem__, default=None)
     return pair if pair is not None and counts[pair] > 1 else None

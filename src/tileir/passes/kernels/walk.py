@@ -1,4 +1,4 @@
-"""Traversal of blocks at any depth, with the blocks that stand around them."""
+"""Traversal and rewriting of nested blocks with the blocks around them."""
 
 from __future__ import annotations
 
@@ -19,18 +19,17 @@ def rewrite_blocks(
     entry: bool = False,
     skip_tags: Iterable[str] = (),
 ) -> Program:
-    """Replace each block that carries all tags of ``reqs``, inner ones first, by what ``function`` makes of it.
+    """Replace each block that carries all tags of ``reqs``, inner ones first, by the result of ``function``.
 
-    The scope that it gets has the block with its inner blocks replaced, inside blocks as they were. With ``entry`` the
-    entry block takes part. The program itself is returned where nothing changed.
+    Its scope has the block with inner blocks already replaced, inside the original outer blocks. The program itself is
+    returned if nothing changed.
 
     Args:
         program: The program.
-        function: What is applied.
-        reqs: Tags, or words for places, such as ``kernel``.
+        function: Returns the replacement.
+        reqs: Tags, or words for positions, such as ``kernel``.
         entry: Whether the entry block takes part.
         skip_tags: Blocks with one of these stay as they are.
-
     """
     chosen = choice(program, reqs, skip_tags)
     return rewrite_chosen(program, function, lambda block, parent: chosen(block) and (entry or parent is not None))
@@ -39,7 +38,7 @@ def rewrite_blocks(
 def rewrite_chosen(
     program: Program, function: Callable[[Scope], Block], chosen: Callable[[Block, Block | None], bool]
 ) -> Program:
-    """Replace blocks, as :func:`rewrite_blocks`; ``chosen`` tells which, and gets them with the block around them."""
+    """Replace blocks as :func:`rewrite_blocks`; ``chosen`` selects them by the block and the one around it."""
     root = enter(program.entry, None, 0)
     new = _inside(root, function, chosen)
     if chosen(root.block, None):
@@ -48,9 +47,9 @@ def rewrite_chosen(
 
 
 def choice(program: Program, reqs: Iterable[str], skip_tags: Iterable[str] = ()) -> Callable[[Block], bool]:
-    """Return a function that tells of the blocks of a program whether they carry all tags of ``reqs``, and no others.
+    """Return a predicate for the blocks of a program that carry all tags of ``reqs``, and none of ``skip_tags``.
 
-    Kernels are told by where they stand in the program, and so have the word ``kernel``.
+    Kernels are known by their position in the program, and so match the word ``kernel``.
     """
     wanted, skipped = tuple(reqs), tuple(skip_tags)
     kernels = frozenset(id(launched(program.kernels[launch.kernel], launch)) for launch in launches(program.works))
@@ -82,9 +81,9 @@ def with_views(
     parents: Mapping[str, Refinement],
     view: Callable[[Refinement, Refinement], Refinement | None],
 ) -> Statement:
-    """Return a statement with what ``view`` makes of its views of ``parents``, and of views of these; at any depth.
+    """Return a statement with ``view`` applied to its views of ``parents``, and to nested views of these.
 
-    ``view`` gets a view, and what that is of as it is now; where it returns None, all stays as it was.
+    ``view`` gets a view and its present source; where it returns None, all stays as it was.
     """
     if not isinstance(statement, Block):
         return statement
@@ -98,11 +97,11 @@ def with_views(
 
 
 def refitted(statement: Statement, parents: Mapping[str, Refinement]) -> Statement:
-    """Return a statement whose views of ``parents``, and those below them, have the strides that those have."""
+    """Return a statement whose views of ``parents``, and nested views, have the strides of their sources."""
     return with_views(statement, parents, fitted)
 
 
 def fitted(view: Refinement, source: Refinement) -> Refinement:
-    """Return a view with the strides of ``source``, whose axes it has."""
+    """Return a view with the strides of ``source``, which has the same axes."""
     dims = zip(view.shape.dims, source.shape.dims, strict=True)
     return attrs.evolve(view, shape=attrs.evolve(view.shape, dims=tuple(Dim(a.size, b.stride) for a, b in dims)))

@@ -1,7 +1,7 @@
-"""All passes, and the pipelines made of them.
+"""Catalogue of all passes, and parsers of pipelines of them.
 
-The pipelines that have a name are data, in the files of ``tileir/targets`` (:mod:`tileir.core.targets.target_file`);
-:mod:`tileir.passes.pipelines.resolution` makes passes of them without loading all that stand here.
+Named pipelines are data, in the files of ``tileir/targets`` (:mod:`tileir.core.targets.target_file`);
+:mod:`tileir.passes.pipelines.resolution` builds them without importing all passes listed here.
 """
 
 from __future__ import annotations
@@ -22,19 +22,18 @@ PASSES: Final[tuple[type[Pass], ...]] = tuple(passes_called(FILES))
 
 
 def parse_pipeline(text: str) -> tuple[Pass, ...]:
-    """Return the passes that a text names, such as ``fuse{max_statements=64},localise``.
+    """Return the passes of a text such as ``fuse{max_statements=64},localise``.
 
     Raises:
-        ParseError: The text names no passes of the catalogue, or options that they do not have.
+        ParseError: The text names unknown passes or options.
     """
     return pipeline.parse(text, passes_called)
 
 
 def load_pipeline(text: str) -> tuple[Pass, ...]:
-    """Return the passes that a JSON list of names and options describes.
+    """Return the passes of a JSON list of names and options.
 
     Raises:
-        TileError: The text is not JSON, no such list, or names no passes of the catalogue.
-
+        TileError: The text is not JSON, not a list of passes, or names unknown passes.
     """
     return pipeline.from_json(text, passes_called)

@@ -1,4 +1,4 @@
-"""Table of the module of each pass. Nothing registers itself: this page is the list."""
+"""Table of the module of each pass. There is no other registration."""
 
 from __future__ import annotations
 

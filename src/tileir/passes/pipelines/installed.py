@@ -1,4 +1,4 @@
-"""Passes and schedules of installed distributions, by name, as the pipelines of tileir have its own."""
+"""Passes and schedules of installed distributions, by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tileir.stripe.ir import Program
 
 @attrs.frozen
 class Schedule:
-    """A step that an entry point names: without options, since whoever wrote it has set them."""
+    """A step that an entry point names, with its options already set."""
 
     name: ClassVar[str] = ""
     step: ClassVar[Pass]
@@ -31,11 +31,10 @@ class Schedule:
 
 
 def passes_installed(names: Iterable[str]) -> list[type[Pass]]:
-    """Return the passes and schedules of these names that distributions offer; nothing for other names.
+    """Return the named passes and schedules that distributions offer; other names are left out.
 
     Raises:
         BackendError: TIL811 or TIL812, one cannot be loaded.
-
     """
     found: list[type[Pass]] = []
     for name in names:
@@ -52,7 +51,7 @@ def names_installed() -> tuple[str, ...]:
 
 
 def wrong_pass(offer: object, name: str) -> str | None:
-    """Return why something cannot serve as the pass of that name; None where it can."""
+    """Return why an object cannot serve as the pass of that name; None if it can."""
     if not (isinstance(offer, type) and attrs.has(offer) and "__call__" in dir(offer)):
         return f"is {_shown(offer)}, not an attrs class whose instances take a program"
     if name not in (getattr(offer, "name", None), *aliases_of(offer)):
@@ -65,12 +64,11 @@ def wrong_pass(offer: object, name: str) -> str | None:
 
 
 def schedule_of(offer: object) -> Pass:
-    """Return the pass that an offer of a schedule means: the text of one step, a script, or a pass.
+    """Return the pass of a schedule offer: the text of one step, a script, or a pass.
 
     Raises:
         TypeError: It is something else.
         TileError: The text is no pipeline.
-
     """
     from tileir.passes.pipelines.resolution import passes_called  # it asks this module for names
     from tileir.passes.schedules.scripted import Scripted
@@ -89,7 +87,7 @@ def schedule_of(offer: object) -> Pass:
 
 
 def wrong_schedule(offer: object) -> str | None:
-    """Return why something cannot serve as a schedule; None where it can."""
+    """Return why an object cannot serve as a schedule; None if it can."""
     try:
         schedule_of(offer)
     except TypeError as error:

@@ -1,9 +1,9 @@
-"""Options of passes: values as they are written, and the values that the annotations of a pass ask for.
+"""Conversion of written option values to the types that a pass's annotations give.
 
-What is written is a number, a text, true, false, none, a tuple of such values, or a record of them by name. An
-annotation may ask for one of these, for a member of an enumeration by its value, for an attrs class, whose record
-names its fields, or for tuples and unions of these. Of a union of classes that have names, as the steps of a script
-are, the name stands before the record: ``split{loop=i,by=8}``, which is ``{split={loop=i,by=8}}``.
+A written value is a number, a text, true, false, none, a tuple of such values, or a record of them by name. An
+annotation may be one of these types, an enumeration (by value), an attrs class (a record of its fields), or tuples
+and unions of these. For a union of classes with names, such as the steps of a script, the name precedes the record:
+``split{loop=i,by=8}``, which is ``{split={loop=i,by=8}}``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PLAIN: Final = {bool: "true or false", int: "an integer", float: "a number", st
 
 @attrs.frozen
 class FitError(Exception):
-    """A value does not fit an option: the reason, and the place inside, such as ``[0].idxs[1].size``; or empty."""
+    """Error for a value that does not fit an option, with the place inside, such as ``[0].idxs[1].size``, or empty."""
 
     place: str
     problem: str
@@ -46,7 +46,7 @@ def hints_of(kind: type) -> Mapping[str, object]:
 
 
 def field_called(name: str, known: Mapping[str, object]) -> str | None:
-    """Return the field that a name means, ``mem_kib`` for ``mem_KiB``; None where there is none."""
+    """Return the field of a name, such as ``mem_kib`` for ``mem_KiB``; None if there is none."""
     if name in known:
         return name
     folded = name.casefold()
@@ -75,7 +75,7 @@ def written(value: object) -> Written:
 
 
 def to_text(value: Written) -> str:
-    """Return how a pipeline's text spells a value."""
+    """Return a value as the text of a pipeline spells it."""
     match value:
         case None:
             return "none"
@@ -94,15 +94,15 @@ def to_text(value: Written) -> str:
 
 
 def record_text(members: Mapping[str, Written]) -> str:
-    """Return how a pipeline's text spells names with values."""
+    """Return names with values as the text of a pipeline spells them."""
     return f"{{{','.join(f'{name}={to_text(value)}' for name, value in members.items())}}}"
 
 
 def fitted(value: Written, hint: object, place: str = "") -> object:
-    """Return the value that an annotation asks for.
+    """Convert a written value to the type of an annotation.
 
     A single value stands for a tuple of one, an integer for a number, and a text for a record whose
-    other fields need not be given.
+    other fields have defaults.
 
     Raises:
         FitError: The value does not fit.
@@ -127,7 +127,7 @@ def fitted(value: Written, hint: object, place: str = "") -> object:
 
 
 def described(hint: object) -> str:
-    """Return in words what an annotation asks for."""
+    """Return a description of an annotation in words."""
     if isinstance(hint, types.UnionType) and (kinds := _named_kinds(hint)):
         return f"one of {', '.join(kinds)}, with a record behind it"
     if isinstance(hint, types.UnionType):
@@ -152,14 +152,14 @@ def _any_of(value: Written, hint: types.UnionType, place: str) -> object:
 
 
 def _named_kinds(hint: types.UnionType) -> Mapping[str, type]:
-    """Return the classes of a union by their names, where each has one; none where some class has none."""
+    """Return the classes of a union by name; empty unless each has a name."""
     kinds = typing.get_args(hint)
     names = [vars(kind).get("name") if isinstance(kind, type) else None for kind in kinds]
     return {name: kind for name, kind in zip(names, kinds, strict=True) if isinstance(name, str)} if all(names) else {}
 
 
 def _named(value: Written, kinds: Mapping[str, type], place: str) -> object:
-    """Return the record of a class that stands behind the name of that class."""
+    """Return the record behind the name of a class."""
     if not isinstance(value, dict) or len(value) != 1:
         raise FitError(place, f"takes one of {', '.join(kinds)}, with a record behind it")
     ((name, record),) = value.items()
@@ -204,7 +204,7 @@ def _record(value: Written, kind: type, place: str) -> object:
 
 
 def _main_field(kind: type) -> str:
-    """Return the field that a text alone stands for."""
+    """Return the field that a lone text sets."""
     names = list(hints_of(kind))
     needed = (field.name for field in attrs.fields(kind) if field.init and field.default is attrs.NOTHING)
     return next(needed, names[0])

@@ -1,6 +1,6 @@
 """Pipelines as text and as JSON: ``fuse{max_statements=64},localise,tile{sizes=(8,32)}``.
 
-What an option takes follows from the annotations of a pass's fields (:mod:`tileir.passes.pipelines.options`): numbers,
+The annotations of a pass's fields give the types of options (:mod:`tileir.passes.pipelines.options`): numbers,
 texts, ``true``, ``false``, ``none``, tuples ``(1, 2)`` and records ``{name=SRAM, size=4}``. Options at their defaults
 are not written. A step may have a name of its own, ``fuse_add: fusion{…}``.
 
@@ -48,14 +48,14 @@ _TOKEN: Final = re.compile(
 )
 _MOST_DIGITS: Final = 400
 _MOST_DEPTH: Final = 50
-"""Tuples and records inside one another."""
+"""Maximum nesting of tuples and records."""
 _ADVICE: Final = "write a name, a value or one of {}(),=: here"
 _SCALARS: Final = frozenset(("number", "word", "string"))
 
 
 @attrs.frozen
 class Setting:
-    """An option as it was written."""
+    """A written option."""
 
     name: str
     value: Written
@@ -65,7 +65,7 @@ class Setting:
 
 @attrs.frozen
 class Request:
-    """A pass as it was written; ``label`` is what the step is called, empty where it has no name of its own."""
+    """A written pass; ``label`` is the step's own name, or empty."""
 
     name: str
     settings: tuple[Setting, ...]
@@ -74,24 +74,23 @@ class Request:
 
 
 def parse_requests(text: str, name: str) -> tuple[Request, ...]:
-    """Return what a text asks for: ``label: pass{option=value, …}, …``.
+    """Parse a text of the form ``label: pass{option=value, …}, …``.
 
     Raises:
-        ParseError: TIL102 where the text does not follow the grammar, TIL103 where values are nested too deeply; one
-            diagnostic for each faulty pass.
+        ParseError: TIL102 for a syntax error, TIL103 for values nested too deeply; one diagnostic for each faulty pass.
     """
     return everything(_Cursor, source_of(text, name), lambda cursor: _Parser(cursor).pipeline())
 
 
 @attrs.define(eq=False, repr=False)
 class _Cursor(Cursor):
-    """A place in the text of a pipeline, and how many brackets are open there."""
+    """Position in the text of a pipeline, with the number of open brackets."""
 
     lexer = staticmethod(partial(Lexer, pattern=_TOKEN, code="TIL102", advice=lambda _: _ADVICE))
     open: int = attrs.field(default=0, init=False)
 
     def advance(self) -> Token:
-        """Take the token that is looked at."""
+        """Take the current token."""
         if self.token.kind in ("(", "{"):
             self.open += 1
         elif self.token.kind in (")", "}"):
@@ -99,23 +98,23 @@ class _Cursor(Cursor):
         return super().advance()
 
     def unexpected(self, expected: str, *notes: str) -> AbandonError:
-        """Report that the next token is not what should be written, and return what the caller raises."""
+        """Report that the next token differs from the expected one, and return the error to raise."""
         return self.refuse(f"write {expected} here", *notes)
 
     def recover(self) -> None:
-        """Pass over the rest of a pass: look at the comma behind it."""
+        """Skip the rest of a pass up to the next comma."""
         while not self.at(END) and (self.open or not self.at(",")):
             self.advance()
 
 
 @attrs.frozen(repr=False)
 class _Parser:
-    """Recursive descent over one text. Where a pass is faulty, those after it are read all the same."""
+    """Recursive-descent parser that goes on after a faulty pass."""
 
     cursor: _Cursor
 
     def pipeline(self) -> tuple[Request, ...]:
-        """Parse all of the text."""
+        """Parse the whole text."""
         if self.cursor.at(END):
             return ()
         requests = list(self._recovered())
@@ -211,10 +210,10 @@ def _scalar_of(group: str, text: str) -> Written:
 
 
 Catalogue: TypeAlias = "Sequence[type[Pass]] | Callable[[Iterable[str]], Sequence[type[Pass]]]"
-"""The passes that there are; or what finds those of some names, or returns all where it does not know one."""
+"""The known passes; or a function that finds those of some names, or returns all if a name is unknown."""
 
 Places: TypeAlias = "Callable[[], Mapping[Path, Span]]"
-"""Finds where the values of a JSON list were written, by the way to them."""
+"""A function that finds the spans of the values of a JSON list, by path."""
 
 _OPTIONS = "options"
 
@@ -228,9 +227,9 @@ def parse(text: str, catalogue: Catalogue, name: str = "<pipeline>") -> tuple[Pa
     """Return the passes that ``text`` names.
 
     Raises:
-        ParseError: TIL102 and TIL103 where the text does not follow the grammar; TIL541, TIL542, TIL543 for unknown
-            passes and options and for values that do not fit, all of them at once.
-
+        ParseError: TIL102 and TIL103 for syntax errors; TIL541, TIL542, TIL543 for unknown passes and options and for
+            values that do not
+            fit, all of them at once.
     """
     return _built(parse_requests(text, name), catalogue, ParseError)
 
@@ -241,7 +240,7 @@ def to_json(passes: Iterable[Pass]) -> str:
 
 
 def to_value(passes: Iterable[Pass]) -> list[object]:
-    """Return the steps as plain JSON values; those without a name of their own as ``{"name": …, "options": {…}}``."""
+    """Return the steps as plain JSON values; unnamed steps as ``{"name": …, "options": {…}}``."""
     steps: list[object] = []
     for step in passes:
         inner = unnamed(step)
@@ -257,8 +256,7 @@ def from_json(text: str, catalogue: Catalogue, name: str = "<pipeline>") -> tupl
     """Return the passes that a JSON list names.
 
     Raises:
-        TileError: TIL601 for what is not JSON, TIL602 for JSON of another shape, TIL541 to TIL543 as :func:`parse`.
-
+        TileError: TIL601 if the text is not JSON, TIL602 for JSON of another shape, TIL541 to TIL543 as :func:`parse`.
     """
     source = Source(text, name)
     value = read_json(text, name)
@@ -266,12 +264,12 @@ def from_json(text: str, catalogue: Catalogue, name: str = "<pipeline>") -> tupl
 
 
 def from_value(items: object, catalogue: Catalogue, places: Places | None = None) -> tuple[Pass, ...]:
-    """Return the passes that JSON, read already, names.
+    """Return the passes of a parsed JSON list.
 
     Args:
         items: A list of steps.
-        catalogue: The passes that there are.
-        places: Finds, for messages, where the values in ``items`` were written (:func:`places_of`).
+        catalogue: The known passes.
+        places: Finds the source spans of the values in ``items``, for messages (:func:`places_of`).
 
     Raises:
         TileError: As :func:`from_json`, but for TIL601.
@@ -366,7 +364,7 @@ def _shown(name: str) -> str:
 
 
 def _request_of(item: object, number: int, places: Mapping[Path, Span]) -> Request | None:
-    """Return the pass that a JSON value describes; None where it has another shape."""
+    """Return the pass of a JSON value; None if it has another shape."""
     if not isinstance(item, dict):
         return None
     label = item.get("name", "")

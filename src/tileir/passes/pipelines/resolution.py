@@ -1,4 +1,4 @@
-"""Pipelines for a device, made of the passes that they name: no other pass is loaded."""
+"""Resolution of pipelines for a device; only the passes that they name are imported."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tileir.passes.pipelines import pipeline
 from tileir.passes.pipelines.files import FILES
 
 _MOST_DEPTH: Final = 8
-"""Targets that include one another."""
+"""Maximum depth of targets that include one another."""
 
 
 @lru_cache(maxsize=64)
 def pipeline_for(target: Target) -> tuple[Pass, ...]:
-    """Return the passes that a target gets when nobody asks for others.
+    """Return the default passes of a target.
 
     Raises:
         TileError: ``target.pipeline`` is no pipeline, as :func:`resolve_pipeline` says.
@@ -29,7 +29,7 @@ def pipeline_for(target: Target) -> tuple[Pass, ...]:
 
 
 def resolve_pipeline(text: str, target: Target) -> tuple[Pass, ...]:
-    """Return the passes that a text means for a device.
+    """Return the passes of a pipeline for a device.
 
     Args:
         text: The name of a target that comes with tileir, a pipeline as text or JSON, or a whole target file.
@@ -53,12 +53,12 @@ def _passes_of(text: str, target: Target) -> tuple[Pass, ...]:
 
 
 def passes_called(names: Iterable[str]) -> Sequence[type[Pass]]:
-    """Return the passes that have these names, tileir's own before others; all there are where one has another name.
+    """Return the passes of these names, those of tileir first; all passes if a name is unknown.
 
-    Only the modules of these passes are loaded: the catalogue has half a hundred classes.
+    Only the modules of these passes are imported, of about fifty.
 
     Raises:
-        BackendError: TIL811 or TIL812, one that a distribution offers cannot be loaded.
+        BackendError: TIL811 or TIL812, an installed pass cannot be loaded.
     """
     wanted = list(dict.fromkeys(names))
     strange = [name for name in wanted if name not in FILES]
@@ -69,7 +69,7 @@ def passes_called(names: Iterable[str]) -> Sequence[type[Pass]]:
     installed = set(names_installed())
     if set(strange) <= installed:
         return [*(_loaded(name) for name in wanted if name in FILES), *passes_installed(strange)]
-    others = [_named(name) for name in installed.difference(strange)]  # messages tell their names, and no more
+    others = [_named(name) for name in installed.difference(strange)]  # messages show only their names
     return [*others, *map(_loaded, FILES), *passes_installed(installed.intersection(strange))]
 
 
@@ -84,7 +84,7 @@ def _loaded(name: str) -> type[Pass]:
 
 @attrs.frozen(repr=False)
 class _Entry:
-    """An entry of a pipeline, and the file in which it stands at that position."""
+    """An entry of a pipeline, with its file and position there."""
 
     value: object
     file: TargetFile
@@ -92,7 +92,7 @@ class _Entry:
 
 
 def _entries(file: TargetFile, target: Target, depth: int) -> list[_Entry]:
-    """Return the entries of a pipeline with those of other targets in the place of ``{"include": target}``."""
+    """Return the entries of a pipeline with each ``{"include": target}`` expanded."""
     if depth > _MOST_DEPTH:
         raise fail("TIL547", "these targets include one another without end")
     value = passes_value(file, target)
@@ -116,7 +116,7 @@ def _included(name: str, number: int, file: TargetFile, target: Target) -> Targe
 
 
 def _places(entries: Sequence[_Entry], target: Target) -> dict[Way, Span]:
-    """Return where the entries and what is in them were written."""
+    """Return the source spans of the entries and their parts."""
     places: dict[Way, Span] = {}
     for file in dict.fromkeys(entry.file for entry in entries):
         written = passes_places(file, target)

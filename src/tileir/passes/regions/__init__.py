@@ -1,1 +1,1 @@
-"""Index spaces cut in regions: interior and border, full and partial tiles, strips."""
+"""Partition of index spaces into regions: interior and border, full and partial tiles, strips."""

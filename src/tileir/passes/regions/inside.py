@@ -1,4 +1,4 @@
-"""Interior of an index, where no constraint ever fails, and kernels that are cut there."""
+"""Interior of an index, where no constraint fails, and splits of kernels there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tileir.stripe import ir as stripe
 
 
 def inside(index: stripe.Index, tests: Sequence[Affine], ranges: Mapping[str, int]) -> tuple[int, int]:
-    """Return the values of an index, from the first to beyond the last, for which no test on it fails, ever.
+    """Return the values of an index, from the first to beyond the last, for which no test on it ever fails.
 
     ``ranges`` holds the number of values of all other indices of the tests.
     """
@@ -34,7 +34,7 @@ def inside(index: stripe.Index, tests: Sequence[Affine], ranges: Mapping[str, in
 
 
 def inside_evenly(index: stripe.Index, tests: Sequence[Affine], ranges: Mapping[str, int]) -> tuple[int, int]:
-    """Return what :func:`inside` does, less some values so that as many are outside at each end, or none."""
+    """Return :func:`inside` trimmed so that equally many values are outside at both ends, or at none."""
     low, high = inside(index, tests, ranges)
     ends = max(low, index.range - high)
     low, high = (ends if low else 0), (index.range - ends if high < index.range else high)
@@ -44,8 +44,8 @@ def inside_evenly(index: stripe.Index, tests: Sequence[Affine], ranges: Mapping[
 def divided(kernel: stripe.Block, index: stripe.Index, low: int, high: int) -> tuple[stripe.Block, stripe.Block]:
     """Return a kernel for the values of an index from ``low`` to before ``high``, and one for the others.
 
-    That has an index for the side, and one for the place there; where there are fewer values at one end than at the
-    other, it also takes as many inside as both ends have alike.
+    The second has an index for the side, and one for the place there; if one end has fewer values than the other, it
+    also takes interior values until both have equally many.
     """
     name, size = index.name, index.range
     names = NameScope.of(i.name for i in kernel.indices)
@@ -60,7 +60,7 @@ def divided(kernel: stripe.Block, index: stripe.Index, low: int, high: int) -> t
 def affine_rows(kernel: stripe.Block, strides: Mapping[str, int]) -> tuple[Rows | None, tuple[stripe.Block, ...]]:
     """Return the rows of a kernel in which places do not depend on the row, and kernels for the others.
 
-    Those that cut off columns at the border go over all rows.
+    Kernels that split off border columns go over all rows.
     """
     rows = rows_written(kernel, strides)
     if rows is None:
@@ -83,6 +83,6 @@ def _over(kernel: stripe.Block, index: stripe.Index, new: tuple[stripe.Index, ..
 
 
 def span_inside(nest: Nest, segment: Segment, loop: stripe.Index) -> tuple[int, int]:
-    """Return the values of a loop of a segment for which no constraint on it ever fails."""
+    """Return the values of a segment's loop for which no constraint on it ever fails."""
     ranges = {i.name: i.range for i in (*nest.indices, *segment.loops)}
     return inside(loop, segment.constraints, ranges)

@@ -1,7 +1,4 @@
-"""Copies into parts of one tensor as one kernel, so that they cost one launch.
-
-The borders of one kernel as one kernel again, so that they cost one launch.
-"""
+"""Joining of copies into parts of one tensor, and of the borders of one kernel, to save launches."""
 
 from __future__ import annotations
 
@@ -68,7 +65,7 @@ class JoinParts:
 
 
 _MOST_BLOCKS: Final = 64
-"""Most kernels in one: their code is compiled as a whole."""
+"""Maximum number of blocks in a joined kernel, since its code is compiled as a whole."""
 
 
 @attrs.frozen
@@ -89,7 +86,7 @@ class _Part:
 
     @classmethod
     def of(cls, kernel: Block) -> _Part | None:
-        """Return a kernel as a part; None for one that does anything but copy to one tensor it does not read."""
+        """Return a kernel as a part; None unless it only copies to one tensor that it does not read."""
         written = tuple(r for r in kernel.refinements if r.direction.writes)
         if len({r.source for r in written}) != 1 or kernel.constraints or not _copies(kernel):
             return None
@@ -109,12 +106,12 @@ class _Part:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that are written."""
+        """Number of bytes written."""
         return self.kernel.points * sum(view.shape.elements * view.shape.dtype.itemsize for view in self.written)
 
 
 def _copies(kernel: Block) -> bool:
-    """Return whether a kernel only loads and stores, at places that it may compute, in blocks that allocate nothing.
+    """Return whether a kernel only loads and stores, perhaps at computed places, in blocks that allocate nothing.
 
     Nesting is bounded.
     """
@@ -133,7 +130,7 @@ def _same_rows(run: Sequence[_Part]) -> bool:
 
 
 def _rows(kernel: Block, view: Refinement, index: Index) -> Iterator[tuple[int, ...]]:
-    """Yield the rows of a tensor that an index leads to, each value to its own: places of an axis, or of memory."""
+    """Yield the rows of a tensor along an index, one per value: places of an axis, or of memory."""
     if index.affine is not None:
         return
     axes = [axis for axis, place in enumerate(view.access) if place.coefficient(index.name)]
@@ -152,7 +149,7 @@ def _rows(kernel: Block, view: Refinement, index: Index) -> Iterator[tuple[int, 
 
 
 def _joined(run: Sequence[_Part], main: Block) -> Block:
-    """Return kernels as one; the kernel itself where it is alone."""
+    """Return kernels as one; a lone kernel is returned itself."""
     first = run[0]
     if len(run) == 1:
         return first.kernel
@@ -166,8 +163,8 @@ def _joined(run: Sequence[_Part], main: Block) -> Block:
 class JoinBorder:
     """Combine the peeled borders of a kernel, tagged ``border``, into one kernel of consecutive blocks.
 
-    They are small, and none touches what another one stores. Where all of them have an index for two sides, that is
-    what the threads share; else one thread runs them.
+    They are small, and none accesses the stores of another one. If all of them have an index for two sides, threads
+    divide it; otherwise one thread runs them.
     """
 
     name: ClassVar[str] = "join_border"
@@ -188,13 +185,13 @@ def _in_runs(
     goes_on: Callable[[Sequence[P], P], bool],
     joined: Callable[[Sequence[P]], Iterable[Statement]],
 ) -> Program:
-    """Return the program with runs of kernels joined; itself where none is.
+    """Return the program with runs of kernels joined; itself if there are none.
 
     Args:
         program: A program without loops.
-        part_of: Returns what a kernel is of a run; None for those that are not joined.
-        goes_on: Tells whether a run goes on with a kernel.
-        joined: Makes kernels of a run.
+        part_of: Returns a kernel as part of a run; None for one that is not joined.
+        goes_on: Returns whether a kernel continues a run.
+        joined: Returns the kernels for a run.
     """
     statements: list[Statement] = []
     run: list[P] = []
@@ -211,13 +208,13 @@ def _in_runs(
 
 
 def _are_alike(kernel: Block, other: Statement) -> bool:
-    """Return whether two borders are of one kernel: they store to the same tensors, and read none of these."""
+    """Return whether two borders belong to one kernel: they store to the same tensors, and read none of these."""
     read, written = set(views_read(kernel)), set(views_written(kernel))
     return written == set(views_written(other)) and written.isdisjoint((*read, *views_read(other)))
 
 
 def _with_borders(kernels: Sequence[Block], main: Block) -> tuple[Block, ...]:
-    """Return kernels as one; themselves where there are fewer than two."""
+    """Return kernels as one; fewer than two are returned themselves."""
     if len(kernels) < 2:
         return tuple(kernels)
     sides = [_side(kernel) for kernel in kernels]

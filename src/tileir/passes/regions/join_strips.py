@@ -1,4 +1,4 @@
-"""Kernels over the same strips as one kernel, which keeps what passes between them in memory of each strip."""
+"""Joining of kernels over the same strips, with intermediate tensors in memory of each strip."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from tileir.stripe.ir import (
 class JoinStrips:
     """Combine the kernels of a chain that ``strips`` has cut into one kernel, with a strip of rows for each group.
 
-    The tensors between them, whose first axis is that of strips, are then allocated inside, for one strip.
+    Intermediate tensors, whose first axis is that of strips, are then allocated inside, for one strip.
     """
 
     name: ClassVar[str] = "join_strips"
 
     def __call__(self, program: Program) -> Program:
-        """Return the program with such kernels joined."""
+        """Return the program with these kernels joined."""
         statements: list[Statement] = []
         gone: set[str] = set()
         for number, run in groupby(program.main.statements, _strips):
@@ -60,7 +60,7 @@ def _strips(statement: Statement) -> object:
 
 
 def _local(kernels: list[Block], program: Program) -> dict[str, Refinement]:
-    """Return allocations for one strip in place of the tensors that only these kernels touch."""
+    """Return allocations for one strip in place of the tensors that only these kernels use."""
     inside = {name for kernel in kernels for name in views_written(kernel)}
     others = (s for s in program.main.statements if s not in kernels)
     inside -= {name for s in others for name in (*views_read(s), *views_written(s))}

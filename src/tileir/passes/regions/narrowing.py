@@ -1,7 +1,7 @@
-"""Views made as small as their use: where no test is left, none may hang over the edge of what it views.
+"""Shrinking of views to their use: without tests, no view may extend beyond its source.
 
-Blocks whose points are tested may see more of a tensor than there is, and so may blocks around them, which share views
-between tested blocks and others. What a pass leaves of such a block when it drops the last test has to be inside.
+Tested blocks may see more of a tensor than exists, and so may blocks around them, which share views between tested
+blocks and others. After a pass drops the last test of a block, its views have to be in bounds.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from tileir.stripe.check.views import has_constraints, same_axes
 from tileir.stripe.ir import Block, Dim, Direction, Refinement, views_read, views_written
 
 _Extents: TypeAlias = tuple[tuple[int, int], ...]
-"""Where something begins along each axis of a view, and where it ends."""
+"""Start and end along each axis of a view."""
 
 
 def narrowed(block: Block, before: Block) -> Block:
-    """Return what a pass made of ``before``, its views as small as their use wherever no test is around or inside.
+    """Return a pass's result for ``before``, with views as small as their use wherever no test is around or inside.
 
-    Views that nothing uses go. Those stay as they are that statements use directly, or that blocks inside see along
-    other axes or by indices of the block around them.
+    Unused views go. Views stay as they are if statements use them directly, or if nested blocks see them along other
+    axes or by indices of the enclosing block.
     """
     if block is before or block.constraints or not has_constraints(before):
         return block
@@ -30,7 +30,7 @@ def narrowed(block: Block, before: Block) -> Block:
 
 
 def _narrowed(block: Block) -> Block:
-    """Narrow the views of a block and of those inside, innermost first; below a test nothing has to change."""
+    """Narrow the views of a block and of nested ones, innermost first; below a test nothing has to change."""
     if block.constraints:
         return block
     statements = rewritten(block.statements, lambda s: (_narrowed(s) if isinstance(s, Block) else s,))
@@ -57,7 +57,7 @@ def _narrowed(block: Block) -> Block:
 
 
 def _seen(view: Refinement, users: Sequence[tuple[Refinement, Mapping[str, int]]]) -> _Extents | None:
-    """Return what views of ``view`` see of it, with the ranges of their indices; None where axes do not tell."""
+    """Return the extents of ``view`` that nested views use, given index ranges; None if axes do not match."""
     parts = [_reach(user, view, ranges) for user, ranges in users]
     axes = zip(*(part for part in parts if part is not None), strict=True)
     seen = tuple((min(low for low, _ in axis), max(high for _, high in axis)) for axis in axes)
@@ -79,7 +79,7 @@ def _cut(view: Refinement, extents: _Extents) -> Refinement:
 
 
 def _moved(block: Block, cuts: Mapping[str, _Extents]) -> Block:
-    """Return a block whose views begin at the same elements, of views around it that were cut."""
+    """Return a block with views adjusted to cuts of their sources."""
     views = tuple(_from_start(r, cuts[r.source]) if r.source in cuts else r for r in block.refinements)
     return attrs.evolve(block, refinements=views)
 

@@ -1,9 +1,9 @@
-"""Borders are peeled off: a kernel is split where its constraints begin to hold for all of a reduction.
+"""Peeling of borders: a kernel is split where its constraints begin to hold for all of a reduction.
 
 Loops over an image that test for its edge at every step can neither keep rows of results in registers nor use vectors
-along the tested index. Inside the image no test ever fails: this pass gives the inside a kernel of its own, without
-tests, and leaves them to the kernels for the boundary. It is the separation of full from partial tiles of Kim et al.,
-"Multi-level tiling: M for the price of one" (SC 2007), for boxes that constraints cut.
+along the tested index. In the interior no test fails: it gets a kernel of its own without tests, which only the
+boundary kernels keep. It is the separation of full from partial tiles of Kim et al., "Multi-level tiling: M for the
+price of one" (SC 2007), for boxes cut by constraints.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tileir.schedule.remarks import Done, Refused, refused
 from tileir.stripe import ir as stripe
 
 _LANES: Final = 8
-"""Fewest values of an index that vector lanes take instead of one that is cut."""
+"""Minimum number of values of an index for vector lanes, instead of a cut index."""
 
 
 @attrs.frozen
@@ -83,10 +83,9 @@ class Separate(KernelPass):
         return Done(made, (("kernels", len(made)),))
 
     def _cut(self, kernel: stripe.Block, known: Mapping[str, int]) -> _Cut | Refused:
-        """Return where to cut: along contiguous memory, as vectors may need it, and with as much inside as possible.
+        """Choose where to cut: along contiguous memory, as vectors may need, and with the largest interior.
 
-        Of several such indices the last, innermost one is taken. Indices that are not ``known`` count the ends of a cut
-        that was made before.
+        Among equals, the innermost index wins. Indices that are not ``known`` count the ends of an earlier cut.
         """
         ranges: dict[str, int] = {}
         tests = _tests(kernel, {i.name: Affine.index(i.name) for i in kernel.indices}, ranges)
@@ -109,7 +108,7 @@ class Separate(KernelPass):
 
 @attrs.frozen(repr=False)
 class _Cut:
-    """The values ``low`` to ``high``, exclusive, of an index are inside; as many are outside at each end, or none."""
+    """Interior of an index, values ``low`` to ``high``, exclusive; equally many are outside at each end, or none."""
 
     index: stripe.Index
     low: int
@@ -123,7 +122,7 @@ class _Cut:
 
     @property
     def ends(self) -> int:
-        """Number of values that are outside."""
+        """Number of values outside."""
         return self.index.range - (self.high - self.low)
 
 
@@ -138,7 +137,7 @@ def _operations(block: stripe.Block) -> int:
 
 
 def _tests(block: stripe.Block, values: Mapping[str, Affine], ranges: dict[str, int]) -> list[Affine]:
-    """Return the constraints below a kernel over its own indices and those of blocks inside, whose ranges are added.
+    """Return the constraints in a kernel over its own indices and those of nested blocks, whose ranges are added.
 
     ``values`` holds the indices of ``block``.
     """

@@ -1,6 +1,6 @@
-"""Kernels that write different elements of a tensor, such as one for each residue of its places, as one launch.
+"""Kernels that write disjoint elements of a tensor, such as one per residue, in one launch.
 
-Each would keep a device busy for most of its time, and leave most of it idle at its end.
+Each alone would leave most of a device idle at its end.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from tileir.stripe.ir import BESIDE, Block, Program, Refinement, Statement, view
 class SideBySide:
     """Launch consecutive kernels that write disjoint elements of one tensor together (horizontal fusion).
 
-    None reads what another one writes. What takes longest comes first. A tag tells the lowering.
+    None reads an output of another. The longest comes first. A tag tells the lowering.
     """
 
     name: ClassVar[str] = "side_by_side"
 
     def __call__(self, program: Program) -> Program:
-        """Return the program with such kernels tagged."""
+        """Return the program with these kernels tagged."""
         behind = roots(program)
         statements: list[Statement] = []
         run: list[Block] = []
@@ -45,7 +45,7 @@ class SideBySide:
 
 
 def _are_apart(one: Block, other: Block, behind: Mapping[str, str]) -> bool:
-    """Return whether two kernels write a tensor together, and neither touches an element that the other one writes."""
+    """Return whether two kernels write one tensor, and neither accesses an element that the other writes."""
     written, read = (
         [{behind[name] for name in names(each)} for each in (one, other)] for names in (views_written, views_read)
     )

@@ -1,7 +1,7 @@
-"""Products with weights that a mask makes 0 are not visited: the mask becomes constraints of the contraction.
+"""Skipping of products with masked weights: the mask becomes constraints of the contraction.
 
-Where scores are ``cond(t <= s, x, -inf)``, the weights of a softmax over t are 0 above the diagonal, whatever x is, or
-NaN. A contraction that is promised to read nothing infinite and no NaN adds 0 there, and so may leave these points out.
+With scores ``cond(t <= s, x, -inf)``, the weights of a softmax over t are 0 above the diagonal for any x, or NaN. A
+contraction that is promised finite inputs adds 0 there, and so may skip these points.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class SkipZeros:
     least: int = attrs.field(default=64, validator=at_least(1))
 
     def __call__(self, program: Program) -> Program:
-        """Return the program with such contractions constrained."""
+        """Return the program with these contractions constrained."""
         known = _Known(program)
         promised = any(_FINITE in block.tags for block in program.main.blocks)
 
@@ -68,7 +68,7 @@ class SkipZeros:
         return replaced(program, constrained)
 
     def _constrained(self, kernel: Block, known: _Known) -> Block | Refused:
-        """Return a contraction with constraints, or why it gets none."""
+        """Return a contraction with constraints, or the reason why it gets none."""
         if _FINITE not in kernel.tags:
             return refused("TR641")
         store = _only_store(kernel)
@@ -92,19 +92,19 @@ class SkipZeros:
 
 @attrs.frozen(repr=False)
 class _Zeros:
-    """What is ``number``, which is 0 or minus infinity, or NaN, wherever some of ``tests`` is negative."""
+    """A value that is ``number`` (0 or minus infinity), or NaN, wherever some of ``tests`` is negative."""
 
     number: float
     tests: frozenset[Affine]
 
     def moved(self, values: Mapping[str, Affine]) -> _Zeros:
-        """Return the same where indices have these values."""
+        """Return this fact with values substituted for indices."""
         return _Zeros(self.number, frozenset(test.substitute(values) for test in self.tests))
 
 
 @attrs.define(eq=False, repr=False)
 class _Known:
-    """What is known of the tensors that kernels have written so far: facts in terms of their axes."""
+    """Facts about the tensors written so far, in terms of their axes."""
 
     program: Program
     _alone: frozenset[str] = attrs.field(init=False)
@@ -121,7 +121,7 @@ class _Known:
         self._sizes = {view.name: view.shape.sizes for view in self.program.main.refinements}
 
     def learn(self, kernel: Block) -> None:
-        """Note what an elementwise kernel says of the tensor that it writes, if nothing else writes that."""
+        """Record facts about the output of an elementwise kernel, if nothing else writes that."""
         store = _only_store(kernel)
         view = None if store is None or kernel.constraints else kernel.refinement(store.into)
         if store is None or view is None or view.source not in self._alone or view.merges:
@@ -165,7 +165,7 @@ class _Known:
         return found
 
     def _placed(self, kernel: Block) -> list[Statement]:
-        """Return the statements of a kernel, in which what it loads of tensors of coordinates are coordinates."""
+        """Return the statements of a kernel with loads from coordinate tensors replaced by coordinates."""
         result: list[Statement] = []
         for statement in kernel.statements:
             if isinstance(statement, Load) and statement.index is None:
@@ -178,7 +178,7 @@ class _Known:
         return result
 
     def _comparisons(self, kernel: Block, statements: Sequence[Statement]) -> dict[str, Tests]:
-        """Return the scalars that compare coordinates, or are loaded from tensors that do."""
+        """Return the scalars that compare coordinates, or are loaded from tensors of comparisons."""
         loaded = {}
         for statement in kernel.statements:
             if isinstance(statement, Load) and statement.index is None:
@@ -192,7 +192,7 @@ class _Known:
 
 
 def _only_store(kernel: Block) -> Store | None:
-    """Return the store of a flat kernel that has one, at a place that coordinates tell."""
+    """Return the only store of a flat kernel, at a place that depends on coordinates."""
     if any(isinstance(s, Block | Special) for s in kernel.statements) or not all(i.is_plain for i in kernel.indices):
         return None
     stores = [s for s in kernel.statements if isinstance(s, Store)]
@@ -200,7 +200,7 @@ def _only_store(kernel: Block) -> Store | None:
 
 
 def _axes(kernel: Block, view: Refinement, sizes: Sequence[int]) -> dict[str, Affine] | None:
-    """Return the indices of a kernel in terms of the axes of what it writes, of these sizes; None where it leaves some.
+    """Return the indices of a kernel in terms of the axes of its output, of these sizes; None if some are missing.
 
     An axis of one element has no index.
     """
@@ -226,7 +226,7 @@ def _places(view: Refinement) -> dict[str, Affine]:
 
 
 def _chosen(arms: tuple[_Zeros | None, _Zeros | None], tests: Tests) -> _Zeros | None:
-    """Return what is known of a choice, which takes the first arm where ``tests`` hold; some may be unknown."""
+    """Return the fact about a selection, which takes the first arm if ``tests`` hold; arms may be unknown."""
     (yes, no), (holds, fails) = arms, tests
     if yes is not None and no is not None and yes.number == no.number:
         if not no.tests:
@@ -241,7 +241,7 @@ def _chosen(arms: tuple[_Zeros | None, _Zeros | None], tests: Tests) -> _Zeros |
 
 
 def _computed(op: Op, operands: Sequence[_Zeros | None], numbers: Sequence[float | None]) -> _Zeros | None:
-    """Return what is known of the result of an operation."""
+    """Return the fact about the result of an operation."""
     first = operands[0] if operands else None
     infinite = [zeros for zeros in operands if zeros is not None and zeros.number != 0]
     zero = [zeros for zeros in operands if zeros is not None and zeros.number == 0]

@@ -1,4 +1,4 @@
-"""Borders are peeled off: a kernel that computes places is split where these begin to be affine."""
+"""Peeling of borders: a kernel that computes places is split where these begin to be affine."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tileir.schedule.remarks import Done, Refused, refused, refusing, rule_out
 from tileir.stripe.ir import Block, Index
 
 _MANY: Final = 16
-"""With so many times as many rows as are computed together, a few more at the border take no time beside them."""
+"""Minimum ratio of rows to unrolled rows at which a few more border rows cost no noticeable time."""
 _ROW: Final = 16
-"""Places that are fewer elements apart are in one row."""
+"""Minimum distance of rows in elements; closer places are in one row."""
 
 
 @attrs.frozen
@@ -67,7 +67,7 @@ class SplitBorder(KernelPass):
 
 @refusing
 def _against_elementwise(kernel: Block) -> Refused | None:
-    """Return what keeps a kernel from computing each point by itself, wherever that is."""
+    """Return the reason why a kernel does not compute each point independently."""
     rule_out(against_flat(kernel))
     if kernel.constraints:
         return refused("TR616")
@@ -76,6 +76,6 @@ def _against_elementwise(kernel: Block) -> Refused | None:
 
 
 def _is_row(kernel: Block, index: Index) -> bool:
-    """Return whether values of an index lead to different rows of what a kernel writes."""
+    """Return whether values of an index lead to different rows of a kernel's output."""
     written = (address(r) for r in kernel.refinements if r.direction.writes)
     return all(abs(int(where.coefficient(index.name))) >= _ROW for where in written)

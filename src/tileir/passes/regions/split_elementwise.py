@@ -1,7 +1,7 @@
-"""Elementwise kernels cut as what they read is made: each part can join the kernel that makes its elements.
+"""Splitting of elementwise kernels along the parts of their input, so that each part can fuse with its producer.
 
-A gradient by the input of a convolution with strides is made by several kernels, one for each residue of the places.
-What converts or changes the result element by element would wait for all of them, and read their sums from memory.
+The input gradient of a strided convolution is computed by several kernels, one for each residue of the places.
+Elementwise users of the result would otherwise wait for all of them, and read their sums from memory.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ from tileir.stripe.ir import (
 class SplitElementwise:
     """Split a temporary that several reductions write into one for each, and its elementwise readers accordingly.
 
-    The reductions must write different elements, all of them together, along each axis those of one index. All others
-    that touch the temporary must follow these, and have a point for each element. Then a kernel for each reduction
-    stands for each of them, over the elements that this makes. In the program of two sums and a conversion::
+    The reductions must write disjoint elements that cover the tensor, with at most one index per axis. All other users
+    of the temporary must follow these, and have a point for each element. Each user is then split into a kernel for
+    each
+    reduction, over the elements of that. In the program of two sums and a conversion::
 
         T[2*i : 8] = +(A[i, k]);  T[1 + 2*i : 8] = +(B[i, k]);  O[i : 8] = cast(T[i])
 
@@ -47,13 +48,13 @@ class SplitElementwise:
     name: ClassVar[str] = "split_elementwise"
 
     def __call__(self, program: Program) -> Program:
-        """Return the program with such kernels cut."""
+        """Return the program with these kernels split."""
         behind = roots(program)
         views = Counter(behind.values())
         kept = {*program.inputs, *program.outputs, *(buffer.name for buffer in program.buffers)}
         memory = {each.name: each for each in program.main.refinements}
         cut = _Cut.of(program)
-        for name in cut.touching:  # a tensor comes behind those that it is made of
+        for name in cut.touching:  # a tensor comes after its sources
             if name not in kept and name == behind[name] and views[name] == 1:
                 cut.visit(memory[name])
         return cut.program() if cut.gone else program
@@ -61,7 +62,7 @@ class SplitElementwise:
 
 @attrs.define(repr=False)
 class _Cut:
-    """The kernels in place of each statement of a program so far; those with numbers of ``made`` are parts of one."""
+    """Kernels in place of each statement so far; the numbers in ``made`` are parts of a split kernel."""
 
     before: Program
     touching: Mapping[str, list[int]]
@@ -84,12 +85,12 @@ class _Cut:
         return cls(program, touching, names, [(each,) for each in statements])
 
     def program(self) -> Program:
-        """Return the program by now."""
+        """Return the program in its present state."""
         statements = (each for some in self.kernels for each in some)
         return with_temporaries(self.before, statements, self.added, self.gone)
 
     def visit(self, tensor: Refinement) -> None:
-        """Cut the readers of a temporary, if they and what makes it are such kernels."""
+        """Split the readers of a temporary, if they and its producers qualify."""
         numbers, name = self.touching[tensor.name], tensor.name
         writing = list(takewhile(lambda n: any(name in views_written(each) for each in self.kernels[n]), numbers))
         found = [_Part.of(each, tensor, made=n in self.made) for n in writing for each in self.kernels[n]]
@@ -113,7 +114,7 @@ class _Cut:
 
 @attrs.frozen(eq=False)
 class _Part:
-    """What a kernel writes of a tensor by ``view``: ``counts`` elements along each axis, by one index or none."""
+    """Part of a tensor that a kernel writes by ``view``: ``counts`` elements along each axis, by at most one index."""
 
     kernel: Block
     tensor: str
@@ -122,7 +123,7 @@ class _Part:
 
     @classmethod
     def of(cls, kernel: Statement, tensor: Refinement, *, made: bool) -> _Part | None:
-        """Return what a reduction or a window makes, or a part of a kernel that was ``made``; None for others."""
+        """Return the part written by a reduction or window, or by a ``made`` kernel; None for others."""
         view = _only_view(kernel, tensor)
         if not isinstance(kernel, Block) or view is None or view.direction is not Direction.OUT:
             return None
@@ -131,11 +132,11 @@ class _Part:
         return None if counts is None or not sums else cls(kernel, tensor.name, view, counts)
 
     def writer(self, memory: Refinement) -> Block:
-        """Return the kernel that writes these elements to memory of their own."""
+        """Return the kernel with its output in separate memory."""
         return _showing(self.kernel, self.tensor, memory, map(_own, self.view.access))
 
     def reader(self, kernel: Block, memory: Refinement) -> Block:
-        """Return the part of an elementwise kernel that reads these elements there."""
+        """Return the part of an elementwise kernel that reads this separate memory."""
         view = next(each for each in kernel.refinements if each.source == self.tensor)
         axes = {name: axis for axis, at in enumerate(view.access) for name in at.indices}
         places = {name: self.view.access[axis] for name, axis in axes.items()}
@@ -146,7 +147,7 @@ class _Part:
 
 
 def _own(place: Affine) -> Affine:
-    """Return the place in memory of their own of elements that one index leads to, or none."""
+    """Return the place in separate memory for elements along at most one index."""
     return Affine.of(dict.fromkeys(place.indices, 1))
 
 
@@ -161,7 +162,7 @@ def _showing(kernel: Block, tensor: str, memory: Refinement, access: Iterable[Af
 
 
 def _only_view(kernel: Statement, tensor: Refinement) -> Refinement | None:
-    """Return the view of a tensor that a flat kernel has: of one element, along the tensor's axes; None for others."""
+    """Return the only view of a tensor in a flat kernel: of one element, along the tensor's axes; None for others."""
     if not isinstance(kernel, Block) or kernel.blocks or not all(i.is_plain for i in kernel.indices):
         return None
     views = [each for each in kernel.refinements if each.source == tensor.name]
@@ -192,7 +193,7 @@ def _is_elementwise(kernel: Statement, tensor: Refinement) -> TypeGuard[Block]:
 
 
 def _are_whole(parts: Sequence[_Part], tensor: Refinement) -> bool:
-    """Return whether parts are all of a tensor, and have no element twice."""
+    """Return whether parts cover a tensor without overlap."""
     total = sum(product(part.counts) for part in parts)
     return total == tensor.shape.elements and all(
         are_apart((one.view, one.counts), (other.view, other.counts)) for one, other in combinations(parts, 2)

@@ -1,7 +1,7 @@
-"""Chains of stencils in strips of rows: what passes from one to the next is computed strip by strip, with its halo.
+"""Overlapped tiling of stencil chains: intermediate tensors are computed strip by strip, with their halo.
 
-Where strips overlap, rows are computed again (overlapped tiling; Ragan-Kelley et al., "Halide", PLDI 2013). The pass
-join_strips makes one kernel of those that go over the same strips.
+Rows in overlapping strips are recomputed (Ragan-Kelley et al., "Halide", PLDI 2013). The pass join_strips joins the
+kernels over the same strips.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tileir.stripe.ir import (
 )
 
 STRIP: Final = "strip"
-"""The tag of the index that counts strips, and of kernels over strips, whose value tells chains of them apart."""
+"""Tag of the index that counts strips, and of kernels over strips; its value distinguishes chains."""
 
 
 @attrs.frozen
@@ -65,7 +65,7 @@ class Strips:
     least: int = attrs.field(default=8, validator=at_least(1))
 
     def __call__(self, program: Program) -> Program:
-        """Return the program with such kernels in strips."""
+        """Return the program with these kernels in strips."""
         scan = _Scan(self, program)
         for number in reversed(range(len(scan.statements))):
             scan.visit(number)
@@ -75,7 +75,7 @@ class Strips:
 
 @attrs.frozen(repr=False)
 class _Stage:
-    """Tensors that the same kernels write, these, and the halo of rows that a strip needs of them.
+    """Tensors written by the same kernels, these kernels, and the halo of rows that a strip needs.
 
     Attributes:
         strides: Elements from one row to the next, by the names of the tensors in ``main``.
@@ -97,13 +97,13 @@ class _Stage:
 
     @property
     def work(self) -> int:
-        """Number of statements that run for each row."""
+        """Number of statements executed for each row."""
         return sum(rows.work for rows in self.kernels.values())
 
 
 @attrs.frozen(repr=False)
 class _Cut:
-    """How the rows of a group are cut: ``count`` strips of ``rows`` rows, from ``first`` on."""
+    """Partition of the rows of a group: ``count`` strips of ``rows`` rows, from ``first`` on."""
 
     first: int
     rows: int
@@ -111,13 +111,13 @@ class _Cut:
 
     @property
     def end(self) -> int:
-        """The row behind the last strip."""
+        """The row after the last strip."""
         return self.first + self.rows * self.count
 
 
 @attrs.define(eq=False, repr=False)
 class _Scan:
-    """The statements of ``main``, from the last to the first; those of a group are replaced by several."""
+    """Scan of the statements of ``main``, last to first; groups are replaced by kernels over strips."""
 
     options: Strips
     program: Program
@@ -164,21 +164,21 @@ class _Scan:
             self._said[number] = why or refused("TR633", stages=len(stages), rows=stages[0].height)
 
     def tell(self) -> None:
-        """Say of each kernel whether it is in strips, or what kept it from that."""
+        """Remark on each kernel whether it is in strips, or why not."""
         for number, statement in enumerate(self.program.main.statements):
             if isinstance(statement, Block):
                 why = None if number in self._done else self._said.get(number, refused("TR631"))
                 remark(called_block(statement), why, number=number)
 
     def _against_gain(self, stages: Sequence[_Stage]) -> Refused | None:
-        """Return why strips would not pay: what passes between stages is no more than caches hold."""
+        """Return why strips would not pay: intermediate tensors fit the caches."""
         held = sum(byte_size(self._held[tensor]) for stage in stages[1:] for tensor in stage.strides)
         overlap = any(stage.low < stage.high for stage in stages)
         least = self.options.least_bytes * (4 if overlap else 1)
         return None if held >= least else refused("TR632", bytes=held, least=least)
 
     def _stage(self, tensor: str) -> _Stage | None:
-        """Return a tensor with its kernels, and with what else these write; None where some are of another kind."""
+        """Return the stage of a tensor, with its kernels and their other outputs; None if some are of another kind."""
         numbers = self._writers.get(tensor, set())
         views = [writing(self.statements[number]) for number in sorted(numbers)]
         tensors = sorted({view.source for written in views for view in written})
@@ -200,7 +200,7 @@ class _Scan:
         return _Stage(strides, held[0].dims[0].size, frozenset(numbers), kernels, tuple(edges))
 
     def _with_another(self, stages: Sequence[_Stage]) -> list[_Stage] | None:
-        """Return the stages of a group with one more, whose result they read; None where there is none."""
+        """Return the stages of a group with one more producer stage; None if there is none."""
         members = set[int]().union(*(stage.numbers for stage in stages))
         known = {tensor for stage in stages for tensor in stage.strides}
         read = {
@@ -227,7 +227,7 @@ class _Scan:
         return None
 
     def _cut(self, stages: Sequence[_Stage]) -> _Cut | None:
-        """Return how to cut a group; None where its rows are too few or too long, or strips overlap too much."""
+        """Return the partition of a group; None if its rows are too few or too long, or strips overlap too much."""
         first, end = 0, stages[0].height
         for stage in stages:
             for own in stage.kernels.values():
@@ -254,7 +254,7 @@ class _Scan:
         return sum(stride * self._held[name].shape.dtype.itemsize for name, stride in stage.strides.items())
 
     def _replace(self, stages: Sequence[_Stage], cut: _Cut) -> None:
-        """Put the kernels of strips, and those of the rows around them, in the place of the kernels of a group."""
+        """Replace the kernels of a group by kernels over strips, and kernels for the remaining rows."""
         before: list[Statement] = []
         outside: list[Block] = []
         for stage in stages:
@@ -282,7 +282,7 @@ class _Scan:
         self._done.update(members)
 
     def _outside(self, rows: Rows, low: int, high: int) -> Block | None:
-        """Return a kernel for the rows before ``low`` and from ``high`` on; None where it has none there."""
+        """Return a kernel for the rows before ``low`` and from ``high`` on; None if there are none."""
         start, end = max(0, low - rows.first), min(rows.index.range, high - rows.first)
         if start <= 0 and end >= rows.index.range:
             return None
@@ -292,7 +292,7 @@ class _Scan:
         return simplified(outside)
 
     def _temporaries(self, stages: Sequence[_Stage], cut: _Cut) -> dict[str, Refinement]:
-        """Return what holds the strips of each tensor between stages."""
+        """Return allocations for the strips of each intermediate tensor."""
         result: dict[str, Refinement] = {}
         for stage, (tensor, stride) in ((s, each) for s in stages[1:] for each in s.strides.items()):
             height = cut.rows + stage.high - stage.low
@@ -302,7 +302,7 @@ class _Scan:
         return result
 
     def program_of_strips(self) -> Program:
-        """Return the program with strips; itself where there are none."""
+        """Return the program with strips; itself if there are none."""
         if not self._replaced:
             return self.program
         statements = [new for n, old in enumerate(self.statements) for new in self._replaced.get(n, (old,))]
@@ -315,7 +315,7 @@ def _rows_of(stage: _Stage, kernel: Block) -> Iterator[tuple[int, int]]:
 
 
 def _needed(stage: _Stage, readers: Iterable[_Stage]) -> tuple[int, int] | None:
-    """Return which rows of a stage a strip needs, less those of the strip; None where some are not known."""
+    """Return the rows of a stage that a strip needs, relative to its own rows; None if some are unknown."""
     low, high = 0, 0
     found = False
     for reader in readers:
@@ -335,7 +335,7 @@ def _needed(stage: _Stage, readers: Iterable[_Stage]) -> tuple[int, int] | None:
 
 @attrs.frozen(repr=False)
 class _StripKernels:
-    """Builds the kernels of one group over its strips."""
+    """Builder of the kernels of one group over its strips."""
 
     stages: Sequence[_Stage]
     cut: _Cut
@@ -343,7 +343,7 @@ class _StripKernels:
     tags: Tags
 
     def kernels(self) -> list[Block]:
-        """Return them, producers first."""
+        """Return the kernels, producers first."""
         order = sorted((number, stage) for stage in self.stages for number in stage.kernels)
         return [self._kernel(stage, stage.kernels[number]) for number, stage in order]
 

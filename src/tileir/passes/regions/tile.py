@@ -1,8 +1,8 @@
-"""Split blocks into tiles: a block over tile numbers, around a block over the points of one tile.
+"""Tiling of blocks: a block over tile numbers, around a block over the points of one tile.
 
 The outer block keeps the name, tags and comments of the old one, and for each index of range ``r`` and tile size
 ``t`` an index of range ``ceil(r / t)``. The inner block has an index of range ``min(r, t)`` in its place, and holds
-the statements, constraints and allocations. Where ``t`` does not divide ``r``, the constraint
+the statements, constraints and allocations. If ``t`` does not divide ``r``, the constraint
 ``r - 1 - t·outer - inner >= 0`` drops the points past the end. Interleaved tiles hold every ``ceil(r / t)``-th point
 instead of ``t`` neighbours. This is ApplyTile of PlaidML's Stripe.
 """
@@ -27,7 +27,7 @@ def _positive(_: object, __: attrs.Attribute[tuple[int, ...]], sizes: tuple[int,
 
 @attrs.frozen
 class Tile:
-    """Split blocks into tiles of fixed sizes, the last ones cut off where a size does not divide a range.
+    """Split blocks into tiles of fixed sizes; the last tile is partial if a size does not divide a range.
 
     Attributes:
         sizes: Points of a tile along each index of the block, in order; without sizes, the pass does nothing.
@@ -81,7 +81,7 @@ def taken(tags: Tags, names: Iterable[str]) -> Tags:
 
 @attrs.frozen(repr=False)
 class _Split:
-    """How the points of one index are shared out: ``count`` tiles of ``width`` points."""
+    """Split of one index into ``count`` tiles of ``width`` points."""
 
     index: Index
     width: int
@@ -100,7 +100,7 @@ class _Split:
 
     @property
     def is_cut(self) -> bool:
-        """True if tiles reach beyond the range."""
+        """True if tiles extend beyond the range."""
         return self.width * self.count != self.index.range
 
 
@@ -114,7 +114,7 @@ def tiled(
 ) -> Block:
     """Return ``block`` over tiles of ``sizes``, one for each index.
 
-    An index whose value comes from the parent is not split: it stays outside, and is handed on where it is needed.
+    An index whose value comes from the parent is not split: it stays outside, and is passed on as needed.
     """
     splits: dict[str, _Split] = {}
     for index, size in zip(block.indices, sizes, strict=True):
@@ -135,9 +135,9 @@ def tiled(
 
 
 def _grown(view: Refinement, splits: Mapping[str, _Split]) -> Refinement:
-    """Return the view of a whole tile, which starts at the least element that a point of the tile touches.
+    """Return the view of a whole tile, which starts at the least element that a point of the tile accesses.
 
-    Units that indices choose are named by the view of a point, inside.
+    Units selected by indices are in the view of a point, inside.
     """
     access, dims = [], []
     for affine, dim in zip(view.access, view.shape.dims, strict=True):
@@ -194,7 +194,7 @@ def _inner(block: Block, splits: Mapping[str, _Split], tags: Tags) -> Block:
 
 
 def _point(view: Refinement, splits: Mapping[str, _Split], absolute: Mapping[str, Affine]) -> Refinement:
-    """Return the view of one point in the view of its tile; an allocation is made for each point as before."""
+    """Return the view of one point in the view of its tile; an allocation still is for each point."""
     if view.direction is Direction.NONE:
         return moved(view, absolute)
     access = []

@@ -1,1 +1,1 @@
-"""Rewrites of values and memory that keep the loops of kernels."""
+"""Rewrites of values and memory that preserve the loops of kernels."""

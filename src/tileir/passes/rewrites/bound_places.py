@@ -1,7 +1,4 @@
-"""Say of elements that data choose which are surely inside of what they are chosen from: nobody has to clamp those.
-
-Between which numbers the integers of a program lie: the scalars of blocks, and what tensors hold.
-"""
+"""Range analysis of integers in scalars and tensors, so that gathers provably in bounds need no clamping."""
 
 from __future__ import annotations
 
@@ -35,15 +32,15 @@ from tileir.stripe.ir import (
 )
 
 _Memory: TypeAlias = str | int
-"""A tensor of the program by its name, or what kernels allocate, numbered in order."""
+"""A tensor of the program by name, or an allocation of a kernel by number."""
 
 
 @attrs.frozen
 class BoundPlaces:
     """Tag gathers ``inside`` if their indices are provably in bounds, so that they need no clamping.
 
-    The integers are those of constant tensors, and of tensors and local memory of which all that is stored there is
-    known: after a clamp, for instance.
+    The analysis covers constant tensors, and tensors and local memory for which all stored values have known ranges,
+    after a clamp, for instance.
     """
 
     name: ClassVar[str] = "bound_places"
@@ -59,7 +56,7 @@ class BoundPlaces:
         stores = _Walk(known)
         for kernel in program.main.blocks:
             stores.block(kernel, views, {})
-            # What later kernels read is there by now; what callers pass, they may have written before.
+            # Inputs of later kernels are stored by now; memory from callers may have any earlier content.
             known.update((m, found) for m, found in stores.stored.items() if m in temporaries)
         loads = _Walk({**stores.stored, **known, **dict.fromkeys((*program.inputs, *program.outputs))})
         return with_kernels(program, rewritten(program.main.statements, lambda s: (loads.statement(s, views, {}),)))
@@ -67,7 +64,7 @@ class BoundPlaces:
 
 @attrs.define(eq=False, repr=False)
 class _Walk:
-    """A walk over the blocks of kernels, in order.
+    """Walk over the blocks of kernels, in order.
 
     Attributes:
         known: Ranges of memory that are known beforehand.
@@ -80,7 +77,7 @@ class _Walk:
     local: int = attrs.field(default=0, init=False)
 
     def statement(self, statement: Statement, parents: Mapping[str, _Memory], outer: Mapping[str, Range]) -> Statement:
-        """Return a statement with the loads in it tagged."""
+        """Return a statement with its loads tagged."""
         return self.block(statement, parents, outer) if isinstance(statement, Block) else statement
 
     def block(self, block: Block, parents: Mapping[str, _Memory], outer: Mapping[str, Range]) -> Block:
@@ -111,7 +108,7 @@ class _Walk:
         behind: Mapping[str, _Memory],
         scalars: ScalarRanges,
     ) -> None:
-        """Remember the range of what a statement stores."""
+        """Record the range of the values that a statement stores."""
         if isinstance(statement, Block):
             return
         for name in views_written(statement):
@@ -134,12 +131,12 @@ def _chooses(block: Block) -> bool:
 
 
 def all_of(dtype: DType) -> Range | None:
-    """Return the range of a dtype; None for other than integers."""
+    """Return the range of a dtype; None unless it is an integer."""
     return Range.of(dtype) if dtype.is_integer else None
 
 
 def held(buffer: Buffer, dtype: DType) -> Range | None:
-    """Return the range of the elements of a constant tensor; None for other than integers."""
+    """Return the range of the elements of a constant tensor; None unless they are integers."""
     if not dtype.is_integer or not buffer.data:
         return None
     elements = np.frombuffer(buffer.data, dtype.numpy.newbyteorder("<"))
@@ -147,7 +144,7 @@ def held(buffer: Buffer, dtype: DType) -> Range | None:
 
 
 def both(one: Range | None, other: Range | None) -> Range | None:
-    """Return the range of what lies in one of two ranges; None where either is not known."""
+    """Return the union of two ranges; None if either is unknown."""
     return None if one is None or other is None else either(one, other)
 
 
@@ -167,7 +164,7 @@ class ScalarRanges:
     known: dict[str, Range] = attrs.field(factory=dict, init=False)
 
     def add(self, statement: Statement) -> None:
-        """Learn what a statement defines."""
+        """Record the range of the scalar that a statement defines."""
         found: Range | None = None
         match statement:
             case LoadIndex(affine=affine, dtype=dtype):
@@ -182,7 +179,7 @@ class ScalarRanges:
                     found = _within(known, dtype)
             case Intrinsic(op=op, inputs=inputs, dtype=dtype) if dtype.is_integer:
                 read = inputs[1:] if op is Op.COND else inputs
-                # Of an operation with fewer operands than it has, nothing is known.
+                # Nothing is known of an operation with missing operands.
                 found = _within(exact(op, [self.known[name] for name in read if name in self.known]), dtype)
         into = scalar_output(statement)
         if found is not None and into is not None:
@@ -199,6 +196,6 @@ def affine_range(affine: Affine, indices: Mapping[str, Range]) -> Range:
 
 
 def _within(found: Range | None, dtype: DType) -> Range | None:
-    """Return a range as integers of a dtype have it: all of the dtype where it may wrap."""
+    """Return a range clipped to a dtype: the whole dtype if it may wrap."""
     whole = all_of(dtype)
     return whole if whole is None or found is None or not found.fits(dtype) else found

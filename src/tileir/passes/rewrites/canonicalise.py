@@ -1,4 +1,4 @@
-"""One form for blocks that mean the same: no idle indices or constraints, few indices, in the order of memory."""
+"""Canonical form of blocks: no redundant indices or constraints, few indices, in memory order."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Canonicalise:
 
 
 def simplified(kernel: Block) -> Block | None:
-    """Return a kernel without indices of one value and constraints that always hold; None where it never runs."""
+    """Return a kernel without indices of one value and constraints that always hold; None if it never runs."""
     block = _simplified(kernel, {})
     return block if block is None or block == kernel else narrowed(block, kernel)
 
@@ -92,7 +92,7 @@ def _interval(affine: Affine, bounds: Bounds) -> tuple[int, int]:
 
 
 def _simplified(block: Block, outer: Bounds) -> Block | None:
-    """Replace indices with one value and drop idle constraints, inside too; None for a block that never runs."""
+    """Replace indices with one value and drop redundant constraints, also in nested blocks; None if it never runs."""
     bounds: Bounds = {}
     for index in block.indices:
         low, high = (0, 0) if index.affine is None else _interval(index.affine, outer)
@@ -137,7 +137,7 @@ def _used_indices(block: Block) -> frozenset[str]:
 
 
 def _without_repetition(block: Block) -> Block:
-    """Drop indices that change nothing where running a point again stores the same values."""
+    """Drop indices of which each value repeats the same stores."""
     if any(r.direction is Direction.INOUT or r.merges for r in block.refinements):
         return block
     used = _used_indices(block)
@@ -172,7 +172,7 @@ def _is_linear(block: Block, outer: Index, inner: Index, dense: Mapping[str, int
 
 
 def _with_long_rows(block: Block, dense: Mapping[str, int], channels: int) -> Block:
-    """Join the innermost index of a reduction with the one around it, where it is short and that is a window's."""
+    """Join the short innermost index of a reduction with the enclosing index, if that belongs to a window."""
     written = {name for r in block.refinements if r.direction.writes for a in r.access for name in a.indices}
     reduced = [i for i in block.indices if i.name not in written]
     if any(r.direction.reads and r.shape.dtype.bits > 16 for r in block.refinements):
@@ -190,7 +190,7 @@ def _with_long_rows(block: Block, dense: Mapping[str, int], channels: int) -> Bl
 
 
 def _over_linear(constraint: Affine, outer: str, count: int) -> Affine:
-    """Return a constraint on ``outer``, which it has once at most, as one on an index of ``count`` times its points.
+    """Convert a constraint with a coefficient of ``outer`` of 0 or ±1 to an index of ``count`` times as many points.
 
     ``x // count >= a`` is ``x >= count * a``, and ``x // count <= a`` is ``x <= count * a + count - 1``.
     """
@@ -202,7 +202,7 @@ def _over_linear(constraint: Affine, outer: str, count: int) -> Affine:
 
 
 def _shares_rows(block: Block, outer: Index, inner: Index) -> bool:
-    """Return whether neighbouring values of ``outer`` read some of the same elements, in rows that are long.
+    """Return whether neighbouring values of ``outer`` read common elements, in long rows.
 
     Rows that are computed together then load these once.
     """
@@ -221,7 +221,7 @@ def _shares_rows(block: Block, outer: Index, inner: Index) -> bool:
 
 
 _LONG_ROW: Final = 64
-"""Rows of fewer elements are better off as one: vectors fill them badly."""
+"""Minimum row length to keep two indices; shorter rows fill vectors badly, and are joined."""
 
 
 def _moves_linearly(view: Refinement, outer: Index, inner: Index, dense: Mapping[str, int]) -> bool:
@@ -234,7 +234,7 @@ def _moves_linearly(view: Refinement, outer: Index, inner: Index, dense: Mapping
 
 
 def _is_column(view: Refinement) -> bool:
-    """Return whether a view shows an element and those behind it, of which data or coordinates choose one."""
+    """Return whether a view shows several elements, from which data or coordinates select one."""
     others = view.shape.dims[1:]
     return len(others) > 0 and all(dim.size == 1 for dim in others)
 
@@ -254,7 +254,7 @@ def _with_linear(block: Block, outer: Index, inner: Index, dense: Mapping[str, i
 
 
 def _with_single_axes(block: Block, dense: Mapping[str, int]) -> Block:
-    """Give an element view an axis for each index, where several move one axis without ever meeting."""
+    """Split view axes that several indices move, without ever coinciding, into one axis per index."""
     below = {r.source for inner in block.blocks for r in inner.refinements}
     ranges = block.ranges
     views = tuple(
@@ -272,7 +272,7 @@ def _with_single_axes(block: Block, dense: Mapping[str, int]) -> Block:
 
 
 def _are_digits(affine: Affine, ranges: Mapping[str, int]) -> bool:
-    """Return whether the indices count like the digits of a number: each step is larger than all smaller ones reach."""
+    """Return whether index strides form a mixed-radix number: each exceeds the reach of all smaller ones."""
     reach = 0
     for step, count in sorted((int(c), ranges[name]) for name, c in affine.terms):
         if step <= reach:
@@ -284,8 +284,8 @@ def _are_digits(affine: Affine, ranges: Mapping[str, int]) -> bool:
 def _with_axes(view: Refinement, where: Affine, ranges: Mapping[str, int], rank: int) -> Refinement:
     """Return the view of the element at ``where``: with an axis for each index if those are digits, else flat.
 
-    One that begins behind the start of its source gets an axis for that; and another one where it would then have the
-    ``rank`` of the source, along whose axes it does not go.
+    An offset from the start of the source gets its own axis; another axis is added if the rank would then equal
+    ``rank``, that of the source, since the axes differ from the source's.
     """
     if not is_element(view):
         column = (view.shape.dims[0], *[Dim(1, 1)] * (2 if rank == 2 else 1))

@@ -1,4 +1,4 @@
-"""Constant propagation between kernels: those that only read constants become constants."""
+"""Constant propagation between kernels: kernels that read only constants become constants."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ConstantPropagate:
     small: int = attrs.field(default=0, validator=at_least(0))
 
     def __call__(self, program: Program) -> Program:
-        """Return the program with constants in place of the kernels that make them."""
+        """Return the program with constants in place of the kernels that compute them."""
         behind = roots(program)
         chosen = self._chosen(program, behind)
         if not chosen:
@@ -94,14 +94,14 @@ class ConstantPropagate:
 
 
 def _is_costly(kernel: Block) -> bool:
-    """Return whether an element takes more than it costs to load one."""
+    """Return whether computing an element costs more than loading it."""
     merges = any(r.merges for r in kernel.refinements)
     operations = {s.op for s in kernel.statements if isinstance(s, Intrinsic)}
     return bool(kernel.blocks) or merges or not CHEAP.issuperset(operations)
 
 
 def _closed(program: Program, behind: Mapping[str, str], chosen: dict[int, frozenset[str]]) -> frozenset[int]:
-    """Drop kernels that write or read what others write that are not chosen, until there are none."""
+    """Drop chosen kernels that share memory with writers that are not chosen, until none are left."""
     while True:
         others = (s for number, s in enumerate(program.main.statements) if number not in chosen)
         open_ = {behind[name] for statement in others for name in views_written(statement)}
@@ -122,7 +122,7 @@ def _has_unknown_special(kernel: Block) -> bool:
 
 
 def _cost(kernel: Block) -> int:
-    """Return how many scalar statements a kernel runs at most."""
+    """Return the maximum number of scalar statements that a kernel executes."""
     total, pending = 0, [(kernel, 1)]
     while pending:
         block, times = pending.pop()
@@ -133,7 +133,7 @@ def _cost(kernel: Block) -> int:
 
 
 def _computed(program: Program, chosen: frozenset[int], outputs: tuple[str, ...]) -> tuple[Buffer, ...]:
-    """Return the content of temporaries after some kernels alone have run."""
+    """Return the content of temporaries after only some kernels have run."""
     from tileir.stripe.interpret.interpreter import interpret  # few programs have anything to compute
 
     kernels = tuple(s for number, s in enumerate(program.main.statements) if number in chosen)
@@ -147,7 +147,7 @@ def _computed(program: Program, chosen: frozenset[int], outputs: tuple[str, ...]
 
 
 def _with_constants(program: Program, left: list[Statement], made: set[str], constants: tuple[Buffer, ...]) -> Program:
-    """Return the program with other kernels, and constants for some of the temporaries that the old ones made."""
+    """Return the program with other kernels, and constants for some temporaries of the removed kernels."""
     kept = {buffer.name for buffer in constants}
     memory = (
         attrs.evolve(each, constant=True) if each.name in kept else each

@@ -1,4 +1,4 @@
-"""Drop what no result depends on."""
+"""Dead code elimination."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ from tileir.stripe import (
 class DeadCode:
     """Remove kernels, blocks, stores, scalars, refinements and temporaries that do not affect results.
 
-    What stays gets the narrowest direction: an INOUT view whose old content is not read becomes OUT, one that is no
-    longer written becomes IN. Where the last constraint goes, views become as small as what is left of their use.
+    Remaining views get the narrowest direction: an INOUT view whose old content is not read becomes OUT, one that is no
+    longer written becomes IN. If the last constraint goes, views shrink to their remaining use.
     """
 
     name: ClassVar[str] = "dead_code"
 
     def __call__(self, program: Program) -> Program:
-        """Return the program without what no result depends on."""
+        """Return the program without dead code."""
         main = _pruned(program.main, set(program.outputs), _Kernels().pruned)
         return _without_temporaries(with_kernels(program, main.statements))
 
 
 def pruned(block: Block, live: set[str]) -> Block:
-    """Return a kernel, or a block of one, without what does not reach its views ``live``; itself when all does."""
+    """Return a kernel or block without code that does not reach its views ``live``; itself if all does."""
     return narrowed(_pruned(block, live), block)
 
 
 @attrs.define(eq=False, repr=False)
 class _Kernels:
-    """Prunes the blocks of kernels: launches of one kernel, most of which lose nothing, share its statements."""
+    """Pruning of kernels; launches of one kernel, most of which lose nothing, share its statements."""
 
     _whole: set[object] = attrs.field(factory=set, init=False)
 
     def pruned(self, block: Block, live: set[str]) -> Block:
-        """Return what :func:`pruned` does."""
+        """Apply :func:`pruned`."""
         views = tuple([(view.name, view.direction) for view in block.refinements])
         case = id(block.statements), views, frozenset(live), tuple(_aliases(block).items()), _is_in_turn(block)
         if case in self._whole:
@@ -77,7 +77,7 @@ def _pruned(block: Block, live: set[str], prune: Callable[[Block, set[str]], Blo
 
 
 def _needed(block: Block, live: set[str], prune: Callable[[Block, set[str]], Block]) -> tuple[Statement, ...]:
-    """Return the statements that reach the views ``live``; ``prune`` does the same to blocks inside."""
+    """Return the statements that reach the views ``live``; ``prune`` handles nested blocks."""
     views = set(live)
     scalars: set[str] = set()
     kept: list[Statement] = []
@@ -107,12 +107,12 @@ def _needed(block: Block, live: set[str], prune: Callable[[Block, set[str]], Blo
 
 
 def _is_in_turn(block: Block) -> bool:
-    """Return whether points run one after the other; one that reduces has a whole state even if it has one point."""
+    """Return whether points run in order; a reduction has state even if it has one point."""
     return block.is_serial or block.reduction is not None
 
 
 def _is_dead(statement: Store | Special, live: set[str]) -> bool:
-    """Return whether nothing reads what ``statement`` writes; one that writes no view is for a back end to judge."""
+    """Return whether nothing reads the output of ``statement``; without written views, the back end decides."""
     written = views_written(statement)
     return bool(written) and live.isdisjoint(written)
 
@@ -122,7 +122,7 @@ def _hints(block: Block) -> bool:
 
 
 def _aliases(block: Block) -> dict[str, tuple[str, ...]]:
-    """Return for each view with others of the same source the names of all of them."""
+    """Return, for each view that shares its source with others, the names of all of them."""
     by_source = grouped((r.source, r.name) for r in block.refinements if r.direction is not Direction.NONE)
     return {name: tuple(names) for names in by_source.values() if len(names) > 1 for name in names}
 
@@ -155,7 +155,7 @@ def _directed(refinement: Refinement, reads: bool, writes: bool) -> Refinement:
 
 
 def _without_temporaries(program: Program) -> Program:
-    """Drop memory that nothing uses any more, with its content if it is constant."""
+    """Drop unused memory, with its content if it is constant."""
     used = {name for launch in launches(program.works) for name in launch.arguments}
     used.update(program.inputs, program.outputs)
     memory = tuple(each for each in program.memory if each.name in used)

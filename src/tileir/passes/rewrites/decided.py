@@ -1,4 +1,4 @@
-"""Places that kernels compute from coordinates: which of them are affine, and where along an index they begin to be."""
+"""Coordinate-dependent places of kernels: which of them are affine, and from which index values on."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _COMPARISONS: Final = {
     Op.MAX: (1, 0),
     Op.MIN: (-1, 0),
 }
-"""A sign and an offset: ``x op y`` where ``sign * (x - y) + offset >= 0``; MAX and MIN are ``x`` there."""
+"""A sign and an offset: ``x op y`` holds if ``sign * (x - y) + offset >= 0``; MAX and MIN are ``x`` then."""
 
 
 @attrs.frozen(repr=False)
 class _Value:
-    """An integer or truth value that depends on coordinates only: from ``low`` to ``high``, and an affine if known."""
+    """An integer or truth value that depends only on coordinates, from ``low`` to ``high``, perhaps with its affine."""
 
     low: int
     high: int
@@ -45,16 +45,16 @@ class _Value:
 
     @property
     def truth(self) -> bool | None:
-        """True if it is never 0, False if it is always 0; None where it depends."""
+        """True if it is never 0, False if it is always 0, None if it depends."""
         return None if self.low != self.high else self.low != 0
 
 
 @attrs.define(eq=False, repr=False)
 class _Values:
-    """The values of a block's scalars that depend on coordinates only.
+    """Values of a block's scalars that depend only on coordinates.
 
-    ``centre`` holds a value of each index: where it is given, tests that depend are answered as there, and ``tests``
-    gets affines that are >= 0 as long as these answers hold.
+    ``centre`` may hold a value of each index: undecided tests are then answered as there, and ``tests`` collects
+    affines that are >= 0 as long as these answers hold.
     """
 
     ranges: Mapping[str, int]
@@ -63,7 +63,7 @@ class _Values:
     known: dict[str, _Value] = attrs.field(factory=dict)
 
     def add(self, statement: Statement) -> None:
-        """Learn what a statement defines."""
+        """Record the value of the scalar that a statement defines."""
         value: _Value | None = None
         match statement:
             case LoadIndex(affine=affine, dtype=dtype) if dtype.is_integer:
@@ -123,7 +123,7 @@ class _Values:
 def computed_tests(kernel: Block) -> list[Affine]:
     """Return affines that are >= 0 as long as a kernel's computed places are affine as they are at its centre.
 
-    There are none where no place is computed from coordinates alone.
+    Empty if no place is computed from coordinates alone.
     """
     values = _Values(kernel.ranges, {i.name: i.range // 2 for i in kernel.indices})
     for statement in kernel.statements:
@@ -134,15 +134,15 @@ def computed_tests(kernel: Block) -> list[Affine]:
 
 
 Tests: TypeAlias = tuple[tuple[Affine, ...], tuple[Affine, ...]]
-"""What is >= 0 where a truth value holds, and where it does not; as much of both as is known."""
+"""Affines that are >= 0 if a truth value holds, and those if it does not, as far as known."""
 
 
 def coordinate_tests(
     statements: Sequence[Statement], ranges: Mapping[str, int], loaded: Mapping[str, Tests] = MappingProxyType({})
 ) -> dict[str, Tests]:
-    """Return the tests of scalars that compare coordinates; ``loaded`` are those of what statements load.
+    """Return the tests of scalars that compare coordinates; ``loaded`` are those of loaded values.
 
-    Of several tests that hold together, nothing is known where they do not.
+    The negation of a conjunction is unknown.
     """
     values = _Values(ranges)
     found = dict(loaded)
@@ -172,7 +172,7 @@ def coordinates(statements: Iterable[Statement], ranges: Mapping[str, int]) -> d
 
 
 def bounds_of_scalars(kernel: Block) -> dict[str, tuple[int, int]]:
-    """Return the least and the greatest value of each integer that depends on coordinates only."""
+    """Return the minimum and maximum of each integer that depends only on coordinates."""
     values = _Values(kernel.ranges)
     for statement in kernel.statements:
         values.add(statement)
@@ -180,7 +180,7 @@ def bounds_of_scalars(kernel: Block) -> dict[str, tuple[int, int]]:
 
 
 def decided(kernel: Block) -> Block:
-    """Return an elementwise kernel without tests of coordinates that always give the same, and with affine places."""
+    """Return an elementwise kernel without coordinate tests of constant outcome, and with affine places."""
     values = _Values(kernel.ranges)
     same: dict[str, str] = {}
     views = {r.name: r for r in kernel.refinements}
@@ -211,7 +211,7 @@ def decided(kernel: Block) -> Block:
 
 @attrs.define(eq=False, repr=False)
 class _PlacedLoads:
-    """Loads at computed places, whose affine part goes to the view."""
+    """Loads at computed places, with the affine part of the place moved to the view."""
 
     views: dict[str, Refinement]
     names: NameScope
@@ -220,12 +220,12 @@ class _PlacedLoads:
     _made: dict[Refinement, str] = attrs.field(factory=dict, init=False)
 
     def remember(self, statement: Statement) -> None:
-        """Remember sums, of which places are made."""
+        """Record a sum, which may be part of a place."""
         if isinstance(statement, Intrinsic) and statement.op is Op.ADD and statement.into in self.values.known:
             self._sums[statement.into] = statement
 
     def placed(self, load: Load, scalars: NameScope) -> Iterator[Statement]:
-        """Yield statements that load the same element, by as much of the place as is not affine."""
+        """Yield statements that load the same element with only the non-affine part of the place as an index."""
         assert load.index is not None
         view, place = self.views[load.source], self.values.known.get(load.index)
         if place is None or place.low < 0 or place.high >= view.shape.dims[0].size:
@@ -249,7 +249,7 @@ class _PlacedLoads:
         yield attrs.evolve(load, source=source, index=index, deps=())
 
     def _terms(self, name: str) -> Iterator[str]:
-        """Yield the terms of a sum; each once, as sums of equal terms are left alone."""
+        """Yield the terms of a sum, each once: sums of equal terms stay."""
         pending = [name]
         while pending:
             current = pending.pop()
@@ -260,7 +260,7 @@ class _PlacedLoads:
                 pending.extend(reversed(summed.inputs))
 
     def _view(self, view: Refinement, start: Affine, size: int) -> str:
-        """Return the name of a view that begins at another place along axis 0, and has ``size`` elements there."""
+        """Return the name of a view that begins at another place along axis 0, with ``size`` elements there."""
         first, *others = view.shape.dims
         access, dims = (view.access[0] + start, *view.access[1:]), (attrs.evolve(first, size=size), *others)
         if size == 1 and all(dim == Dim(1, 1) for dim in dims):

@@ -1,4 +1,4 @@
-"""Temporaries that go, as what they hold lies in other tensors: which these are, and what kernels see of them."""
+"""Elimination of temporaries whose elements also lie in other tensors, with redirected views."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Place:
 
 @attrs.frozen
 class Elsewhere:
-    """Tensors that lie in others, as far as a pass has found copies of them that may go.
+    """Tensors that lie in others, collected from the copies that a pass can eliminate.
 
     Attributes:
         program: A program without loops.
-        touching: Numbers of the statements that touch each tensor, in order, by its representative.
+        touching: Numbers of the statements that access each tensor, in order, by its representative.
         writing: Numbers of the statements that write it.
         single: Tensors with a single view in ``main``.
         temporaries: Tensors among these that can be eliminated.
@@ -52,7 +52,7 @@ class Elsewhere:
 
     @classmethod
     def of(cls, program: Program) -> Self:
-        """Return the beginning, in which no tensor lies in another one."""
+        """Return the initial state, without eliminated tensors."""
         behind = roots(program)
         views = grouped((root, name) for name, root in behind.items())
         single = frozenset(name for name, root in behind.items() if name == root and len(views[root]) == 1)
@@ -69,17 +69,17 @@ class Elsewhere:
         return self.program.main.refinement(name).shape
 
     def place(self, name: str) -> Place:
-        """Return where a tensor lies, which may be its own memory."""
+        """Return the place of a tensor, which may be its own memory."""
         rank = len(self.shape(name).dims)
         return self.moved.get(name) or Place(name, tuple(range(rank)), (0,) * rank)
 
     def after(self) -> Program:
-        """Return the program without the copies, and without what lies elsewhere."""
+        """Return the program without the eliminated copies and tensors."""
         kept = (self._redirected(s) for number, s in enumerate(self.program.main.statements) if number not in self.gone)
         return with_temporaries(self.program, kept, (), frozenset(self.moved))
 
     def _redirected(self, statement: Statement) -> Statement:
-        """Return a statement with views of whole tensors in place of those of what lies in them."""
+        """Return a statement with views of the containing tensors in place of eliminated ones."""
         if not isinstance(statement, Block) or not any(r.source in self.moved for r in statement.refinements):
             return statement
         return attrs.evolve(statement, refinements=tuple(map(self._view, statement.refinements)), deps=())
@@ -95,20 +95,20 @@ class Elsewhere:
 
 
 def views_of(statement: Statement) -> Sequence[Refinement]:
-    """Return what a kernel sees of tensors of others."""
+    """Return the views through which a kernel accesses tensors."""
     views = statement.refinements if isinstance(statement, Block) else ()
     return [view for view in views if view.direction is not Direction.NONE]
 
 
 def is_plain(statement: Statement) -> bool:
-    """Return whether a statement is a kernel that has its accesses at one level, and no data decide them."""
+    """Return whether a statement is a kernel with all accesses at one level, none of them data-dependent."""
     if not isinstance(statement, Block) or statement.blocks:
         return False
     return not any(isinstance(s, Load | Store) and s.index is not None for s in statement.statements)
 
 
 def copied(kernel: Block) -> tuple[Refinement, Refinement] | None:
-    """Return what a kernel reads and writes that copies all of a tensor, element by element; None for others."""
+    """Return the input and output of a kernel that copies a whole tensor, element by element; None for others."""
     if kernel.constraints or len(kernel.statements) != 2 or not all(i.is_plain for i in kernel.indices):
         return None
     load, store = kernel.statements

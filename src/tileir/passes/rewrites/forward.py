@@ -1,4 +1,4 @@
-"""Read through copies: what reads a tensor that is made of pieces of another one reads the other one."""
+"""Forwarding of copies: readers of a tensor made of pieces of another one read the source instead."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Forward:
     most_apart: int = attrs.field(default=8, validator=at_least(0))
 
     def __call__(self, program: Program) -> Program:
-        """Return the program with tensors read through; copies that nobody reads any more are gone."""
+        """Return the program with copies bypassed; those without remaining readers are removed."""
         scan = _Scan(self, program)
         through = scan.read_through()
         if not through:
@@ -68,7 +68,7 @@ class Forward:
 
 @attrs.define(eq=False, repr=False)
 class _Scan:
-    """Which tensors of a program are made of pieces, and who reads them."""
+    """Tensors of a program that are made of pieces, and their readers."""
 
     options: Forward
     program: Program
@@ -84,7 +84,7 @@ class _Scan:
         self._readers = grouped((self._roots[v], n) for n, s in enumerate(statements) for v in set(views_read(s)))
 
     def read_through(self) -> dict[str, Pieces]:
-        """Return the tensors to read through, by their names in ``main``."""
+        """Return the tensors to bypass, by their names in ``main``."""
         program = self.program
         kept = {*program.inputs, *program.outputs, *(buffer.name for buffer in program.buffers)}
         found: dict[str, Pieces] = {}
@@ -100,7 +100,7 @@ class _Scan:
         return found
 
     def _pieces(self, view: Refinement, found: Mapping[str, Pieces]) -> Pieces | None:
-        """Return of which pieces a tensor is made, and does not change while it is read; None for others."""
+        """Return the pieces of a tensor that does not change while it is read; None for others."""
         name, statements = view.name, self.program.main.statements
         writers, readers = self._writers.get(name, ()), self._readers.get(name, ())
         if not writers or not readers or max(writers) >= min(readers):
@@ -116,13 +116,13 @@ class _Scan:
         return made if max(self._writers.get(made.source, ()), default=-1) < min(writers) else None
 
     def _is_plain(self, source: str) -> bool:
-        """Return whether places in a tensor can be counted in elements."""
+        """Return whether places in a tensor are counted in elements."""
         shape = self.program.main.refinement(source).shape
         dense = shape.strides == TensorShape.dense(shape.dtype, shape.sizes).strides
         return self._roots[source] == source and dense
 
     def _reads_through(self, number: int, name: str, found: Mapping[str, Pieces]) -> bool:
-        """Return whether a kernel that reads a tensor can read what it is made of."""
+        """Return whether a kernel that reads a tensor can read its sources instead."""
         kernel = self.program.main.statements[number]
         if not isinstance(kernel, Block):
             return False
@@ -150,7 +150,7 @@ class _Scan:
 
 
 def _stays_near(made: Pieces) -> bool:
-    """Return whether most neighbours along the last axis are neighbours where they come from, or the same element."""
+    """Return whether most neighbours along the last axis are neighbours, or one element, in the source."""
     last = made.table[-1]
     pairs = [(a, b) for a, b in pairwise(last) if a is not None and b is not None]
     return 2 * sum(abs(b - a) <= 1 for a, b in pairs) >= len(pairs)
@@ -161,7 +161,7 @@ def _loads(kernel: Block) -> frozenset[str]:
 
 
 def _is_elementwise(kernel: Block) -> bool:
-    """Return whether a kernel has neither a schedule nor blocks inside, and merges nothing."""
+    """Return whether a kernel has no schedule, no nested blocks, and no merging stores."""
     if any(isinstance(s, Block | Special) for s in kernel.statements):
         return False
     if kernel.constraints or not all(i.is_plain for i in kernel.indices):

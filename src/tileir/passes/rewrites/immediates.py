@@ -1,4 +1,4 @@
-"""Small windows of constant weights written out: one term for each weight, which is an immediate value."""
+"""Unrolling of small windows with constant weights, which become immediate values."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from tileir.stripe.ir import (
 
 _AGGREGATIONS: Final = (Aggregation.SUM, Aggregation.PROD, Aggregation.MAX, Aggregation.MIN)
 _REDUCES: Final = ("agg_op_", "comb_op_", "contraction")
-"""How tags of reductions begin."""
+"""Prefix of the tags of reductions."""
 
 REMARK: Final = "written out: "
-"""What the comment begins with that a kernel gets for each window that was written out."""
+"""Prefix of the comment on a kernel for each unrolled window."""
 
 
 @attrs.frozen
@@ -67,7 +67,7 @@ class Immediates:
     finite: bool = False
 
     def __call__(self, program: Program) -> Program:
-        """Return the program with small windows written out."""
+        """Return the program with small windows unrolled."""
         known = {buffer.name: buffer for buffer in program.buffers}
         behind = roots(program)
 
@@ -80,7 +80,7 @@ class Immediates:
         return with_kernels(program, rewritten(program.main.statements, written_out))
 
     def _written_out(self, kernel: Block, contents: Mapping[str, Buffer]) -> Block | None:
-        """Return the kernel without its window; None where it has none that qualifies."""
+        """Return the kernel with its window unrolled; None if it has none that qualifies."""
         window = _Window.of(kernel, contents)
         points = 0 if window is None else prod(index.range for index in window.indices)
         if window is None or points > self.weights:
@@ -99,7 +99,7 @@ class Immediates:
 
 @attrs.frozen(repr=False)
 class _Window:
-    """A flat reduction over what is known when compiling.
+    """A flat reduction over values known at compile time.
 
     Attributes:
         kernel: The kernel.
@@ -117,7 +117,7 @@ class _Window:
 
     @classmethod
     def of(cls, kernel: Block, contents: Mapping[str, Buffer]) -> _Window | None:
-        """Return what is known of a kernel that has a window; None of others."""
+        """Return the window of a kernel; None if it has none."""
         store = kernel.statements[-1] if kernel.statements else None
         stores = [s for s in kernel.statements if isinstance(s, Store | Block | Special)]
         if not isinstance(store, Store) or len(stores) != 1 or store.index is not None:
@@ -161,7 +161,7 @@ class _Window:
         return self.result.aggregation
 
     def add(self, terms: Terms, point: Mapping[str, Affine]) -> None:
-        """Add the statements at one point to a term; constants are loaded now."""
+        """Add the statements at one point to a term; constants are loaded at compile time."""
         for statement in self.kernel.statements[:-1]:
             match statement:
                 case Load(source=source, into=into) if source in self.loaded:

@@ -57,7 +57,7 @@ class Localise:
 
 
 def _sunk(block: Block) -> Block:
-    """Return a block whose allocations are as far inside as their users are; nesting is bounded, so recursion is."""
+    """Return a block with allocations moved as far inwards as their uses; nesting is bounded."""
     allocated = {r.name for r in block.refinements if r.direction is Direction.NONE}
     users = Counter(name for s in block.statements for name in {*views_read(s), *views_written(s)} & allocated)
     sinking = frozenset(name for name, count in users.items() if count == 1)
@@ -78,7 +78,7 @@ def _sunk(block: Block) -> Block:
 
 
 def _owned(program: Program) -> dict[int, frozenset[str]]:
-    """Return by the number of a kernel which views of ``main`` show temporaries that no other kernel uses."""
+    """Return, by kernel number, the views of ``main`` that show temporaries of that kernel alone."""
     behind = roots(program)
     shared = {*program.inputs, *program.outputs, *(buffer.name for buffer in program.buffers)}
     if len(set(behind.values())) < len(behind):
@@ -94,7 +94,7 @@ def _owned(program: Program) -> dict[int, frozenset[str]]:
 
 
 def _localisable(kernel: Block, temporaries: frozenset[str]) -> dict[str, Refinement]:
-    """Return the allocations that can take the place of views of ``temporaries``, by name."""
+    """Return the allocations that can replace views of ``temporaries``, by name."""
     views = Counter(r.source for r in kernel.refinements if r.direction is not Direction.NONE)
     blocks = kernel.blocks
     return {
@@ -109,7 +109,7 @@ def _is_private(refinement: Refinement) -> bool:
 
 
 def _allocation(view: Refinement) -> Refinement:
-    """Return an allocation of what one point sees through ``view``."""
+    """Return an allocation for the elements that one point accesses through ``view``."""
     shape = view.shape if is_element(view) else TensorShape.dense(view.shape.dtype, view.shape.sizes)
     return attrs.evolve(
         view,
@@ -132,13 +132,13 @@ def _same_rank(blocks: tuple[Block, ...], view: Refinement) -> bool:
 
 
 def _allocating(block: Block, local: Mapping[str, Refinement]) -> Block:
-    """Return ``block`` with allocations in place of views, and views below them fitted to their strides."""
+    """Return ``block`` with allocations in place of views, and nested views with their strides."""
     refinements = tuple(local.get(r.name, r) for r in block.refinements)
     return restrided(attrs.evolve(block, refinements=refinements), local)
 
 
 def restrided(block: Block, parents: Mapping[str, Refinement]) -> Block:
-    """Give the views inside ``block`` of its refinements ``parents`` the strides that those have."""
+    """Give the views inside ``block`` of its refinements ``parents`` the strides of their sources."""
     statements: list[Statement] = []
     for statement in block.statements:
         if isinstance(statement, Block):

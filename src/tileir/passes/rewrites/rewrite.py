@@ -1,4 +1,4 @@
-"""Laws that users write, for the scalars of blocks."""
+"""User-written rewrite rules (laws) for the scalars of blocks."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tileir.stripe.ir import (
 )
 
 _PURE = (Constant, Convert, Intrinsic, Load, LoadIndex)
-"""Statements that nobody misses where nothing reads their scalar."""
+"""Statements without side effects, which are dead if nothing reads their scalar."""
 
 
 def _are_laws(_: object, __: attrs.Attribute[tuple[str, ...]], texts: tuple[str, ...]) -> None:
-    """Refuse texts that are no laws, by the ValueError that pipelines report."""
+    """Refuse texts that are no laws by ValueError, which pipelines report."""
     for text in texts:
         try:
             Law(text)
@@ -37,7 +37,7 @@ def _are_laws(_: object, __: attrs.Attribute[tuple[str, ...]], texts: tuple[str,
 
 @attrs.frozen
 class Rewrite:
-    """Put operations on scalars in the place of others, as laws say: ``div(x, sqrt(y)) -> mul(x, rsqrt(y))``.
+    """Rewrite operations on scalars by laws such as ``div(x, sqrt(y)) -> mul(x, rsqrt(y))``.
 
     Laws are tried in order until none applies; dead scalars are then removed. The author of a law is responsible for
     its validity (:mod:`tileir.core.nodes.patterns`).
@@ -62,7 +62,7 @@ class Rewrite:
 
 
 def with_laws(block: Block, laws: Sequence[Law]) -> Block:
-    """Return a block with laws applied to the scalars of it and of the blocks inside; itself where none fits.
+    """Return a block with laws applied to its scalars and those of nested blocks; itself if none fits.
 
     Raises:
         DivergenceError: Laws still fit after many changes.
@@ -92,7 +92,7 @@ def _without_unread(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
 
 @attrs.define(eq=False, repr=False)
 class _Terms:
-    """The scalars of a block, by name, and those that are made for a statement."""
+    """The scalars of a block, by name, and those created for a statement."""
 
     views: Mapping[str, DType]
     names: NameScope
@@ -101,13 +101,13 @@ class _Terms:
     made: list[Intrinsic | Constant] = attrs.field(factory=list, init=False)
 
     def define(self, statement: Statement) -> None:
-        """Take note of a scalar."""
+        """Record a scalar."""
         name, dtype = scalar_output(statement), scalar_dtype(statement, self.views)
         if name is not None and dtype is not None:
             self.known[name], self.dtypes[name] = statement, dtype
 
     def simplified(self, statement: Statement, laws: Sequence[Law], changes: Changes) -> tuple[Statement, ...]:
-        """Return what stands in the place of a statement: itself where no law fits."""
+        """Return the replacement of a statement: itself if no law fits."""
         done: list[Statement] = []
         pending = [statement]
         while pending:
@@ -121,7 +121,7 @@ class _Terms:
         return tuple(done)
 
     def _changed(self, statement: Statement, laws: Sequence[Law], changes: Changes) -> list[Statement] | None:
-        """Return what the first law that fits puts in the place of an intrinsic."""
+        """Return the replacement of an intrinsic by the first law that fits."""
         if not isinstance(statement, Intrinsic):
             return None
         self.define(statement)

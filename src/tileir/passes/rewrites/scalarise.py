@@ -1,4 +1,4 @@
-"""Store forwarding: elements are kept in scalars instead of being stored and loaded again."""
+"""Store forwarding: elements stay in scalars instead of being stored and loaded again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Scalarise:
 
 
 def _scalarised(block: Block) -> Block:
-    """Rewrite a block and, before that, the blocks in it."""
+    """Rewrite a block after its nested blocks."""
     statements = rewritten(block.statements, lambda s: (_scalarised(s) if isinstance(s, Block) else s,))
     aliases = _Aliases.of(block.refinements)
     statements = _without_dead_stores(_forwarded(statements, aliases), aliases)
@@ -43,7 +43,7 @@ def _scalarised(block: Block) -> Block:
 
 @attrs.frozen(repr=False)
 class _Aliases:
-    """Which views of one block may show the same elements, and which of them merge what is stored."""
+    """Views of one block that may show the same elements, and views that merge stores."""
 
     sources: Mapping[str, str]
     by_source: Mapping[str, tuple[str, ...]]
@@ -52,7 +52,7 @@ class _Aliases:
 
     @classmethod
     def of(cls, refinements: Iterable[Refinement]) -> _Aliases:
-        """Return what the refinements of a block tell."""
+        """Compute aliases from the refinements of a block."""
         by_source: dict[str, list[str]] = {}
         sources: dict[str, str] = {}
         merging: set[str] = set()
@@ -75,7 +75,7 @@ class _Aliases:
 
 
 def _forwarded(statements: tuple[Statement, ...], aliases: _Aliases) -> tuple[Statement, ...]:
-    """Replace loads of elements that a scalar holds already by that scalar."""
+    """Replace loads of elements that are already in a scalar."""
     known: dict[str, str] = {}
     same: dict[str, str] = {}
     result: list[Statement] = []
@@ -96,7 +96,7 @@ def _forwarded(statements: tuple[Statement, ...], aliases: _Aliases) -> tuple[St
 
 
 def _without_dead_stores(statements: tuple[Statement, ...], aliases: _Aliases) -> tuple[Statement, ...]:
-    """Drop stores that another one overwrites, or that go to an allocation, before anything reads them."""
+    """Drop stores that are overwritten, or that go to an allocation, before anything reads them."""
     unread = set(aliases.allocations)  # no element is read later
     overwritten: set[str] = set()  # the first element is stored again before it is read
     kept: list[Statement] = []

@@ -1,4 +1,4 @@
-"""Privatise what a kernel writes for others and reads back itself."""
+"""Privatisation of results that a kernel reads back."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Shadow:
     most_bytes: int = attrs.field(default=0, validator=at_least(0))
 
     def __call__(self, program: Program) -> Program:
-        """Return the program with such allocations in the kernels that carry all tags of ``reqs``."""
+        """Return the program with private copies in the kernels that carry all tags of ``reqs``."""
         return map_kernels(program, partial(_shadowed, self.most_bytes), self.reqs)
 
 
@@ -75,7 +75,7 @@ def _bytes(view: Refinement) -> int:
 
 
 def _touching(kernel: Block) -> tuple[frozenset[str], Mapping[str, Sequence[Statement]]]:
-    """Return the views that statements read, and which statements touch each view."""
+    """Return the views that statements read, and the statements that access each view."""
     readers: set[str] = set()
     users: dict[str, list[Statement]] = {}
     for statement in kernel.statements:
@@ -87,9 +87,9 @@ def _touching(kernel: Block) -> tuple[frozenset[str], Mapping[str, Sequence[Stat
 
 
 def _is_stored_plainly(users: Sequence[Statement], view: Refinement) -> bool:
-    """Return whether only stores to places that are known write a view, and views inside have its axes.
+    """Return whether only stores to known places write a view, and nested views have its axes.
 
-    ``users`` are the statements that touch it.
+    ``users`` are the statements that access it.
     """
     for statement in users:
         match statement:
@@ -133,7 +133,7 @@ def _statement(statement: Statement, kept: Mapping[str, Refinement]) -> tuple[St
 
 
 def _block(block: Block, kept: Mapping[str, Refinement]) -> Block:
-    """Return a block inside that reads and writes the allocations, and writes the results too."""
+    """Return a nested block that uses the private copies, and also writes the results."""
     names = NameScope.of(r.name for r in block.refinements)
     both: dict[str, str] = {}
     views: list[Refinement] = []

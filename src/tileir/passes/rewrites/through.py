@@ -1,4 +1,4 @@
-"""Loads of elements that repeat those of another tensor, as loads from there: at computed places, or at affine ones."""
+"""Loads of elements that repeat those of another tensor, redirected to affine or computed places there."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tileir.stripe.ir import (
 
 @attrs.frozen(repr=False)
 class _Run:
-    """From ``start`` on places are ``step`` elements apart; that of coordinate 0 would be ``first``."""
+    """A run of places, ``step`` elements apart from ``start`` on; ``first`` is extrapolated to coordinate 0."""
 
     start: int
     step: int
@@ -40,8 +40,8 @@ class _Run:
 class Axis:
     """Summand of one axis of a view to the place of an element, from ``least`` to ``most``, by runs of coordinates.
 
-    Where one of the runs, held between these bounds, says all, it is ``clamped``. There are elements only from ``low``
-    to ``high``; coordinates beyond have the place of the nearest of them.
+    If one of the runs, clamped to these bounds, gives all places, it is ``clamped``. Elements exist only from ``low``
+    to ``high``; coordinates beyond have the place of the nearest one.
     """
 
     coordinate: Affine
@@ -54,16 +54,15 @@ class Axis:
 
     @property
     def affine(self) -> Affine | None:
-        """The place, where it is affine."""
+        """The place, if it is affine."""
         return self.runs[0].at(self.coordinate) if len(self.runs) == 1 else None
 
 
 def axes_seen(view: Refinement, made: Pieces, ranges: Mapping[str, int], most_runs: int) -> tuple[Axis, ...] | None:
-    """Return what a view sees along each axis of a tensor that is made of pieces.
+    """Return the axes of a view of a tensor that is made of pieces.
 
     Returns:
-        None where an axis takes more than ``most_runs`` runs, or elements seen neither repeat any nor have a value.
-
+        None if an axis takes more than ``most_runs`` runs, or if some elements have neither a source nor a value.
     """
     if len(view.access) != len(made.table):
         return None
@@ -80,7 +79,7 @@ def axes_seen(view: Refinement, made: Pieces, ranges: Mapping[str, int], most_ru
 
 
 def _axis(coordinate: Affine, table: tuple[int | None, ...], first: int, last: int, most_runs: int) -> Axis | None:
-    """Return what an axis adds over the coordinates from ``first`` to ``last``."""
+    """Return the offset of an axis over the coordinates from ``first`` to ``last``."""
     low, known = _known_runs(table)
     high = low + sum(length for _, length in known) - 1
     if None in table[low : high + 1]:
@@ -101,7 +100,7 @@ def _axis(coordinate: Affine, table: tuple[int | None, ...], first: int, last: i
 
 
 def _around(runs: Sequence[tuple[_Run, int]], first: int, last: int) -> tuple[_Run, ...]:
-    """Return runs with constant ones before and behind them, where coordinates go on there."""
+    """Return runs extended by constant ones to cover all coordinates."""
     (begin, _), (finish, end) = runs[0], runs[-1]
     before = (_Run(first, 0, begin.first + begin.step * begin.start),) if begin.start > first else ()
     behind = (_Run(end + 1, 0, finish.first + finish.step * end),) if end < last else ()
@@ -110,7 +109,7 @@ def _around(runs: Sequence[tuple[_Run, int]], first: int, last: int) -> tuple[_R
 
 @cache
 def _known_runs(table: tuple[int | None, ...]) -> tuple[int, tuple[tuple[_Run, int], ...]]:
-    """Return the first coordinate at which there is an element, and the runs of those, with their lengths."""
+    """Return the first coordinate with an element, and the runs of elements with their lengths."""
     low = next((place for place, distance in enumerate(table) if distance is not None), len(table))
     distances = [distance for distance in table if distance is not None]
     return low, tuple(_runs(distances, low))
@@ -137,7 +136,7 @@ def _end(distances: Sequence[int], position: int) -> int:
 
 
 def reading_through(kernel: Block, through: Mapping[str, Pieces], main: Block, most_runs: int) -> Block:
-    """Return an elementwise kernel that reads what the tensors of ``through`` are made of, all of which it can see."""
+    """Return an elementwise kernel that reads the sources of the tensors ``through``, all of which it can see."""
     if through.keys().isdisjoint(views_read(kernel)):
         return kernel
     loads = _Loads(kernel, main)
@@ -156,7 +155,7 @@ def reading_through(kernel: Block, through: Mapping[str, Pieces], main: Block, m
 
 
 def reading_inside(kernel: Block, main: Block) -> Block:
-    """Return an elementwise kernel that loads nothing beyond its tensors: the nearest elements in place of such."""
+    """Return an elementwise kernel with out-of-bounds loads clamped to the nearest elements."""
     loads, moved = _Loads(kernel, main), set[str]()
     for statement in kernel.statements:
         view = kernel.refinement(statement.source) if isinstance(statement, Load) else None
@@ -175,7 +174,7 @@ def reading_inside(kernel: Block, main: Block) -> Block:
 
 
 def _axis_inside(coordinate: Affine, dim: Dim, ranges: Mapping[str, int]) -> Axis:
-    """Return what an axis of a tensor adds to a place, at the nearest of its coordinates."""
+    """Return the offset of an axis, clamped to the tensor."""
     first, last = (int(bound) for bound in coordinate.bounds(ranges))
     low, high = max(first, 0), min(last, dim.size - 1)
     run = _Run(low, dim.stride, 0)
@@ -183,10 +182,10 @@ def _axis_inside(coordinate: Affine, dim: Dim, ranges: Mapping[str, int]) -> Axi
 
 
 def place_view(view: Refinement, held: TensorShape, affine: Affine, reach: int | None) -> Refinement:
-    """Return a view of the element at a place of a dense tensor, or of that and the ``reach`` elements behind it."""
+    """Return a view of the element at a place of a dense tensor, or of that and the next ``reach`` elements."""
     dims, access = [Dim(1, 1)], [affine]
     if reach is not None:
-        # The rank is not that of the tensor, which says that accesses do not go along its axes.
+        # The rank differs from the tensor's, which marks accesses that do not follow its axes.
         more = 2 if len(held.dims) == 2 else 1
         dims, access = [Dim(reach + 1, 1), *dims * more], [Affine(), affine, *[Affine()] * (more - 1)]
     return attrs.evolve(view, access=tuple(access), shape=TensorShape(view.shape.dtype, tuple(dims)))
@@ -194,7 +193,7 @@ def place_view(view: Refinement, held: TensorShape, affine: Affine, reach: int |
 
 @attrs.define(eq=False, repr=False)
 class _Loads:
-    """The statements of a kernel with loads from other places; what several of these compute is computed once."""
+    """Statements of a kernel with redirected loads; common subexpressions are computed once."""
 
     kernel: Block
     main: Block
@@ -209,7 +208,7 @@ class _Loads:
         self._scalars = NameScope.of(filter(None, map(scalar_output, self.kernel.statements)))
 
     def add(self, load: Load, view: Refinement, axes: Sequence[Axis], made: Pieces) -> None:
-        """Add a load of what ``view`` shows, as ``axes`` say where it is."""
+        """Add a load of the element of ``view`` at the place given by ``axes``."""
         held = self.main.refinement(made.source).shape
         dtype = DType.I32 if held.elements < 1 << 31 else DType.I64
         start, reach = Affine(), 0
@@ -235,7 +234,7 @@ class _Loads:
             into = value
 
     def _place(self, axis: Axis, dtype: DType) -> str:
-        """Return the scalar that an axis adds to the place, less the least that it can be."""
+        """Return the scalar offset of an axis, less its minimum."""
         if axis.clamped is not None:
             place = self._coordinate(axis.clamped.at(axis.coordinate) - axis.least, dtype)
         else:
@@ -265,7 +264,7 @@ class _Loads:
         return self._once(Intrinsic(op, inputs, "place", dtype))
 
     def _once(self, statement: Constant | LoadIndex | Intrinsic) -> str:
-        """Return the scalar that a statement computes, which is added unless there is one like it."""
+        """Return the scalar of a statement, which is added unless an equal one exists."""
         if statement not in self._known:
             into = self._scalars.fresh(statement.into)
             self.statements.append(attrs.evolve(statement, into=into))

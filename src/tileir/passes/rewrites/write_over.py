@@ -1,4 +1,4 @@
-"""Write a result over a temporary that its kernel is the last to read, element by element."""
+"""Overwriting of a temporary by the result of its last reader, element by element."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class WriteOver:
     name: ClassVar[str] = "write_over"
 
     def __call__(self, program: Program) -> Program:
-        """Return the program without such results."""
+        """Return the program with these results in the temporaries."""
         scan = _Scan.of(program)
         for number, kernel in enumerate(program.main.statements):
             if isinstance(kernel, Block) and kernel.blocks:
@@ -36,7 +36,7 @@ class WriteOver:
 @attrs.frozen
 class _Scan(Elsewhere):
     def visit(self, number: int, kernel: Block) -> None:
-        """Note the result of a kernel if it can be written over what the kernel reads."""
+        """Record the result of a kernel if it can overwrite one of its inputs."""
         views = [view for view in views_of(kernel) if view.source in self.temporaries]
         last = [view for view in views if self.touching[view.source][-1] == number]
         if not last or isinstance(nest := nest_of(kernel), Refused):
@@ -55,7 +55,7 @@ class _Scan(Elsewhere):
 
 
 def _is_over(nest: Nest, read: Refinement, made: Refinement) -> bool:
-    """Return whether each point reads one element of a view before it writes the same one of another."""
+    """Return whether each point reads one element of a view before it writes the corresponding one of another."""
     seen = [(segment, use) for segment in nest.segments for use in segment.uses if use.root in (read.name, made.name)]
     if (read.shape, read.access) != (made.shape, made.access) or len(seen) != 2 or seen[0][0] is not seen[1][0]:
         return False

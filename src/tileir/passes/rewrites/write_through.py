@@ -1,4 +1,4 @@
-"""Write a temporary where it is copied to: the copy goes."""
+"""Elimination of copies: producers of a temporary write to the target of its copy."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ class WriteThrough:
     reqs: tuple[str, ...] = ()
 
     def __call__(self, program: Program) -> Program:
-        """Return the program with such temporaries gone."""
+        """Return the program without these temporaries."""
         scan = _Scan.of(program)
         copies = [
             (number, statement)
             for number, statement in enumerate(program.main.statements)
             if isinstance(statement, Block) and selected_kernel(statement, self.reqs) and copied(statement) is not None
         ]
-        for number, statement in reversed(copies):  # what a temporary is copied to is read, and copied, later
+        for number, statement in reversed(copies):  # the target of a copy is read, and copied, later
             scan.visit(number, statement)
         return scan.after() if scan.moved else program
 
 
 _Box: TypeAlias = tuple[tuple[int, int], ...]
-"""Where elements lie along each axis of a tensor: from the first to before the second."""
+"""First element and end of a box along each axis of a tensor."""
 
 
 @attrs.frozen
 class _Scan(Elsewhere):
-    """Temporaries that lie in what they were copied to, as far as they were found."""
+    """Temporaries found to lie in the targets of their copies."""
 
     def visit(self, number: int, kernel: Block) -> None:
-        """Note a kernel that copies a temporary which can be written to where it goes."""
+        """Record a kernel that copies a temporary whose producers can write to the target."""
         copy = copied(kernel)
         if copy is None:
             return
@@ -79,7 +79,7 @@ class _Scan(Elsewhere):
             self.gone.add(number)
 
     def _offsets(self, kernel: Block, read: Refinement, written: Refinement) -> tuple[int, ...] | None:
-        """Return by how much each axis of a copy is shifted; None where it is no shift of the whole tensor."""
+        """Return the offset of a copy along each axis; None unless it shifts the whole tensor."""
         shape, other = (self.shape(view.source) for view in (read, written))
         if len(shape.dims) != len(other.dims) or shape.dtype is not other.dtype:
             return None
@@ -97,13 +97,13 @@ class _Scan(Elsewhere):
         return tuple(int(shift.offset) for shift in shifts)
 
     def _keeps_axes(self, kernel: Statement, tensor: str) -> bool:
-        """Return whether a kernel sees a tensor with its own axes: a reshaped one may have others."""
+        """Return whether a kernel sees a tensor with its own axes, not reshaped."""
         strides = self.shape(tensor).strides
         views = kernel.refinements if isinstance(kernel, Block) else ()
         return all(view.shape.strides == strides for view in views if view.source == tensor)
 
     def _is_free(self, name: str, part: Place, first: int, last: int) -> bool:
-        """Return whether nothing touches where a temporary is to lie, from one statement to before another."""
+        """Return whether no statement from ``first`` to before ``last`` accesses the new place of a temporary."""
         sizes = self.shape(name).sizes
         box = tuple((at, at + size) for at, size in zip(part.offsets, sizes, strict=True))
         for number in range(first, last):
@@ -117,7 +117,7 @@ class _Scan(Elsewhere):
         return True
 
     def _is_apart(self, kernel: Block, view: Refinement, whole: str, box: _Box) -> bool:
-        """Return whether a kernel touches nothing of a box in a tensor by one of its views."""
+        """Return whether a kernel accesses no element of a box in a tensor through one of its views."""
         if view.direction is Direction.NONE or (place := self.place(view.source)).whole != whole:
             return True
         if view.shape.strides != self.shape(view.source).strides:
