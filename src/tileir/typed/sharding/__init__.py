@@ -1,1 +1,1 @@
-"""Programs on several devices: meshes, shardings, the partitioned program, its collectives, and each rank's part."""
+"""Programs on several devices: meshes, shardings, partitioned programs, collectives, and the part of each rank."""

@@ -1,8 +1,8 @@
-"""Borders of parts: what a rank computes while halos are on their way to it, and what it computes of them.
+"""Borders of parts: overlap of halo exchanges with the computation of interiors.
 
-A rank computes its part of a function from its own parts of values alone, as if there was nothing around them, and so
-never puts a part and its halo together. Elements whose computation reads beyond a part are wrong then. They lie in
-slabs at the sides of the result, are computed from windows that are as thin, and take the place of the wrong ones.
+A rank computes its part of a function from its own parts of values alone, as if nothing surrounded them, and so never
+joins a part and its halo. Elements whose computation reads beyond a part are wrong then. They lie in slabs at the sides
+of the result, are recomputed from windows of the slabs' thickness, and replace the wrong elements.
 """
 
 from __future__ import annotations
@@ -49,9 +49,8 @@ class Border:
 
     Attributes:
         function: Computes them.
-        windows: The elements of each of its inputs, by their places in the whole tensor.
-        places: The same of its results.
-
+        windows: The box of each of its inputs, in coordinates of the whole tensor.
+        places: The box of each of its results, likewise.
     """
 
     function: Function
@@ -61,12 +60,11 @@ class Border:
 
 @attrs.frozen
 class Pieced:
-    """A merge of what a rank computes in pieces.
+    """An aggregate that a rank computes in pieces to merge it.
 
     Attributes:
         collective: The merge.
-        pieces: What computes each of them, one after the other, and the ranks that get it: its own comes last.
-
+        pieces: The function of each piece, in order, and the ranks that get it: its own comes last.
     """
 
     collective: Collective
@@ -79,9 +77,8 @@ class Bordered:
 
     Attributes:
         inner: Computes all results from parts without halos.
-        halos: The values that the borders read, and which therefore have to have come.
-        borders: What is computed again then, one after the other.
-
+        halos: The halos that the borders read, and so wait for.
+        borders: Functions that recompute borders, in order.
     """
 
     inner: Function
@@ -100,17 +97,16 @@ def bordered_steps(
     late: bool = False,
     around: bool = True,
 ) -> tuple[PlannedStep, ...]:
-    """Return what a rank runs, one after the other, of which it only computes borders from halos where it can.
+    """Return the steps of a rank, in order, which compute only borders from halos where possible.
 
-    The collectives are those of :func:`tileir.typed.sharding.local.local_steps`, but functions may be more.
+    The collectives are those of :func:`tileir.typed.sharding.local.local_steps`, but there may be more functions.
 
     Args:
-        program: What all ranks run.
+        program: The program of all ranks.
         rank: The rank.
-        model: The device of each rank, by which is decided what is merged in pieces; None for nothing.
-        late: Whether exchanges come late, as there, and in that order; else as soon as they may.
-        around: Whether there may be borders; else parts and halos are put together.
-
+        model: The device of each rank, which determines the merges in pieces; None for no pieces.
+        late: Whether exchanges come late, as in ``local_steps``, and in that order; otherwise as soon as possible.
+        around: Whether there may be borders; otherwise parts and halos are joined.
     """
     chunks, constants = chunks_of(program, late=late)
     merges = {} if model is None else merged_in_pieces(program, model)
@@ -131,7 +127,7 @@ def bordered_steps(
 
 
 def touched(step: PlannedStep) -> tuple[str, ...]:
-    """Return the values that a step makes or reads, halos of borders at last."""
+    """Return the values that a step computes or reads, halos of borders last."""
     if isinstance(step, Collective):
         return step.name, *step.inputs
     if isinstance(step, Rounds):
@@ -147,7 +143,7 @@ def touched(step: PlannedStep) -> tuple[str, ...]:
 
 
 def beside_work(program: Partitioned) -> frozenset[str]:
-    """Return the exchanges beside which each rank computes what needs nothing of them."""
+    """Return the exchanges that every rank overlaps with independent computation."""
     found = {each.name for each in program.collectives}
     for rank in range(program.mesh.size):
         found.intersection_update(_beside(bordered_steps(program, rank)) if found else ())
@@ -155,7 +151,7 @@ def beside_work(program: Partitioned) -> frozenset[str]:
 
 
 def _beside(steps: Sequence[PlannedStep]) -> set[str]:
-    """Return the exchanges that have begun before some step that computes, and whose result it does not read."""
+    """Return the exchanges that begin before some computing step that does not read their result."""
     coming, found = set[str](), set[str]()
     for step in steps:
         read = touched(step)
@@ -175,18 +171,17 @@ def _beside(steps: Sequence[PlannedStep]) -> set[str]:
 
 @attrs.define(eq=False, repr=False)
 class _Split:
-    """A program that is being split for one rank.
+    """Splitter of a program for one rank.
 
     Attributes:
-        program: It.
+        program: The program.
         rank: The rank.
-        boxes: The elements of each value that it has.
-        shapes: Of whole values.
-        halos: Values whose halos only borders read, each with the value that they are around.
-        clean: Of values that depend on halos, the elements that are right without these.
-        partial: Operations of which ranks have parts of an aggregate.
+        boxes: The elements of each value that the rank has.
+        shapes: The shapes of whole values.
+        halos: Values whose halos only borders read, each with the value that they surround.
+        clean: For values that depend on halos, the elements that are correct without these.
+        partial: Operations of which ranks have partial aggregates.
         readers: The operations that read each value.
-
     """
 
     program: Partitioned
@@ -200,7 +195,7 @@ class _Split:
 
     @classmethod
     def of(cls, program: Partitioned, rank: int, *, around: bool) -> _Split:
-        """Return the beginning, in which borders read all halos, or none."""
+        """Return the initial state, in which borders read all halos, or none."""
         boxes, values = boxes_of(program, rank), (*program.function.inputs, *program.function.operations)
         halos = {
             each.name: each.input
@@ -214,7 +209,7 @@ class _Split:
     # --- which operations have borders ---
 
     def all_parts(self, chunks: Sequence[Chunk]) -> list[Chunk]:
-        """Return all operations, of which those that read halos stand apart from those that have no borders."""
+        """Return all operations; those that read halos are separated from those without borders."""
         while True:
             self.clean = {halo: self.boxes[source] for halo, source in self.halos.items()}
             parts: list[Chunk] = []
@@ -233,7 +228,7 @@ class _Split:
             self.halos = {halo: source for halo, source in self.halos.items() if halo not in late}
 
     def _in_turn(self, chunk: Sequence[Operation]) -> tuple[list[Operation], list[Operation], list[Operation]]:
-        """Return operations that come before those with borders, these, and those that come after them."""
+        """Return the operations before those with borders, these, and the operations after them."""
         after = self._after(chunk)
         if not any(each.name in self.clean and each.name not in after for each in chunk):
             return list(chunk), [], []
@@ -248,9 +243,9 @@ class _Split:
         )
 
     def _after(self, chunk: Sequence[Operation]) -> set[str]:
-        """Return operations that need all of the operations with borders, and what is only for them.
+        """Return operations that need complete results of operations with borders, and their private operands.
 
-        Notes of the others that depend on halos which of their elements do not.
+        Record the elements of the others that do not depend on halos.
         """
         after: set[str] = set()
         for each in chunk:
@@ -274,12 +269,12 @@ class _Split:
         return after
 
     def _may_repeat(self, operation: Operation) -> bool:
-        """Return whether an operation may be computed for some of its elements again."""
+        """Return whether some elements of an operation may be recomputed."""
         kinds = REPEATED | Coordinate | Constant | ArrayConstant
         return isinstance(operation, kinds) and operation.name not in self.partial
 
     def _interior(self, operation: Operation) -> Box | None:
-        """Return the elements that read only what is right without halos; None for too few of them."""
+        """Return the elements that read only values that are correct without halos; None if these are too few."""
         box = self._within(operation.name, self.boxes[operation.name])
 
         def is_clean(inner: Box) -> bool:
@@ -294,7 +289,7 @@ class _Split:
         return found
 
     def _within(self, name: str, box: Box) -> Box:
-        """Return the elements of a value that lie within what ranks have of others of its shape, without halos."""
+        """Return the part of a box that ranks have, without halos, of all values of its shape."""
         for source in self.halos.values():
             if self.shapes[source] == self.shapes[name]:
                 box = tuple((low, max(low, high)) for low, high in shared(box, self.boxes[source]))
@@ -329,7 +324,7 @@ class _Split:
         )
 
     def _border(self, run: Run, places: Boxes) -> Border:
-        """Return what computes boxes of some results, and no more than they need."""
+        """Return the function for boxes of some results, which computes no more than they need."""
         boxes, used, placements = dict(places), [], dict(self.program.placements)
         here = self.program.mesh.coordinates(self.rank)
         for operation in reversed(run.operations):
@@ -347,7 +342,7 @@ class _Split:
 
 
 def _grown(box: Box, may_be: Callable[[Box], bool]) -> Box | None:
-    """Return a box within another one that may be, and of which no larger one may; None where its middle may not."""
+    """Return a maximal box, within another one, that satisfies a predicate; None if its middle does not."""
     if not elements(box) or may_be(box):
         return box if elements(box) else None
     found = [((low + high) // 2, (low + high) // 2 + 1) for low, high in box]
@@ -360,7 +355,7 @@ def _grown(box: Box, may_be: Callable[[Box], bool]) -> Box | None:
 
 
 def _moved_out(box: Box, axis: int, side: int, end: int, may_be: Callable[[Box], bool]) -> tuple[int, int]:
-    """Return an interval of a box that reaches as near to an end as it may."""
+    """Return the interval of a box along an axis that extends as far as possible towards an end."""
     own = box[axis]
 
     def at(place: int) -> tuple[int, int]:
@@ -371,7 +366,7 @@ def _moved_out(box: Box, axis: int, side: int, end: int, may_be: Callable[[Box],
 
     inward = 1 if side == 0 else -1
     good, bad, step = own[side], end - inward, 1
-    while (good - bad) * inward > 1:  # a border is thin: look near the end first
+    while (good - bad) * inward > 1:  # a border is thin: begin near the end
         place = bad + inward * min(step, (good - bad) * inward // 2)
         if may_end(place):
             good = place

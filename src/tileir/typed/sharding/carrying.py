@@ -1,8 +1,8 @@
-"""Ways to spread an operation over ranks that its operands are spread over: which indices of it they share out.
+"""Ways to spread an operation over ranks whose operands are already spread: the indices that ranks divide.
 
-An index of the output cuts the result. An index that is summed over, or another aggregation's, leaves each rank with
-a part of the aggregate. All of it follows from where an index stands in the accesses of a contraction, and from what
-the axes of other operations correspond to, which are contractions with accesses known beforehand.
+An index of the output splits the result. An index that is summed over, or another aggregation's, leaves each rank with
+a partial aggregate. Everything follows from the position of an index in the accesses of a contraction; axes of other
+operations correspond as in contractions with known accesses.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from tileir.typed.sharding.partitioned import Share
 from tileir.typed.sharding.splits import Split, balanced
 
 Way: TypeAlias = "tuple[int, Split] | Share | Met"
-"""A split of an axis of the result, terms shared out, or a split of an axis while ranks meet."""
+"""A split of an axis of the result, a division of terms, or a split of an axis while ranks meet."""
 
 
 def may_cut(operation: Operation, axis: int) -> bool:
-    """Return whether each rank can compute its places along an axis of the result."""
+    """Return whether each rank can compute its own positions along an axis of the result."""
     match operation:
         case Elementwise() | Cast() | Override() | Checkpoint() | Recall() | Contraction() | Gather() | Scatter():
             return True
@@ -58,7 +58,7 @@ def may_cut(operation: Operation, axis: int) -> bool:
 
 
 def ways(operation: Operation, name: str, axis: int, split: Split, shapes: Mapping[str, Shape]) -> Iterator[Way]:
-    """Yield the ways to spread an operation like an operand that is split along an axis, the nearest one first."""
+    """Yield ways to spread an operation like an operand that is split along an axis, the nearest one first."""
     match operation:
         case Elementwise(shape=shape):
             if shapes[name][axis] > 1 or shape[len(shape) - len(shapes[name]) + axis] == 1:
@@ -76,7 +76,7 @@ def ways(operation: Operation, name: str, axis: int, split: Split, shapes: Mappi
         case Reduce(axes=axes):
             if axis not in axes:
                 yield axis - sum(each < axis for each in axes), split
-            elif not operation.combine.is_extremum or axis == axes[0]:  # places are counted from one on
+            elif not operation.combine.is_extremum or axis == axes[0]:  # positions are counted from the first axis
                 yield Share(Affine.index(f"d{axis}"), split)
         case Reshape(shape=shape):
             yield from _reshaped(shapes[name], shape, axis, split)
@@ -87,9 +87,9 @@ def ways(operation: Operation, name: str, axis: int, split: Split, shapes: Mappi
 
 
 def free_ways(operation: Operation, axes: tuple[str, ...], mesh: Mesh, shapes: Mapping[str, Shape]) -> Iterator[Way]:
-    """Yield the ways to spread an operation along axes of a mesh whatever its operands are spread over.
+    """Yield ways to spread an operation along axes of a mesh, regardless of the layouts of its operands.
 
-    Operands are exchanged for that: an array that is sorted along the axis that is split is split along another one.
+    Operands are exchanged for that: to split a sorted axis, an array is first split along another one.
     """
     parts = mesh.extent(axes)
     for axis, size in enumerate(operation.shape):
@@ -120,7 +120,7 @@ def _gathered(operation: Gather, name: str, axis: int, split: Split, shapes: Map
         yield from _met(operation, axis, split, shapes)
     if name == operation.data and axis > 0:
         yield axis + rank - 1, split
-    elif name == operation.data and not operation.dtype.is_bool:  # parts of which are summed
+    elif name == operation.data and not operation.dtype.is_bool:  # partial results are summed
         yield Share(Affine.index(ROWS), split)
 
 
@@ -138,7 +138,7 @@ def _scattered(operation: Scatter, name: str, axis: int, split: Split, shapes: M
 
 
 def _reshaped(source: Shape, shape: Shape, axis: int, split: Split) -> Iterator[Way]:
-    """Yield the split of the leading axis of a group, with cuts where whole places of both shapes end."""
+    """Yield the split of the leading axis of a group, with cuts at whole positions of both shapes."""
     for group in joined_axes(source, shape):
         if group.leading[0] == axis and group.leading[1] >= 0:
             lead, inner = group.inner
@@ -154,7 +154,7 @@ def _reshaped(source: Shape, shape: Shape, axis: int, split: Split) -> Iterator[
 
 
 def _merged(source: Shape, shape: Shape, axes: tuple[str, ...], mesh: Mesh) -> Iterator[Way]:
-    """Yield splits of axes that several others are merged to, which axes of the mesh cut one by one, no ranks alike."""
+    """Yield splits of an axis that joins several axes, which mesh axes split one by one, so that all ranks differ."""
     for group in joined_axes(source, shape):
         long = [axis for axis in group.axes[0] if source[axis] > 1]
         if group.leading[1] >= 0 and group.inner[1] == 1 and len(long) >= len(axes):
@@ -173,7 +173,7 @@ def _merged(source: Shape, shape: Shape, axes: tuple[str, ...], mesh: Mesh) -> I
 
 
 def _moved(split: Split, ends: Mapping[int, int]) -> Split:
-    """Return a split of another axis, whose intervals start and stop where those of this one are moved to."""
+    """Return a split of another axis, with the ends of intervals mapped by ``ends``."""
     intervals = ((ends[low], ends[high]) for low, high in split.intervals)
     return Split(split.axes, tuple((min(pair), max(pair)) for pair in intervals))
 
@@ -181,7 +181,7 @@ def _moved(split: Split, ends: Mapping[int, int]) -> Split:
 def _contracted(
     operation: Contraction, name: str, axis: int, split: Split, shapes: Mapping[str, Shape]
 ) -> Iterator[Way]:
-    """Yield splits of axes of the output that share an index with the operand's, then a share of the terms."""
+    """Yield splits of axes of the output that share an index with the operand's axis, then a division of the terms."""
     if name == operation.default:
         yield axis, split
     read = [access.indices[axis] for access in operation.inputs if access.tensor == name]
@@ -195,9 +195,9 @@ def _contracted(
 
 
 def _alongside(written: Affine, size: int, read: Affine, extent: int, split: Split) -> Split:
-    """Return places of the output beside which an operand has those of its split.
+    """Return the split of an output axis that corresponds to that of an operand.
 
-    One place of the output is read at ``scale`` places of the operand; where one index makes both they match exactly.
+    One position of the output corresponds to ``scale`` positions of the operand; with a single common index, exactly.
     """
     if extent == 0:
         return Split(split.axes, balanced(size, len(split.intervals)))
@@ -213,9 +213,9 @@ def _alongside(written: Affine, size: int, read: Affine, extent: int, split: Spl
 
 
 def may_share(operation: Contraction, shapes: Mapping[str, Shape]) -> bool:
-    """Return whether parts of an aggregate of each element can be merged: no element is left to its default.
+    """Return whether partial aggregates can be merged: no element is left to its default.
 
-    Sums without a default may, since 0 is what merges with nothing.
+    For sums without a default this always holds, since elements without terms are 0.
     """
     how = operation.aggregation
     if how is Aggregation.ASSIGN or operation.default is not None:

@@ -1,9 +1,8 @@
-"""Choice of shardings: for each value of a program how it is laid out, and for each operation how it is spread.
+"""Choice of shardings: the layout of each value of a program, and the spread of each operation.
 
-Tables tell for layouts of the values that are still to be read what it takes at least to have them so. An operation
-joins the tables of its operands, and a value that is read for the last time leaves its table. Where no value is read
-twice, as in trees, each table is of one value, and the choice is the cheapest one there is; elsewhere the cheapest
-rows of a table are kept.
+A table maps layouts of values that are still to be read to the least seconds to obtain them. An operation joins the
+tables of its operands, and a value that is read for the last time leaves its table. If no value is read twice, as in
+trees, each table is of one value, and the choice is optimal; otherwise the cheapest rows of a table are kept.
 """
 
 from __future__ import annotations
@@ -28,19 +27,19 @@ from tileir.typed.sharding.splits import Layout, whole
 from tileir.typed.sharding.spreading import Spread, Spreads, layouts_of, nameless
 
 _ROWS: Final = 64
-"""Rows of a table that are kept."""
+"""Greatest number of rows of a table."""
 
 _STEPS: Final = 8_000
-"""Rows of all tables together, beyond which fewer are kept of each: what a second has time for."""
+"""Rows of all tables together beyond which tables keep fewer, which bounds the time to about a second."""
 
 _LOOPS: Final = 6
-"""Rows whose layouts a loop is partitioned for."""
+"""Number of rows for whose layouts a loop is partitioned."""
 
 Held: TypeAlias = tuple[int, ...]
-"""Numbers of the layouts in which a value is at hand, first that in which it was made."""
+"""Numbers of the layouts in which a value is available, beginning with the original one."""
 Decision: TypeAlias = "Layout | Spread"
 Trace: TypeAlias = "tuple[tuple[Trace, ...], str, Decision]"
-"""A decision on a value, behind those before it."""
+"""A decision on a value, after earlier decisions."""
 Rows: TypeAlias = "dict[tuple[Held, ...], tuple[float, Trace]]"
 
 
@@ -49,9 +48,8 @@ class Loops:
     """Ways to partition loops.
 
     Attributes:
-        step: Returns the step of a loop that is passed values with some layouts, on the part of a rank.
-        layouts: Returns layouts of what a loop is passed, of which some are fixed, as its step would have the others.
-
+        step: Returns the step of a loop for layouts of its arguments, on the part of a rank.
+        layouts: Completes layouts of a loop's arguments, some of which are fixed, by those that its step prefers.
     """
 
     step: Callable[[Scan, tuple[Layout, ...]], Partitioned | None]
@@ -60,7 +58,7 @@ class Loops:
 
 @attrs.frozen(eq=False)
 class _Table:
-    """For the layouts of some values the least seconds in which they are at hand, and how."""
+    """The least seconds for each combination of layouts of some values, and the decisions that reach it."""
 
     names: tuple[str, ...]
     rows: Rows
@@ -69,15 +67,14 @@ class _Table:
 def choose(
     function: Function, live: Sequence[Operation], prices: Prices, wanted: Mapping[str, Layout], loops: Loops
 ) -> dict[str, Decision]:
-    """Return the layout of each input that is read, and how operations are spread.
+    """Return the layout of each input that is read, and the spread of each operation.
 
     Args:
         function: The program.
-        live: The operations that are decided on, in order; what others make is at hand in any layout.
-        prices: Of work and exchanges.
-        wanted: Layouts of values that are asked for.
+        live: The operations to decide on, in order; results of others are available in any layout.
+        prices: Prices of work and exchanges.
+        wanted: Required layouts of values.
         loops: Partitions loops.
-
     """
     choice = _Choice(prices, wanted, loops, max(4, min(_ROWS, _STEPS // max(1, len(live)))))
     choice.defined = {each.name: each for each in (*function.inputs, *function.operations)}
@@ -88,7 +85,7 @@ def choose(
 
 
 def _read_soon(live: Sequence[Operation]) -> Iterator[Operation]:
-    """Yield operations in an order in which few values wait for their readers, as those of tables do."""
+    """Yield operations in an order in which few values await their readers, as those in tables do."""
     needs = {each.name: tuple(dict.fromkeys(reads(each))) for each in live}
     readers: dict[str, list[Operation]] = {}
     for each in live:
@@ -116,7 +113,7 @@ def _read_soon(live: Sequence[Operation]) -> Iterator[Operation]:
 
 @attrs.define(eq=False)
 class _Choice:
-    """Decisions that are being made; ``uses`` has how often values are still to be read."""
+    """Decisions in progress; ``uses`` counts the remaining reads of each value."""
 
     prices: Prices
     wanted: Mapping[str, Layout]
@@ -134,7 +131,7 @@ class _Choice:
     needed: dict[Spread, tuple[int, ...]] = attrs.field(factory=dict)
 
     def decisions(self) -> dict[str, Decision]:
-        """Return what the cheapest rows of all tables were made by."""
+        """Return the decisions behind the cheapest rows of all tables."""
         found: dict[str, Decision] = {}
         for table in self.done:
             pending = [min(table.rows.values(), key=lambda row: row[0])[1]]
@@ -159,7 +156,7 @@ class _Choice:
             self.done.append(made)
 
     def _has_layout(self, name: str) -> bool:
-        """Return whether a value is laid out in some way; that of an input is decided on now."""
+        """Return whether a value has a layout; that of an input is decided now."""
         value = self.defined[name]
         if isinstance(value, Value) and name not in self.tables:
             asked = self.wanted.get(name)
@@ -177,7 +174,7 @@ class _Choice:
         return found
 
     def _worth(self, rows: Rows, names: Sequence[str]) -> Rows:
-        """Return the rows without those to which it is cheaper to come from the cheapest one, by exchanges."""
+        """Return the rows without those that are reached more cheaply by exchanges from the cheapest row."""
         sizes = [self.defined[name].dtype.itemsize for name in names]
         best, (least, _) = min(rows.items(), key=lambda row: row[1][0])
 
@@ -194,7 +191,7 @@ class _Choice:
     # --- one operation ---
 
     def _through(self, operation: Operation, names: Sequence[str], tables: Sequence[_Table]) -> Rows:
-        """Return the rows behind an operation: the cheapest for each layout of what is read later."""
+        """Return the rows after an operation: the cheapest for each layout of values that are read later."""
         found: Rows = {}
         called = {name: str(number) for number, name in enumerate(dict.fromkeys(operands(operation)))}
         cuts = {
@@ -205,7 +202,7 @@ class _Choice:
             if split.axes
         }
         for spread in self._spreads(operation, called).beside(tuple(cuts)):
-            if spread not in self.needed:  # one for many operations
+            if spread not in self.needed:  # once for many operations
                 self.needed[spread] = tuple(map(self._number, (*spread.needs.values(), spread.target)))
             numbers = self.needed[spread]
             needs = dict(zip(called, numbers, strict=False))
@@ -215,7 +212,7 @@ class _Choice:
         return found
 
     def _through_loop(self, operation: Scan, names: Sequence[str], tables: Sequence[_Table]) -> Rows:
-        """Return the rows behind a loop, which is partitioned for the layouts of some rows, or as its step likes it."""
+        """Return the rows after a loop, partitioned for layouts of some rows or for those that its step prefers."""
         found: Rows = {}
         groups = [heapq.nsmallest(_LOOPS, table.rows.items(), key=lambda row: row[1][0]) for table in tables]
         combined = heapq.nsmallest(_LOOPS, product(*groups), key=lambda rows: sum(row[0] for _, row in rows))
@@ -240,7 +237,7 @@ class _Choice:
     def _add_loop(
         self, found: Rows, operation: Scan, step: Partitioned | None, names: Sequence[str], tables: Sequence[_Table]
     ) -> None:
-        """Add the rows behind a loop with a step, or one that runs whole."""
+        """Add the rows after a loop with a partitioned step, or one that every rank runs completely."""
         final = self.wanted.get(operation.name)
         layout = whole(operation.shape) if step is None else result_layout(operation, step)
         needs = {name: whole(self.defined[name].shape) for name in operands(operation)}
@@ -251,7 +248,7 @@ class _Choice:
         self._combine(found, operation, spread, self._number(spread.target), parts)
 
     def _loop_seconds(self, operation: Scan, layout: Layout, final: Layout | None, step: Partitioned | None) -> float:
-        """Return the price of all steps, and of laying out the result as somebody asked."""
+        """Return the price of all steps, and of bringing the result into its required layout."""
         key = loop_of(operation), step
         if key not in self.looped:
             self.looped[key] = loop_seconds(operation, step, self.prices)
@@ -261,7 +258,7 @@ class _Choice:
         return seconds
 
     def _combine(self, found: Rows, operation: Operation, spread: Spread, number: int, parts: Sequence[Rows]) -> None:
-        """Add a row for each combination of rows of the operands, behind an operation that is spread in some way."""
+        """Add a row for each combination of rows of the operands, after an operation with this spread."""
         own = ((number,),) if self.uses[operation.name] else ()
         combined: list[tuple[tuple[Held, ...], float, tuple[Trace, ...]]] = [((), spread.seconds, ())]
         for part in parts:
@@ -293,9 +290,9 @@ class _Choice:
         return self.spreads[key]
 
     def _laid(self, table: _Table, needs: Mapping[str, int], beside: float) -> Rows:
-        """Return the rows behind exchanges of values for who reads them, without those that nobody reads again.
+        """Return the rows after exchanges of operands for their reader, without values that nothing reads again.
 
-        While halos are on their way ranks work for so many seconds.
+        ``beside`` is the seconds of work while halos are on their way.
         """
         moves = []
         for place, name in enumerate(table.names):
@@ -319,7 +316,7 @@ class _Choice:
         return found
 
     def _move(self, held: Held, need: int, itemsize: int, beside: float) -> tuple[float, int]:
-        """Return the price of what a reader lacks of a value, and the number of the layout that it is copied to."""
+        """Return the price of exchanging the missing elements for a reader, and the number of the copy's layout."""
         key = held, need, itemsize, beside
         if key not in self.moves:
             wanted, mesh = self.layouts[need], self.prices.mesh

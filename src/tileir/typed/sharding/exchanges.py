@@ -1,4 +1,4 @@
-"""Geometry of collectives: which elements a rank gets from which others, and how many that are."""
+"""Geometry of collectives: the elements that a rank gets from each other rank, and their number."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 @attrs.frozen
 class Piece:
-    """Elements, by their places in the whole tensor, that one rank has and another one needs."""
+    """A box of elements, in coordinates of the whole tensor, that one rank has and another one needs."""
 
     owner: int
     box: Box
@@ -30,9 +30,9 @@ class Piece:
 
 @lru_cache(4096)
 def pieces(collective: Collective, mesh: Mesh, rank: int) -> tuple[Piece, ...]:
-    """Return what a rank gets, its own elements among it, in an order that all ranks agree on.
+    """Return the elements that a rank gets, including its own, in an order that all ranks agree on.
 
-    Where values are merged, there is a piece of the same elements from each rank of the group, in their order.
+    For merges, there is a piece of the same elements from each rank of the group, in their order.
     """
     here = mesh.coordinates(rank)
     wanted = mesh.box(collective.target, here)
@@ -52,7 +52,7 @@ def pieces(collective: Collective, mesh: Mesh, rank: int) -> tuple[Piece, ...]:
 
 
 def _runs(split: Split, wanted: Interval, own: int) -> Iterator[tuple[int, Interval]]:
-    """Yield intervals that together are the wanted one, each with the position that has it: its own where it can."""
+    """Yield intervals that together are the wanted one, each with the position that has it: its own if possible."""
     first, last = wanted
     order = [own, *(position for position in range(len(split.intervals)) if position != own)]
     while first < last:
@@ -72,7 +72,7 @@ def _runs(split: Split, wanted: Interval, own: int) -> Iterator[tuple[int, Inter
 
 @lru_cache(maxsize=4096)
 def moved(source: Layout, target: Layout, mesh: Mesh) -> int:
-    """Return how many elements all ranks together get from others when a tensor is laid out anew."""
+    """Return the number of elements that all ranks together get from others in a change of layout."""
     wanted = held = np.ones((), np.int64)
     for old, new in zip(source, target, strict=True):
         (first, last), (low, high) = _ends(old, mesh), _ends(new, mesh)
@@ -84,7 +84,7 @@ def moved(source: Layout, target: Layout, mesh: Mesh) -> int:
 
 @lru_cache(maxsize=4096)
 def _ends(split: Split, mesh: Mesh) -> tuple[Array, Array]:
-    """Return where the places of an axis start and stop on each rank, as arrays over the mesh."""
+    """Return the starts and stops of the intervals of an axis on each rank, as arrays over the mesh."""
     names = [name for name, _ in mesh.axes]
     order = sorted(range(len(split.axes)), key=lambda number: names.index(split.axes[number]))
     found = np.array(split.intervals, np.int64).reshape(*(mesh.extent([name]) for name in split.axes), 2)
@@ -94,7 +94,7 @@ def _ends(split: Split, mesh: Mesh) -> tuple[Array, Array]:
 
 @lru_cache(maxsize=4096)
 def missing(have: Layout, target: Layout) -> float:
-    """Return which part of what it is to have the rank lacks that lacks most; all of what is cut along other axes."""
+    """Return the greatest fraction of its target that a rank lacks; 1 if the splits use other mesh axes."""
     own = 1.0
     for old, new in zip(have, target, strict=True):
         if old.axes != new.axes:
@@ -105,15 +105,15 @@ def missing(have: Layout, target: Layout) -> float:
 
 
 def largest(layout: Layout) -> int:
-    """Return how many elements the rank has that has most of them."""
+    """Return the number of elements of the rank that has most of them."""
     return math.prod(max(high - low for low, high in split.intervals) for split in layout)
 
 
 def merged(source: Layout, target: Layout, axes: Sequence[str], mesh: Mesh, operation: Operation) -> int:
-    """Return how many elements all ranks together get from others when parts of an aggregate are merged.
+    """Return the number of elements that all ranks together get from others in a merge of partial aggregates.
 
-    Each rank of a group merges an equal share. Where each needs all of it, shares are handed round afterwards. States
-    of tuple reductions are handed round as they are.
+    Each rank of a group merges an equal share. If each needs all of it, shares are passed around afterwards. States of
+    tuple reductions are passed around as they are.
     """
     others = mesh.extent(axes) - 1
     sides = (high - low for low, high in (_ends(split, mesh) for split in target))
@@ -123,21 +123,21 @@ def merged(source: Layout, target: Layout, axes: Sequence[str], mesh: Mesh, oper
 
 
 def aggregation_of(operation: Operation) -> Aggregation | None:
-    """Return how parts of an operation are merged, of which each rank has a share of the terms."""
+    """Return the aggregation that merges results of an operation of which each rank has some of the terms."""
     if isinstance(operation, Gather):
-        return Aggregation.SUM  # of rows of one rank, and of zeros of the others
+        return Aggregation.SUM  # rows of one rank, and zeros of the others
     return operation.aggregation if isinstance(operation, Contraction | Scatter | Collective) else None
 
 
 def dtype_merged(how: Aggregation, dtype: DType, ranks: int) -> DType:
-    """Return the dtype in which parts of so many ranks travel and are merged: as they are where it is rounded once."""
+    """Return the dtype in which parts of several ranks travel and are merged; two are rounded only once."""
     if ranks == 2 and dtype in {DType.F16, DType.BF16}:
         return dtype
     return contraction_types(how, Combination.NONE, [dtype]).accumulator
 
 
 def width_merged(operation: Operation, dtype: DType, shape: Shape, ranks: int) -> int:
-    """Return the bytes in which an element travels that ranks merge, of an operation that reads elements of a dtype."""
+    """Return the bytes of an element in a merge between ranks, for an operation that reads elements of ``dtype``."""
     if isinstance(operation, Reduce):
         return sum(each.itemsize for each in rule_of(operation, dtype, shape).state)
     how = aggregation_of(operation)
@@ -146,7 +146,7 @@ def width_merged(operation: Operation, dtype: DType, shape: Shape, ranks: int) -
 
 
 def traffic(collective: Collective, mesh: Mesh, dtypes: Mapping[str, DType]) -> int:
-    """Return how many bytes all ranks together get from others, by the dtypes of values."""
+    """Return the number of bytes that all ranks together get from others, by the dtypes of values."""
     if collective.combine is not None:
         width = sum(dtypes[name].itemsize for name in collective.inputs)
     elif collective.aggregation is not None:
@@ -157,7 +157,7 @@ def traffic(collective: Collective, mesh: Mesh, dtypes: Mapping[str, DType]) -> 
 
 
 def target_of(have: Layout, need: Layout, mesh: Mesh) -> Layout:
-    """Return a layout for what is needed of a value: splits of which ranks have enough stay as they are."""
+    """Return a target layout for the needs of a reader: splits of which ranks have enough remain."""
     target = list(need)
     for number, (old, new) in enumerate(zip(have, need, strict=True)):
         others = {axis for place, split in enumerate(target) if place != number for axis in split.axes}
@@ -167,7 +167,7 @@ def target_of(have: Layout, need: Layout, mesh: Mesh) -> Layout:
 
 
 def kind_of(source: Layout, target: Layout) -> CollectiveKind:
-    """Return the kind of the collective that lays a tensor out anew."""
+    """Return the kind of the collective for a change of layout."""
     pairs = [(old, new) for old, new in zip(source, target, strict=True) if old != new]
     if all(new.is_whole for _, new in pairs):
         alone = all(sum(low < high for low, high in old.intervals) <= 1 for old, _ in pairs)
@@ -189,7 +189,7 @@ def _within(inner: Split, outer: Split) -> bool:
 
 @lru_cache(maxsize=4096)  # programs repeat themselves
 def covers(have: Split, need: Split, mesh: Mesh) -> bool:
-    """Return whether every rank has the places of an axis that it needs."""
+    """Return whether every rank has the positions of an axis that it needs."""
     for place in mesh.places(tuple(dict.fromkeys((*have.axes, *need.axes)))):
         low, high = need.intervals[mesh.position(place, need.axes)]
         first, last = have.intervals[mesh.position(place, have.axes)]
@@ -199,12 +199,12 @@ def covers(have: Split, need: Split, mesh: Mesh) -> bool:
 
 
 def covered(have: Layout, need: Layout, mesh: Mesh) -> bool:
-    """Return whether every rank has all that it needs of a value."""
+    """Return whether every rank has all elements of a value that it needs."""
     return all(covers(old, new, mesh) for old, new in zip(have, need, strict=True))
 
 
 def split_of(intervals: Mapping[tuple[int, ...], Interval], axes: Sequence[str], mesh: Mesh) -> Split:
-    """Return the split with an interval for each place along some axes, on which it need not depend."""
+    """Return the split with an interval for each position along some axes, without axes that make no difference."""
     kept = []
     for number, name in enumerate(axes):
         if any(intervals[place] != intervals[(*place[:number], 0, *place[number + 1 :])] for place in intervals):

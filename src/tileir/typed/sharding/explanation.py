@@ -1,4 +1,4 @@
-"""Explanation of a partitioned program: its exchanges with cause, bytes and price, and how its tensors are laid out."""
+"""Explanation of a partitioned program: the cause, bytes and price of its exchanges, and the layouts of tensors."""
 
 from __future__ import annotations
 
@@ -45,12 +45,11 @@ class Exchange:
 
     Attributes:
         collective: The operation.
-        statement: The statement that it is made for.
-        tensor: The value of which ranks get something.
-        cause: A sentence on why ranks need that.
+        statement: The statement that needs it.
+        tensor: The value that ranks exchange.
+        cause: A sentence that explains the need.
         size: Bytes that all ranks together get from others.
-        price: What that takes by the links of the model, and beside the work of ranks.
-
+        price: Its price by the links of the model, and the overlap with work.
     """
 
     collective: Collective
@@ -62,12 +61,12 @@ class Exchange:
 
     @property
     def seconds(self) -> float:
-        """Seconds that the program takes longer by it, by which shardings are chosen."""
+        """Seconds by which it extends the program; shardings are chosen by these."""
         return self.price.seconds
 
 
 def exchanges(program: Partitioned, model: HardwareModel | None = None) -> tuple[Exchange, ...]:
-    """Return the exchanges of a partitioned program, in order; what several results are merged by is counted once."""
+    """Return the exchanges of a partitioned program, in order; a merge of several results is counted once."""
     values = (*program.function.inputs, *program.function.operations)
     dtypes = {each.name: each.dtype for each in values}
     called = {name: each.name for each in program.collectives if not is_copy(each) for name in each.inputs}
@@ -104,7 +103,7 @@ def exchanges(program: Partitioned, model: HardwareModel | None = None) -> tuple
 
 
 def _met(program: Partitioned, operation: Operation, dtypes: Mapping[str, DType], prices: Prices) -> Exchange:
-    """Return what ranks exchange in all rounds of an operation in which they meet."""
+    """Return the exchange of all rounds of an operation in which ranks meet."""
     axes, placements = program.meetings[operation.name], dict(program.placements)
     layouts = {name: placements[name].layout for name in (*reads(operation), operation.name)}
     sizes = met_traffic(operation, axes, layouts, program.mesh, dtypes)
@@ -118,7 +117,7 @@ def _met(program: Partitioned, operation: Operation, dtypes: Mapping[str, DType]
 
 
 def _repeated(exchange: Exchange, loop: Scan) -> Exchange:
-    """Return what an exchange of a step is in all steps of a loop together; in one where nobody knows how many."""
+    """Return the sum of an exchange over all steps of a loop; of one step if their number is unknown."""
     count = 1 if loop.count is None else loop.count
     inner = attrs.evolve(exchange.collective, name=f"{loop.name}.{exchange.collective.name}")
     steps = "each step" if loop.count is None else f"each of {count} steps"
@@ -129,7 +128,7 @@ def _repeated(exchange: Exchange, loop: Scan) -> Exchange:
 
 
 def cut_text(placement: Placement) -> str:
-    """Return how a value is cut, as in ``(x, whole), parts along y``."""
+    """Return the layout of a value as text, as in ``(x, whole), parts along y``."""
     entries = ", ".join("*".join(split.axes) or "whole" for split in placement.layout)
     return f"({entries}){''.join(f', parts along {axis}' for axis in placement.partial)}"
 
@@ -143,13 +142,13 @@ def price_text(exchange: Exchange, *, is_beside: bool) -> str:
 
 
 def is_copy(collective: Collective) -> bool:
-    """Return whether a collective makes a copy of a value for who reads it, and not the value itself."""
+    """Return whether a collective makes a copy of a value for a reader, instead of the value itself."""
     own = tuple(f"{collective.name}{suffix}" for suffix in (PART, LOCAL, MERGED))
     return not collective.input.startswith(own)
 
 
 def seconds(program: Partitioned, prices: Prices) -> float:
-    """Return the price of a program by which is chosen: of giving ranks their inputs, of all work and all exchanges."""
+    """Return the price of a program, which decides between programs: of its inputs, all work and all exchanges."""
     placements = dict(program.placements)
     total = sum(each.seconds for each in exchanges(program, prices.model)) + work_seconds(program, prices)
     for value in program.function.inputs:
@@ -159,12 +158,12 @@ def seconds(program: Partitioned, prices: Prices) -> float:
 
 
 def work_seconds(program: Partitioned, prices: Prices) -> float:
-    """Return the price of all work of a program, on the rank that has most of each operation."""
+    """Return the price of all work of a program, for each operation on the rank with the largest part."""
     return sum(works(program, prices).values())
 
 
 def loop_seconds(scan: Scan, step: Partitioned | None, prices: Prices) -> float:
-    """Return the price of all steps of a loop, with exchanges; of one step where nobody knows how many there are."""
+    """Return the price of all steps of a loop, with exchanges; of one step if their number is unknown."""
     if step is None:
         return (1 if scan.count is None else scan.count) * sum(price for _, price in _works(scan.body, {}, {}, prices))
     exchanged = sum(each.seconds for each in exchanges(step, prices.model)) if step.meets else 0.0
@@ -182,7 +181,7 @@ def _works(
     steps: Mapping[Scan, Partitioned | None],
     prices: Prices,
 ) -> Iterator[tuple[str, float]]:
-    """Yield the operations of a function with their prices; what has no placement is whole on each rank."""
+    """Yield the operations of a function with their prices; values without placements are whole on each rank."""
     values = (*function.inputs, *function.operations)
     shapes, dtypes = {each.name: each.shape for each in values}, {each.name: each.dtype for each in values}
     loops = set()
@@ -205,7 +204,7 @@ def _work_of(
     dtypes: Mapping[str, DType],
     prices: Prices,
 ) -> float:
-    """Return the price of what ranks compute of an operation."""
+    """Return the price of the work of ranks for an operation."""
     own = placements.get(operation.name) or Placement(whole(operation.shape))
     axes = meets(operation, placements) if placements else ()
     if axes:
@@ -216,7 +215,7 @@ def _work_of(
 
 
 def _beside(program: Partitioned, readers: Sequence[Operation], prices: Prices) -> float:
-    """Return the seconds of work of the first of those that read a halo; 0 where one of them has to wait for it."""
+    """Return the seconds of work of the first reader of a halo; 0 if one of the readers has to wait for it."""
     placements = dict(program.placements)
     if not all(may_border(each, placements[each.name].shares) for each in readers):
         return 0.0

@@ -1,4 +1,4 @@
-"""Functions that ranks run in the rounds of operations in which they meet, on parts whose shapes are known."""
+"""Functions that ranks run in the rounds of operations in which they meet, on parts of known shapes."""
 
 from __future__ import annotations
 
@@ -17,23 +17,22 @@ from tileir.typed.sharding.rows import Rows
 from tileir.typed.simplify.simplifier import simplify
 
 KEYS, PLACES, OTHER_KEYS, OTHER_PLACES = "K", "P", "OK", "OP"
-"""Inputs of functions that sort and merge; what these return is called by the first two and ``SORTED``."""
+"""Inputs of functions that sort and merge; their results are named by the first two and ``SORTED``."""
 
 SORTED = "_sorted"
 TABLE, ROWS, UPDATES, BEFORE, MADE = "T", "I", "U", "B", "R"
-"""Inputs of functions that look rows up or update them, and what these return."""
+"""Inputs of functions that look up or update rows, and their result."""
 
 
 @lru_cache(256)
 def sorted_part(operation: Argsort, keys: Value, start: int, count: int) -> Function:
-    """Return the function from a part of what is sorted to its first keys in order, and to their places in the whole.
+    """Return the function from a part of a sorted axis to its first keys in order, and to their positions in the whole.
 
     Args:
-        operation: How to sort.
+        operation: The sort.
         keys: The part, called ``KEYS``.
-        start: The place of the first key of the part.
-        count: How many of them are kept.
-
+        start: The position of the first key of the part.
+        count: The number of keys to keep.
     """
 
     def sort(part: Sequence[Tensor]) -> list[Tensor]:
@@ -46,13 +45,12 @@ def sorted_part(operation: Argsort, keys: Value, start: int, count: int) -> Func
 
 @lru_cache(256)
 def merged_parts(operation: Argsort, parts: tuple[Value, ...], wanted: Interval) -> Function:
-    """Return the function from two sorted parts to some of their elements in order, and their places.
+    """Return the function from two sorted parts to some of their elements in order, and their positions.
 
     Args:
-        operation: How they were sorted.
-        parts: The keys and the places of the part that comes first where keys are equal, and those of the other.
+        operation: The sort.
+        parts: The keys and the positions of the part that precedes among equal keys, then those of the other one.
         wanted: The first element that is kept, and the one after the last.
-
     """
     axis, low, high = operation.axis, *wanted
 
@@ -66,7 +64,7 @@ def merged_parts(operation: Argsort, parts: tuple[Value, ...], wanted: Interval)
 
 
 def _traced(inputs: Sequence[Value], made: Callable[[Sequence[Tensor]], Sequence[Tensor]]) -> Function:
-    """Return a typed function of two results, which are named as the first two inputs of sorts are."""
+    """Return a typed function with two results, named after the first two inputs of sorts."""
     builder = FunctionBuilder()
     given = [builder.input(value.name, *value.shape, dtype=value.dtype) for value in inputs]
     results = dict(zip((f"{KEYS}{SORTED}", f"{PLACES}{SORTED}"), made(given), strict=True))
@@ -83,11 +81,10 @@ def looked_up(operation: Gather, table: Value, interval: Interval, size: int, ro
     Args:
         operation: The gather.
         table: The rows, called ``TABLE``.
-        interval: Which of all rows these are.
-        size: How many rows there are in all.
+        interval: Their interval among all rows.
+        size: The number of all rows.
         rows: The indices, called ``ROWS``.
-        shape: That of the result.
-
+        shape: The shape of the result.
     """
     before = Value(BEFORE, operation.dtype, shape)
     made: list[Operation] = []
@@ -101,16 +98,15 @@ def looked_up(operation: Gather, table: Value, interval: Interval, size: int, ro
 def updated(
     operation: Scatter, updates: Value, rows: Value, interval: Interval, shape: Shape, *, has_before: bool
 ) -> Function:
-    """Return the function from updates of one rank to rows of another one, in the dtype in which these are aggregated.
+    """Return the function from updates of one rank to rows of another one, in the dtype of their aggregation.
 
     Args:
         operation: The scatter.
         updates: The updates, called ``UPDATES``.
         rows: The indices, called ``ROWS``.
-        interval: Which of all rows are updated.
-        shape: That of these.
-        has_before: Whether they have something else already, ``BEFORE``, with which updates are merged.
-
+        interval: The interval of the updated rows among all rows.
+        shape: The shape of the updated rows.
+        has_before: Whether the rows have values already, ``BEFORE``, with which updates are merged.
     """
     dtype, op = operation.accumulator, operation.aggregation.op
     names = NameScope.of((MADE, UPDATES, ROWS, BEFORE))
@@ -131,6 +127,6 @@ def updated(
 
 @lru_cache(256)
 def narrowed(operation: Scatter, shape: Shape) -> Function:
-    """Return the function from ``BEFORE`` in the dtype in which updates are aggregated to that of the result."""
+    """Return the function from ``BEFORE``, in the dtype of the aggregation, to the dtype of the result."""
     before = Value(BEFORE, operation.accumulator, shape)
     return Function((before,), (MADE,), (Cast(MADE, BEFORE, operation.dtype, shape),))

@@ -1,7 +1,7 @@
-"""Interpreter of partitioned programs: what they mean, on tuples with an array for each rank.
+"""Interpreter of partitioned programs: their definition, on tuples with an array for each rank.
 
-A collective puts the whole tensor together from the parts of all ranks, and takes it apart again. It shares nothing
-with the geometry by which engines exchange pieces.
+A collective joins the whole tensor from the parts of all ranks, and splits it again. It shares nothing with the
+geometry by which engines exchange pieces.
 """
 
 from __future__ import annotations
@@ -30,11 +30,10 @@ Parts: TypeAlias = "tuple[Array, ...]"
 
 
 def interpret_partitioned(program: Partitioned, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Return the results of a partitioned program, whole, for inputs that are whole.
+    """Return the whole results of a partitioned program for whole inputs.
 
     Raises:
         ArgumentError: TIL701, as for :func:`tileir.typed.interpreter.interpret`.
-
     """
     faults = [value for value in program.function.inputs if value.name not in inputs]
     if faults:
@@ -95,7 +94,7 @@ def _looped(rounds: Rounds, values: Mapping[str, Parts]) -> dict[str, Parts]:
 
 
 def met(program: Partitioned, operation: Operation, values: Mapping[str, Parts]) -> Parts:
-    """Return what each rank has of an operation in which they meet, which is computed of whole operands."""
+    """Return each rank's part of an operation in which ranks meet, computed from whole operands."""
     defined = {each.name: each for each in (*program.function.inputs, *program.function.operations)}
     inputs = tuple(Value(name, defined[name].dtype, defined[name].shape) for name in dict.fromkeys(reads(operation)))
     given = {value.name: gathered(values[value.name], program.layout(value.name), program.mesh) for value in inputs}
@@ -104,7 +103,7 @@ def met(program: Partitioned, operation: Operation, values: Mapping[str, Parts])
 
 
 def _run(steps: tuple[Step, ...], values: Mapping[str, Parts]) -> dict[str, Parts]:
-    """Return what the functions of all ranks compute."""
+    """Return the results of the functions of all ranks."""
     made = []
     for rank, step in enumerate(steps):
         assert isinstance(step, Function)
@@ -113,7 +112,7 @@ def _run(steps: tuple[Step, ...], values: Mapping[str, Parts]) -> dict[str, Part
 
 
 def exchanged(collective: Collective, inputs: list[Parts], mesh: Mesh) -> Parts:
-    """Return what each rank has behind a collective."""
+    """Return each rank's array after a collective."""
     merged = inputs[0]
     if collective.combine is not None:
         merged = tuple(

@@ -1,7 +1,7 @@
 """Programs of single ranks: ordinary typed functions of a rank's parts of arrays, and the collectives between them.
 
-A part of an operation is the operation itself on smaller arrays. In a contraction the accesses are counted from where
-the parts start, and terms that other ranks take are excluded by constraints, so that nothing is ever padded.
+A part of an operation is the operation itself on smaller arrays. In a contraction, accesses are relative to the starts
+of parts, and constraints exclude terms of other ranks, so that nothing is ever padded.
 """
 
 from __future__ import annotations
@@ -55,9 +55,8 @@ class Rounds:
 
     Attributes:
         loop: Any of the operations that are its results.
-        step: What ranks run in each step.
+        step: The partitioned step.
         results: The operations that are its results, by name.
-
     """
 
     loop: Scan
@@ -74,14 +73,14 @@ class Meeting:
 
 
 Step: TypeAlias = "Function | Collective | Rounds | Meeting"
-"""A function of parts of arrays, by their names, or where ranks meet; they do so in one order on all ranks."""
+"""A function of parts of arrays, by their names, or a step in which ranks meet, in one order on all ranks."""
 
 
 def local_steps(program: Partitioned, rank: int) -> tuple[Step, ...]:
-    """Return what a rank runs, one after the other.
+    """Return the steps of a rank, in order.
 
-    Inputs and outputs of functions have the names that values have in the program. Collectives come as late as they
-    may, so that what belongs together is compiled together.
+    Inputs and outputs of functions have the names of values of the program. Collectives come as late as possible, so
+    that related operations are compiled together.
     """
     boxes = boxes_of(program, rank)
     return tuple(
@@ -91,7 +90,7 @@ def local_steps(program: Partitioned, rank: int) -> tuple[Step, ...]:
 
 
 def boxes_of(program: Partitioned, rank: int) -> dict[str, Box]:
-    """Return which elements of each value a rank has."""
+    """Return the elements of each value that a rank has."""
     here = program.mesh.coordinates(rank)
     return {name: program.mesh.box(placement.layout, here) for name, placement in program.placements}
 
@@ -103,7 +102,7 @@ def terms_of(placement: Placement, mesh: Mesh, here: Mapping[str, int]) -> list[
 
 @attrs.frozen
 class Run:
-    """Operations between two collectives, with what they read from outside, and what others read of them."""
+    """Operations between two collectives, with their inputs and the values that others read."""
 
     operations: tuple[Operation, ...]
     inputs: tuple[str, ...]
@@ -111,11 +110,11 @@ class Run:
 
 
 Chunk: TypeAlias = "list[Operation] | Collective | Rounds | Meeting"
-"""Operations that follow each other, or where ranks meet between such."""
+"""Consecutive operations, or a step between them in which ranks meet."""
 
 
 def met_with(chunk: Collective | Rounds | Meeting) -> tuple[str, ...]:
-    """Return the values that ranks have to have where they meet."""
+    """Return the values that a step in which ranks meet reads."""
     match chunk:
         case Rounds(loop=loop):
             return operands(loop)
@@ -126,9 +125,9 @@ def met_with(chunk: Collective | Rounds | Meeting) -> tuple[str, ...]:
 
 
 def chunks_of(program: Partitioned, *, late: bool) -> tuple[list[Chunk], dict[str, Constant]]:
-    """Return the operations that results depend on, cut at the collectives, and the constants anywhere.
+    """Return the operations that results depend on, split at the collectives, and all constants.
 
-    Collectives come as late as they may, with as few functions between them, or where the program has them.
+    Collectives come as late as possible, with few functions between them, or as in the program.
     """
     chunks: list[Chunk] = [[]]
     constants: dict[str, Constant] = {}
@@ -164,7 +163,7 @@ def _rounds_of(program: Partitioned, operations: Sequence[Operation]) -> dict[st
 def runs_of(
     program: Partitioned, chunks: Sequence[Chunk], constants: Mapping[str, Constant]
 ) -> tuple[Run | Collective | Rounds | Meeting, ...]:
-    """Return what ranks run, one after the other: constants stand where they are read."""
+    """Return the steps of ranks, in order, with constants where they are read."""
     later = set(program.function.outputs)
     found: list[Run | Collective | Rounds | Meeting] = []
     for chunk in reversed(chunks):
@@ -188,9 +187,9 @@ def runs_of(
 
 
 def _gathered(operations: Sequence[Operation], met: Container[str]) -> list[Operation]:
-    """Return operations by how often ranks meet, one time behind the other, before them; in some they meet themselves.
+    """Return operations sorted by the number of meetings before them; members of ``met`` are meetings themselves.
 
-    Each comes where it is needed first, so that what reads a collective is not taken apart from what it is read with.
+    Each comes just before it is needed, so that readers of a collective stay with the readers of their results.
     """
     depths: dict[str, int] = {}
     for operation in operations:
@@ -208,7 +207,7 @@ def _gathered(operations: Sequence[Operation], met: Container[str]) -> list[Oper
 
 
 def local_function(program: Partitioned, run: Run, rank: int, boxes: Mapping[str, Box]) -> Function:
-    """Return the function of a rank that computes boxes of values of boxes of others."""
+    """Return the function of a rank that computes boxes of values from boxes of others."""
     placements = dict(program.placements)
     defined = {each.name: each for each in (*program.function.inputs, *program.function.operations)}
     here = program.mesh.coordinates(rank)
@@ -221,7 +220,7 @@ def local_function(program: Partitioned, run: Run, rank: int, boxes: Mapping[str
 
 @attrs.define(eq=False, repr=False)
 class _Local:
-    """A function of one rank that is being made."""
+    """The function of one rank while it is built."""
 
     program: Partitioned
     here: Mapping[str, int]
@@ -298,7 +297,7 @@ class _Local:
             Rows(interval, size, self.names, self.operations.append).scatter(made, indices)
 
     def _parts_read(self, operation: Gather | Scatter) -> list[Value]:
-        """Return what the part reads as each operand, though one value may be several of them."""
+        """Return the part of each operand that is read, though one value may be several operands."""
         shapes = {name: self.defined[name].shape for name in reads(operation)}
         found = boxes_read(operation, self.boxes[operation.name], self._terms(operation.name), shapes)
         return [
@@ -340,7 +339,7 @@ class _Local:
         return name
 
     def _coordinate(self, operation: Coordinate, shape: Shape, start: int) -> None:
-        """Add places counted from the first one of this rank, and where that is."""
+        """Add coordinates relative to the first one of this rank, and its position."""
         name, axis, dtype = operation.name, operation.axis, operation.dtype
         own = counting(shape[axis])
         if not start and own is dtype:
@@ -355,7 +354,7 @@ class _Local:
         self.operations.append(Elementwise(name, Op.ADD, (counted, first), dtype, shape))
 
     def _places(self, operation: Reduce, shape: Shape) -> None:
-        """Add where an extremum is: counted along the first axis, which alone is shared out, from where it starts."""
+        """Add positions of extrema: relative to the start along the first axis, the only one that ranks divide."""
         (_, (low, high)), *_ = self._terms(operation.name)
         crops = self._crops(operation)
         lengths = [self.defined[operation.input].shape[axis] for axis in operation.axes[1:]]
@@ -367,12 +366,12 @@ class _Local:
             wide = self.names.fresh(f"{operation.name}_wide")
             self.operations.append(Cast(wide, counted, operation.dtype, shape))
             counted = wide
-        start = low * math.prod(lengths) if low < high else 0  # no element stands where those of no rank do
+        start = low * math.prod(lengths) if low < high else 0  # a rank without elements never wins
         self.operations.append(Constant(first, operation.dtype, start))
         self.operations.append(Elementwise(operation.name, Op.ADD, (counted, first), operation.dtype, shape))
 
     def _contraction(self, operation: Contraction, shape: Shape) -> None:
-        """Add a contraction over the terms of this rank, whose accesses count from where the parts of arrays start."""
+        """Add a contraction over the terms of this rank, whose accesses are relative to the starts of arrays' parts."""
         terms = self._terms(operation.name)
         lows = [low for low, _ in self.boxes[operation.name]]
         inputs = tuple(
@@ -400,7 +399,7 @@ class _Local:
         )
 
     def _identity(self, operation: Contraction, shape: Shape) -> str:
-        """Return the name of what merges with nothing, for elements of which this rank has no term."""
+        """Return the name of a tensor of the aggregation's identity, for elements without terms on this rank."""
         value = self.names.fresh(f"{operation.name}_identity")
         self.operations.append(Constant(value, operation.dtype, operation.aggregation.identity(operation.dtype)))
         indices = tuple(Affine.index(f"d{axis}") for axis in range(len(shape)))

@@ -1,8 +1,8 @@
-"""Loops whose steps ranks share out: each rank runs all steps, on its part of what they carry and read.
+"""Loops whose steps ranks divide: each rank runs all steps, on its part of the carries and operands.
 
-The step of a loop is partitioned as a function, whose inputs are laid out as what the loop is passed, and carries stay
-laid out as they are. Where no step needs a collective, as over the axes that no step mixes, a rank runs the loop as any
-other one. Otherwise ranks meet in each step.
+The step of a loop is partitioned as a function whose inputs have the layouts of the loop's arguments, and carries keep
+their layouts. If no step needs a collective, as over axes that steps do not mix, a rank runs an ordinary loop.
+Otherwise ranks meet in each step.
 """
 
 from __future__ import annotations
@@ -17,24 +17,22 @@ from tileir.typed.sharding.partitioned import Partitioned
 from tileir.typed.sharding.splits import Layout, whole
 
 _ROUNDS = 4
-"""Times that carries are laid out anew, as a step leaves them, before a loop is given up."""
+"""Attempts to find layouts of carries that a step preserves, before a loop is left whole."""
 
 Partition = Callable[[Function, Mesh, Mapping[str, Layout]], Partitioned]
 
 
 def step_of(scan: Scan, layouts: Sequence[Layout], mesh: Mesh, partition: Partition) -> Partitioned | None:
-    """Return the partitioned step of a loop; None where ranks have nothing of their own in it.
+    """Return the partitioned step of a loop; None if ranks have no part of their own in it.
 
-    Where they would meet because constants are cut, as weights are, each rank gets all of these if they need not meet
-    then. They may meet in steps whose number nobody knows, too, since the carry that says whether there is one more is
-    a single bool, and so whole on each rank.
+    If ranks would meet only because constants are split, as weights are, each rank gets all of these. Ranks may meet in
+    steps of while loops, too, since the carry with the condition is a single bool, and so whole on each rank.
 
     Args:
         scan: The loop.
-        layouts: Those of the carries, the sequences and the constants, in this order.
+        layouts: The layouts of the carries, the sequences and the constants, in this order.
         mesh: The ranks.
-        partition: Partitions a function whose inputs are laid out in some way.
-
+        partition: Partitions a function whose inputs have given layouts.
     """
     known: dict[tuple[Layout, ...], Partitioned] = {}
 
@@ -56,7 +54,7 @@ def step_of(scan: Scan, layouts: Sequence[Layout], mesh: Mesh, partition: Partit
 
 
 def layouts_by_step(scan: Scan, fixed: Sequence[Layout | None], mesh: Mesh, partition: Partition) -> tuple[Layout, ...]:
-    """Return layouts of what a loop is passed, some of which are fixed, and others are as its step would have them."""
+    """Return layouts of a loop's arguments, some of which are fixed; its step chooses the others."""
     carries, rest = len(scan.carries), len(scan.carries) + len(scan.sequences)
     asked = {
         value.name: layout[1:] if carries <= number < rest else layout
@@ -70,7 +68,7 @@ def layouts_by_step(scan: Scan, fixed: Sequence[Layout | None], mesh: Mesh, part
 def _settled(
     scan: Scan, layouts: Sequence[Layout], made_with: Callable[[Sequence[Layout]], Partitioned], *, may_meet: bool
 ) -> Partitioned | None:
-    """Return the step with carries laid out as it leaves them itself."""
+    """Return the step with layouts of carries that it preserves."""
     if not any(split.axes for layout in layouts for split in layout):
         return None
     carries, inside = len(scan.carries), list(layouts)
@@ -90,7 +88,7 @@ def _has(mesh: Mesh) -> Callable[[Layout, Layout], bool]:
 
 
 def needs_of(scan: Scan, step: Partitioned) -> list[tuple[str, Layout]]:
-    """Return how what a loop is passed must be laid out: as the step says, with all steps of sequences on each rank."""
+    """Return the required layouts of a loop's arguments: those of the step, with whole axes of steps."""
     found = []
     passed = (*scan.carries, *scan.sequences, *scan.constants)
     for number, (name, value) in enumerate(zip(passed, scan.body.inputs, strict=True)):
@@ -101,14 +99,14 @@ def needs_of(scan: Scan, step: Partitioned) -> list[tuple[str, Layout]]:
 
 
 def result_layout(scan: Scan, step: Partitioned) -> Layout:
-    """Return how a result of a loop is laid out."""
+    """Return the layout of a result of a loop."""
     number = scan.result.number + (len(scan.carries) if scan.result.part is ScanPart.OUTPUT else 0)
     layout = step.layout(step.function.outputs[number])
     return layout if scan.result.part is ScanPart.FINAL else (*whole(scan.shape[:1]), *layout)
 
 
 def with_step(scan: Scan, body: Function, passed: Sequence[str], shape: tuple[int, ...]) -> Scan:
-    """Return a loop of another step, which is passed other values."""
+    """Return a loop with another step and other arguments."""
     carries, rest = len(scan.carries), len(scan.carries) + len(scan.sequences)
     groups = tuple(passed[:carries]), tuple(passed[carries:rest]), tuple(passed[rest:])
     return attrs.evolve(scan, body=body, carries=groups[0], sequences=groups[1], constants=groups[2], shape=shape)

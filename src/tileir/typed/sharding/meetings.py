@@ -1,9 +1,9 @@
-"""Operations in which ranks meet: sorts along an axis that is cut, and gathers and scatters whose both sides are cut.
+"""Operations in which ranks meet: sorts along a split axis, and gathers and scatters with both sides split.
 
-Data choose the places there, so that no rank knows what it needs before it runs. Ranks come to them in rounds instead,
-in each of which a rank has at most the part of one other: neighbours merge what they have sorted (Baudet and Stevenson,
-1978), tables go round among those who look their rows up, and updates go to all that have rows, those of one rank after
-the other. Parts are always as large as the program says, and nobody has more than a few of them.
+Data determine their positions, so that a rank does not know its needs in advance. Ranks meet in rounds instead, in each
+of which a rank has at most the part of one other: neighbours merge their sorted parts (Baudet and Stevenson, 1978),
+parts of tables are passed around among the ranks that look up rows, and updates go to all ranks with rows, those of one
+rank after the other. Parts are never larger than in the program, and no rank has more than a few of them.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ class Met:
 
     Attributes:
         axis: The axis of the result.
-        split: Its places on each rank.
-
+        split: Its positions on each rank.
     """
 
     axis: int
@@ -43,12 +42,11 @@ class Met:
 
 @attrs.frozen
 class Comparison:
-    """Two neighbours of which the first keeps the elements that come first, where somebody needs them, and so on.
+    """Two neighbours that merge their elements; the first one keeps those that come first.
 
     Attributes:
-        first: The position of the first of them.
-        keeps: For each of both whether anybody needs what it has afterwards.
-
+        first: The position of the first neighbour.
+        keeps: For both neighbours, whether any rank needs the elements that they have afterwards.
     """
 
     first: int
@@ -56,7 +54,7 @@ class Comparison:
 
 
 def met_operand(operation: Operation) -> tuple[str, int] | None:
-    """Return the operand, and the axis of it, by whose cut ranks meet in an operation; None where they never do."""
+    """Return the operand and its axis whose split makes ranks meet in an operation; None if they never do."""
     match operation:
         case Argsort(input=name, axis=axis):
             return name, axis
@@ -69,7 +67,7 @@ def met_operand(operation: Operation) -> tuple[str, int] | None:
 
 
 def meets(operation: Operation, placements: Mapping[str, Placement]) -> tuple[str, ...]:
-    """Return the axes of the mesh along which ranks meet in an operation that is placed somewhere; none as a rule."""
+    """Return the mesh axes along which ranks meet in a placed operation; usually none."""
     found = met_operand(operation)
     if found is None or placements[operation.name].shares or not placements[found[0]].layout:
         return ()
@@ -78,7 +76,7 @@ def meets(operation: Operation, placements: Mapping[str, Placement]) -> tuple[st
 
 
 def met_way(operation: Operation, axis: int, axes: tuple[str, ...], parts: int, shapes: Mapping[str, Shape]) -> Met:
-    """Return the way to cut a result along an axis while ranks along some axes of a mesh meet."""
+    """Return the way to split a result along an axis while ranks along some axes of a mesh meet."""
     size = operation.shape[axis]
     if isinstance(operation, Argsort):
         return Met(axis, Split(axes, filled(size, parts, _length(size, shapes[operation.input][axis], parts))))
@@ -86,12 +84,12 @@ def met_way(operation: Operation, axis: int, axes: tuple[str, ...], parts: int, 
 
 
 def _length(count: int, size: int, parts: int) -> int:
-    """Return how many elements of a sorted axis a rank has at most, of which the first ones are asked for."""
+    """Return the greatest number of a rank's elements of a sorted axis, of which the first ``count`` are used."""
     return min(count, -(-size // parts))
 
 
 def met_axes(operation: Operation, shapes: Mapping[str, Shape]) -> Sequence[int]:
-    """Return the axes of the result that may be cut while ranks meet."""
+    """Return the axes of the result that may be split while ranks meet."""
     found = met_operand(operation)
     if found is None or not any(shapes[found[0]][found[1] : found[1] + 1]):
         return ()
@@ -107,7 +105,7 @@ def met_axes(operation: Operation, shapes: Mapping[str, Shape]) -> Sequence[int]
 def met_needs(
     operation: Operation, layout: Layout, axes: tuple[str, ...], shapes: Mapping[str, Shape], mesh: Mesh
 ) -> dict[str, Layout]:
-    """Return how the operands of an operation are laid out in which ranks along some axes of a mesh meet."""
+    """Return the layouts of operands of an operation in which ranks along some axes of a mesh meet."""
     found = met_operand(operation)
     assert found is not None
     size, parts = shapes[found[0]][found[1]], mesh.extent(axes)
@@ -129,7 +127,7 @@ def met_needs(
 def met_faults(
     operation: Operation, layout: Layout, axes: tuple[str, ...], shapes: Mapping[str, Shape]
 ) -> Iterator[str]:
-    """Yield sentences without their subject that tell why ranks cannot meet in an operation with such parts."""
+    """Yield reasons, sentences without their subject, why ranks cannot meet in an operation with these parts."""
     match operation:
         case Argsort(axis=axis):
             rest = (*layout[:axis], *layout[axis + 1 :])
@@ -146,12 +144,11 @@ def met_faults(
 
 
 def comparisons(sizes: Sequence[int], wanted: Sequence[int]) -> tuple[tuple[Comparison, ...], ...]:
-    """Return which neighbours merge their elements in each round, so that those of all ranks are sorted in the end.
+    """Return the neighbours that merge their elements in each round, so that those of all ranks become sorted.
 
     Args:
-        sizes: How many elements the rank at each position has: equally many, until there are no more.
-        wanted: How many of them anybody needs in the end.
-
+        sizes: The number of elements of the rank at each position: equal, until there are no more.
+        wanted: The number of them that is needed in the end.
     """
     needed = {position for position, count in enumerate(wanted) if count}
     found = []
@@ -167,7 +164,7 @@ def comparisons(sizes: Sequence[int], wanted: Sequence[int]) -> tuple[tuple[Comp
 
 
 def kept(source: Split, target: Split) -> tuple[int, ...]:
-    """Return how many sorted elements ranks at each position have: of others nobody needs any."""
+    """Return the number of sorted elements of the rank at each position that may be needed."""
     most = max(high - low for low, high in target.intervals)
     return tuple(min(most, high - low) for low, high in source.intervals)
 
@@ -179,7 +176,7 @@ def met_traffic(
     mesh: Mesh,
     dtypes: Mapping[str, DType],
 ) -> list[int]:
-    """Return how many bytes all ranks together get from others in each round of an operation in which they meet."""
+    """Return the number of bytes that all ranks together get from others in each round of such an operation."""
     parts, ranks = mesh.extent(axes), [mesh.coordinates(rank) for rank in range(mesh.size)]
     match operation:
         case Argsort(name=name, input=read, axis=axis, dtype=dtype):

@@ -1,4 +1,4 @@
-"""Meshes of ranks with named axes, and the shardings that users ask for."""
+"""Meshes of ranks with named axes, and the shardings that users specify."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ def _axes(value: object) -> tuple[tuple[str, int], ...]:
     """Return the axes of a mesh from a mapping or pairs.
 
     Raises:
-        ArgumentError: TIL351, they are none.
-
+        ArgumentError: TIL351, it is neither.
     """
     pairs = value.items() if isinstance(value, Mapping) else value
     try:
@@ -35,11 +34,10 @@ class Mesh(Shown):
     """Ranks in a grid with named axes; the last axis runs fastest through their numbers.
 
     Attributes:
-        axes: The name of each axis, and how many ranks there are along it; a mapping will do.
+        axes: The name of each axis, and the number of ranks along it; a mapping is converted.
 
     Raises:
         ArgumentError: TIL351, an axis has no name or no ranks, or two have one name.
-
     """
 
     axes: tuple[tuple[str, int], ...] = attrs.field(converter=_axes)
@@ -58,11 +56,10 @@ class Mesh(Shown):
 
     @classmethod
     def of(cls, text: str) -> Mesh:
-        """Return the mesh whose axes a text has, as in ``x=2,y=3``.
+        """Return the mesh with the axes in a text, as in ``x=2,y=3``.
 
         Raises:
-            ArgumentError: TIL351, it is of another form, or no mesh.
-
+            ArgumentError: TIL351, it has another form, or is no mesh.
         """
         entries = [entry.partition("=") for entry in text.split(",")]
         if not all(name.strip() and size.strip().isdecimal() for name, _, size in entries):
@@ -81,53 +78,53 @@ class Mesh(Shown):
 
     @property
     def cutting(self) -> tuple[str, ...]:
-        """Names of the axes along which there are several ranks."""
+        """Names of the axes with several ranks."""
         return tuple(name for name, size in self.axes if size > 1)
 
     def extent(self, axes: Iterable[str]) -> int:
-        """Return how many positions there are along some axes together."""
+        """Return the number of positions along some axes together."""
         sizes = dict(self.axes)
         return math.prod(sizes[name] for name in axes)
 
     def coordinates(self, rank: int) -> dict[str, int]:
-        """Return the place of a rank on each axis."""
+        """Return the coordinates of a rank."""
         found = {}
         for name, size in reversed(self.axes):
             rank, found[name] = divmod(rank, size)
         return {name: found[name] for name, _ in self.axes}
 
     def rank(self, coordinates: Mapping[str, int]) -> int:
-        """Return the rank at a place."""
+        """Return the rank at some coordinates."""
         number = 0
         for name, size in self.axes:
             number = number * size + coordinates[name]
         return number
 
     def position(self, coordinates: Mapping[str, int], axes: Iterable[str]) -> int:
-        """Return the position of a place along some axes, the last of which runs fastest."""
+        """Return the position of coordinates along some axes, the last of which runs fastest."""
         sizes, number = dict(self.axes), 0
         for name in axes:
             number = number * sizes[name] + coordinates[name]
         return number
 
     def places(self, axes: Sequence[str]) -> tuple[dict[str, int], ...]:
-        """Return the places along some axes by their positions, those on other axes being 0."""
+        """Return the coordinates along some axes by their positions, with 0 on other axes."""
         sizes, start = dict(self.axes), dict.fromkeys((name for name, _ in self.axes), 0)
         return tuple(
             start | dict(zip(axes, place, strict=True)) for place in product(*(range(sizes[name]) for name in axes))
         )
 
     def group(self, rank: int, axes: Sequence[str]) -> tuple[int, ...]:
-        """Return the ranks that differ from one along some axes at most, in order; it is among them."""
+        """Return the ranks, in order, that differ from ``rank`` at most along some axes; it is among them."""
         here = self.coordinates(rank)
         return tuple(self.rank({**here, **{name: place[name] for name in axes}}) for place in self.places(axes))
 
     def box(self, layout: Layout, coordinates: Mapping[str, int]) -> Box:
-        """Return the elements of a tensor that the rank at a place has."""
+        """Return the elements of a tensor of the rank at some coordinates."""
         return tuple(split.intervals[self.position(coordinates, split.axes)] for split in layout)
 
     def faults(self, layout: Layout) -> Iterator[str]:
-        """Yield sentences without their subject that tell why ranks of this mesh cannot have such places."""
+        """Yield reasons, sentences without their subject, why ranks of this mesh cannot have this layout."""
         sizes = dict(self.axes)
         for axis in dict.fromkeys(axis for split in layout for axis in split.axes):
             if axis not in sizes:
@@ -158,14 +155,13 @@ def _entries(value: Any) -> tuple[tuple[str, ...], ...]:
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Sharding(Shown):
-    """The axes of a mesh along which each axis of a tensor is cut into parts, whose sizes differ by one at most.
+    """The mesh axes along which each axis of a tensor is split into parts, whose sizes differ by at most one.
 
     Attributes:
-        axes: For each axis of the tensor None where it stays whole, the name of an axis of the mesh, or several.
+        axes: For each axis of the tensor None if it is whole, the name of an axis of the mesh, or several.
 
     Raises:
-        ArgumentError: TIL352, an entry is none of these.
-
+        ArgumentError: TIL352, an entry has another form.
     """
 
     axes: tuple[tuple[str, ...], ...] = attrs.field(converter=_entries)
@@ -175,11 +171,10 @@ class Sharding(Shown):
         return f"({', '.join(' * '.join(names) or '_' for names in self.axes)})"
 
     def layout(self, name: str, shape: tuple[int, ...], mesh: Mesh) -> Layout:
-        """Return which places of a tensor each rank has; one rank along an axis of the mesh cuts nothing.
+        """Return the positions of a tensor on each rank; one rank along an axis of the mesh splits nothing.
 
         Raises:
-            ArgumentError: TIL352, it has another rank, or the mesh no such axis, or an axis is named twice.
-
+            ArgumentError: TIL352, its rank differs, the mesh lacks an axis, or an axis is named twice.
         """
         if len(self.axes) != len(shape):
             message = (

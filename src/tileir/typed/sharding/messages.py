@@ -1,7 +1,6 @@
-"""Collectives in the memory of devices: what a rank makes messages of, what it gets, and what it makes of that.
+"""Collectives in the memory of devices: functions that pack a rank's messages, and unpack those that it receives.
 
-Both are functions that any back end compiles. Each message is an array of its own, so that nothing has to be laid out
-on the host.
+Any back end can compile both. Each message is an array of its own, so that nothing has to be arranged on the host.
 """
 
 from __future__ import annotations
@@ -23,13 +22,12 @@ class Exchange:
     """A collective on one rank.
 
     Attributes:
-        packing: Makes messages of the rank's part of the operand; None where there is nothing to make.
-        sent: Ranks, and the names of what they get: of what the packing makes, or of the operand itself.
-        received: Ranks, and what they send.
-        unpacking: Makes the rank's part of the result of its part of the operand and of what it receives; None where
-            that is the only thing that it receives, or empty.
+        packing: Makes messages of the rank's part of the operand; None if there is nothing to compute.
+        sent: Ranks, and the names of their messages: results of the packing, or the operand itself.
+        received: Ranks, and the messages from them.
+        unpacking: Makes the rank's part of the result from its part of the operand and the messages; None if the only
+            message is the result, or if that is empty.
         result: The rank's part of the result.
-
     """
 
     packing: Function | None
@@ -41,13 +39,13 @@ class Exchange:
 
 @lru_cache(4096)
 def exchange_of(collective: Collective, mesh: Mesh, rank: int) -> Exchange:
-    """Return the messages of a rank, values being merged from those of all ranks of the group, in their order."""
+    """Return the messages of a rank; values are merged from those of all ranks of the group, in their order."""
     return _merged(collective, mesh, rank) if collective.kind.merges else _moved(collective, mesh, rank)
 
 
 @lru_cache(4096)
 def shares_of(collective: Collective, mesh: Mesh, rank: int) -> Exchange:
-    """Return what a rank has for each of a group that merges by itself, and what comes of that from no rank but it."""
+    """Return a rank's messages for a group whose merge is done elsewhere, and the cast of the merged elements."""
     draft, wide = _accumulated(collective, mesh, rank)
     have, group = _have(collective, mesh, rank), mesh.group(rank, collective.axes)
     targets = [mesh.box(collective.target, mesh.coordinates(each)) for each in group]
@@ -61,15 +59,15 @@ def shares_of(collective: Collective, mesh: Mesh, rank: int) -> Exchange:
 
 
 def arriving(collective: Collective, mesh: Mesh, rank: int) -> tuple[Box, ...]:
-    """Return which elements each message brings that a rank receives, in the order of the exchange."""
+    """Return the elements of each message that a rank receives, in the order of the exchange."""
     return tuple(piece.box for piece in _filled(pieces(collective, mesh, rank)) if piece.owner != rank)
 
 
 @lru_cache(4096)
 def window_of(own: Value, have: Box, came: tuple[Box, ...], box: Box) -> Function:
-    """Return the function from a rank's part of a value, and from messages that have come, to elements of a box.
+    """Return the function from a rank's part of a value and received messages to the elements of a box.
 
-    It takes the names of only those that it reads; messages are called ``came_`` and their number.
+    Its inputs are only those that it reads; messages are called ``came_`` and their number.
     """
     draft = _Draft(NameScope.of((own.name, *(f"came_{number}" for number in range(len(came))))))
     places = {own.name: have, **{f"came_{number}": place for number, place in enumerate(came)}}
@@ -140,7 +138,7 @@ def _merged(collective: Collective, mesh: Mesh, rank: int) -> Exchange:
 
 @lru_cache(4096)
 def merge_of(collective: Collective, mesh: Mesh, rank: int) -> Function:
-    """Return the function from what all ranks of a group have for one, in their order, to its part of the result."""
+    """Return the function from the parts of all ranks of a group, in their order, to a rank's merged part."""
     assert collective.aggregation is not None
     result, group = _value(collective, mesh, rank), mesh.group(rank, collective.axes)
     wide = dtype_merged(collective.aggregation, collective.dtype, len(group))
@@ -152,13 +150,13 @@ def merge_of(collective: Collective, mesh: Mesh, rank: int) -> Function:
 
 @lru_cache(4096)
 def cast_of(value: Value, dtype: DType) -> Function:
-    """Return the function from a value to the same in another dtype."""
+    """Return the function from a value to its cast to another dtype."""
     draft = _Draft(NameScope.of((value.name,)))
     return draft.function((value,), (draft.cast(value, dtype, draft.names.fresh(f"{value.name}_wide")).name,))
 
 
 def _accumulated(collective: Collective, mesh: Mesh, rank: int) -> tuple[_Draft, Value]:
-    """Return the rank's part of the operand in the dtype in which it is merged, and the draft that makes it."""
+    """Return the rank's part of the operand in the dtype of the merge, and the draft that computes it."""
     assert collective.aggregation is not None
     wide = dtype_merged(collective.aggregation, collective.dtype, mesh.extent(collective.axes))
     operand = Value(collective.input, collective.dtype, sizes_of(_have(collective, mesh, rank)))
@@ -183,13 +181,13 @@ def _filled(given: Sequence[Piece]) -> list[Piece]:
 
 
 def elements_of(value: Value) -> int:
-    """Return how many elements a value has."""
+    """Return the number of elements of a value."""
     return math.prod(value.shape)
 
 
 @attrs.define(eq=False, repr=False)
 class _Draft:
-    """A function that is being made."""
+    """A function while it is built."""
 
     names: NameScope
     operations: list[Operation] = attrs.field(factory=list)
@@ -199,7 +197,7 @@ class _Draft:
         return Function(inputs, outputs, tuple(self.operations))
 
     def packing(self, operand: Value, sent: Sequence[tuple[int, str]]) -> Function | None:
-        """Return the function that makes what is sent; None where that is its operand."""
+        """Return the function that makes the messages; None if they are its operand."""
         inputs = self.inputs or (operand,)
         made = {operation.name for operation in self.operations}
         outputs = tuple(dict.fromkeys(name for _, name in sent if name in made))
@@ -220,7 +218,7 @@ class _Draft:
         return name
 
     def merging(self, collective: Collective, parts: Sequence[str], wide: DType, result: Value) -> None:
-        """Add the merge of parts of one dtype, in order, as a result of another one."""
+        """Add the merge of parts of one dtype, in order, as a result of another dtype."""
         assert collective.aggregation is not None
         merged, *others = parts
         for other in others:
@@ -240,7 +238,7 @@ class _Draft:
     def placed(
         self, name: str, value: Value, box: Box, have: Box, result: Value, target: Box, default: str | None
     ) -> str:
-        """Add a value with the elements of a box, and else those of another one."""
+        """Add a value with the elements of a box, and those of another value elsewhere."""
         to = [low - first for (low, _), (first, _) in zip(box, target, strict=True)]
         if have != box:
             crop = self.cropped(value, have, box)

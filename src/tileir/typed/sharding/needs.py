@@ -45,16 +45,16 @@ ROWS: Final = "row"
 
 
 REPEATED: Final = Contraction | Elementwise | Cast | Override
-"""Operations that may be computed for some of their elements again."""
+"""Operations of which some elements may be recomputed."""
 
 
 def reads(operation: Operation) -> tuple[str, ...]:
-    """Return the values that an operation reads when it runs; gradients of overrides are for differentiation alone."""
+    """Return the values that an operation reads at run time; gradients of overrides are for differentiation alone."""
     return (operation.input,) if isinstance(operation, Override) else operands(operation)
 
 
 def live(function: Function) -> tuple[Operation, ...]:
-    """Return the operations that results are computed of, in order; gradients of overrides are not."""
+    """Return the operations that results depend on, in order, without gradients of overrides."""
     names, kept = set(function.outputs), []
     for operation in reversed(function.operations):
         if operation.name in names:
@@ -64,7 +64,7 @@ def live(function: Function) -> tuple[Operation, ...]:
 
 
 def needed(operation: Operation, box: Box, terms: Terms, shapes: Shapes) -> dict[str, Box | None]:
-    """Return for each operand the box of elements that are read for a box of the result; None where none are."""
+    """Return for each operand the box of elements that are read for a box of the result; None if there are none."""
     found: dict[str, Box | None] = {}
     for name, part in boxes_read(operation, box, terms, shapes):
         before = found.get(name)
@@ -73,9 +73,9 @@ def needed(operation: Operation, box: Box, terms: Terms, shapes: Shapes) -> dict
 
 
 def boxes_read(operation: Operation, box: Box, terms: Terms, shapes: Shapes) -> Iterator[tuple[str, Box | None]]:
-    """Yield what is read for a box of the result, operand by operand; one value may be several of them.
+    """Yield the elements that are read for a box of the result, operand by operand; one value may be several operands.
 
-    Of gathers these are the indices and the data, of scatters the updates, the indices, and what rows they replace.
+    For gathers, these are the indices and the data; for scatters the updates, the indices, and the replaced rows.
     """
     limits = {str(polynomial): interval for polynomial, interval in terms}
     match operation:
@@ -125,7 +125,7 @@ def broadcast(box: Box, shape: Shape, operand: Shape) -> Box:
 
 
 def _contracted(operation: Contraction, box: Box, terms: Terms, shapes: Shapes) -> Iterator[tuple[str, Box | None]]:
-    """Yield what the points read that write into a box, and whose polynomials have values within intervals."""
+    """Yield the elements that are read by points that write into a box and have values of polynomials in intervals."""
     if operation.default is not None:
         yield operation.default, box
     output = tuple(each - low for each, (low, _) in zip(operation.output, box, strict=True))
@@ -151,7 +151,7 @@ def _contracted(operation: Contraction, box: Box, terms: Terms, shapes: Shapes) 
 
 
 def points(operation: Operation, shapes: Shapes) -> int:
-    """Return about how many scalar operations there are: one for each operand of each point of a contraction."""
+    """Return the approximate number of scalar operations: one for each operand of each point of a contraction."""
     if not isinstance(operation, Contraction):
         return max(math.prod(shape) for shape in (operation.shape, *(shapes[name] for name in reads(operation))))
     accesses = [operation.output, *(access.indices for access in operation.inputs)]
@@ -162,9 +162,9 @@ def points(operation: Operation, shapes: Shapes) -> int:
 
 @attrs.frozen
 class Joined:
-    """Axes of two shapes with equally many elements, and of each the first one longer than 1; -1 where none is.
+    """Axes of two shapes with equally many elements, and the first one of each that is longer than 1, or -1.
 
-    ``inner`` is how many elements one place of that axis has, within the group.
+    ``inner`` is the number of elements of one position of that axis within the group.
     """
 
     axes: tuple[range, range]
@@ -173,7 +173,7 @@ class Joined:
 
 
 def joined_axes(left: Shape, right: Shape) -> tuple[Joined, ...]:
-    """Return the smallest groups of axes that a reshape takes to each other, in order; none of empty tensors."""
+    """Return the smallest groups of axes that a reshape maps to each other, in order; none for empty tensors."""
     if 0 in left or 0 in right:
         return ()
     groups = []
@@ -202,7 +202,7 @@ def _joined(shapes: tuple[Shape, Shape], starts: Sequence[int], stops: Sequence[
 
 
 def reshaped(box: Box, shape: Shape, source: Shape) -> Box:
-    """Return the smallest box of what is reshaped with all elements of a box; it may have more."""
+    """Return the smallest box of the source of a reshape that contains all elements of a box; it may contain more."""
     found = list(whole_box(source))
     if any(low == high for low, high in box):
         return tuple((0, 0) if axis == 0 else each for axis, each in enumerate(found))
@@ -212,7 +212,7 @@ def reshaped(box: Box, shape: Shape, source: Shape) -> Box:
             low, high = box[axis]
             first, last = first * shape[axis] + low, last * shape[axis] + high - 1
         size = math.prod(source[axis] for axis in group.axes[0])
-        for axis in group.axes[0]:  # where both are at one place, only the elements of that are needed
+        for axis in group.axes[0]:  # if both are at one position, only the elements of that are needed
             size //= source[axis]
             (low, first), (high, last) = divmod(first, size), divmod(last, size)
             found[axis] = (low, high + 1)
@@ -222,7 +222,7 @@ def reshaped(box: Box, shape: Shape, source: Shape) -> Box:
 
 
 def is_exact(operation: Operation, boxes: Sequence[Box], shapes: Shapes) -> bool:
-    """Return whether each rank can make its box of a result of exactly a box of the operand: reshapes alone cannot."""
+    """Return whether each rank can compute its box from exactly a box of the operand; only reshapes may fail."""
     if not isinstance(operation, Reshape):
         return True
     source = shapes[operation.input]

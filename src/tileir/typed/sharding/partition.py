@@ -1,13 +1,14 @@
-"""Partitioning: from a typed function, a mesh and shardings of some values to the program that all ranks run.
+"""Partitioning: from a typed function, a mesh and shardings of some values to the program of all ranks.
 
-:mod:`tileir.typed.sharding.carrying` lists the ways to spread an operation, :mod:`tileir.typed.sharding.needs` says
-exactly what each reads, and :mod:`tileir.typed.sharding.choice` decides by their prices. Where ranks lack some of what
-an operation reads, a collective stands before it.
+:mod:`tileir.typed.sharding.carrying` lists the ways to spread an operation, :mod:`tileir.typed.sharding.needs` finds
+the exact elements that each reads, and :mod:`tileir.typed.sharding.choice` decides by their prices. If ranks lack
+elements that an operation reads, a collective precedes it.
 
-Deep halos: ranks compute some elements of their neighbours again, rather than to exchange them after each step.
+Deep halos: ranks recompute some elements of their neighbours instead of exchanging them after each step.
 
-A value that is read beyond the part of a rank is computed there, too, where the work costs less than the exchange; then
-what it is made of is needed farther out. So several steps of a stencil take one exchange, of a halo as deep as all.
+A value that is read beyond the part of a rank is computed there, too, if the work costs less than the exchange; then
+its operands are needed farther out. So several steps of a stencil take one exchange, with a halo as deep as all of
+them.
 """
 
 from __future__ import annotations
@@ -50,25 +51,24 @@ from tileir.typed.sharding.splits import CollectiveKind, Layout, Split, whole
 from tileir.typed.sharding.spreading import Spread, layouts_of, may_border, needs_of_part, work_of
 
 _MOST: Final = 128
-"""Operations of one program that are tried: a program of a thousand is partitioned within seconds."""
+"""Greatest number of operations that are tried: a program of a thousand is partitioned within seconds."""
 
 _DEPTHS: Final = (1, 3, 7, 15, 31)
-"""Exchanges that are saved one after the other, before there is one again; beside all of them."""
+"""Numbers of consecutive exchanges to save that are tried, beside saving none and all."""
 
 
 @attrs.frozen
 class Layouts:
-    """A program whose operations are spread by themselves.
+    """A program whose operations are spread individually.
 
     Attributes:
-        operations: Those that are spread, in order.
-        spreads: How each is.
+        operations: The spread operations, in order.
+        spreads: The spread of each.
         placed: The layouts of values.
-        fixed: Values that are laid out as somebody asked.
-        shapes: Those of all values.
-        dtypes: The same.
-        prices: Of work and exchanges.
-
+        fixed: Values with required layouts.
+        shapes: The shapes of all values.
+        dtypes: The dtypes of all values.
+        prices: Prices of work and exchanges.
     """
 
     operations: Sequence[Operation]
@@ -85,12 +85,11 @@ class Deepened:
     """Operations that compute more than their part.
 
     Attributes:
-        spreads: How each of them is spread.
-        halos: What ranks get of the values that are exchanged, for all readers at once.
-        seconds: The price of what is computed more, and of these exchanges.
-        depth: How many exchanges are saved one after the other.
-        saved: Seconds that they take less than exchanges of all that is read beyond a part.
-
+        spreads: The spread of each of them.
+        halos: The layouts of exchanged values, for all readers at once.
+        seconds: The price of the additional work and of these exchanges.
+        depth: The number of consecutive exchanges that are saved.
+        saved: Seconds saved, compared with an exchange of all elements that are read beyond a part.
     """
 
     spreads: Mapping[str, Spread]
@@ -101,7 +100,7 @@ class Deepened:
 
 
 def deepened(layouts: Layouts) -> Deepened:
-    """Return the cheapest way to compute values where others read them; all readers of one share its halo."""
+    """Return the cheapest way to recompute values beyond parts; all readers of a value share its halo."""
     plain, most = _to_depth(layouts, 0), _to_depth(layouts, len(layouts.operations))
     tried = [_to_depth(layouts, depth) for depth in _DEPTHS if depth < most.depth]
     best = min((plain, *tried, most), key=lambda each: each.seconds)
@@ -109,7 +108,7 @@ def deepened(layouts: Layouts) -> Deepened:
 
 
 def _to_depth(layouts: Layouts, depth: int) -> Deepened:
-    """Return operations that compute more, so that so many exchanges are saved one after the other."""
+    """Return operations that compute more, so that up to ``depth`` consecutive exchanges are saved."""
     mesh, prices = layouts.prices.mesh, layouts.prices
     wider: dict[str, Layout] = {}
     levels: dict[str, int] = {}
@@ -144,7 +143,7 @@ def _to_depth(layouts: Layouts, depth: int) -> Deepened:
 
 
 def _work(operation: Operation, layout: Layout, needs: Mapping[str, Layout], layouts: Layouts) -> float:
-    """Return the price of an operation on a rank; those of elements are joined with others, and move nothing."""
+    """Return the price of an operation on a rank; elementwise operations are fused with others, and move nothing."""
     shapes, dtypes = layouts.shapes, layouts.dtypes
     if isinstance(operation, Contraction):
         return work_of(operation, layout, (), needs, shapes, dtypes, layouts.prices)
@@ -152,13 +151,13 @@ def _work(operation: Operation, layout: Layout, needs: Mapping[str, Layout], lay
 
 
 def _may_repeat(operation: Operation, spread: Spread, layouts: Layouts) -> bool:
-    """Return whether several ranks may compute an element, and have it where they do."""
+    """Return whether several ranks may compute an element and keep it."""
     is_free = operation.name not in layouts.fixed and spread.layout == spread.target
     return isinstance(operation, REPEATED) and is_free and not spread.shares
 
 
 def _around(left: Layout, right: Layout) -> Layout:
-    """Return the layout in which each rank has what it has in two, which are cut along the same axes."""
+    """Return the smallest layout that covers two layouts with splits along the same mesh axes."""
     return tuple(
         Split(
             a.axes,
@@ -172,10 +171,10 @@ def _around(left: Layout, right: Layout) -> Layout:
 
 
 _JOINED: Final = 256
-"""Operations of programs whose shardings are chosen a second time for halos that come together."""
+"""Greatest number of operations of programs whose shardings are chosen again with joined halos."""
 
 _DEEPEST: Final = 32
-"""Operations in a chain that is computed again for each part that somebody needs."""
+"""Greatest length of a chain of operations that is recomputed for each part of its result."""
 
 
 def partition(
@@ -190,17 +189,17 @@ def partition(
     """Return the program that all ranks of a mesh run.
 
     Args:
-        function: The program; collectives of it are chosen anew.
+        function: The program; its collectives are chosen anew.
         mesh: The ranks.
-        shardings: How values are laid out, also as they are in another program; the layouts of others are chosen.
-        outputs: How results are laid out.
-        model: The device that each rank has, and its links to others, by which is chosen.
-        reshard: Whether values may be laid out anew for who reads them, but for halos.
+        shardings: Shardings of values, or layouts from another program; those of other values are chosen.
+        outputs: Shardings of results.
+        model: The device of each rank and its links to others, which determine the choice.
+        reshard: Whether values may change their layouts for readers, except by halos.
 
     Raises:
-        ArgumentError: TIL352, a sharding does not go with its tensor or the mesh, or there is no such value; TIL353,
-            a value would have to be laid out anew.
-
+        ArgumentError: TIL352, a sharding does not match its tensor or the mesh, or there is no value of that name;
+            TIL353,
+            a value would have to change its layout.
     """
     function = _without_collectives(function)
     shapes = {each.name: each.shape for each in (*function.inputs, *function.operations)}
@@ -217,9 +216,9 @@ def partition(
 
 @lru_cache(maxsize=256)  # all results of a loop, and all ranks, ask for its step
 def loop_step(scan: Scan, layouts: tuple[Layout, ...], mesh: Mesh) -> Partitioned | None:
-    """Return the partitioned step of a loop that is passed values with some layouts; None where it has to run whole.
+    """Return the partitioned step of a loop for layouts of its arguments; None if every rank has to run all of it.
 
-    A value that is passed twice must be laid out in one way.
+    A value that is passed twice must have one layout.
     """
     step = step_of(scan, layouts, mesh, partition)
     if step is None:
@@ -230,12 +229,12 @@ def loop_step(scan: Scan, layouts: tuple[Layout, ...], mesh: Mesh) -> Partitione
 
 @lru_cache(maxsize=256)
 def layouts_for_loop(scan: Scan, fixed: tuple[Layout | None, ...], mesh: Mesh) -> tuple[Layout, ...]:
-    """Return layouts of what a loop is passed, some of which are fixed, and others are as its step would have them."""
+    """Return layouts of a loop's arguments, some of which are fixed; its step chooses the others."""
     return layouts_by_step(scan, fixed, mesh, partition)
 
 
 def _without_collectives(function: Function) -> Function:
-    """Return a function with its operands in place of collectives, or with copies of them where these are results."""
+    """Return a function with operands in place of collectives, or with copies of them for results."""
     if not any(isinstance(each, Collective) for each in function.operations):
         return function
     known: dict[str, str] = {}
@@ -254,7 +253,7 @@ def _without_collectives(function: Function) -> Function:
 
 @attrs.frozen(eq=False)
 class _Way:
-    """Program with a halo for each that reads one, that with halos as deep as pays, and the seconds that these save."""
+    """A program with a halo for each reader, one with halos of the best depth, and the seconds that these save."""
 
     plain: Partitioned
     deep: Partitioned
@@ -263,11 +262,11 @@ class _Way:
 
 @attrs.define(eq=False, repr=False)
 class _Partitioner:
-    """A program that is being partitioned.
+    """Builder of a partitioned program.
 
-    ``copies`` has other layouts in which a value is at hand already, ``states`` the components of tuple reductions,
-    ``loops`` what loops are passed in place of their operands, ``free`` the values that are made of coordinates and
-    constants, which each rank makes as much of as it needs, and ``halos`` what ranks get of values for all readers at
+    ``copies`` has other layouts in which a value is already available, ``states`` the components of tuple reductions,
+    ``loops`` the arguments of loops in place of their operands, ``free`` the values computed from coordinates and
+    constants, of which each rank makes as much as it needs, and ``halos`` the layouts of values for all readers at
     once.
     """
 
@@ -291,7 +290,7 @@ class _Partitioner:
         return self.prices.mesh
 
     def run(self, function: Function) -> Partitioned:
-        """Return the partitioned program that takes least time, of those whose halos come alone and joined."""
+        """Return the cheapest partitioned program, with separate or joined halos."""
         self.free = _free(function, self.wanted)
         chosen = [each for each in live(function) if each.name not in self.free]
         best = self._chosen(function, chosen, self.prices)
@@ -306,7 +305,7 @@ class _Partitioner:
         return seconds(way.plain, self.prices) - way.saved
 
     def _chosen(self, function: Function, chosen: Sequence[Operation], prices: Prices) -> _Way:
-        """Return a program whose shardings some prices choose, and the same with fewer exchanges if that pays."""
+        """Return a program with shardings chosen by ``prices``, and a version with fewer exchanges if that pays."""
         decisions = choose(function, chosen, prices, self.wanted, Loops(self._step, layouts_for_loop))
         plain = self._anew({})._made(function, decisions)
         if not any(each.kind is CollectiveKind.HALO for each in plain.collectives):
@@ -320,7 +319,7 @@ class _Partitioner:
         return _Way(plain, self._anew(found.halos)._made(function, {**decisions, **found.spreads}), found.saved)
 
     def _anew(self, halos: Mapping[str, Layout]) -> _Partitioner:
-        """Return the beginning of the program, to which nothing is added."""
+        """Return a builder without operations."""
         names = NameScope.of(self.shapes)
         return _Partitioner(self.prices, self.wanted, dict(self.shapes), names, free=self.free, halos=halos)
 
@@ -354,7 +353,7 @@ class _Partitioner:
     # --- one operation ---
 
     def _spread(self, operation: Operation, spread: Spread) -> None:
-        """Add an operation with what its operands lack before it, and what its result needs behind it."""
+        """Add an operation, after exchanges for its operands and before those of its result."""
         layout, shares, final = spread.layout, spread.shares, spread.target
         self._remark(operation, spread)
         if isinstance(operation, Scan):
@@ -383,7 +382,7 @@ class _Partitioner:
             self._lay_out(name, own, final)
 
     def _met(self, operation: Operation, spread: Spread, laid: dict[str, str]) -> dict[str, str]:
-        """Return operands laid out as ranks that meet take them; as they are where each rank has all that it reads."""
+        """Return operands in the layouts for ranks that meet; as they are if each rank has all that it reads."""
         found = met_operand(operation)
         assert found is not None
         name, axis = found
@@ -395,7 +394,7 @@ class _Partitioner:
         return {name: self._exactly(copy, needs[name], operation) for name, copy in laid.items()}
 
     def _of_loop(self, operation: Scan, spread: Spread) -> Scan:
-        """Return a result of a loop that is passed what its step takes; all results are of one loop, as before."""
+        """Return a result of a loop with the arguments of its partitioned step; all results remain of one loop."""
         loop = loop_of(operation)
         if loop not in self.loops:
             laid = {name: self._obtained(name, need, operation) for name, need in spread.needs_by(operation).items()}
@@ -419,13 +418,13 @@ class _Partitioner:
         return self._step(made, tuple(self.placements[name].layout for name in operands(made)))
 
     def _exactly(self, name: str, layout: Layout, reader: Operation) -> str:
-        """Return a value of which ranks have no more than a layout says."""
+        """Return a value of which ranks have exactly the elements of a layout."""
         if self.placements[name].layout == layout:
             return name
         return self._lay_out(self.names.fresh(f"{name}_{reader.name}"), name, layout)
 
     def _remark(self, operation: Operation, spread: Spread) -> None:
-        """Tell of operands of which each rank reads all, though they are cut, to compute all that the others do."""
+        """Add remarks on split operands that each rank reads completely, because all ranks do the same work."""
         for name, need in spread.needs_by(operation).items():
             for axis, split in enumerate(self.placements[name].layout):
                 if split.axes and spread.axes.isdisjoint(split.axes) and need[axis] == whole(self.shapes[name])[axis]:
@@ -434,7 +433,7 @@ class _Partitioner:
                     self.remarks.append(Remark(operation.name, message))
 
     def _merge(self, name: str, operation: Operation, placement: Placement, target: Layout) -> None:
-        """Add an operation over the terms of each rank, and the merge of what they have, under a name."""
+        """Add an operation over the terms of each rank, and the merge of their results under a name."""
         kind = CollectiveKind.ALL_REDUCE if target == placement.layout else CollectiveKind.REDUCE_SCATTER
         if isinstance(operation, Reduce):
             parts = self._state(operation, placement)
@@ -450,7 +449,7 @@ class _Partitioner:
         self._add(made, Placement(target))
 
     def _state(self, operation: Reduce, placement: Placement) -> tuple[str, ...]:
-        """Return all components of the state of each rank's elements, which several results may be merged from."""
+        """Return all components of the state of each rank's elements, from which several results may be merged."""
         key = reduction_of(operation), placement
         if key not in self.states:
             source = self.defined[operation.input]
@@ -467,7 +466,7 @@ class _Partitioner:
         return self.states[key]
 
     def _lay_out(self, name: str, source: str, target: Layout) -> str:
-        """Add ``source`` laid out otherwise, under a name: a collective, or a part of what each rank has."""
+        """Add ``source`` in another layout, under a name: a collective, or a part of each rank's elements."""
         like, layout = self.defined[source], self.placements[source].layout
         if covered(layout, target, self.mesh):
             made: Operation = Elementwise(name, Op.IDENT, (source,), like.dtype, like.shape, span=like.span)
@@ -482,7 +481,7 @@ class _Partitioner:
         return self._add(made, Placement(target))
 
     def _obtained(self, name: str, need: Layout, reader: Operation) -> str:
-        """Return the name of a value laid out so that each rank has what it needs of it."""
+        """Return the name of a copy of a value in which each rank has the elements that it needs."""
         for known in (name, *self.copies.get(name, ())):
             if covered(self.placements[known].layout, need, self.mesh):
                 return self._small(known, need)
@@ -495,11 +494,10 @@ class _Partitioner:
         return copy
 
     def _refuse(self, name: str, target: Layout, reader: Operation) -> None:
-        """Refuse to lay a value out anew, if nobody wants that.
+        """Refuse a change of layout if resharding is not allowed.
 
         Raises:
             ArgumentError: TIL353.
-
         """
         have = self.placements[name].layout
         if not self.prices.reshard and kind_of(have, target) is not CollectiveKind.HALO:
@@ -512,7 +510,7 @@ class _Partitioner:
             raise ArgumentError.of("TIL353", message)
 
     def _small(self, name: str, need: Layout) -> str:
-        """Return a value itself, or where it is made of constants what makes no more of it than is needed."""
+        """Return a value, or if it is computed from constants, a copy with only the needed elements."""
         definition = self.defined[name]
         if name not in self.free or isinstance(definition, Value) or self.placements[name].layout == need:
             return name
@@ -533,9 +531,9 @@ class _Partitioner:
 
 
 def _begun_early(operations: Sequence[Operation]) -> tuple[Operation, ...]:
-    """Return operations with each exchange of elements around parts as early as its operand, and as those before it.
+    """Return operations with each exchange of halos moved after its operand and the exchange before it.
 
-    So fewer of them stand between operations, and what does not need them may be computed meanwhile.
+    So fewer of them stand between operations, and independent work may overlap with them.
     """
     behind: dict[int, list[Operation]] = {}
     places: dict[str, int] = {}
@@ -555,7 +553,7 @@ def _begun_early(operations: Sequence[Operation]) -> tuple[Operation, ...]:
 
 
 def _free(function: Function, wanted: Mapping[str, Layout]) -> frozenset[str]:
-    """Return the values that are made of coordinates and constants in a few operations, and laid out in any way."""
+    """Return the values computed from coordinates and constants in a few operations, with no required layout."""
     depths: dict[str, int] = {}
     for operation in function.operations:
         if operation.name in wanted:

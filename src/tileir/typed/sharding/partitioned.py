@@ -1,8 +1,8 @@
-"""Partitioned programs: a typed function with collectives, and for each value which part of it each rank computes.
+"""Partitioned programs: a typed function with collectives, and for each value the part that each rank computes.
 
-The function is one for all ranks, and about whole tensors: a collective is its operand to it, so that without its mesh
-it means what it did before. Each rank runs its part of each operation, in the order of the function, and so all ranks
-meet in the collectives in one order.
+There is one function for all ranks, on whole tensors: a collective is its operand there, so that without the mesh, the
+program has its original meaning. Each rank runs its part of each operation, in the order of the function, and so all
+ranks meet in the collectives in one order.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ if TYPE_CHECKING:
     from tileir.typed.sharding.splits import Layout
 
 PART, LOCAL, MERGED = "_part", "_local", "_merged"
-"""Suffixes of operations whose result becomes a value by a collective: a part to merge, a value as first made, and
-one of merged parts."""
+"""Suffixes of operations whose result becomes a value by a collective: a part to merge, a value in its first layout,
+and one of merged parts.
+"""
 
 
 @attrs.frozen(cache_hash=True)
 class Share:
-    """Terms of an aggregate that each rank takes: those at which a polynomial has a value among its places.
+    """Terms of an aggregate that each rank takes: those at which the value of a polynomial lies in its interval.
 
     The polynomial is one of the indices of a contraction. Elsewhere it is ``d0`` for the first axis of the indices of a
-    scatter, or for the first axis of what a tuple reduction reads, and so on.
+    scatter, or for the first axis of the input of a tuple reduction, and so on.
     """
 
     polynomial: Affine
@@ -47,9 +48,8 @@ class Placement:
     """Part of a value that each rank has.
 
     Attributes:
-        layout: Its places on each axis.
-        shares: Terms that it has merged; none where its elements are complete.
-
+        layout: Its positions on each axis.
+        shares: Terms that it has aggregated; empty if its elements are complete.
     """
 
     layout: tuple[Split, ...]
@@ -57,7 +57,7 @@ class Placement:
 
     @property
     def partial(self) -> tuple[str, ...]:
-        """The axes of the mesh along which ranks have parts of an aggregate."""
+        """The axes of the mesh along which ranks have partial aggregates."""
         return tuple(name for share in self.shares for name in share.split.axes)
 
 
@@ -77,8 +77,7 @@ class Partitioned(ShownProgram):
         function: The program, with collectives.
         mesh: The ranks.
         placements: The part of each value that each rank has: of inputs, then of operations, in their order.
-        remarks: Descriptions of what could not be spread; two programs may differ in them.
-
+        remarks: Descriptions of operations that could not be spread; equality of programs ignores them.
     """
 
     function: Function
@@ -97,7 +96,7 @@ class Partitioned(ShownProgram):
         return self.function.graph()
 
     def summary(self) -> str:
-        """Return the mesh, and how many operations and collectives there are."""
+        """Return the mesh and the numbers of operations and collectives."""
         return f"{self.function.summary()} on {self.mesh}, {len(self.collectives)} collectives"
 
     @property
@@ -107,12 +106,12 @@ class Partitioned(ShownProgram):
 
     @property
     def meets(self) -> bool:
-        """True if ranks exchange anything, in steps of loops too."""
+        """True if ranks exchange anything, also in steps of loops."""
         return bool(self.collectives) or bool(self.rounds) or bool(self.meetings)
 
     @cached_property
     def meetings(self) -> Mapping[str, tuple[str, ...]]:
-        """The names of operations in which ranks meet, each with the axes of the mesh along which they do."""
+        """The names of operations in which ranks meet, each with the mesh axes along which they meet."""
         from tileir.typed.sharding.meetings import meets  # it imports this
 
         placements = dict(self.placements)
@@ -121,7 +120,7 @@ class Partitioned(ShownProgram):
 
     @cached_property
     def steps(self) -> Mapping[Scan, Partitioned | None]:
-        """The steps of loops, as :func:`tileir.typed.dataflow.loop_of` has these; None for one that runs whole."""
+        """The steps of loops, by :func:`tileir.typed.dataflow.loop_of`; None if every rank runs the whole loop."""
         from tileir.typed.sharding.partition import loop_step  # it imports this
 
         placements = dict(self.placements)
@@ -133,7 +132,7 @@ class Partitioned(ShownProgram):
 
     @property
     def rounds(self) -> Mapping[Scan, Partitioned]:
-        """The loops in whose steps ranks meet, and these."""
+        """The loops in whose steps ranks meet, and the steps."""
         return {loop: step for loop, step in self.steps.items() if step is not None and step.meets}
 
     def exchanges(self, model: HardwareModel | None = None) -> tuple[Exchange, ...]:
@@ -143,7 +142,7 @@ class Partitioned(ShownProgram):
         return exchanges(self, model)
 
     def layout(self, name: str) -> Layout:
-        """Return which places each rank has of a value."""
+        """Return the positions of a value on each rank."""
         return self._layouts[name]
 
     @cached_property

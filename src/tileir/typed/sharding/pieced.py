@@ -1,7 +1,7 @@
-"""Merges in pieces: of an aggregate a rank computes one piece after the other, and each travels beside the next.
+"""Merges in pieces: a rank computes an aggregate piece by piece, and each piece travels during the next one.
 
-Of an aggregate that is scattered the pieces are what other ranks get, and at last what the rank keeps itself. One that
-all ranks need all of is cut along its first axis, and each piece is merged by itself.
+The pieces of a scattered aggregate are those of the other ranks, and finally the rank's own. An aggregate that all
+ranks need completely is split along its first axis, and each piece is merged by itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tileir.typed.sharding.splits import CollectiveKind, balanced
 from tileir.typed.sharding.spreading import needs_of_part
 
 _COUNTS: Final = (2, 4, 8)
-"""Numbers of pieces that are tried of an aggregate that all ranks need all of."""
+"""Numbers of pieces to try for an aggregate that all ranks need completely."""
 
 Piece: TypeAlias = "tuple[tuple[int, ...], Box]"
 """Elements of an aggregate, and the ranks that need them."""
@@ -31,7 +31,7 @@ Piece: TypeAlias = "tuple[tuple[int, ...], Box]"
 
 @attrs.frozen
 class InPieces:
-    """A merge of an aggregate that ranks compute in so many pieces."""
+    """A merge of an aggregate that ranks compute in ``count`` pieces."""
 
     collective: Collective
     count: int
@@ -39,16 +39,15 @@ class InPieces:
 
 @attrs.frozen
 class Times:
-    """Seconds by which is decided whether to merge an aggregate in pieces.
+    """Seconds that decide whether to merge an aggregate in pieces.
 
     Attributes:
-        work: What a rank takes to compute its part.
-        reading: What it takes to read all operands.
-        writing: What it takes to write its part.
-        travelling: What the merge takes on its way, but for what it takes however little is sent.
-        beginning: What each piece takes however little is computed and sent.
-        later: What a rank computes before it needs the merge, which may travel beside that in one piece as well.
-
+        work: Time for a rank to compute its part.
+        reading: Time to read all operands.
+        writing: Time to write its part.
+        travelling: Time of the transfer, without its latency.
+        beginning: Fixed costs of computing and sending each piece.
+        later: Work before the merge is needed, which could overlap with the transfer of one piece as well.
     """
 
     work: float
@@ -59,7 +58,7 @@ class Times:
     later: float
 
     def of_pieces(self, count: int, sent: int) -> float:
-        """Return when the merge is there, and all is computed that does not need it; so many of the pieces are sent."""
+        """Return the time until the merge and all independent work are done, if ``sent`` of the pieces are sent."""
         work = max(self.work, self.writing + count * self.reading) + count * self.beginning
         first, last = work / count + self.travelling, work * sent / count + self.travelling / sent
         return max(work + self.later, first, last)
@@ -68,7 +67,7 @@ class Times:
 def merged_in_pieces(program: Partitioned, model: HardwareModel = ANY_MODEL) -> dict[str, InPieces]:
     """Return the merges for which pieces pay, by the names of the contractions whose results they merge.
 
-    What travels beside work then saves more than it takes to begin further pieces, and to read operands for them.
+    The overlap then saves more than the fixed costs of further pieces and the repeated reading of operands.
     """
     tried = list(_candidates(program))
     found: dict[str, InPieces] = {}
@@ -80,12 +79,12 @@ def merged_in_pieces(program: Partitioned, model: HardwareModel = ANY_MODEL) -> 
 
 
 def cheapest(times: Times, counts: Mapping[int, int]) -> int:
-    """Return the number of pieces that takes the least time, of some that are given with how many are sent; or 1."""
+    """Return the number of pieces with the least time, given the numbers of sent pieces; or 1."""
     return min((1, *counts), key=lambda count: times.of_pieces(count, counts.get(count, 1)))
 
 
 _Tried: TypeAlias = tuple[Contraction, Collective, Mapping[int, int]]
-"""A contraction, the merge of its result, and numbers of pieces, each with how many of them are sent."""
+"""A contraction, the merge of its result, and numbers of pieces, each with the number of sent pieces."""
 
 
 def _candidates(program: Partitioned) -> Iterator[_Tried]:
@@ -134,7 +133,7 @@ def _times(program: Partitioned, tried: Sequence[_Tried], model: HardwareModel) 
 
 
 def apart(chunks: Sequence[Chunk], merges: Mapping[str, InPieces]) -> list[Chunk]:
-    """Return chunks in which operations whose results are merged in pieces stand alone, before the merge."""
+    """Return chunks in which operations whose results are merged in pieces are separate, before the merge."""
     moved = {each.name: each for chunk in chunks if isinstance(chunk, list) for each in chunk if each.name in merges}
     found: list[Chunk] = []
     for chunk in chunks:
@@ -148,9 +147,9 @@ def apart(chunks: Sequence[Chunk], merges: Mapping[str, InPieces]) -> list[Chunk
 
 
 def pieces_of(program: Partitioned, merge: InPieces, rank: int) -> tuple[Piece, ...]:
-    """Return what a rank computes for a merge, in order, all pieces of others before its own.
+    """Return the pieces of a rank for a merge, in order, its own last.
 
-    In each turn all ranks compute what the one needs that is as far behind them.
+    In each turn, all ranks compute pieces for ranks at equal distance.
     """
     mesh, each = program.mesh, merge.collective
     group = mesh.group(rank, each.axes)
@@ -161,6 +160,6 @@ def pieces_of(program: Partitioned, merge: InPieces, rank: int) -> tuple[Piece, 
 
 
 def in_turn(group: Sequence[int], rank: int) -> tuple[int, ...]:
-    """Return the ranks of a group that are behind one of them, those before it, and it, as if they stood in a ring."""
+    """Return the ranks of a group in the order of a ring, beginning after ``rank`` and ending with it."""
     behind = group.index(rank) + 1
     return (*group[behind:], *group[:behind])

@@ -13,13 +13,13 @@ from tileir.typed.sharding.mesh import Mesh
 from tileir.typed.sharding.splits import CollectiveKind, Layout
 
 _REFUSED: Final = 1e6
-"""Seconds that stand for an exchange that is refused: more than any program takes."""
+"""Seconds for a refused exchange: more than any program takes."""
 
 LEAST_CLEAN: Final = 2
-"""Elements that a rank computes for each that needs no halo, at most, where borders are computed by themselves."""
+"""Greatest ratio of a rank's elements to those that need no halo for which borders are computed separately."""
 
 CALLS: Final = 16
-"""Calls for which inputs are taken to stay where they are, so that each of them pays a part for bringing them there."""
+"""Number of calls over which the cost of distributing inputs is spread."""
 
 ANY_MODEL: Final = HardwareModel(
     "any",
@@ -29,7 +29,7 @@ ANY_MODEL: Final = HardwareModel(
     buses=(Bus(("DRAM",), ("CORE",), 64),),
     link_us=20,
 )
-"""Model of ranks of which nothing is known: 512 operations and 64 bytes of memory in a nanosecond.
+"""Default model of ranks: 512 operations and 64 bytes of memory in a nanosecond.
 
 Links are those of InfiniBand; their latency is the time in which a Python process sends a message and receives it.
 """
@@ -40,11 +40,11 @@ class Price:
     """Seconds of an exchange.
 
     Attributes:
-        link: What it takes by the links of the model.
-        beside: How much of that passes while ranks compute what needs nothing of it. What an exchange takes however
-            little is sent is work of the ranks themselves, and passes beside nothing.
-        borders: What ranks take to compute what needs it, or to copy their part and a halo together.
-
+        link: Time of the transfer by the links of the model.
+        beside: The part of it that overlaps with independent work of ranks. The latency is work of the ranks
+            themselves,
+            and does not overlap.
+        borders: Time of ranks to compute the dependent elements, or to join their part and a halo.
     """
 
     link: float
@@ -53,11 +53,11 @@ class Price:
 
     @property
     def seconds(self) -> float:
-        """Seconds that a program takes longer by the exchange."""
+        """Seconds by which the exchange extends a program."""
         return self.link - self.beside + self.borders
 
     def times(self, count: int) -> Price:
-        """Return the price of a number of exchanges."""
+        """Return the price of ``count`` exchanges."""
         return Price(count * self.link, count * self.beside, count * self.borders)
 
 
@@ -67,11 +67,10 @@ class Prices:
 
     Attributes:
         mesh: The ranks.
-        model: The device that each rank has, and its links to others.
-        reshard: Whether values may be laid out anew for who reads them; halos always may.
-        joined: Whether halos are taken to come with others, so that only their bytes count.
-        around: Whether a halo was priced that may come with others.
-
+        model: The device of each rank, and its links to others.
+        reshard: Whether values may change their layouts for readers; halos are always allowed.
+        joined: Whether halos are assumed to travel together with others, so that only their bytes count.
+        around: Whether the price of a halo that may travel with others was asked for.
     """
 
     mesh: Mesh
@@ -92,15 +91,14 @@ class Prices:
         return self.model.exchange_seconds(size / self.mesh.size)
 
     def laid_out(self, have: Layout, target: Layout, itemsize: int, beside: float) -> Price:
-        """Return the price of laying a value out anew.
+        """Return the price of a change of layout.
 
         Args:
-            have: How it is laid out.
-            target: How it is to be.
+            have: The present layout.
+            target: The new layout.
             itemsize: Bytes of an element.
-            beside: Seconds that a rank computes what reads it, where that can be computed for some elements before the
-                rest; else 0.
-
+            beside: Seconds of a rank's work on readers, if some of their elements can be computed before the exchange;
+                else 0.
         """
         link = self.exchange(moved(have, target, self.mesh) * itemsize)
         kind, share = kind_of(have, target), missing(have, target)
@@ -115,12 +113,12 @@ class Prices:
         return Price(link)
 
     def move(self, have: Layout, target: Layout, itemsize: int, beside: float) -> float:
-        """Return the seconds of laying a value out anew for one that reads it, as :meth:`laid_out` has them."""
+        """Return the seconds of a change of layout for a reader, by :meth:`laid_out`."""
         is_refused = not self.reshard and kind_of(have, target) is not CollectiveKind.HALO
         return self.laid_out(have, target, itemsize, beside).seconds + _REFUSED * is_refused
 
     def work(self, operations: float, dtype: DType, size: float) -> float:
-        """Return the seconds in which a rank does operations, and moves bytes from and to its memory."""
+        """Return the seconds in which a rank does some operations and memory traffic in bytes."""
         if dtype not in self._peaks:
             self._peaks[dtype] = self.model.peak(dtype)
         peak = self._peaks[dtype]

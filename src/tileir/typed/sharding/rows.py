@@ -1,7 +1,7 @@
-"""Gathers and scatters of tables whose rows ranks share out: each rank reads or writes the rows that it has.
+"""Gathers and scatters of tables whose rows are split over ranks: each rank reads or writes its own rows.
 
-Data choose the rows. So each rank looks at all places, and counts them from its own first row. Where they choose a row
-of another rank, it reads a zero, which adds nothing when parts are summed, or writes to one more row, which is dropped.
+Data determine the rows. So each rank processes all indices, relative to its own first row. For a row of another rank,
+it reads a zero, which does not change the sum of the parts, or writes to an additional row, which is dropped.
 """
 
 from __future__ import annotations
@@ -27,14 +27,13 @@ from tileir.typed.ir import (
 
 @attrs.frozen(eq=False)
 class Rows:
-    """Rows of a table that one rank has, and where operations on them go.
+    """Rows of a table on one rank, and the destination of operations on them.
 
     Attributes:
         interval: The first row, and the one after the last.
-        size: Number of rows that all ranks have together.
-        names: Names for the values between.
-        add: Takes operations in order.
-
+        size: Number of rows of all ranks together.
+        names: Names in use.
+        add: Receives operations in order.
     """
 
     interval: Interval
@@ -48,16 +47,15 @@ class Rows:
         return self.interval[1] - self.interval[0]
 
     def gather(self, operation: Gather, indices: Value, others: str | None = None) -> None:
-        """Add a gather that has something else in place of rows of other ranks.
+        """Add a gather with other values in place of rows of other ranks.
 
         Args:
             operation: The gather from the rows of this rank.
-            indices: The indices, counted from the first row of all.
-            others: The value that has the elements of other ranks, in the shape of the gather; by default zeros.
-
+            indices: The indices, relative to the first row of all.
+            others: The value with the elements of other ranks, in the shape of the gather; by default zeros.
         """
         name, dtype, shape = operation.name, operation.dtype, operation.shape
-        nothing = others or self._constant(name, dtype, -0.0 if dtype.is_float else 0)  # even -0.0 stays what it is
+        nothing = others or self._constant(name, dtype, -0.0 if dtype.is_float else 0)  # adding -0.0 keeps every value
         if not self.count:
             self.add(_copied(name, nothing, () if others is None else shape, dtype, shape))
             return
@@ -75,12 +73,11 @@ class Rows:
         self.add(Elementwise(name, Op.COND, (aligned, read, nothing), dtype, shape))
 
     def scatter(self, operation: Scatter, indices: Value) -> None:
-        """Add a scatter that leaves out what goes to rows of other ranks.
+        """Add a scatter that drops updates of rows of other ranks.
 
         Args:
             operation: The scatter into the rows of this rank.
-            indices: The indices, counted from the first row of all.
-
+            indices: The indices, relative to the first row of all.
         """
         name, dtype, rest = operation.name, operation.dtype, operation.shape[1:]
         longer, into = (self.count + 1, *rest), operation.into
@@ -100,7 +97,7 @@ class Rows:
         self.add(_copied(name, written, longer, dtype, operation.shape))
 
     def _own(self, indices: Value) -> str | None:
-        """Return where places choose a row of this rank, those beyond the ends the rows there; None for everywhere."""
+        """Return a mask of indices of this rank's rows; indices beyond the ends count as the end rows. None for all."""
         low, high = self.interval
         tests = []
         if low > 0 or not self.count:
@@ -129,7 +126,7 @@ class Rows:
 
 
 def _copied(name: str, source: str, sizes: Shape, dtype: DType, shape: Shape) -> Contraction:
-    """Return a copy of as many elements as there are of both, or of a scalar to each element."""
+    """Return a copy of the elements that both shapes have, or of a scalar to each element."""
     indices = tuple(Affine.index(f"d{axis}") for axis in range(len(shape)))
     read = Access(source, indices if sizes else ())
     return Contraction(name, indices, (read,), Aggregation.ASSIGN, Combination.NONE, dtype, dtype, dtype, shape)

@@ -12,12 +12,11 @@ from tileir.typed.boxes import Interval
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Split(Shown):
-    """The places of one axis that each rank has.
+    """The positions of one axis that each rank has.
 
     Attributes:
-        axes: The axes of the mesh along which ranks have different places; none where every rank has all of them.
-        intervals: The places of ranks by their position along these axes, the last of which runs fastest.
-
+        axes: The axes of the mesh along which ranks have different positions; empty if every rank has all of them.
+        intervals: The intervals of ranks by their position along these axes, the last of which runs fastest.
     """
 
     axes: tuple[str, ...]
@@ -29,12 +28,12 @@ class Split(Shown):
 
     @property
     def is_whole(self) -> bool:
-        """True if every rank has the same places."""
+        """True if every rank has the same positions."""
         return not self.axes
 
     @property
     def is_complete(self) -> bool:
-        """True if some rank has each place up to the last one that a rank has."""
+        """True if each position up to the last one on any rank is on some rank."""
         reached = 0
         for low, high in sorted(self.intervals):
             if low <= reached:
@@ -47,7 +46,7 @@ Layout: TypeAlias = "tuple[Split, ...]"
 
 
 def repeated(splits: Iterable[Split]) -> tuple[str, ...]:
-    """Return the axes of a mesh along which several splits differ, so that ranks do not have all combinations."""
+    """Return the axes of a mesh in several splits, so that ranks do not have all combinations."""
     axes = [axis for split in splits for axis in split.axes]
     return tuple(axis for axis in dict.fromkeys(axes) if axes.count(axis) > 1)
 
@@ -58,7 +57,7 @@ def whole(shape: tuple[int, ...]) -> Layout:
 
 
 def balanced(size: int, parts: int) -> tuple[Interval, ...]:
-    """Return intervals that cover an axis in order, the first of them one longer where it does not divide evenly."""
+    """Return intervals that cover an axis in order; the first ones are longer by one if it does not divide evenly."""
     short, longer = divmod(size, parts)
     stops = [(number + 1) * short + min(number + 1, longer) for number in range(parts)]
     return tuple(zip([0, *stops], stops, strict=False))
@@ -70,14 +69,14 @@ def filled(size: int, parts: int, length: int) -> tuple[Interval, ...]:
 
 
 class CollectiveKind(enum.Enum):
-    """Pattern of the exchange between the ranks of a group, which decides how an engine carries it out."""
+    """Pattern of the exchange between the ranks of a group, which determines its implementation in an engine."""
 
-    ALL_REDUCE = "all_reduce"  # merge what each rank has, and give all of it to each
+    ALL_REDUCE = "all_reduce"  # merge all parts, and give each rank the result
     REDUCE_SCATTER = "reduce_scatter"  # merge, and give each rank its piece
     ALL_GATHER = "all_gather"  # give each rank the pieces of all
     ALL_TO_ALL = "all_to_all"  # split other axes than before
-    HALO = "halo"  # give each rank places around its own
-    BROADCAST = "broadcast"  # give each rank what one has
+    HALO = "halo"  # give each rank the surroundings of its part
+    BROADCAST = "broadcast"  # give each rank the part of one
     PERMUTE = "permute"  # give each rank the piece of another
 
     __hash__ = object.__hash__
@@ -89,5 +88,5 @@ class CollectiveKind(enum.Enum):
 
     @property
     def goes_around(self) -> bool:
-        """True if it may give a rank what lies around its part; a window to one side reaches beyond it, not back."""
+        """True if it may give a rank elements around its part; a window to one side reaches beyond it, not back."""
         return self in (CollectiveKind.HALO, CollectiveKind.ALL_TO_ALL)

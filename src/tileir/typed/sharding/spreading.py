@@ -1,6 +1,6 @@
-"""Ways to spread an operation over a mesh, each with what ranks need of the operands for it, and its price.
+"""Ways to spread an operation over a mesh, each with the required layouts of operands, and its price.
 
-Programs repeat themselves: an operation is looked at without its names, once for all that differ in these alone.
+Programs repeat themselves: operations that differ only in names are analysed once.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from tileir.typed.sharding.prices import Prices
 from tileir.typed.sharding.splits import Layout, Split, balanced, whole
 
 _MOST: Final = 96
-"""Ways to spread one operation among which is chosen."""
+"""Greatest number of ways to spread one operation."""
 
 _ROOM: Final = 2
-"""Times that the memory of what ranks have beyond their parts is as dear as to bring it there."""
+"""Price of memory for elements beyond a rank's part, relative to the price of their transfer."""
 
 Cut: TypeAlias = tuple[str, int, Split]
 """A split of an axis of an operand."""
@@ -37,13 +37,12 @@ class Spread:
 
     Attributes:
         layout: The elements that each rank computes.
-        shares: The terms that each rank aggregates; none where it aggregates all of them.
-        target: How the result is laid out after parts are merged, or it is laid out as somebody asked for.
-        needs: What ranks need of each operand, by its name.
-        seconds: The price of all but laying operands out.
-        beside: The seconds of work of that, where ranks may do some of it while halos are on their way; else 0.
-        meets: Whether ranks meet in it, and take exactly what they need of the operands.
-
+        shares: The terms that each rank aggregates; empty if it aggregates all of them.
+        target: The layout of the result after parts are merged, or after a required change of layout.
+        needs: The elements of each operand that ranks need, by its name.
+        seconds: The price, without exchanges of operands.
+        beside: The seconds of its work, if ranks may do some of it while halos are on their way; else 0.
+        meets: Whether ranks meet in it, and take exactly the needed elements of the operands.
     """
 
     layout: Layout
@@ -56,11 +55,11 @@ class Spread:
 
     @property
     def axes(self) -> set[str]:
-        """The axes of the mesh along which ranks do different things."""
+        """The axes of the mesh along which ranks do different work."""
         return _axes(self.layout, self.shares)
 
     def needs_by(self, operation: Operation) -> dict[str, Layout]:
-        """Return what ranks need of each operand, by its name in an operation, which is spread like this one."""
+        """Return the layouts needed of operands, by their names in an operation that is spread in this way."""
         return dict(zip(dict.fromkeys(reads(operation)), self.needs.values(), strict=False))
 
 
@@ -81,7 +80,7 @@ def _cut(way: Way) -> tuple[int, Split] | None:
 def needs_of_part(
     operation: Operation, layout: Layout, shares: Sequence[Share], shapes: Mapping[str, Shape], mesh: Mesh
 ) -> dict[str, Layout]:
-    """Return what ranks need of the operands, by their places along the axes that an operation is spread over."""
+    """Return the layouts that ranks need of the operands, by coordinates along the mesh axes of an operation."""
     splits = (*layout, *(share.split for share in shares))
     axes = tuple(dict.fromkeys(axis for split in splits for axis in split.axes))
     boxes = {}
@@ -109,7 +108,7 @@ def work_of(
     dtypes: Mapping[str, DType],
     prices: Prices,
 ) -> float:
-    """Return the price of an operation on the rank that has most of it, of which ranks need parts of the operands."""
+    """Return the price of an operation on the rank with the largest part, given the needed layouts of operands."""
     part = 1.0
     for split in (*layout, *(share.split for share in shares)):
         part *= max(high - low for low, high in split.intervals) / max(1, *(high for _, high in split.intervals))
@@ -123,7 +122,7 @@ def work_of(
 
 
 def may_border(operation: Operation, shares: Sequence[Share]) -> bool:
-    """Return whether ranks may compute what needs no halo while that is on its way, and borders once it has come."""
+    """Return whether ranks may compute interiors while halos are on their way, and borders afterwards."""
     return isinstance(operation, REPEATED) and not shares
 
 
@@ -136,7 +135,7 @@ def met_seconds(
     dtypes: Mapping[str, DType],
     prices: Prices,
 ) -> float:
-    """Return the price of an operation in which ranks along some axes of a mesh meet: of work and of exchanges."""
+    """Return the price of an operation in which ranks along some axes of a mesh meet: of work and exchanges."""
     dtypes = {**dtypes, operation.name: operation.dtype}
     rounds = met_traffic(operation, axes, {**needs, operation.name: layout}, prices.mesh, dtypes)
     work = met_work(operation, layout, axes, needs, shapes, dtypes, prices)
@@ -152,7 +151,7 @@ def met_work(
     dtypes: Mapping[str, DType],
     prices: Prices,
 ) -> float:
-    """Return the price of what a rank computes of an operation in which it meets others."""
+    """Return the price of a rank's work for an operation in which it meets others."""
     parts = prices.mesh.extent(axes)
     if not isinstance(operation, Argsort):
         return parts * work_of(operation, layout, (), needs, shapes, dtypes, prices)
@@ -164,19 +163,19 @@ def met_work(
 
 
 def sorting(count: int, length: int, width: int, prices: Prices) -> float:
-    """Return the price of sorting so many elements in rows of a length, with their places, by merging them."""
+    """Return the price of a merge sort of ``count`` elements, with their positions, in rows of a length."""
     passes = math.ceil(math.log2(max(2, length)))
     return prices.work(passes * count, DType.I32, 2 * passes * count * width)
 
 
 def nameless(operation: Operation) -> Operation:
-    """Return an operation without its name, whose operands are called by their numbers."""
+    """Return an operation without its name, with numbers as names of its operands."""
     names = {name: str(number) for number, name in enumerate(dict.fromkeys(operands(operation)))}
     return attrs.evolve(schema.with_used(operation, names), name="", span=None)
 
 
 def layouts_of(shape: Shape, mesh: Mesh) -> list[Layout]:
-    """Return the layouts in which each axis of a mesh cuts one axis of a tensor, or none."""
+    """Return the layouts in which each axis of a mesh splits at most one axis of a tensor."""
     found: list[tuple[tuple[str, ...], ...]] = [((),) * len(shape)]
     for name in mesh.cutting:
         found = [
@@ -195,15 +194,14 @@ def layouts_of(shape: Shape, mesh: Mesh) -> list[Layout]:
 
 @attrs.define(eq=False)
 class Spreads:
-    """The ways to spread one operation, made when they are asked for.
+    """The ways to spread one operation, made on demand.
 
     Attributes:
-        operation: It, without names.
-        shapes: Those of its operands.
-        dtypes: Those of its operands.
-        final: The layout that its result is asked for in, if there is one.
-        prices: Of work and exchanges.
-
+        operation: The operation, without names.
+        shapes: The shapes of its operands.
+        dtypes: The dtypes of its operands.
+        final: The required layout of its result, if any.
+        prices: Prices of work and exchanges.
     """
 
     operation: Operation
@@ -216,14 +214,14 @@ class Spreads:
     _made: dict[tuple[Way, ...], tuple[Spread, ...]] = attrs.field(factory=dict)
 
     def beside(self, cuts: tuple[Cut, ...]) -> tuple[Spread, ...]:
-        """Return the ways to spread it where operands may be cut in some ways."""
+        """Return the ways to spread it if operands may be split in some ways."""
         if cuts not in self._of_cuts:
             chosen = self._combined(self._ways(cuts))
             self._of_cuts[cuts] = tuple(spread for each in chosen for spread in self._spreads(each))
         return self._of_cuts[cuts]
 
     def _ways(self, cuts: Iterable[Cut]) -> dict[tuple[str, ...], dict[Way, None]]:
-        """Return all ways by the axes of the mesh that they take: those that are asked for, near ones, any."""
+        """Return all ways by their mesh axes: the required one, ways near the operands' splits, any others."""
         groups: dict[tuple[str, ...], dict[Way, None]] = {}
         names = self.prices.mesh.cutting
         for axis, split in enumerate(self.final or ()):
@@ -239,7 +237,7 @@ class Spreads:
         return groups
 
     def _combined(self, groups: Mapping[tuple[str, ...], Mapping[Way, None]]) -> list[tuple[Way, ...]]:
-        """Return ways that go together, those that take most axes of the mesh first."""
+        """Return compatible combinations of ways, those that use most axes of the mesh first."""
         found: list[tuple[tuple[Way, ...], frozenset[str]]] = [((), frozenset())]
         for axes, group in groups.items():
             more = [
@@ -255,7 +253,7 @@ class Spreads:
         return [chosen for chosen, _ in [*found[: _MOST - 1], *found[-1:]]]
 
     def _goes_with(self, chosen: Sequence[Way], way: Way) -> bool:
-        if isinstance(way, Share):  # of an index that no other axis of the mesh shares out
+        if isinstance(way, Share):  # of an index that no other axis of the mesh divides
             polynomials = [each.polynomial for each in chosen if isinstance(each, Share)]
             return way.polynomial not in polynomials and not any(isinstance(each, Met) for each in chosen)
         axis, _ = _cut(way) or (-1, None)
@@ -265,7 +263,7 @@ class Spreads:
         return is_free and may_cut(self.operation, axis)
 
     def _is_exact(self, chosen: Sequence[Way]) -> bool:
-        """Return whether parts are boxes of the operand; only those of a reshape need not be."""
+        """Return whether parts are boxes of the operand; only those of a reshape may not be."""
         if not isinstance(self.operation, Reshape):
             return True
         mesh, layout = self.prices.mesh, _laid(self.operation.shape, chosen)
@@ -293,13 +291,13 @@ class Spreads:
         return self._made[chosen]
 
     def _met(self, layout: Layout, axes: tuple[str, ...]) -> tuple[dict[str, Layout], float]:
-        """Return what ranks take that meet along some axes of the mesh, and the price of all rounds."""
+        """Return the layouts for ranks that meet along some axes of the mesh, and the price of all rounds."""
         needs = met_needs(self.operation, layout, axes, self.shapes, self.prices.mesh)
         needs = {name: needs[name] for name in dict.fromkeys(reads(self.operation))}
         return needs, met_seconds(self.operation, layout, axes, needs, self.shapes, self.dtypes, self.prices)
 
     def _room(self, layout: Layout, needs: Mapping[str, Layout]) -> float:
-        """Return the price of the memory of what ranks have beyond their parts, where they could meet instead."""
+        """Return the price of memory for elements beyond ranks' parts, if they could meet instead."""
         if not met_axes(self.operation, self.shapes):
             return 0.0
         parts = self.prices.mesh.size
@@ -309,7 +307,7 @@ class Spreads:
         return _ROOM * size / (self.prices.model.link_gbps * 1e9)
 
     def _targets(self, layout: Layout, shares: Sequence[Share]) -> Iterable[tuple[Layout, float]]:
-        """Yield each layout that the result may get, and the price of that."""
+        """Yield each possible layout of the result, and its price."""
         mesh, operation = self.prices.mesh, self.operation
         axes = [axis for share in shares for axis in share.split.axes]
         targets = []
@@ -334,7 +332,7 @@ class Spreads:
             yield final, seconds
 
     def _needed(self, chosen: tuple[Way, ...], layout: Layout, shares: Sequence[Share]) -> dict[str, Layout]:
-        """Return what is needed of operands; of one way each where no axis of an operand depends on two of them."""
+        """Return the needed layouts of operands, for each way alone if no axis of an operand depends on two."""
         if isinstance(self.operation, Reshape):  # each axis of the operand depends on several
             return needs_of_part(self.operation, layout, shares, self.shapes, self.prices.mesh)
         alone = [self._needed_alone(way) for way in chosen]

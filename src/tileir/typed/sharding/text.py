@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def to_text(program: Partitioned) -> str:
-    """Return the text of a partitioned program, which :func:`parse` reads back; remarks are no part of it."""
+    """Return the text of a partitioned program, which :func:`parse` reads back; it does not include remarks."""
     shapes = {each.name: each.shape for each in (*program.function.inputs, *program.function.operations)}
     lines = [
         _placed(name, placement)
@@ -49,16 +49,15 @@ def _placed(name: str, placement: Placement) -> str:
 
 
 def parse(text: str, name: str = "<text>", *, arrays: Iterable[ArrayValue | Array] = ()) -> Partitioned:
-    """Read what :func:`to_text` prints; its rules are not verified.
+    """Read a text of :func:`to_text`; its rules are not verified.
 
     Args:
         text: The program.
-        name: What to call the text in errors.
-        arrays: What the text may name by digests alone, as for functions.
+        name: The name of the text in errors.
+        arrays: Arrays that the text may name by digests alone, as for functions.
 
     Raises:
         ParseError: The text does not follow the grammar; one diagnostic for each fault.
-
     """
     known = by_digest(arrays)
 

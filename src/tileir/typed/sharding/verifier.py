@@ -1,4 +1,4 @@
-"""Rules of partitioned programs: ranks have what they read, each term counts once, and parts are merged before use."""
+"""Verifier of partitioned programs: ranks have their operands, each term counts once, parts are merged before use."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ def verify(program: Partitioned) -> None:
     """Check the rules of a partitioned program.
 
     Raises:
-        VerifyError: TIL531 for what is wrong with the function, TIL533 for what is wrong with its parts.
-
+        VerifyError: TIL531 for faults of the function, TIL533 for faults of its parts.
     """
     faults = tuple(check_function(program.function)) or tuple(_malformed(program)) or tuple(_Checked(program).faults())
     if faults:
@@ -40,7 +39,7 @@ def _fault(name: str, message: str) -> Diagnostic:
 
 
 def _malformed(program: Partitioned) -> Iterator[Diagnostic]:
-    """Yield what is wrong with single placements."""
+    """Yield faults of single placements."""
     definitions = (*program.function.inputs, *program.function.operations)
     if [name for name, _ in program.placements] != [each.name for each in definitions]:
         message = "a partitioned program needs one placement for each value, in the order of their definitions"
@@ -61,7 +60,7 @@ def _malformed(program: Partitioned) -> Iterator[Diagnostic]:
 
 @attrs.frozen(eq=False, repr=False)
 class _Checked:
-    """A program whose placements are looked at together."""
+    """A program whose placements are checked together."""
 
     program: Partitioned
     placements: Mapping[str, Placement] = attrs.field(init=False)
@@ -78,7 +77,7 @@ class _Checked:
         return self.program.mesh
 
     def faults(self) -> Iterator[Diagnostic]:
-        """Yield what is wrong, value by value."""
+        """Yield faults, value by value."""
         function = self.program.function
         for operation in live(function):
             found = self._collective(operation) if isinstance(operation, Collective) else self._part(operation)
@@ -176,13 +175,13 @@ class _Checked:
                 yield "reads {!r} at [{}], and ranks have [{}]".format(name, *listed)
 
     def _has(self, have: Layout, need: Layout) -> bool:
-        """Return whether each rank has what it needs, of which it needs nothing if one of the intervals is empty."""
+        """Return whether each rank has the elements that it needs; it needs none if an interval is empty."""
         axes = dict.fromkeys(axis for split in (*have, *need) for axis in split.axes)
         boxes = ((self.mesh.box(need, place), self.mesh.box(have, place)) for place in self.mesh.places(tuple(axes)))
         return all(overlap(inner, outer) == elements(inner) for inner, outer in boxes)
 
     def _needs_of(self, operation: Operation, placement: Placement) -> list[Layout]:
-        """Return what ranks need of the operands, computed once for operations that are alike but for names."""
+        """Return the needed layouts of operands, computed once for operations that differ only in names."""
         like = nameless(operation)
         names = dict.fromkeys(operands(operation))
         numbered = {str(number): self.defined[name].shape for number, name in enumerate(names)}
@@ -205,7 +204,7 @@ class _Checked:
 
 
 def _terms(operation: Operation, shapes: Mapping[str, Shape]) -> Iterator[tuple[Affine, int]]:
-    """Yield polynomials by which terms of an operation may be shared, and how many values each has from 0 on."""
+    """Yield polynomials that may divide the terms of an operation, and the number of values of each, from 0 on."""
     match operation:
         case Contraction() if may_share(operation, shapes):
             for access in operation.inputs:
@@ -222,7 +221,7 @@ def _terms(operation: Operation, shapes: Mapping[str, Shape]) -> Iterator[tuple[
 
 
 def _within(interval: tuple[int, int], split: Split) -> bool:
-    """Return whether some ranks have the places of an interval."""
+    """Return whether some ranks have all positions of an interval."""
     reached, last = interval
     for low, high in sorted(split.intervals):
         if low <= reached:
@@ -231,7 +230,7 @@ def _within(interval: tuple[int, int], split: Split) -> bool:
 
 
 def _shared(operation: Operation, placement: Placement, shapes: Mapping[str, Shape]) -> Iterator[str]:
-    """Yield why terms of an operation are not merged once each."""
+    """Yield reasons why terms of an operation are not merged exactly once."""
     for axis in repeated((*placement.layout, *(share.split for share in placement.shares))) if placement.shares else ():
         yield f"is cut along {axis!r} twice"
     for share in placement.shares:
