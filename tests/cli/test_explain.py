@@ -59,7 +59,7 @@ def test_remarks_are_printed(command: Command) -> None:
     assert "done TR001" in lines[kernel + 2]
     assert "TR114" not in out
     _, every, _ = command(*wide, "--all-remarks")
-    assert "left TR114  the kernel has loops inside" in every
+    assert "left TR114  the kernel contains loops" in every
     _, plain, _ = command(*wide)
     assert "TR429" not in plain
 

@@ -1,6 +1,6 @@
-"""Schedules of kernels: kernels taken apart into loops and statements, and steps that rearrange them.
+"""Schedules of kernels: a kernel as a tree of loops and statements, and steps that rearrange the tree.
 
-What passes speak of is handed on here: nests, what a pass says of kernels, and indices under other names.
+Re-exports the names that passes use: nests, remarks on kernels, and renaming of indices.
 """
 
 from tileir.schedule.emitter import identity_of as identity_of

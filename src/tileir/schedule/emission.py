@@ -1,9 +1,8 @@
-"""The kernels of a tree: remainders are peeled, tests that always hold go, and loops become blocks.
+"""Emission of kernels from a loop tree: peels remainders, drops tests that always hold, writes loops as blocks.
 
-Points beyond the end of loops that were split with :attr:`~tileir.schedule.tree.Tail.PAD` or ``MASK``.
-
-A leaf that touches nothing but memory of the kernel may run at points behind the end, where that memory has elements
-for them that nobody else needs: a tile then is computed as a whole, and only what is stored of it is cut.
+Also decides about iterations past the end of loops split with :attr:`~tileir.schedule.tree.Tail.PAD` or ``MASK``. A
+leaf that touches only memory of the kernel may run past the end where that memory has spare elements: a tile is then
+computed as a whole, and only its stores are cut.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from tileir.stripe.bindings import Binding
 
 @attrs.frozen(repr=False)
 class _Seen:
-    """A leaf and the loops around it, with the memory that each of them makes.
+    """A leaf, the loops around it, and the memory that each of them makes.
 
     Attributes:
         leaf: The leaf.
         sizes: The sizes of the loops around it.
-        inner: The loops inside of what makes a memory, by its name.
-        memory: That memory.
+        inner: The loops inside the maker of a memory, by the memory's name.
+        memory: The memory by name.
     """
 
     leaf: Leaf
@@ -78,9 +77,9 @@ class _Seen:
 
 
 def with_padding(tree: Tree) -> Tree:
-    """Return the tree with no constraints apart: those that may fail are dropped where they may, and hold elsewhere.
+    """Return the tree without padded constraints: those that may fail are dropped where that is safe, kept elsewhere.
 
-    What such a leaf reads is filled as a whole, so that nothing undefined is read.
+    Memory that such a leaf reads is filled as a whole, so that nothing undefined is read.
     """
     if not any(leaf.padded for leaf in leaves(tree.body)):
         return tree
@@ -102,7 +101,7 @@ def _read(leaf: Leaf) -> Iterator[Use]:
 
 
 def _is_cut(each: _Seen, seen: list[_Seen]) -> bool:
-    """Return whether all that read what a leaf writes are to leave out the same points behind the end."""
+    """Return whether all readers of a leaf's results leave out the same iterations past the end as the leaf."""
     written = {use.root for use in each.leaf.uses if use.direction.writes}
     readers = (other.leaf for other in seen if any(use.root in written for use in _read(other.leaf)))
     return all({*each.leaf.padded} <= {*leaf.padded} for leaf in readers)
@@ -131,9 +130,9 @@ def _decided(whole: set[int], leaf: Leaf) -> Leaf:
 
 @refusing
 def kernels_of(tree: Tree, *, knowing: bool = False) -> tuple[stripe.Block, ...] | Refused:
-    """Return the kernels of a tree, in order: one, or more where remainders of a grid are peeled.
+    """Return the kernels of a tree, in order: one, or several where remainders of a grid are peeled.
 
-    Whoever made the tree may do so ``knowing`` that threads share nothing that they cannot hand on.
+    The caller may guarantee (``knowing``) that threads share no memory other than local memory.
     """
     tree = with_padding(tree)
     names = tree.names()
@@ -160,7 +159,7 @@ def kernels_of(tree: Tree, *, knowing: bool = False) -> tuple[stripe.Block, ...]
 
 
 def bodies_of(tree: Tree) -> list[tuple[Item, ...]]:
-    """Return what becomes kernels of their own: what stands beside loops of the grid, outside of all others."""
+    """Return the bodies of separate kernels: the neighbours of loops bound to the grid, at the outermost level."""
     return [tree.body] if tree.allocations else _apart(tree.body)
 
 
@@ -195,7 +194,7 @@ def _grids_peeled(items: tuple[Item, ...], around: Mapping[str, int], names: Nam
 
 
 def _tidy(items: tuple[Item, ...], around: Mapping[str, int], names: NameScope) -> tuple[Item, ...]:
-    """Return items with remainders peeled, without tests that always hold, and without loops of one iteration."""
+    """Return items with remainders peeled, and without redundant tests and loops of one iteration."""
     result: list[Item] = []
     for item in items:
         if isinstance(item, Leaf):
@@ -214,7 +213,7 @@ def _tidy(items: tuple[Item, ...], around: Mapping[str, int], names: NameScope) 
 
 
 def _told_apart(items: tuple[Item, ...], sizes: dict[str, int], names: NameScope) -> tuple[Item, ...]:
-    """Return items with a name for each size of loops: of loops that share one, some may have lost their remainders."""
+    """Return items with one name for each size of loop, as loops that share a name may have lost their remainders."""
     done: list[Item] = []
     for item in items:
         if isinstance(item, Loop):
@@ -227,7 +226,7 @@ def _told_apart(items: tuple[Item, ...], sizes: dict[str, int], names: NameScope
 
 
 def _parts(loop: Loop, around: Mapping[str, int], names: NameScope) -> list[Loop]:
-    """Return what a loop is run as: without iterations that do nothing, and in two where it has some to peel."""
+    """Return the loops that execute a loop: without idle iterations, and in two parts where some are peeled."""
     loop = _shortened(loop, around, names)
     if not loop.size:
         return []
@@ -245,8 +244,8 @@ def _parts(loop: Loop, around: Mapping[str, int], names: NameScope) -> list[Loop
 def _overlapping(loop: Loop) -> list[Loop] | None:
     """Return the whole iterations of a loop, and a last one that overlaps them.
 
-    None where the loop has no such place, or what steps made of it since has elements for its iterations, or merges:
-    the tests of its tail hold then.
+    None where the loop has no overlapping iteration, or its current body cannot repeat elements: it keeps the tests of
+    its tail.
     """
     if loop.last is None or updated(loop) is not None:
         return None
@@ -267,19 +266,19 @@ def _overlapping(loop: Loop) -> list[Loop] | None:
 
 
 def _at_zero(loop: Loop) -> Loop:
-    """Return a loop whose only iteration, where it has no other, is a constant in what is below it."""
+    """Return a loop of one iteration with its index replaced by a constant in its body."""
     return attrs.evolve(loop, body=map_leaves(loop.body, {loop.name: Affine()})) if loop.size == 1 else loop
 
 
 def _full_iterations(loop: Loop, around: Mapping[str, int]) -> int:
-    """Return how many iterations, counted from 0 on, fail no test of their own that others pass."""
+    """Return the number of iterations, counted from 0, in which no test that depends on the loop fails."""
     ranges = {**sizes_of(loop.body), **around, loop.name: 1}
     cut = (leaf for leaf in loop.leaves if loop.name in leaf.tested)
     return min((_iterations(leaf, loop, ranges, every=True) for leaf in cut), default=loop.size)
 
 
 def _cut_lanes(items: tuple[Item, ...]) -> str | None:
-    """Return a loop over lanes that a test cuts and that is not masked, as none of an instruction is; None for none."""
+    """Return a loop over lanes that a test cuts and no mask covers, as instructions require; None if there is none."""
     if not (tested := [name for leaf in leaves(items) for test in leaf.constraints for name in test.indices]):
         return None
     lanes = {item.name for item in walk(items) if isinstance(item, Loop) and not _may_be_cut(item)}
@@ -293,7 +292,7 @@ def _may_be_cut(loop: Loop) -> bool:
 
 
 def _shortened(loop: Loop, around: Mapping[str, int], names: NameScope) -> Loop:
-    """Return a loop without last iterations in which a test of each leaf below it fails."""
+    """Return a loop without the last iterations in which a test of each of its leaves fails."""
     if (loop.masks and loop.binding is Binding.LANE) or not all(loop.name in leaf.tested for leaf in loop.leaves):
         return loop
     ranges = {**sizes_of(loop.body), **around, loop.name: 1}
@@ -312,9 +311,9 @@ def _shortened(loop: Loop, around: Mapping[str, int], names: NameScope) -> Loop:
 
 
 def _iterations(leaf: Leaf, loop: Loop, ranges: Mapping[str, int], *, every: bool = False) -> int:
-    """Return how many iterations of a loop, counted from 0 on, some point of a leaf needs at most, or every one has.
+    """Return the number of first iterations that some point of a leaf needs at most, or that all points pass.
 
-    In ``ranges`` the loop has one.
+    ``ranges`` gives the loop's range.
     """
     most = loop.size
     for test in leaf.constraints:
@@ -326,7 +325,7 @@ def _iterations(leaf: Leaf, loop: Loop, ranges: Mapping[str, int], *, every: boo
 
 
 def _root(items: tuple[Item, ...], tree: Tree, *, alone: bool) -> Node:
-    """Return the outermost block; ``alone`` tells whether a grid of a single group stays one."""
+    """Return the outermost block; ``alone`` tells whether a grid of a single group is kept."""
     nodes = nodes_of(items)
     one_group = alone and not any(map(_is_grid, items))
     if len(nodes) == 1 and not tree.allocations and not one_group:
@@ -335,7 +334,7 @@ def _root(items: tuple[Item, ...], tree: Tree, *, alone: bool) -> Node:
 
 
 def nodes_of(items: tuple[Item, ...]) -> tuple[Node, ...]:
-    """Return the blocks of items, which have no remainders to peel."""
+    """Return the blocks of items that have no remainders to peel."""
     return tuple(_node(item) for item in items)
 
 
@@ -363,7 +362,7 @@ def _node(item: Item, indices: tuple[stripe.Index, ...] = ()) -> Node:
 
 
 def _testing_once(loop: Loop) -> tuple[tuple[Affine, ...], Loop]:
-    """Return what all leaves below a loop would test of what is outside of its body, and a loop that does not."""
+    """Return the loop-invariant tests that all leaves of a loop share, and the loop without them."""
     if not loop.leaves or not all(leaf.constraints for leaf in loop.leaves):
         return (), loop
     common = frozenset[Affine].intersection(*(frozenset(leaf.constraints) for leaf in loop.leaves))
@@ -377,10 +376,10 @@ def _testing_once(loop: Loop) -> tuple[tuple[Affine, ...], Loop]:
 
 
 def _rank(loop: Loop) -> int | str:
-    """Return which loops become one block: those of the grid, plain ones, those of threads, and those of registers.
+    """Return the class of loops that form one block: grid, plain, threads, or registers.
 
-    Plain loops that merge are blocks of their own: what they merge into stays the same in all their iterations. So are
-    those that run ahead, or in order.
+    Plain loops that reduce are separate blocks, as their iterations share accumulators; so are pipelined loops and
+    loops with carried dependences.
     """
     if loop.stages > 1 or loop.carried:
         return loop.name

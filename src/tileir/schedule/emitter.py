@@ -1,6 +1,6 @@
-"""The blocks of a tree of nodes, each refinement displaced by the indices of its own level only.
+"""Writing of the blocks of a loop tree, with each refinement displaced by the indices of its own level only.
 
-Memory that schedules give kernels, and what accumulators in it begin with.
+Also gives memory made by schedules its initial content, as accumulators need.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def emit(root: Node, kernel: stripe.Block) -> stripe.Block:
-    """Write the blocks of a tree; ``kernel`` gives roots, comments and tags of the outermost one."""
+    """Write the blocks of a tree; ``kernel`` gives the roots, comments and tags of the outermost one."""
     ranges: dict[str, int] = {}
     _collect(root, ranges)
     roots = {r.name: r.source for r in kernel.refinements if r.direction is not stripe.Direction.NONE}
@@ -35,7 +35,7 @@ def _collect(node: Node, ranges: dict[str, int]) -> None:
 
 
 def _subtree_uses(root: Node) -> dict[int, tuple[Use, ...]]:
-    """Return, by its identity, the uses below each node of what is not allocated below it, each once."""
+    """Return the distinct uses of memory from outside of each node, by the node's identity."""
     uses: dict[int, tuple[Use, ...]] = {}
 
     def visit(node: Node) -> tuple[Use, ...]:
@@ -51,10 +51,10 @@ def _subtree_uses(root: Node) -> dict[int, tuple[Use, ...]]:
 
 
 def _outside_indices(root: Node, uses: Mapping[int, tuple[Use, ...]]) -> dict[int, tuple[str, ...]]:
-    """Return, by its identity, the indices that each node takes from above, in a stable order.
+    """Return the indices that each node takes from above, by the node's identity, in a stable order.
 
-    These are in constraints and load_index statements of the node and of those below it, and in its views of what the
-    node around it allocates: no view further up is displaced by them.
+    These occur in constraints and load_index statements of the node and its descendants, and in its views of memory
+    that its parent allocates, as no view further up is displaced by them.
     """
     outside: dict[int, tuple[str, ...]] = {}
 
@@ -80,7 +80,7 @@ def _outside_indices(root: Node, uses: Mapping[int, tuple[Use, ...]]) -> dict[in
 
 
 def _spanning(views: Mapping[Use, stripe.Refinement]) -> dict[Use, stripe.Refinement]:
-    """Return views that differ in where they start and in their sizes as views of all that they see together."""
+    """Return one view per group of views that differ only in start and size, spanning them all."""
     access, dims = [], []
     for axis, dim in enumerate(next(iter(views.values())).shape.dims):
         starts = [view.access[axis] for view in views.values()]
@@ -96,7 +96,7 @@ def _spanning(views: Mapping[Use, stripe.Refinement]) -> dict[Use, stripe.Refine
 
 @attrs.frozen(repr=False)
 class _Source:
-    """A refinement of the block around a node, and where in it the least element is that a use touches."""
+    """A refinement of the surrounding block, and the position in it of the least element that a use touches."""
 
     name: str
     start: tuple[int, ...]
@@ -104,14 +104,13 @@ class _Source:
 
 @attrs.define(eq=False, repr=False)
 class _Emitter:
-    """Writes the blocks of one tree.
+    """Writer of the blocks of one tree.
 
     Attributes:
-        ranges: Those of all indices of the tree.
-        given: Roots whose content comes from outside; the tree defines the rest.
-        uses: The uses below each node, by its identity.
-        outside: What each node takes from above, likewise.
-
+        ranges: Ranges of all indices of the tree.
+        given: Roots defined outside of the tree; the tree defines the rest.
+        uses: Uses below each node, by its identity.
+        outside: Indices that each node takes from above, by its identity.
     """
 
     ranges: Mapping[str, int]
@@ -129,9 +128,8 @@ class _Emitter:
     ) -> stripe.Block:
         """Write one node.
 
-        ``inherited`` is the parent's refinement for each use, ``roots`` what the parent itself holds under
-        the name of a root; ``bound`` are the indices of all ancestors, and ``defined`` the roots that hold something
-        before the node runs.
+        ``inherited`` is the parent's refinement for each use, ``roots`` the parent's names of roots, ``bound`` the
+        indices of all ancestors, and ``defined`` the roots that are defined before the node runs.
         """
         own = frozenset([index.name for index in node.indices])
         views: dict[Use, stripe.Refinement] = {}
@@ -163,7 +161,7 @@ class _Emitter:
     def _inside(
         self, node: Node, chosen: Mapping[Use, _Source], seen: frozenset[str], defined: frozenset[str]
     ) -> Iterator[stripe.Block]:
-        """Write the children of a node, which see the refinements that were ``chosen`` for their uses."""
+        """Write the children of a node, which see the refinements ``chosen`` for their uses."""
         below = {r.name: r.name for r in node.allocations}
         for child in node.children:
             yield self.block(child, chosen, below, seen, defined)
@@ -172,9 +170,9 @@ class _Emitter:
     def _chosen(
         self, node: Node, views: Mapping[Use, stripe.Refinement], defined: Collection[str]
     ) -> tuple[Iterable[stripe.Refinement], dict[Use, _Source]]:
-        """Return the refinements of a node that has children, and for each use that of its and where it starts in it.
+        """Return the refinements of a node with children, and for each use its refinement and its start in it.
 
-        ``views`` has what each use alone would need, without a name.
+        ``views`` has the refinement that each use alone would need, without a name.
         """
         names = NameScope.of(r.name for r in node.allocations)
         if len({use.root for use in views}) == len({view.source for view in views.values()}) == len(views):
@@ -194,9 +192,9 @@ class _Emitter:
     def _with_what_is_read_in_what_is_written(
         self, views: Mapping[Use, stripe.Refinement], defined: Collection[str]
     ) -> dict[Use, stripe.Refinement]:
-        """Let uses of memory that holds nothing before share a view, where some read what others write in pieces.
+        """Let uses of undefined memory share a view where some of them read elements that others write in pieces.
 
-        The view spans them all, so that what is read is seen to be written.
+        The view spans them all, so that readers are known to be preceded by writers.
         """
         together: dict[object, list[Use]] = {}
         for use, view in views.items():
@@ -211,9 +209,9 @@ class _Emitter:
         return result
 
     def _with_one_view_each(self, views: Mapping[Use, stripe.Refinement]) -> dict[Use, stripe.Refinement]:
-        """Let uses of the same elements share a view: what one writes others read.
+        """Let uses of equal elements share a view, as readers and writers of one element.
 
-        That holds for memory that the tree defines, and for other memory that is plainly written first.
+        For memory that the tree defines, and for other memory that is plainly written first.
         """
         if len({view.source for view in views.values()}) == len(views):
             return dict(views)
@@ -245,9 +243,9 @@ class _Emitter:
     ) -> stripe.Refinement:
         """Return the refinement for the part of a use that this node's indices move.
 
-        It starts at the least element that any point of the levels below touches; that of the level above is ``start``
-        elements into its refinement. There is none at the outermost level, nor of what the node around this one
-        allocates: that is displaced by the indices around this node, too.
+        It starts at the least element touched by any point of the levels below; the parent's starts ``start`` elements
+        into its own refinement. The outermost level has no parent, and neither has memory that this node's parent
+        allocates: its view is displaced by the indices around this node, too.
         """
         access, dims = [], []
         sizes = use.sizes or (1,) * len(use.access)
@@ -276,6 +274,6 @@ class _Emitter:
 
 
 def identity_of(use: Use, into: str) -> stripe.Constant:
-    """Return the constant that changes nothing when it is merged through ``use``, which must have an aggregation."""
+    """Return the identity element of a use's aggregation; the use must have one."""
     assert use.aggregation is not None
     return stripe.Constant(into, use.dtype, use.aggregation.identity(use.dtype))

@@ -1,7 +1,7 @@
-"""Threads of groups in a tree: what they may share, and memory in registers that each of them has for itself.
+"""Threads of groups in a loop tree: legality of shared memory, and private registers of each thread.
 
-Steps bind loops to threads one after the other; :func:`with_threads` tells after each of them whether a device could
-run the tree, and at the end gives memory in registers the axis over threads that lowering asks for.
+Steps bind loops to threads one at a time; after each, :func:`with_threads` decides whether a device could run the tree.
+At the end it gives memory in registers the axis over threads that lowering asks for.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 @refusing
 def with_threads(tree: Tree, facts: Mapping[str, Value]) -> Tree | Refused:
-    """Return the tree with memory in registers for each thread of a group; itself where loops are bound to none.
+    """Return the tree with registers of each thread of a group; the tree itself where no loops are bound to threads.
 
-    Refused where threads stand in one another, hand on memory that is not local, or are more than ``GROUP_THREADS``,
-    and where local memory is larger than ``LOCAL_BYTES``, as far as ``facts`` tell of these.
+    Refused where loops over threads are nested apart, exchange data in memory that is not local, or exceed
+    ``GROUP_THREADS``, and where local memory exceeds ``LOCAL_BYTES``, as far as ``facts`` give these.
     """
     if not any(is_thread(loop) for loop in tree.loops()):
         return tree
@@ -57,7 +57,7 @@ def with_threads(tree: Tree, facts: Mapping[str, Value]) -> Tree | Refused:
 
 
 def unshared(tree: Tree) -> str | None:
-    """Return local memory in whose loop no threads are, as only one of a group runs that; None where there is none."""
+    """Return local memory made in a loop without threads, which one thread of a group runs; None if there is none."""
     alone = (
         memory.name
         for memory, path in _allocations(tree)
@@ -69,7 +69,7 @@ def unshared(tree: Tree) -> str | None:
 
 
 def is_thread(loop: Loop) -> bool:
-    """Return whether iterations of a loop are threads of a group."""
+    """Return whether a loop is bound to the threads of a group."""
     return loop.binding is Binding.THREAD and loop.size > 1
 
 
@@ -99,7 +99,7 @@ def _allocations(tree: Tree) -> Iterator[tuple[stripe.Refinement, Path]]:
 
 
 def _against_nesting(seen: list[tuple[Leaf, Path]]) -> Refused | None:
-    """Return why loops over threads are not one block: they stand in one another with nothing between them."""
+    """Return the reason why loops over threads do not form one block, as they are not perfectly nested."""
     for _, path in seen:
         numbers = [number for number, loop in enumerate(path) if is_thread(loop)]
         for outer, inner in pairwise(numbers):
@@ -110,10 +110,10 @@ def _against_nesting(seen: list[tuple[Leaf, Path]]) -> Refused | None:
 
 
 def against_running_ahead(items: tuple[Item, ...]) -> Refused | None:
-    """Return why a loop cannot copy ahead what its iterations stage; None where all that shall can.
+    """Return the reason why a pipelined loop cannot stage its memory ahead; None where it can.
 
-    It fills memory that the threads of a group share before anything else, and has no other. Copies and all that uses
-    them are what threads do at once.
+    The loop must first fill memory that the threads of a group share, and own no other memory. Threads must run its
+    copies and all users of the copies in parallel.
     """
     for loop in walk(items):
         if not isinstance(loop, Loop) or loop.stages == 1:
@@ -167,7 +167,7 @@ def _axes_of_threads(root: str, seen: list[tuple[Leaf, Path]]) -> tuple[int, ...
 
 
 def _handed_on(seen: list[tuple[Leaf, Path]], apart: set[str]) -> str | None:
-    """Return memory from which a thread may read, or write, what another one wrote; None where there is none."""
+    """Return memory in which a thread may read or write elements that another thread wrote; None if there is none."""
     touches: dict[str, list[_Touch]] = {}
     updated: dict[str, bool] = {}  # whether every access to memory is an atomic update
     for leaf, path in seen:
@@ -191,7 +191,7 @@ def _handed_on(seen: list[tuple[Leaf, Path]], apart: set[str]) -> str | None:
 
 @attrs.frozen(repr=False)
 class _Touch:
-    """An access to memory: by which block of threads, whether again in loops around, and where each has its own."""
+    """An access to memory: its block of threads, repetition by outer loops, and each thread's position."""
 
     phase: int
     writes: bool
@@ -201,7 +201,7 @@ class _Touch:
 
 
 def _own(use: Use, path: Path) -> tuple[int, Affine] | None:
-    """Return by how many elements neighbouring threads are apart, and where the first one is, if all have their own."""
+    """Return the distance between neighbouring threads and the position of the first, if each has its own elements."""
     address = use.address
     steps, threads = set(), 1
     for loop in reversed(_team(path)):
@@ -217,12 +217,12 @@ def _own(use: Use, path: Path) -> tuple[int, Affine] | None:
 
 @attrs.frozen(eq=False, repr=False)
 class _Numbered:
-    """Replaces axes of memory along which threads lie by one for the number of the thread."""
+    """Replacement of the axes of memory along threads by one axis for the thread's number."""
 
     owned: Mapping[str, tuple[int, ...]]
 
     def tree(self, tree: Tree, seen: list[tuple[Leaf, Path]]) -> Tree:
-        """Return the tree with the memory of each thread behind its number."""
+        """Return the tree with each thread's memory addressed by the thread's number."""
         if not self.owned:
             return tree
         sizes = {

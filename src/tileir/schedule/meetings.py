@@ -1,4 +1,4 @@
-"""Conflicts between two uses of memory, by integer programs over the loops around them."""
+"""Conflicts between two uses of memory, decided by integer programs over the loops around them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tileir.schedule.tree import Item, Leaf, Loop
 
 @attrs.frozen(repr=False)
 class Touch:
-    """A use of memory in a leaf, and the loops around it, the outermost first."""
+    """A use of memory in a leaf, and the loops around it, outermost first."""
 
     use: Use
     leaf: Leaf
@@ -22,7 +22,7 @@ class Touch:
 
 
 def touches(items: Iterable[Item], path: tuple[Loop, ...] = ()) -> Iterator[Touch]:
-    """Yield all uses below items, in order, with the loops around them behind those of a path."""
+    """Yield all uses below items, in order, with the loops of a path and those around each use."""
     for item in items:
         if isinstance(item, Loop):
             yield from touches(item.body, (*path, item))
@@ -31,7 +31,7 @@ def touches(items: Iterable[Item], path: tuple[Loop, ...] = ()) -> Iterator[Touc
 
 
 def apart(loop: str) -> Affine:
-    """Return the iteration of a loop in which the second of two uses is."""
+    """Return the name of a loop's index in the iteration of the second of two uses."""
     return Affine.index(f"'{loop}")
 
 
@@ -42,16 +42,16 @@ def may_meet(
     given: Iterable[tuple[Affine, int | None]],
     moved: Mapping[int, Affine] | None = None,
 ) -> bool:
-    """Return whether two uses may touch one element in iterations of their loops, in the same of those around.
+    """Return whether two uses may touch one element in different iterations of their loops, with equal outer indices.
 
-    Exact for accesses and tests with whole coefficients, by integer programming; True where that is not decided.
+    Exact for accesses and tests with whole coefficients, by integer programming; True where that is undecided.
 
     Args:
         one: A use.
-        other: Another one, whose iterations are called as :func:`apart` says.
+        other: Another use, whose iterations are named by :func:`apart`.
         around: Loops around both.
-        given: What holds as well: affines of at least 0, and below a bound.
-        moved: By how much what the other one touches counts as displaced, by axis; indices of these are at least 0.
+        given: Further facts: affines of at least 0 and below a bound.
+        moved: Displacement of the other use's elements, by axis, over indices of at least 0.
     """
     if one.use.root != other.use.root or len(one.use.access) != len(other.use.access):
         return True

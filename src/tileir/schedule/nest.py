@@ -1,9 +1,9 @@
-"""Taking a kernel apart into index spaces and scalar statements, and putting it together in another order.
+"""Kernels as index spaces with scalar statements, and the blocks written from them in another order.
 
-A kernel that the pass ``accumulate`` has made is a block over output indices that holds scalar statements and
-leaf blocks over reduction indices. :func:`analyse` turns it into a :class:`Nest`, in which every access is
-written in absolute terms; a pass then splits indices, orders them in a tree of :class:`Node` and lets
-:func:`emit` write the blocks, each refinement displaced by the indices of its own level only.
+A kernel that the pass ``accumulate`` has made is a block over output indices that holds scalar statements and leaf
+blocks over reduction indices. :func:`analyse` turns it into a :class:`Nest`, in which every access is absolute; a pass
+then splits indices, orders them in a tree of :class:`Node` and lets :func:`emit` write the blocks, each refinement
+displaced by the indices of its own level only.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _SCHEDULED: Final = (stripe.Binding.GRID, stripe.Binding.THREAD, stripe.Binding.
 class Use:
     """View of a root by the statements of one segment: a refinement of the kernel, or one of its allocations.
 
-    ``sizes`` holds what one point sees along each axis where that is more than an element, as in an indirect access.
+    ``sizes`` holds the extent that one point sees along each axis where that is more than an element, as in an indirect
+    access.
     """
 
     name: str
@@ -42,7 +43,7 @@ class Use:
 
     @property
     def merges(self) -> bool:
-        """True if stores through this use merge with what is there, rather than overwrite it."""
+        """True if stores through this use merge with existing elements rather than overwrite them."""
         return merges(self.aggregation)
 
     def stride(self, index: str) -> int:
@@ -51,21 +52,21 @@ class Use:
 
     @cached_property
     def _strides(self) -> Mapping[str, int]:
-        """How many elements the access moves, by each index that takes part: schedules ask again and again."""
+        """Elements that the access moves by each index; cached, as schedules ask repeatedly."""
         names = {name for affine in self.access for name, _ in affine.terms}
         return {name: movement(self.access, self.strides, name) for name in names}
 
     @property
     def address(self) -> Affine:
-        """Elements from where the access is 0 to it."""
+        """Offset of the access in elements, as an affine."""
         return total(place * stride for place, stride in zip(self.access, self.strides, strict=True))
 
     def crosses(self, row: str, column: str) -> bool:
-        """Return whether elements are neighbours along ``row``, and apart along ``column``: the use is transposed."""
+        """Return whether the use is transposed: contiguous along ``row``, and strided along ``column``."""
         return self.stride(row) == 1 and self.stride(column) not in (0, 1)
 
     def substitute(self, mapping: Mapping[str, Affine]) -> Use:
-        """Return the same use with indices replaced."""
+        """Return the use with indices replaced."""
         access = tuple([affine.substitute(mapping) for affine in self.access])
         if all(map(is_, access, self.access)):
             return self
@@ -116,7 +117,7 @@ class Nest:
 
     @cached_property
     def sources(self) -> Mapping[str, str]:
-        """Memory of the caller that each root shows."""
+        """The caller's memory behind each root."""
         return {r.name: r.source for r in self.kernel.refinements}
 
     @cached_property
@@ -158,10 +159,10 @@ class Node:
 
 @refusing
 def analyse(kernel: stripe.Block) -> Nest | Refused:
-    """Return a kernel as a nest, or why it is not of the form that the module text describes.
+    """Return a kernel as a nest, or the reason why it has another form than the module describes.
 
-    Refused too where points must run one after the other, or have groups, threads or lanes already: whoever asks is
-    going to run them in another order.
+    Also refused are kernels whose points must run sequentially, or that have groups, threads or lanes already, as
+    callers reorder the points.
     """
     segments: list[Segment] = []
     run: list[stripe.Statement] = []
@@ -185,7 +186,7 @@ def analyse(kernel: stripe.Block) -> Nest | Refused:
 
 
 def _against_form(kernel: stripe.Block) -> Refused | None:
-    """Return what keeps a kernel, before any look at its statements, from being a nest."""
+    """Return the reason, found before any statement is read, why a kernel is not a nest."""
     for index in kernel.indices:
         if index.affine is not None:
             return refused("TR102", index=index.name)
@@ -201,9 +202,9 @@ def _against_form(kernel: stripe.Block) -> Refused | None:
 
 
 def with_one_range_each(nest: Nest) -> Nest:
-    """Return the nest with fresh names for loops whose name stands for another range in an earlier segment.
+    """Return the nest with fresh names for loops whose name has another range in an earlier segment.
 
-    Accesses of all segments then speak of one set of indices, by whose ranges views are sized.
+    Accesses of all segments then use one set of indices, whose ranges give the sizes of views.
     """
     ranges = {i.name: i.range for i in nest.indices}
     names: NameScope | None = None
@@ -220,7 +221,7 @@ def with_one_range_each(nest: Nest) -> Nest:
 
 
 def with_loops_called(segment: Segment, renamed: Mapping[str, str]) -> Segment:
-    """Return the segment with other names for some of its loops."""
+    """Return the segment with some of its loops renamed."""
     if not renamed:
         return segment
     mapping = {old: Affine.index(new) for old, new in renamed.items()}
@@ -238,7 +239,7 @@ def _has_lanes(block: stripe.Block) -> bool:
 
 
 def _chosen_by_data(kernel: stripe.Block) -> str | None:
-    """Return an allocation of which data decide the element that is touched: it cannot be kept in registers."""
+    """Return an allocation whose accessed element depends on data, so that it cannot be kept in registers."""
     names = set(chosen_by_data(kernel.statements))
     for block in kernel.blocks:
         names.update(block.refinement(name).source for name in chosen_by_data(block.statements))
@@ -247,13 +248,13 @@ def _chosen_by_data(kernel: stripe.Block) -> str | None:
 
 
 def chosen_by_data(statements: Iterable[stripe.Statement]) -> frozenset[str]:
-    """Return the views of which data decide the element that is loaded or stored."""
+    """Return the views whose loaded or stored element depends on data."""
     indirect = (s for s in statements if isinstance(s, stripe.Load | stripe.Store) and s.index is not None)
     return frozenset(s.source if isinstance(s, stripe.Load) else s.into for s in indirect)
 
 
 def atomic_names(statements: Iterable[stripe.Statement]) -> frozenset[str]:
-    """Return the uses into which all threads may merge at the same time."""
+    """Return the uses into which all threads may merge in parallel."""
     return frozenset(s.into for s in statements if isinstance(s, stripe.Store) and stripe.ATOMIC in s.tags)
 
 
@@ -271,9 +272,9 @@ def _own_segment(kernel: stripe.Block, statements: list[stripe.Statement]) -> Se
 
 
 def _kernel_use(refinement: stripe.Refinement, read: int | None, written: int | None) -> Use:
-    """Return how scalar statements see a refinement of which one is the first to read it, and one to write it.
+    """Return a refinement as scalar statements use it, given its first reader and its first writer.
 
-    What a kernel allocates, or defines before it reads it, some of its segments only read, or only write.
+    Some segments only read, or only write, memory that a kernel allocates or defines before reading.
     """
     name, shape, direction, into = refinement.name, refinement.shape, refinement.direction, refinement.aggregation
     if direction is stripe.Direction.NONE or (direction is stripe.Direction.OUT and not merges(into)):
@@ -330,9 +331,9 @@ def _inner_segment(kernel: stripe.Block, block: stripe.Block) -> Segment | Refus
 
 
 def _completed(segments: list[Segment]) -> tuple[Segment, ...] | Refused:
-    """Give each segment the definitions of scalars that it takes from segments before it.
+    """Give each segment the definitions of scalars that it takes from earlier segments.
 
-    What such a definition loads must still be there: no segment from its own on may write it.
+    No segment from the definition on may write memory that the definition loads.
     """
     defined: dict[str, tuple[stripe.Statement, int]] = {}
     result: list[Segment] = []

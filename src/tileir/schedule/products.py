@@ -1,4 +1,4 @@
-"""Statements that multiply two elements and add the product to a sum: devices have instructions for many at once."""
+"""Recognition of multiply-add statements, for which devices have instructions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tileir.stripe import ir as stripe
 
 
 def dtype_of_product(statements: Sequence[stripe.Statement], uses: Sequence[Use]) -> DType | None:
-    """Return the dtype in which statements multiply and add two elements, if they do just that; else None."""
+    """Return the dtype in which statements multiply and add two elements; None if they do anything else."""
     stores = [s for s in statements if isinstance(s, stripe.Store)]
     products = [s for s in statements if isinstance(s, stripe.Intrinsic)]
     others = (stripe.Store, stripe.Intrinsic, stripe.Load, stripe.Convert)
@@ -26,7 +26,7 @@ def dtype_of_product(statements: Sequence[stripe.Statement], uses: Sequence[Use]
 
 
 def factors_of_product(statements: Sequence[stripe.Statement], uses: Sequence[Use]) -> tuple[Use, Use] | None:
-    """Return the two uses from which a product takes one element each; None where there are not two."""
+    """Return the two uses that each give a product one element; None if there are not two."""
     loads = [s.source for s in statements if isinstance(s, stripe.Load)]
     found = [use for use in uses if use.name in loads]
     return (found[0], found[1]) if len(loads) == len(found) == 2 else None

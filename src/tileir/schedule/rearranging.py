@@ -1,6 +1,6 @@
-"""Kernels rearranged by one step after the other: what scripts and passes that schedule by steps share.
+"""Application of steps to kernels, shared by scripts and by passes that schedule by steps.
 
-Which steps there are is for those who name them: a pass loads the few that it takes.
+Callers name the steps: a pass loads the few that it uses.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class Rearrangement(Protocol):
     name: ClassVar[str]
 
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
-        """Return the tree rearranged, or why it cannot be."""
+        """Return the tree rearranged, or the reason why it cannot be."""
 
 
 def done_by_steps(made: tuple[stripe.Block, ...] | Refused) -> Done | Refused:
-    """Return what steps made of a kernel with a fact for remarks: which lanes of vectors are masked."""
+    """Return the kernels that steps made, with the masked lanes of vectors as a fact for remarks."""
     if isinstance(made, Refused):
         return made
     masked: dict[str, None] = {}
@@ -57,10 +57,10 @@ class Candidate:
 
     @refusing
     def made(self) -> Done | Refused:
-        """Return the kernels that the steps make, or why one of them refuses.
+        """Return the kernels that the steps make, or the reason why one of them refuses.
 
-        A strategy knows sizes and names, and where a device has loops that are bound, which therefore nobody looks at
-        after each step.
+        A strategy gives sizes, names and bound loops that fit the device, so that these are not checked after each
+        step.
         """
         kernels: list[stripe.Block] = []
         for nest, steps in self.parts:
@@ -72,10 +72,10 @@ class Candidate:
 
 @refusing
 def first_that_fits(candidates: Iterable[Candidate | Refused]) -> Done | Refused:
-    """Return what the first candidate that no step refuses makes of a kernel.
+    """Return the kernels of the first candidate that no step refuses.
 
-    Where there is none, return the strongest reason of all. ``candidates`` may rule kernels out as functions do that
-    are :func:`~tileir.schedule.remarks.refusing`: none comes behind that.
+    If all are refused, return the strongest reason. ``candidates`` may end early by the functions for use in
+    :func:`~tileir.schedule.remarks.refusing`: no candidate comes after that.
     """
     said: list[Refused] = []
     for candidate in candidates:
@@ -92,7 +92,7 @@ def rearranged(
     known: Known,
     apply: Callable[[Rearrangement, Tree, Known], Tree | Refused],
 ) -> Tree | Refused:
-    """Return what ``apply`` makes of a tree by one step after the other, or why one of them refuses."""
+    """Return a tree rearranged by steps in order, or the reason why one of them refuses."""
     for number, step in enumerate(steps):
         new = apply(step, tree, known)
         if isinstance(new, Refused):

@@ -10,7 +10,7 @@ from tileir.stripe import Block, Device, Index, LoadIndex, Location, Refinement,
 
 
 def reindexed(block: Block, indices: tuple[Index, ...], values: Mapping[str, Affine]) -> Block:
-    """Return ``block`` over other indices: each old one that ``values`` holds is replaced by its affine of new ones."""
+    """Return ``block`` over other indices, with each index in ``values`` replaced by its affine of new ones."""
     return attrs.evolve(
         block,
         indices=indices,
@@ -40,7 +40,7 @@ def _device(device: Device, values: Mapping[str, Affine]) -> Device:
 
 
 def with_values(statement: Statement, values: Mapping[str, Affine]) -> Statement:
-    """Return a statement with the indices of its block replaced; the inside of a nested block has its own."""
+    """Return a statement with the indices of its block replaced; indices of nested blocks stay."""
     match statement:
         case LoadIndex(affine=affine):
             new = affine.substitute(values)
@@ -55,13 +55,13 @@ def with_values(statement: Statement, values: Mapping[str, Affine]) -> Statement
 
 
 def renamed(statement: Statement, scalars: Mapping[str, str], views: Mapping[str, str]) -> Statement:
-    """Return a statement with the scalars and refinements of its block renamed; its dependencies are dropped."""
+    """Return a statement with the scalars and refinements of its block renamed, and without dependencies."""
     new = stripe.renamed(statement, scalars, views)
     return attrs.evolve(new, deps=()) if new.deps else new
 
 
 def in_memory_order(block: Block) -> Block:
-    """Order indices, in nested blocks too, by how far they move in what is written, then in what is read."""
+    """Order indices, in nested blocks too, by their strides in written views, then in read ones."""
     statements = tuple(in_memory_order(s) if isinstance(s, Block) else s for s in block.statements)
     views = [view for view in block.refinements if view.direction is not stripe.Direction.NONE]
 

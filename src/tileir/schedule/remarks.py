@@ -1,8 +1,7 @@
-"""Remarks: what each step of a pipeline did to each kernel, or why it refused, as data.
+"""Remarks: the effect of each step of a pipeline on each kernel, or the reason of its refusal, as data.
 
-A function that schedules returns :class:`Refused` in place of a result. Whoever calls it for a kernel hands the
-outcome to :func:`remark`, which keeps it where somebody listens (:func:`listening`), and costs next to nothing where
-nobody does.
+A scheduling function returns :class:`Refused` in place of a result. Its caller passes the outcome to :func:`remark`,
+which records it for a listener (:func:`listening`), and costs next to nothing without one.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def _known(_: object, __: attrs.Attribute[str], code: str) -> None:
 
 @attrs.frozen
 class Refused:
-    """Refusal of a scheduling step, which leaves a kernel alone: why, and the facts that decided it.
+    """Refusal of a scheduling step, which leaves a kernel unchanged, with the facts that decided it.
 
     Attributes:
         code: One of :data:`tileir.schedule.reasons.REASONS`; any other raises ValueError.
@@ -49,7 +48,7 @@ class Refused:
 
     @property
     def relevant(self) -> bool:
-        """True if somebody could act on it."""
+        """True if a user could act on it."""
         return REASONS[self.code].relevant
 
     @property
@@ -69,19 +68,19 @@ def refused(code: str, **facts: Value) -> Refused:
 
 @cache
 def _plain(code: str) -> Refused:
-    """Return a refusal without facts, each of which is made once: most kernels are refused by most steps."""
+    """Return a refusal without facts, cached by code, as most steps refuse most kernels."""
     return Refused(code)
 
 
 class _RefusedError(Exception):
-    """Ends a function that :func:`refusing` wraps, with the refusal that it returns."""
+    """Exception that ends a function wrapped by :func:`refusing` with a refusal as its result."""
 
     def __init__(self, refusal: Refused) -> None:
         self.refusal = refusal
 
 
 def refusing(function: Callable[P, T]) -> Callable[P, T | Refused]:
-    """Return a function that ends, and returns the refusal, where :func:`accepted` or :func:`rule_out` meets one."""
+    """Return a function that returns the refusal raised inside it by :func:`accepted` or :func:`rule_out`."""
 
     @wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> T | Refused:
@@ -94,26 +93,26 @@ def refusing(function: Callable[P, T]) -> Callable[P, T | Refused]:
 
 
 def accepted(result: T | Refused) -> T:
-    """Return a result that is no refusal; one that is ends the function around, which is :func:`refusing`."""
+    """Return a result that is not a refusal; end the surrounding :func:`refusing` function with one that is."""
     if isinstance(result, Refused):
         raise _RefusedError(result)
     return result
 
 
 def rule_out(reason: Refused | None) -> None:
-    """End the function around, which is :func:`refusing`, where something is against what it does."""
+    """End the surrounding :func:`refusing` function if there is a reason against its result."""
     if reason is not None:
         raise _RefusedError(reason)
 
 
 def strongest(said: Sequence[Refused]) -> Refused:
-    """Return the first of some refusals, at least one, that somebody could act on, else the first that has a reason."""
+    """Return the first of one or more refusals that a user could act on, or else the first with a reason."""
     return max(said, key=lambda each: (each.relevant, each.code != SILENT))
 
 
 @attrs.frozen
 class Done:
-    """Result that a scheduling step may return in place of a kernel alone: kernels, and facts on the changes.
+    """Kernels that a scheduling step returns together with facts about the changes.
 
     Attributes:
         blocks: The kernels that replace the kernel.
@@ -125,13 +124,13 @@ class Done:
 
 
 def done(blocks: tuple[Statement, ...] | Refused, **facts: Value) -> Done | Refused:
-    """Return what a step did, with facts as keywords; or why it refused, as it is."""
+    """Return a step's result with facts as keywords; a refusal as it is."""
     return blocks if isinstance(blocks, Refused) else Done(blocks, tuple(facts.items()))
 
 
 @attrs.frozen
 class Remark:
-    """Remark of one step of a pipeline on a kernel: what was done, or why nothing was.
+    """Remark of one step of a pipeline on a kernel.
 
     Attributes:
         position: The number of the step in its pipeline, from 0.
@@ -155,7 +154,7 @@ class Remark:
 
     @property
     def relevant(self) -> bool:
-        """True if the step did something, or refused for a reason that somebody could act on."""
+        """True if the step changed the kernel, or refused for a reason that a user could act on."""
         known = REASONS.get(self.code)
         return self.fired or known is None or known.relevant
 
@@ -176,10 +175,10 @@ def _word(value: Value) -> str:
 
 @attrs.define(eq=False)
 class Remarks:
-    """Remarks as they are made, one for each step and kernel.
+    """Collector of remarks, one for each step and kernel.
 
-    Where a step has several outcomes for a kernel, such as one for each of its blocks, that counts which did something,
-    else one that somebody could act on, else the first.
+    Of several outcomes of a step for a kernel, such as one for each of its blocks, a change counts first, then a
+    refusal that a user could act on, then the first outcome.
     """
 
     position: int = 0
@@ -187,7 +186,7 @@ class Remarks:
     _kept: dict[tuple[int, str, int], Remark] = attrs.field(factory=dict, init=False)
 
     def begin(self, position: int, step: str) -> None:
-        """Note which step the outcomes that follow are of; what a run before said from there on is dropped."""
+        """Begin the outcomes of a step; drop those of a former run from this step on."""
         if position <= self.position:
             self._kept = {key: made for key, made in self._kept.items() if key[0] < position}
         self.position, self.step = position, step
@@ -200,7 +199,7 @@ class Remarks:
         launches: tuple[str, ...] = (),
         number: int = 0,
     ) -> None:
-        """Note the outcome of the step for a kernel, None where it did something; :func:`remark` tells more."""
+        """Record the outcome of the step for a kernel, None for a change; see :func:`remark`."""
         code = FIRED if outcome is None else outcome.code
         reason, told = REASONS[code].text, facts if outcome is None else outcome.facts
         made = Remark(self.position, self.step, kernel, code, outcome is None, reason, told, launches or (kernel,))
@@ -210,7 +209,7 @@ class Remarks:
             self._kept[key] = made
 
     def all(self) -> tuple[Remark, ...]:
-        """Return the remarks so far, by step, and for each in the order in which its kernels came."""
+        """Return the remarks by step, each in the order of its kernels."""
         return tuple(self._kept.values())
 
 
@@ -222,13 +221,13 @@ _LISTENER: ContextVar[Remarks | None] = ContextVar("tileir_remarks", default=Non
 
 
 def listener() -> Remarks | None:
-    """Return what remarks of this thread go to; None where nobody asks for any."""
+    """Return the collector of this thread's remarks; None if there is none."""
     return _LISTENER.get()
 
 
 @contextmanager
 def listening(remarks: Remarks | None) -> Iterator[None]:
-    """Keep the remarks that the body makes; with None they are dropped, as for trials that are not taken."""
+    """Collect the remarks that the body makes; with None they are dropped, as for trials that are not taken."""
     token = _LISTENER.set(remarks)
     try:
         yield
@@ -237,14 +236,13 @@ def listening(remarks: Remarks | None) -> Iterator[None]:
 
 
 def remark(kernel: str, outcome: Refused | None, facts: tuple[Fact, ...] = (), number: int = 0) -> None:
-    """Note what a step did to a kernel where somebody listens.
+    """Record the outcome of a step for a kernel if there is a listener.
 
     Args:
         kernel: Its name.
-        outcome: Why the step refused; None where it did something.
-        facts: What it did, as numbers and words; a refusal has its own.
-        number: What tells it from others of that name.
-
+        outcome: The refusal; None for a change.
+        facts: Numbers and words about a change; a refusal has its own.
+        number: Number among kernels of that name.
     """
     if (kept := _LISTENER.get()) is not None:
         kept.add(kernel, outcome, facts, number=number)

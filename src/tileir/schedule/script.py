@@ -1,8 +1,7 @@
-"""Scripts: kernels that they are for, and steps that rearrange them.
+"""Scripts: a pattern of kernels, and steps that rearrange them.
 
-A script says by the names of loops and tensors what happens to a kernel. Its pattern may name them in order, so that
-one script serves kernels of other names; else the names are the kernel's own. Where a step refuses, the kernel stays as
-it was, and the remark says why.
+Steps name loops and tensors. A pattern may rename them in order, so that one script serves many kernels; otherwise the
+names are the kernel's own. Where a step refuses, the kernel stays unchanged, and the remark gives the reason.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Parameter:
 
 @attrs.frozen
 class Pattern:
-    """The kernels that a script is for.
+    """The kernels that a script applies to.
 
     Attributes:
         kernel: The name of a kernel, or of one of its launches; empty for any.
@@ -90,7 +89,7 @@ class Pattern:
 
 
 def _names(tree: Tree) -> tuple[tuple[str, ...], ...]:
-    """Return the names of a tree that a pattern may give others: of loops, reductions, what is read and written."""
+    """Return the names in a tree that a pattern may replace: loops, reductions, inputs and outputs."""
     loops = {loop.name: loop.reduces for loop in tree.loops()}
     roots = [each for each in tree.kernel.refinements if each.direction is not stripe.Direction.NONE]
     return (
@@ -111,11 +110,11 @@ class Script:
 
     @refusing
     def apply(self, kernel: stripe.Block, producer: Producers = no_producer) -> tuple[stripe.Block, ...] | Refused:
-        """Return the kernels that the steps make of a kernel, or why one of them, or the pattern, refuses.
+        """Return the kernels that the steps make of a kernel, or the reason why the pattern or a step refuses.
 
         Args:
-            kernel: It has been scheduled by nobody yet.
-            producer: Returns kernels that steps may compute there, as :class:`~tileir.schedule.tree.Known` has them.
+            kernel: A kernel without a schedule.
+            producer: Returns kernels that steps may compute at a loop, see :class:`~tileir.schedule.tree.Known`.
         """
         tree = accepted(self.match.named(kernel))
         values = accepted(known_values(self.parameters, tree))
@@ -123,7 +122,7 @@ class Script:
         return attrs.evolve(made, facts=(*self._cause(made), *made.facts)) if isinstance(made, Refused) else made
 
     def _cause(self, refusal: Refused) -> tuple[Fact, ...]:
-        """Return as a fact which step bound, or made, what does not fit what all steps together have become."""
+        """Return as a fact the step that bound a loop, or made memory, that the final tree has no place for."""
         told = dict(refusal.facts)
         causes = (
             ("step", f"{number} {step.name}")
@@ -135,7 +134,7 @@ class Script:
 
 
 def known_values(parameters: Iterable[Parameter], tree: Tree) -> dict[str, Value] | Refused:
-    """Return the numbers of a script by name, each of which may speak of those before it, or why one is none."""
+    """Return the parameters of a script by name, each computed from earlier ones, or the reason why one cannot be."""
     values: dict[str, Value] = {}
     for parameter in parameters:
         value = Known(values).size(parameter.value, tree)
@@ -149,7 +148,7 @@ def known_values(parameters: Iterable[Parameter], tree: Tree) -> dict[str, Value
 
 @refusing
 def applied(step: Rearrangement, tree: Tree, known: Known) -> Tree | Refused:
-    """Return what a step makes of a tree; refused as well where loops that are bound would not fit any more."""
+    """Return the tree after a step; also refused where bound loops no longer fit the device."""
     new = accepted(step(tree, known))
     grids = [loop.name for loop in new.loops() if loop.binding is Binding.GRID and loop.size > 1]
     if grids and new.allocations:
@@ -162,7 +161,7 @@ def applied(step: Rearrangement, tree: Tree, known: Known) -> Tree | Refused:
 
 
 def _against_loops(inside: tuple[Item, ...]) -> Refused | None:
-    """Return why the loops of a kernel that are bound do not stand where a device has such; None where they do."""
+    """Return the reason why bound loops are not nested as a device needs them; None if they are."""
     while len(inside) == 1 and isinstance(inside[0], Loop) and inside[0].binding is Binding.GRID:
         if inside[0].allocations:
             break

@@ -1,14 +1,14 @@
-"""A kernel as a tree of loops with names, which the steps of a schedule rearrange.
+"""A kernel as a tree of named loops, which the steps of a schedule rearrange.
 
-:func:`tree_of` takes a kernel apart: loops over its output indices, in which its scalars are kept and its statements
-stand, some of them in loops over reduction indices. The points of a block have no order in Stripe, so neither have
-the iterations of a loop; what stands in the body of a loop runs in order. Accesses and constraints of a leaf are
-absolute: over the loops around it. :func:`kernels_of` writes the blocks of a tree, after the remainders of loops that
-were split with :attr:`Tail.PEEL` are cut off.
+:func:`tree_of` takes a kernel apart into loops over its output indices, which hold its statements, some of them in
+loops over reduction indices. The points of a block have no order in Stripe, and neither have the iterations of a loop;
+the body of a loop runs in order. Accesses and constraints of a leaf are absolute: over the loops around it.
+:func:`kernels_of` writes the blocks of a tree, after the remainders of loops that were split with :attr:`Tail.PEEL` are
+cut off.
 
 Sizes in steps are integers, or expressions over sizes of loops, parameters of a script and facts of a target:
-``"min(14, i)"`` is 14, or the size of loop ``i`` where that is smaller; ``"VECTOR_BYTES // 4"`` are as many elements as
-fill a vector. So one script serves all sizes. The expressions are those of target files.
+``"min(14, i)"`` is 14, or the size of loop ``i`` where that is smaller; ``"VECTOR_BYTES // 4"`` is the number of
+four-byte elements in a vector. So one script serves all sizes. The expressions are those of target files.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tileir.stripe import ir as stripe
 
 
 class Tail(enum.Enum):
-    """Treatment of a size that is no multiple of the factor of a split."""
+    """Treatment of a size that is not a multiple of the factor of a split."""
 
     EVEN = "even"  # it is refused
     GUARD = "guard"  # a constraint keeps points behind the end from running
@@ -69,18 +69,18 @@ class Leaf:
 
     @cached_property
     def indices(self) -> frozenset[str]:
-        """The loops on which what it does depends."""
+        """The loops that the leaf depends on."""
         affines = [affine for use in self.uses for affine in use.access]
         affines += [each.affine for each in self.statements if isinstance(each, stripe.LoadIndex)]
         return frozenset([name for each in (*affines, *self.constraints, *self.padded) for name, _ in each.terms])
 
     @cached_property
     def tested(self) -> frozenset[str]:
-        """The loops that its constraints speak of."""
+        """The loops in its constraints."""
         return frozenset([name for test in self.constraints for name, _ in test.terms])
 
     def with_uses(self, function: Callable[[Use], Use]) -> Leaf:
-        """Return the leaf with other uses; itself where all are the same."""
+        """Return the leaf with other uses; itself where they are equal."""
         uses = tuple([function(use) for use in self.uses])
         return self if all(map(is_, uses, self.uses)) else attrs.evolve(self, uses=uses)
 
@@ -142,7 +142,7 @@ class Loop:
 
     @property
     def bound(self) -> str:
-        """Role of the iterations so far: a binding, ``pipeline`` where they run ahead, or ``serial``; else empty."""
+        """Role of the iterations: a binding, ``pipeline`` for a pipelined loop, ``serial``, or empty."""
         if self.binding is not None:
             return self.binding.value
         return "pipeline" if self.stages > 1 else "serial" if self.carried else ""
@@ -172,7 +172,7 @@ class Tree:
         return [item for item in walk(self.body) if isinstance(item, Loop)]
 
     def loop_sizes(self) -> dict[str, int]:
-        """Return the sizes of loops by name, of several of a name the greatest."""
+        """Return the sizes of loops by name; the greatest of loops that share a name."""
         return sizes_of(self.body)
 
     def names(self) -> NameScope:
@@ -192,9 +192,9 @@ class Tree:
 
 
 def tree_of(kernel: stripe.Block) -> Tree | Refused:
-    """Return a kernel as a tree, or why :func:`tileir.schedule.nest.analyse` cannot take it apart.
+    """Return a kernel as a tree, or the reason why :func:`tileir.schedule.nest.analyse` cannot take it apart.
 
-    Loops stand in the order of memory, so that what they are called has no part in it.
+    Loops stand in the order of memory, independent of their names.
     """
     marked = any(index.is_marked for block in kernel.nested() for index in block.indices)
     nest = analyse(kernel if marked else in_memory_order(kernel))
@@ -202,7 +202,7 @@ def tree_of(kernel: stripe.Block) -> Tree | Refused:
 
 
 def tree_of_nest(nest: Nest) -> Tree:
-    """Return a nest as a tree: its indices are loops in one another, around its segments in their order."""
+    """Return a nest as a tree: its indices as nested loops around its segments in their order."""
     body: list[Item] = []
     for segment in nest.segments:
         inner: Item = Leaf(segment.statements, segment.uses, segment.constraints, segment.tags)
@@ -233,7 +233,7 @@ def leaves(items: tuple[Item, ...]) -> list[Leaf]:
 
 
 def sizes_of(items: tuple[Item, ...]) -> dict[str, int]:
-    """Return the sizes of all loops among items and below, by name, of several of a name the greatest."""
+    """Return the sizes of all loops among items and below, by name; the greatest of loops that share a name."""
     found: dict[str, int] = {}
     for item in walk(items):
         if isinstance(item, Loop):
@@ -242,14 +242,14 @@ def sizes_of(items: tuple[Item, ...]) -> dict[str, int]:
 
 
 def own_memory(loop: Loop) -> set[str]:
-    """Return the names of the memory that iterations of a loop have for themselves, at any depth."""
+    """Return the names of the private memory of a loop's iterations, at any depth."""
     return {each.name for item in walk((loop,)) if isinstance(item, Loop) for each in item.allocations}
 
 
 def updated(loop: Loop) -> str | None:
-    """Return memory from outside of a loop that it merges into, or reads and writes; None where there is none.
+    """Return outer memory that a loop merges into, or both reads and writes; None if there is none.
 
-    Where there is none, iterations may run twice: they store the same again.
+    In that case iterations may run twice, as they store equal values again.
     """
     own = own_memory(loop)
     uses = [use for leaf in leaves((loop,)) for use in leaf.uses if use.root not in own]
@@ -258,7 +258,7 @@ def updated(loop: Loop) -> str | None:
 
 
 def in_place(tree: Tree) -> str | None:
-    """Return what a kernel writes that it reads under another name; None where there is none."""
+    """Return a root that a kernel writes and reads under two names; None if there is none."""
     roots = [each for each in tree.kernel.refinements if each.direction is not stripe.Direction.NONE]
     read = [(each.name, each.source) for each in roots if each.direction.reads]
     written = (each for each in roots if each.direction.writes)
@@ -266,7 +266,7 @@ def in_place(tree: Tree) -> str | None:
 
 
 def fills(loop: Loop) -> int:
-    """Return how many items at the beginning of a loop do nothing but fill its own memory from elsewhere."""
+    """Return the number of items at the beginning of a loop that only fill its own memory from elsewhere."""
     own = {each.name for each in loop.allocations}
     written = {use.root for leaf in leaves(loop.body) for use in leaf.uses if use.direction.writes}
     copies = (
@@ -281,7 +281,7 @@ def fills(loop: Loop) -> int:
 
 
 def _bounds(items: tuple[Item, ...], ranges: Mapping[str, int]) -> dict[str, tuple[tuple[int, int], ...]]:
-    """Return which part of each root is touched, as far as ranges of indices and single constraints tell."""
+    """Return the touched part of each root, as far as ranges of indices and single constraints determine it."""
     found: dict[str, tuple[tuple[int, int], ...]] = {}
     for leaf in leaves(items):
         for use in leaf.uses:
@@ -297,7 +297,7 @@ def _bounds(items: tuple[Item, ...], ranges: Mapping[str, int]) -> dict[str, tup
 
 
 def _span(affine: Affine, tests: tuple[Affine, ...], ranges: Mapping[str, int]) -> tuple[int, int]:
-    """Return bounds of an affine where tests are 0 or more: it is a test and a rest, which has bounds of its own."""
+    """Return the bounds of an affine where tests are at least 0, as the sum of a test and a bounded rest."""
     low, high = affine.bounds(ranges)
     low = max(low, *((affine - test).bounds(ranges)[0] for test in tests)) if tests else low
     high = min(high, *((affine + test).bounds(ranges)[1] for test in tests)) if tests else high
@@ -305,7 +305,7 @@ def _span(affine: Affine, tests: tuple[Affine, ...], ranges: Mapping[str, int]) 
 
 
 def with_leaves(items: tuple[Item, ...], function: Callable[[Leaf], Leaf]) -> tuple[Item, ...]:
-    """Return items with other leaves; loops are new, so that copies of one are told apart."""
+    """Return items with other leaves; loops are new, so that copies of one loop are distinct."""
     return tuple(
         [
             attrs.evolve(item, body=with_leaves(item.body, function)) if isinstance(item, Loop) else function(item)
@@ -317,7 +317,7 @@ def with_leaves(items: tuple[Item, ...], function: Callable[[Leaf], Leaf]) -> tu
 def map_leaves(
     items: tuple[Item, ...], mapping: Mapping[str, Affine], *tests: Affine, pads: bool = False
 ) -> tuple[Item, ...]:
-    """Return items with indices replaced in all leaves, which get further constraints; padded ones with ``pads``."""
+    """Return items with indices replaced in all leaves, with further constraints; padded ones with ``pads``."""
 
     def changed(leaf: Leaf) -> Leaf:
         new = leaf.substitute(mapping)
@@ -332,7 +332,7 @@ def map_leaves(
 
 @attrs.frozen
 class Replaced:
-    """Replacement of a loop by a step, and the memory that goes with it to the body around."""
+    """Replacement of a loop by a step, and the memory that moves with it to the body around."""
 
     items: tuple[Item, ...]
     allocations: tuple[stripe.Refinement, ...] = ()
@@ -343,7 +343,7 @@ Rewrite: TypeAlias = "Callable[[Loop, tuple[Loop, ...]], Replaced | Refused]"
 
 
 def with_loops_replaced(tree: Tree, name: str, rewrite: Rewrite) -> Tree | Refused:
-    """Return the tree with something else for each loop of a name; refused where there is none, or one refuses."""
+    """Return the tree with each loop of a name replaced; refused if there is none, or a replacement is refused."""
     new = _Replacing(tree, name, rewrite).within(tree.body, tree.allocations, ())
     if new is None:
         known = ", ".join(dict.fromkeys(loop.name for loop in tree.loops()))
@@ -355,7 +355,7 @@ def with_loops_replaced(tree: Tree, name: str, rewrite: Rewrite) -> Tree | Refus
 
 @attrs.frozen(eq=False, repr=False)
 class _Replacing:
-    """Puts something else in the place of loops of a name."""
+    """Replacement of the loops of a name."""
 
     tree: Tree
     name: str
@@ -364,7 +364,7 @@ class _Replacing:
     def within(
         self, items: tuple[Item, ...], held: tuple[stripe.Refinement, ...], around: tuple[Loop, ...]
     ) -> Replaced | Refused | None:
-        """Return items, around which memory is ``held``, with something else for loops; None where there are none."""
+        """Return items with loops replaced, inside memory that is ``held``; None if there are none."""
         done: list[Item] = []
         moved: list[stripe.Refinement] = []
         found = False
@@ -415,7 +415,7 @@ def map_uses(items: tuple[Item, ...], function: Callable[[Use], Use]) -> tuple[I
 def map_outer_uses(
     items: tuple[Item, ...], function: Callable[[Use], Use], own: frozenset[str] = frozenset()
 ) -> tuple[Item, ...]:
-    """Return items with other uses in their leaves, but of memory that loops among them, or ``own``, make."""
+    """Return items with other uses in their leaves, except for memory made by loops among them or in ``own``."""
     return tuple(
         attrs.evolve(item, body=map_outer_uses(item.body, function, own.union(a.name for a in item.allocations)))
         if isinstance(item, Loop)
@@ -425,7 +425,7 @@ def map_outer_uses(
 
 
 def with_names(tree: Tree, loops: Mapping[str, str], roots: Mapping[str, str]) -> Tree:
-    """Return the tree with other names for loops and for memory."""
+    """Return the tree with loops and memory renamed."""
     if not loops and not roots:
         return tree
     mapping = {old: Affine.index(new) for old, new in loops.items()}
@@ -459,19 +459,19 @@ Producers: TypeAlias = "Callable[[str, bool], stripe.Block | None]"
 
 
 def no_producer(_: str, unread: bool) -> None:  # all are called alike
-    """Return None: nothing is known of the kernels before."""
+    """Return None: no earlier kernel is known."""
 
 
 @attrs.frozen
 class Known:
-    """Names that steps may speak of beside the loops and the memory of a kernel.
+    """Names available to steps besides the loops and the memory of a kernel.
 
     Attributes:
-        values: Parameters, and facts of the target, which expressions may name.
-        producer: Returns the kernel before this one that alone makes a tensor, by its name in the program; None where
-            there is none. What it reads is still there when this one runs, and this one writes none of it. With True as
-            second argument, nobody between reads the tensor either, so that this one may store it instead.
-        trusted: Whether names that steps give are new, so that nobody looks for them in the kernel.
+        values: Parameters, and facts of the target, for expressions.
+        producer: Returns the earlier kernel that is the only producer of a tensor, by its name in the program; None if
+            there is none. Its inputs are unchanged when this kernel runs, and this kernel writes none of them. With
+            True as second argument, no kernel in between reads the tensor, so that this one may store it instead.
+        trusted: Whether names given by steps are new, so that no conflicts are searched.
     """
 
     values: Mapping[str, Value] = attrs.field(factory=dict)
