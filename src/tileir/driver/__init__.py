@@ -1,1 +1,1 @@
-"""The compiler on one page, and what calls it."""
+"""Compiler driver and its entry points."""

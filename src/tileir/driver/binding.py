@@ -1,4 +1,4 @@
-"""Inputs of a function fixed: :func:`bind` makes arrays and numbers constants of the program."""
+"""Binding of inputs: :func:`bind` makes arrays and numbers constants of a program."""
 
 from __future__ import annotations
 
@@ -23,28 +23,27 @@ from tileir.typed.ir import TensorType
 
 @at_the_call
 def bind(source: Source, values: Mapping[str, object] | None = None, /, **named: object) -> tile.Function:
-    """Return ``source`` with some of its inputs fixed: they are constants of the program, and no inputs any more.
+    """Return ``source`` with some of its inputs fixed: they become constants of the program.
 
-    It computes what ``source`` does where it is passed these values: an array keeps its dtype, a Python number adapts
-    as one that is passed does, and what sizes are computed from is known when compiling. Elements are copied, so that
-    later changes of an array do not show.
+    It computes the results of ``source`` for these values: an array keeps its dtype, a Python number adapts like one
+    that is passed, and sizes computed from integers are known when compiling. Elements are copied, so later changes of
+    an array have no effect.
 
     Args:
         source: A Tile function, its text, its JSON or its file; or a typed function.
         values: Arrays or numbers by the names of inputs.
-        named: The same, as keywords.
+        named: Further values, as keywords.
 
     Returns:
         A function like any other: it prints, reads back, compiles, is cached by content, and has derivatives with
-        respect to the inputs that are left. In which order inputs are bound makes no difference. Printed text has the
-        digests of arrays of more than 256 elements.
+            respect to the remaining inputs. The order of binding makes no difference. Printed text has the digests of
+            arrays of more than 256 elements.
 
     Raises:
-        TileError: The text is wrong. TIL304 or TIL305, an array does not have the rank or sizes that its input asks
-            for, or another value contradicts these.
-        ArgumentError: TIL711, there is no such input, it is given twice or bound already; TIL702, a value is no array;
-            TIL707, ``values`` is no mapping.
-
+        TileError: The text is wrong. TIL304 or TIL305, an array does not have the rank or sizes that its input
+            requires, or another value contradicts these.
+        ArgumentError: TIL711, there is no such input, or it is given twice or bound already; TIL702, a value is not an
+            array; TIL707, ``values`` is not a mapping.
     """
     function = function_of(source)
     given = _given(values, named)
@@ -64,7 +63,7 @@ def bind(source: Source, values: Mapping[str, object] | None = None, /, **named:
         return function
     left = tuple(parameter for parameter in function.inputs if parameter.name not in given)
     first = tuple(takewhile(lambda statement: isinstance(statement, tile.Constant), function.statements))
-    ordered = sorted((*first, *constants), key=lambda constant: constant.name)  # in whatever order they were bound
+    ordered = sorted((*first, *constants), key=lambda constant: constant.name)  # in any order of binding
     bound = attrs.evolve(function, inputs=left, statements=(*ordered, *function.statements[len(first) :]))
     verify(bound)
     return bound
@@ -91,7 +90,7 @@ def _given(values: object, named: Mapping[str, object]) -> dict[str, object]:
 
 
 def _unknown(function: tile.Function, names: Iterable[str]) -> Iterator[Diagnostic]:
-    """Say why these names cannot be bound."""
+    """Yield a diagnostic for each name that cannot be bound."""
     inputs = [parameter.name for parameter in function.inputs]
     bound = {s.name: s for s in function.statements if isinstance(s, tile.Constant)}
     outputs = {output.name for output in function.outputs}
@@ -105,12 +104,11 @@ def _unknown(function: tile.Function, names: Iterable[str]) -> Iterator[Diagnost
 
 
 def _constant(parameter: tile.Input, value: object, *, sizing: bool) -> tile.Constant:
-    """Return the statement that takes the place of an input.
+    """Return the statement that replaces an input.
 
     Raises:
         ArgumentError: TIL702, the value is neither an array nor a number; TIL711, sizes are computed from it, and it is
-            no integer.
-
+            not an integer.
     """
     name = parameter.name
     known = integer_of(value) if sizing else value

@@ -1,10 +1,9 @@
-"""Bundles: a Tile program and its constants in one file, which later versions of tileir read as well.
+"""Bundles: a Tile program and its constants in one file that later versions of tileir can read.
 
-A bundle is a ZIP archive whose members are not compressed: ``bundle.json`` with the version of this form,
-``program.tile`` with the text, whose first line names its version, and ``arrays/DIGEST.npy`` for each constant that the
-text names by its digest. Kernels are made where it is run, for that device and by that version of tileir; it may have
-some, ``kernels/KIND-KEY``, which are entries of the cache on disk, for who loads it as code. Equal programs have equal
-bytes.
+A bundle is a ZIP archive with uncompressed members: ``bundle.json`` with the version of the format, ``program.tile``
+with the text, whose first line names its version, and ``arrays/DIGEST.npy`` for each constant that the text names by
+its digest. Kernels are compiled where it runs; a bundle may include some, ``kernels/KIND-KEY``, which are entries of
+the cache on disk, for loading as code. Equal programs have equal bytes.
 """
 
 from __future__ import annotations
@@ -43,23 +42,23 @@ SUFFIX: Final = ".tileir"
 
 _HEADER, _PROGRAM, _ARRAYS, _KERNELS = "bundle.json", "program.tile", "arrays/", "kernels/"
 _WHEN: Final = (1980, 1, 1, 0, 0, 0)
-"""The time of all members, so that equal programs have equal bytes."""
+"""Time stamp of all members, so that equal programs have equal bytes."""
 
 
 @at_the_call
 def save(source: Source, file: Path, *, kernels: Iterable[Executable] = ()) -> None:
-    """Write a Tile program with its constants to a file, for :func:`tileir.parse` and all that takes programs.
+    """Write a Tile program with its constants to a file, for :func:`tileir.parse` and everything that takes programs.
 
     Args:
         source: A function, the text or JSON of one, or the file of it. Typed functions are raised to Tile.
-        file: Where it goes; by custom its name ends in ``.tileir``. It appears whole or not at all.
-        kernels: What it was compiled to, whose code the file gets as well: with :func:`load` it starts, on a machine
-            with such a device and by this version of tileir, without being compiled.
+        file: Path of the file, by convention with the suffix ``.tileir``. It is written atomically.
+        kernels: Executables of the program, whose code is included: :func:`load` then starts it without compiling, on a
+            machine with an equal device and with this version of tileir.
 
     Raises:
         TileError: TIL901, the file cannot be written; else as :func:`tileir.parse`.
-        ArgumentError: TIL712, it is a program of a later stage, of which there is no way back to Tile; TIL707, it is
-            not what ``kernels`` were compiled from.
+        ArgumentError: TIL712, it is a program of a later stage, which cannot be raised to Tile; TIL707, ``kernels``
+            were compiled from another program.
     """
     function = function_of(source)
     text = to_text(function)
@@ -84,11 +83,11 @@ def load(
     context: Context | None = None,
     options: Options | None = None,
 ) -> Jit:
-    """Return a callable for the program of a file that :func:`save` wrote; its kernels are used where they fit.
+    """Return a callable for the program of a file that :func:`save` wrote, with its kernels if they fit.
 
-    Those fit that were made by this version of tileir, for such a device and such options; for anything else, the
-    program is compiled when it is called. They are machine code, which nothing can check: load files whose makers may
-    run code here, and others with ``kernels=False``, or by :func:`tileir.jit`.
+    Kernels fit if they were made by this version of tileir for an equal device and equal options; otherwise, the
+    program is compiled when it is called. Kernels are machine code, which cannot be checked: load them only from files
+    whose makers may run code here, other files with ``kernels=False`` or :func:`tileir.jit`.
 
     Args:
         file: The bundle; or any other file that programs are read from, which has no kernels.
@@ -111,10 +110,10 @@ def load(
 
 
 def _code(function: Function, kernels: Iterable[object]) -> dict[str, bytes]:
-    """Return entries of the cache by their names, with which a function needs not be compiled.
+    """Return cache entries by name with which a function need not be compiled.
 
     Raises:
-        ArgumentError: TIL707, something was not compiled from this function.
+        ArgumentError: TIL707, an executable was not compiled from this function.
     """
     code: dict[str, bytes] = {}
     for each in kernels:
@@ -134,7 +133,7 @@ def read(data: bytes, name: str) -> Function:
     """Return the program of a bundle.
 
     Raises:
-        TileError: TIL603, it is no bundle, is damaged, or has a form of another version.
+        TileError: TIL603, it is not a bundle, is damaged, or has a format of another version.
         ParseError: The text is wrong; TIL106, it is of a newer version.
         VerifyError: The program breaks a rule.
     """
@@ -166,7 +165,7 @@ def _members(data: bytes) -> dict[str, bytes]:
 
 
 def _values(name: str, members: dict[str, bytes]) -> Iterable[ArrayValue]:
-    """Yield the arrays of a bundle, each as whatever type its digest says."""
+    """Yield the arrays of a bundle, in the type for which the digest holds."""
     for member, content in members.items():
         if not member.startswith(_ARRAYS):
             continue

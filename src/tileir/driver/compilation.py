@@ -1,8 +1,8 @@
-"""Programs and their libraries, compiled or taken from the cache on disk.
+"""Kernels and libraries of programs, compiled or taken from the cache on disk.
 
-An entry ``program-…`` has the kernels that a function becomes for a target, so that a process that finds it needs no
-stage between the function and them. An entry ``library-…`` has the code that a back end made of such kernels; programs
-with equal kernels share it. The stages are loaded when something is compiled that the cache does not have.
+An entry ``program-…`` has the kernels of a function for a target, so that a process that finds it needs no stage
+between them. An entry ``library-…`` has a back end's code of these kernels, shared by programs with equal kernels. The
+stages are only loaded on cache misses.
 """
 
 from __future__ import annotations
@@ -51,21 +51,20 @@ PROGRAM: Final = "program"
 LIBRARY: Final = "library"
 
 NAMED_KERNELS: Final = 3
-"""How many names of kernels an entry shows to people."""
+"""Number of kernel names shown in the facts of an entry."""
 
 
 @attrs.frozen(eq=False, slots=False)
 class Request:
-    """All that decides which kernels a program becomes.
+    """Everything that determines the kernels of a program.
 
     Attributes:
-        origin: What is compiled.
+        origin: The program.
         types: Dtype and shape of each input.
         target: Facts of the device.
         passes: The passes, or the text, JSON or name of a pipeline; None for those of the target.
-        scheduling: What passes are computed for; None for ``target``.
-        default: Whether nobody named passes.
-
+        scheduling: Target of the passes; None for ``target``.
+        default: Whether the caller named no passes.
     """
 
     origin: programs.Compilable
@@ -77,25 +76,25 @@ class Request:
 
     @property
     def program(self) -> programs.Program:
-        """The program itself; a known function is made for it."""
+        """The program itself; a known function is made."""
         return programs.made(self.origin)
 
     @property
     def constants(self) -> tuple[ArrayValue, ...]:
-        """Large constant arrays of a Tile function; programs of other stages, which few compile, are kept whole."""
+        """Large constant arrays of a Tile function; programs of other stages, rarely compiled, are kept whole."""
         if isinstance(self.origin, KnownFunction):
             return self.origin.constants
         return large_arrays(self.origin) if isinstance(self.origin, TileFunction) else ()
 
     def stages(self) -> Stages:
-        """Take the program all the way down."""
+        """Compile the program through all stages."""
         from tileir.driver.compiler import compile_stages  # it loads all stages
 
         return compile_stages(self.program, self.types, self.target, passes=self.pipeline, tolerant=self.tolerant)
 
     @property
     def tolerant(self) -> bool:
-        """True if passes that fail are left out."""
+        """True if failing passes are left out."""
         from tileir.core.targets.target_names import names_of_targets  # importing tileir must stay cheap
 
         return self.default and (self.scheduling or self.target).pipeline in names_of_targets()
@@ -108,7 +107,7 @@ class Request:
         return passes_of(self.passes, self.scheduling or self.target)
 
     def with_groups_of(self, threads: int) -> Request | None:
-        """Return the request for groups of no more threads; None where that would change nothing."""
+        """Return the request for groups with at most this many threads; None if that changes nothing."""
         scheduling = self.scheduling or self.target
         if isinstance(self.passes, tuple) or not 1 <= threads < scheduling.group_threads:
             return None
@@ -118,11 +117,11 @@ class Request:
 
     @cached_property
     def key(self) -> str | None:
-        """Key that equal requests share, in all processes; None where that cannot be told.
+        """Key that equal requests share, in all processes; None if there is none.
 
-        Pipelines count as they are written, so that a program that the cache has needs no passes.
+        Pipelines count by their text, so that a cached program needs no passes.
         """
-        if isinstance(self.origin, Program):  # nothing is to be done for it
+        if isinstance(self.origin, Program):  # nothing to do
             return None
         sources = source_digest("tileir")
         passes = self._passes_text()
@@ -139,7 +138,7 @@ class Request:
         return self.origin.identity if isinstance(self.origin, KnownFunction) else content_hash(self.origin)
 
     def _passes_text(self) -> str | None:
-        """Return what tells passes apart; None for those of strangers, whose code has no digest."""
+        """Return the identity of the passes; None for passes of extensions whose code has no digest."""
         if not isinstance(self.passes, tuple):
             own = (self.scheduling or self.target).pipeline
             strangers = digest_of_extensions(own if self.passes is None else self.passes)
@@ -155,15 +154,13 @@ class Request:
 
 @attrs.frozen(eq=False, slots=False)
 class Compilation:
-    """A function and its kernels.
+    """Function and its kernels.
 
     Attributes:
-        request: What was asked for.
-        sem: What came of it.
-        arguments: The typed function without its operations, where calls have numbers to convert or leave out; else
-            None.
-        kernels: The JSON of the kernels, one in each line; None where nothing is to be stored.
-
+        request: The request.
+        sem: The resulting program.
+        arguments: The typed function without its operations, if calls have to convert or omit numbers; else None.
+        kernels: The JSON of the kernels, one per line; None if nothing is to be stored.
     """
 
     request: Request
@@ -174,12 +171,12 @@ class Compilation:
 
     @cached_property
     def stages(self) -> Stages:
-        """All stages, compiled again where only the last one came from the cache."""
+        """All stages, compiled again if only the last one came from the cache."""
         return self.request.stages() if self._known is None else self._known
 
     @cached_property
     def remarks(self) -> tuple[Remark, ...]:
-        """Remarks of each step of the pipeline on each kernel, done or refused: the passes run again to tell."""
+        """Remarks of each step of the pipeline on each kernel, done or refused; the passes run again for them."""
         if isinstance(self.request.origin, Program):
             return ()
         from tileir.driver.compiler import remarks_of  # it loads all stages
@@ -188,7 +185,7 @@ class Compilation:
 
 
 def compiled(request: Request, disk: Entries | None) -> Compilation:
-    """Return the kernels for a request, from the cache if it has them; otherwise it has them afterwards.
+    """Return the kernels for a request, from the cache or compiled and stored.
 
     Raises:
         TileError: The function is wrong, or does not fit the arguments.
@@ -202,7 +199,7 @@ def compiled(request: Request, disk: Entries | None) -> Compilation:
             except (TileError, KeyError, ValueError) as error:
                 disk.drop(PROGRAM, key, f"it cannot be decoded: {error}")
     if isinstance(request.origin, KnownFunction):
-        request = attrs.evolve(request, origin=request.program)  # kernels have the constants of what they are made of
+        request = attrs.evolve(request, origin=request.program)  # kernels have the constants of their program
     stages = request.stages()
     arguments = _arguments(request, stages.graph)
     kernels = None if disk is None else _encoded(stages.sem.kernels)
@@ -216,7 +213,7 @@ def compiled(request: Request, disk: Entries | None) -> Compilation:
 
 
 def _restored(request: Request, parts: Mapping[str, bytes]) -> Compilation:
-    """Return what is in an entry; bodies of kernels are decoded when somebody looks at them."""
+    """Return the compilation of an entry; kernel bodies are decoded on access."""
     with collection_paused():
         frame = _with_arrays(from_json(parts["frame"], Program), request.constants)
     documents = zip(frame.kernels, parts["kernels"].splitlines(), strict=True)
@@ -226,11 +223,11 @@ def _restored(request: Request, parts: Mapping[str, bytes]) -> Compilation:
 
 
 def _without_arrays(program: Program, constants: tuple[ArrayValue, ...]) -> Program:
-    """Return a program whose buffers have digests in place of the large constant arrays of the function.
+    """Return a program whose buffers have digests in the place of the large constant arrays of the function.
 
-    Whoever asks for the program has these, so the cache needs no copy.
+    Users of the program have these arrays, so the cache needs no copy.
     """
-    digests = {id(array.data): array.digest.encode() for array in constants}  # to compare them would read all weights
+    digests = {id(array.data): array.digest.encode() for array in constants}  # comparing them would read all weights
     buffers = tuple(
         attrs.evolve(buffer, data=digests[id(buffer.data)]) if id(buffer.data) in digests else buffer
         for buffer in program.buffers
@@ -239,7 +236,7 @@ def _without_arrays(program: Program, constants: tuple[ArrayValue, ...]) -> Prog
 
 
 def _with_arrays(program: Program, constants: tuple[ArrayValue, ...]) -> Program:
-    """Return a program with the constant arrays of the function in place of their digests."""
+    """Return a program with the constant arrays of the function in the place of their digests."""
     known: dict[Content, Content] = {array.digest.encode(): array.data for array in constants}
     buffers = tuple(
         attrs.evolve(buffer, data=known[buffer.data]) if buffer.data in known else buffer for buffer in program.buffers
@@ -248,7 +245,7 @@ def _with_arrays(program: Program, constants: tuple[ArrayValue, ...]) -> Program
 
 
 def _arguments(request: Request, function: typed.Function | None) -> typed.Function | None:
-    """Return what calls need of a typed function to convert numbers; None where it reads all that it is passed."""
+    """Return the parts of a typed function for converting numbers in calls; None if it reads all arguments."""
     if function is None:
         return None
     if not takes_numbers(function) and len(function.inputs) == len(request.types):
@@ -257,7 +254,7 @@ def _arguments(request: Request, function: typed.Function | None) -> typed.Funct
 
 
 def _encoded(kernels: tuple[KernelFunction, ...]) -> bytes | None:
-    """Return the JSON of kernels, one in each line; None where they are nested too deeply for it."""
+    """Return the JSON of kernels, one per line; None if they are nested too deeply for it."""
     try:
         with collection_paused():
             return b"\n".join(map(quick_json, kernels))
@@ -272,14 +269,14 @@ def ready(
     disk: Entries | None,
     prepare: Callable[[Compilation, Library], T],
 ) -> tuple[Compilation, Library, T]:
-    """Return the kernels for a request, their library, and what ``prepare`` makes of them.
+    """Return the kernels for a request, their library, and the result of ``prepare`` for them.
 
-    Where a driver finds that it cannot run as many threads of a kernel as its groups have, because of the registers
-    that they take, the program is scheduled again for smaller groups.
+    If a driver finds that it cannot run as many threads as the groups of a kernel have, because of their registers, the
+    program is scheduled again for smaller groups.
 
     Raises:
         TileError: As :func:`compiled`.
-        BackendError: As :func:`built`; GroupLimitError where passes that were asked for make such groups.
+        BackendError: As :func:`built`; GroupLimitError if explicitly requested passes make such groups.
     """
     while True:
         compilation = compiled(request, disk)
@@ -302,7 +299,7 @@ def built(
     disk: Entries | None,
     prepare: Callable[[Library], T],
 ) -> tuple[Library, T]:
-    """Return the library of a program and what ``prepare`` makes of it, from the cache if it has one that works.
+    """Return the library of a program and the result of ``prepare``, from the cache if it has a working library.
 
     Raises:
         BackendError: The compiler or device refused a kernel.
@@ -328,7 +325,7 @@ def built(
 
 
 def _library_key(compilation: Compilation, compiler: Compiler[Any], device: DeviceInfo) -> str | None:
-    """Return what libraries of equal kernels for equal devices share; None where that cannot be told."""
+    """Return the key of libraries with equal kernels for equal devices; None if there is none."""
     if compilation.kernels is None:
         return None
     maker = _maker(compiler, device)
@@ -336,14 +333,14 @@ def _library_key(compilation: Compilation, compiler: Compiler[Any], device: Devi
 
 
 def digest_of_maker(compiler: type[Compiler[Any]]) -> str | None:
-    """Return a digest of the package of a compiler and of those it is ``built_on``; None where one cannot be told."""
+    """Return a digest of the package of a compiler and of those it is ``built_on``; None if one has none."""
     packages = (compiler.__module__.partition(".")[0], *getattr(compiler, "built_on", ()))
     digests = [source_digest(package) for package in packages]
     return None if None in digests else " ".join(map(str, digests))
 
 
 def _maker(compiler: Compiler[Any], device: DeviceInfo) -> tuple[str | bytes, ...] | None:
-    """Return what tells the code that a compiler makes of kernels from that of others; None where nothing does."""
+    """Return the identity of the code generator for a device; None if its sources have no digest."""
     kind = type(compiler)
     ours, theirs = source_digest("tileir"), digest_of_maker(kind)
     if ours is None or theirs is None:
@@ -353,9 +350,9 @@ def _maker(compiler: Compiler[Any], device: DeviceInfo) -> tuple[str | bytes, ..
 
 
 def results_in(disk: DiskCache, compilation: Compilation, compiler: Compiler[Any], device: DeviceInfo) -> KeptBy:
-    """Return what finds the results of works of a program, which depend on constants alone, in a cache.
+    """Return a finder of cache entries for results of works that only depend on constants.
 
-    Their key covers the works, their kernels, who compiles these for which device, and digests of the constants.
+    Their key covers the works, their kernels, the compiler, the device, and digests of the constants.
     """
 
     def find(works: Sequence[Work], results: Sequence[str]) -> KeptResults | None:
@@ -381,15 +378,15 @@ def results_in(disk: DiskCache, compilation: Compilation, compiler: Compiler[Any
 
 
 def _saved(library: Library) -> Mapping[str, bytes]:
-    """Return the parts of a library, none where the back end cannot save it."""
+    """Return the parts of a library, none if the back end cannot save it."""
     try:
         return library.save()
-    except Exception as error:  # code of others may fail in any way, and what works must not fail for want of a copy
+    except Exception as error:  # foreign code may raise anything, and a failing copy must not break a working library
         cache_log().info("not stored: the library cannot be saved: %s", error)
         return {}
 
 
 def _named(kernels: tuple[KernelFunction, ...]) -> str:
-    """Return the names of the first kernels, and how many others there are."""
+    """Return the names of the first kernels, and the number of others."""
     names = ", ".join(kernel.name for kernel in kernels[:NAMED_KERNELS])
     return names if len(kernels) <= NAMED_KERNELS else f"{names} and {len(kernels) - NAMED_KERNELS} more"

@@ -1,4 +1,4 @@
-"""The compiler on one page: each line of :func:`compile_stages` is an arrow of the way down."""
+"""Compiler pipeline on one page: each line of :func:`compile_stages` lowers to the next stage."""
 
 from __future__ import annotations
 
@@ -28,21 +28,20 @@ from tileir.typed.ir import Function as TypedFunction
 from tileir.typed.simplify.preparation import prepared
 
 _MOST_SHOWN: Final = 1000
-"""Characters of the types of arguments in a warning."""
+"""Maximum number of characters for the types of arguments in a warning."""
 
 
 @attrs.frozen
 class Stages:
-    """One program at every stage of its way down to kernels, from the one at which it came in.
+    """Program at every stage of its lowering, from the stage at which it entered.
 
     Attributes:
-        source: As it came in.
-        graph: The typed function; None where the program came in at a later stage.
-        flat: The Stripe program before any pass; None likewise.
-        passed: The same after all passes; None likewise.
+        source: The program as it was given.
+        graph: The typed function; None if the program entered at a later stage.
+        flat: The Stripe program before any pass; None if the program entered at a later stage.
+        passed: The Stripe program after all passes; None if the program entered at a later stage.
         sem: The kernels, their buffers and launches.
-        skipped: Passes that failed and were left out.
-
+        skipped: Failed passes that were left out.
     """
 
     source: Program
@@ -86,7 +85,7 @@ def _absent(source: Program, wanted: str) -> TileError:
 
 
 def typed_of(program: Program, types: Mapping[str, typed.TensorType], target: Target | None = None) -> TypedFunction:
-    """Return a program as a typed function, simplified as the facts of a device let it be.
+    """Return a program as a typed function, simplified for the facts of a device.
 
     Raises:
         TileError: The function is wrong, or does not fit the types; TIL712, it is of a later stage.
@@ -125,20 +124,19 @@ def compile_stages(
     tolerant: bool = False,
     dump: Callable[[str, StripeProgram], None] | None = None,
 ) -> Stages:
-    """Take a program from the stage at which it comes in to kernels; one of the semtree stays as it is.
+    """Compile a program to kernels from the stage at which it enters; kernels of the semtree stay as they are.
 
     Args:
         source: A program, its text or JSON, or a file with one of these.
         arguments: Dtype and shape of each input, by name.
         target: Facts of the device.
         passes: The Stripe passes to apply, or the text, JSON or name of a pipeline; by default the target's.
-        tolerant: Whether to leave out passes that fail, with a :class:`SkippedPassWarning`; so it is where nobody
-            names passes.
-        dump: Called after each pass with its name and the program; nothing is left out then.
+        tolerant: Whether to leave out failing passes, with a :class:`SkippedPassWarning`; always so without ``passes``.
+        dump: Called after each pass with its name and the program; no pass is left out then.
 
     Raises:
         TileError: The function is wrong, or does not fit the arguments.
-        CancelledError: Nobody wants the kernels any more, as :func:`tileir.core.process.cancelling.cancelled_if` tells.
+        CancelledError: The kernels are no longer wanted, by :func:`tileir.core.process.cancelling.cancelled_if`.
     """
     with collection_paused():
         origin, arguments = described(source, arguments)
@@ -165,12 +163,12 @@ def compile_stages(
 
 
 def remarks_of(steps: tuple[Pass, ...], program: StripeProgram, *, tolerant: bool = False) -> tuple[Remark, ...]:
-    """Return what each pass did to each kernel of a program, or why it refused.
+    """Return the remarks of each pass on each kernel of a program: its effect, or the reason of its refusal.
 
     Args:
         steps: The passes, first to last.
-        program: A valid program, which went through them before.
-        tolerant: Whether passes that fail are left out.
+        program: A valid program that they have transformed before.
+        tolerant: Whether failing passes are left out.
     """
     kept = Remarks()
     with collection_paused(), listening(kept):
@@ -182,7 +180,7 @@ def remarks_of(steps: tuple[Pass, ...], program: StripeProgram, *, tolerant: boo
 
 
 def _warn(skipped: tuple[Skipped, ...], arguments: Mapping[str, typed.TensorType], target: Target) -> None:
-    """Ask for a report of passes that failed."""
+    """Warn about failed passes, asking for a report."""
     problems = "\n".join(map(str, skipped))
     types = ", ".join(
         f"{name}={kind.dtype.value}[{','.join(map(str, kind.shape))}]" for name, kind in arguments.items()
@@ -195,10 +193,10 @@ def _warn(skipped: tuple[Skipped, ...], arguments: Mapping[str, typed.TensorType
 
 
 def passes_of(passes: tuple[Pass, ...] | str | None, target: Target) -> tuple[Pass, ...]:
-    """Return the passes themselves, those that a text means, or those of the target.
+    """Return the passes themselves, those of a text, or those of the target.
 
     Raises:
-        TileError: The text is no pipeline; TIL707, something is no pass.
+        TileError: The text is not a pipeline; TIL707, an item is not a pass.
     """
     passes = given_passes(passes)
     if isinstance(passes, tuple):
@@ -210,9 +208,9 @@ def passes_of(passes: tuple[Pass, ...] | str | None, target: Target) -> tuple[Pa
 
 
 def _finished(program: sem.Program) -> sem.Program:
-    """Return the program with as few and as simple kernels, and as few temporaries, as can be.
+    """Return the program with kernels merged and simplified, and with few temporaries.
 
-    It is checked at the end; and where that fails as it came, to tell whose fault it is.
+    It is verified at the end; on failure the input is verified too, to attribute the fault.
     """
     try:
         simple = attrs.evolve(program, kernels=tuple(map(_simplified, program.kernels)))
@@ -221,7 +219,7 @@ def _finished(program: sem.Program) -> sem.Program:
         finished = attrs.evolve(small, kernels=tuple(interleave(kernel) for kernel in small.kernels))
         checkpoint()
         verify_program(finished)
-    except Exception:  # a program that breaks the rules may make a stage fail in any way; it is raised again
+    except Exception:  # an invalid program may make a stage raise anything; it is raised again
         verify_program(program)
         raise
     return finished

@@ -28,7 +28,7 @@ Names: TypeAlias = "str | Sequence[str]"
 """One name, or several."""
 
 Ties: TypeAlias = Literal["all", "even"]
-"""What maxima and minima do with tied elements: each gets all that arrives, or an equal share."""
+"""Treatment of tied elements by maxima and minima: each gets the whole gradient, or an equal share."""
 
 
 @overload
@@ -64,28 +64,29 @@ def gradient(
 ) -> Any:
     """Return the function that computes gradients of the sum of all elements of some outputs.
 
-    Its inputs are those of ``function``, its outputs ``DX`` for each X of ``wrt``, of the dtype and shape of X.
+    Its inputs are those of ``function``, its outputs ``DX`` for each X of ``wrt``, with the dtype and shape of X.
 
     Args:
-        function: A function, its text or file, or one with dtypes and shapes; gradients of a partitioned one are, too.
-        wrt: Inputs to differentiate by; by default all floats. Where dtypes are not known yet these are all inputs but
-            those that can only be integers, such as indices; another one that turns out to be no float is an error
-            when the result is compiled.
-        of: Outputs to differentiate; by default all floats, likewise.
-        arguments: Dtypes and shapes of the inputs, as :func:`tileir.compile` takes them. Without them the result holds
-            for all shapes, and calls Tile's ``gradient``; with them it is written out for these shapes.
-        ties: Whether each of several tied elements of a maximum or minimum gets ``"all"`` that arrives, or the
+        function: A function, its text or file, or one with dtypes and shapes; gradients of a partitioned one are
+            partitioned, too.
+        wrt: Inputs to differentiate by; by default all floats. If dtypes are unknown, these are all inputs except those
+            that can only be integers, such as indices; another input that turns out not to be a float is an error when
+            the result is compiled.
+        of: Outputs to differentiate; by default all floats, chosen like ``wrt``.
+        arguments: Dtypes and shapes of the inputs, as for :func:`tileir.compile`. Without them the result holds for all
+            shapes, and calls Tile's ``gradient``; with them it is expanded for these shapes.
+        ties: Whether each of several tied elements of a maximum or minimum gets ``"all"`` of the gradient, or an
             ``"even"`` share of it.
-        argnums: Of a function of Python, which returns a tensor of rank 0: the arguments to differentiate by, which may
-            stand in the place of ``wrt``, too.
+        argnums: For a Python function that returns a tensor of rank 0: the arguments to differentiate by, which may
+            also be passed as ``wrt``.
 
     Returns:
-        A function of the kind that was given; of a text, the function.
+        A function of the kind that was given; for a text, the function.
 
     Raises:
-        TileError: The function is wrong, or does not fit the arguments; TIL321, something to differentiate or to
-            differentiate by is no float.
-        ArgumentError: TIL710, a name that the function does not have; TIL707.
+        TileError: The function is wrong, or does not fit the arguments; TIL321, an input or output to differentiate is
+            not a float.
+        ArgumentError: TIL710, the function has no such name; TIL707.
     """
     from tileir.typed.derivatives.reverse import gradient as typed_gradient  # few programs need it
     from tileir.typed.raising.raising import raise_to_tile
@@ -117,7 +118,7 @@ def gradient(
 def _of_typed(
     function: typed.Function | Partitioned, wrt: Names | None, of: Names | None, *, even_ties: bool
 ) -> typed.Function | Partitioned:
-    """Return the gradients of a function with types; those of a partitioned one are laid out as its inputs are."""
+    """Return the gradients of a typed function; those of a partitioned one have the layouts of its inputs."""
     from tileir.typed.derivatives.reverse import gradient as typed_gradient
     from tileir.typed.sharding.partition import partition
 
@@ -157,24 +158,24 @@ def vjp(
     *,
     ties: Ties = "all",
 ) -> Any:
-    """Return what cotangents of outputs come to at inputs: the transposed Jacobian times them, without the Jacobian.
+    """Return the vector-Jacobian product: cotangents of outputs pulled back to inputs, without forming the Jacobian.
 
     Args:
         function: A function, its text, or its file.
         inputs: A mapping by name, a sequence in declared order, or one array for the first input.
-        cotangents: For each output an array of its dtype, whose shape broadcasts to its, given like ``inputs``;
-            outputs that a mapping leaves out are not differentiated.
+        cotangents: For each output an array of its dtype with a shape that broadcasts to its shape, given like
+            ``inputs``; outputs missing in a mapping are not differentiated.
         wrt: Inputs to differentiate by; by default all floats.
-        device: A device or its id; by default what the default context chooses.
+        device: A device or its id; by default that of the default context.
         ties: As for :func:`gradient`.
 
     Returns:
-        An array of the dtype and shape of each input in ``wrt``, by name. Of a function of Python, which takes
-        ``inputs`` in order and returns tensors in any containers, cotangents in the structure of the inputs.
+        An array with the dtype and shape of each input in ``wrt``, by name. For a Python function, which takes
+            ``inputs`` in order and returns tensors in any containers, cotangents in the structure of the inputs.
 
     Raises:
-        TileError: As for :func:`gradient`; TIL322, a cotangent does not go with its output.
-        ArgumentError: The arrays do not fit; TIL710, a name that the function does not have; TIL707.
+        TileError: As for :func:`gradient`; TIL322, a cotangent does not fit its output.
+        ArgumentError: The arrays do not fit; TIL710, the function has no such name; TIL707.
     """
     if is_python(function):
         from tileir.driver.tracing.transforms import vjp_of
@@ -211,24 +212,24 @@ def jvp(
     *,
     ties: Ties = "all",
 ) -> Any:
-    """Return how outputs change when inputs change along tangents: the Jacobian times them, without the Jacobian.
+    """Return the Jacobian-vector product: tangents of inputs pushed forward to outputs, without forming the Jacobian.
 
     Args:
         function: A function, its text, or its file.
         inputs: A mapping by name, a sequence in declared order, or one array for the first input.
-        tangents: For each input an array of its dtype, whose shape broadcasts to its, given like ``inputs``;
-            inputs that a mapping leaves out stay as they are.
+        tangents: For each input an array of its dtype with a shape that broadcasts to its shape, given like ``inputs``;
+            inputs missing in a mapping are constant.
         of: Outputs to differentiate; by default all, which have to be floats.
-        device: A device or its id; by default what the default context chooses.
+        device: A device or its id; by default that of the default context.
         ties: As for :func:`gradient`.
 
     Returns:
-        An array of the dtype and shape of each output in ``of``, by name. Of a function of Python the result, and
-        how that changes.
+        An array with the dtype and shape of each output in ``of``, by name. For a Python function the result and its
+            tangent.
 
     Raises:
-        TileError: As for :func:`gradient`; TIL322, a tangent does not go with its input.
-        ArgumentError: The arrays do not fit; TIL710, a name that the function does not have; TIL707.
+        TileError: As for :func:`gradient`; TIL322, a tangent does not fit its input.
+        ArgumentError: The arrays do not fit; TIL710, the function has no such name; TIL707.
     """
     if is_python(function):
         from tileir.driver.tracing.transforms import jvp_of
@@ -251,7 +252,7 @@ def _run(
 
 
 def _seeds(kind: str, names: tuple[str, ...], given: object) -> dict[str, object]:
-    """Return cotangents or tangents by the name of what they go with, in declared order."""
+    """Return cotangents or tangents by the names of their outputs or inputs, in declared order."""
     positional, named = split(given, "cotangents" if kind == "output" else "tangents")
     if len(positional) > len(names):
         message = f"{len(positional)} values were passed by position; the {kind}s are {', '.join(names) or 'none'}"
@@ -262,7 +263,7 @@ def _seeds(kind: str, names: tuple[str, ...], given: object) -> dict[str, object
 
 
 def _with_numbers(function: typed.Function, types: Mapping[str, typed.TensorType]) -> typed.Function:
-    """Return ``function`` with inputs that calls convert where numbers are passed for tensors."""
+    """Return ``function`` with inputs that calls convert if numbers are passed for tensors."""
     inputs = (attrs.evolve(v, number=v.name) if v.name in types and types[v.name].weak else v for v in function.inputs)
     return attrs.evolve(function, inputs=tuple(inputs))
 
@@ -270,7 +271,7 @@ def _with_numbers(function: typed.Function, types: Mapping[str, typed.TensorType
 def _differentiated(
     function: tile.Function, types: Mapping[str, typed.TensorType], wrt: Names | None
 ) -> tuple[str, ...]:
-    """Return the numbers that a gradient is taken with respect to: of those named, or of all floats."""
+    """Return the inputs of a typed function to differentiate by: those named, or all floats."""
     named = types.keys() if wrt is None else _named("input", wrt)
     dtypes = {each.name: each.dtype or types[each.name].dtype for each in function.inputs}
     return tuple(name for name in named if name in types and types[name].weak and dtypes[name].is_float)
@@ -279,9 +280,9 @@ def _differentiated(
 def chosen_for(
     function: typed.Function, outputs: Sequence[str], wrt: Names | None, of: Names | None
 ) -> tuple[tuple[str, ...], dict[str, typed.Value | typed.Operation]]:
-    """Return the inputs to differentiate by, and the outputs to differentiate with what defines them: all are floats.
+    """Return the inputs to differentiate by, and the outputs to differentiate with their definitions: all are floats.
 
-    ``outputs`` is what those of ``function`` are called; it may call one otherwise that is an input too.
+    ``outputs`` are the names of the outputs; ``function`` may have another name for an output that is an input too.
     """
     inputs = {value.name: value for value in function.inputs}
     definitions: dict[str, typed.Value | typed.Operation] = {
@@ -294,10 +295,10 @@ def chosen_for(
 def _chosen_floats(
     kind: str, names: Names | None, known: Mapping[str, typed.Value | typed.Operation]
 ) -> tuple[str, ...]:
-    """Return the names that were given, or those of all floats.
+    """Return the given names, or those of all floats.
 
     Raises:
-        ArgumentError: As :func:`_chosen`; TIL321, what is named is no float.
+        ArgumentError: As :func:`_chosen`; TIL321, a named value is not a float.
     """
     found = _chosen(kind, names, tuple(known), lambda: tuple(n for n, value in known.items() if value.dtype.is_float))
     wrong = [
@@ -313,11 +314,10 @@ def _chosen_floats(
 def _chosen(
     kind: str, given: Names | None, known: tuple[str, ...], default: Callable[[], tuple[str, ...]] | None = None
 ) -> tuple[str, ...]:
-    """Return the names that were given, or all of ``default``.
+    """Return the given names, or all of ``default``.
 
     Raises:
-        ArgumentError: TIL710, for each name that is not ``known`` or given twice, and where there is none at all;
-            TIL707, what is no name.
+        ArgumentError: TIL710, a name is not ``known`` or is given twice, or there is no name; TIL707, it is not a name.
     """
     names = (known if default is None else default()) if given is None else _named(kind, given)
     faults = [f"there is no {kind} {name!r}{nearest(name, known)}" for name in names if name not in known]
@@ -335,7 +335,7 @@ def _named(kind: str, given: object) -> tuple[str, ...]:
     """Return one name or several as a tuple.
 
     Raises:
-        ArgumentError: TIL707, something else was given.
+        ArgumentError: TIL707, it is neither.
     """
     names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (given,)
     wrong = [name for name in names if not isinstance(name, str)]
@@ -354,10 +354,10 @@ def _floats(function: tile.Function, values: Sequence[object]) -> tuple[str, ...
 
 
 def is_even(ties: object) -> bool:
-    """Return whether ``ties`` says that ties are split evenly.
+    """Return whether ``ties`` requests even shares.
 
     Raises:
-        ArgumentError: TIL707, it is none of :data:`Ties`.
+        ArgumentError: TIL707, it is not one of :data:`Ties`.
     """
     if not isinstance(ties, str) or ties not in ("all", "even"):
         raise ArgumentError.of("TIL707", f"ties is 'all' or 'even', not {ties!r:.80}")

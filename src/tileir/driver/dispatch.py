@@ -1,4 +1,4 @@
-"""Dispatch of a program: its launches in order, with the place and the lifetime of each of its buffers."""
+"""Dispatch of a program: its launches in order, with the place and the live range of each buffer."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ from tileir.stripe import Program as StripeProgram, works as stripe
 
 @attrs.frozen
 class Dispatched:
-    """A launch.
+    """Launch of a kernel.
 
     Attributes:
-        kernel: The name of its kernel.
-        statements: The operations that it computes, as text.
-        reads: The buffers that it reads.
-        writes: Those that it writes.
-        runs: How often one run of the program launches it; a loop on a condition counts as one turn. What depends on
-            constants alone is launched once, before the first run, and counts 0.
-        conditions: What decides whether it runs, from outside in: "while go", "if odd" or "unless odd".
-
+        kernel: Name of the kernel.
+        statements: Operations that it computes, as text.
+        reads: Buffers that it reads.
+        writes: Buffers that it writes.
+        runs: Number of launches in one run of the program; a loop on a condition counts as one iteration. Works that
+            only depend on constants are launched once, before the first run, and count 0.
+        conditions: Conditions of the launch, outermost first: "while go", "if odd" or "unless odd".
     """
 
     kernel: str
@@ -39,16 +38,15 @@ class Dispatched:
 
 @attrs.frozen
 class BufferLife:
-    """A buffer.
+    """Live range of a buffer.
 
     Attributes:
-        role: Whose it is: "input", "output", "constant" or "temporary".
-        nbytes: Its size.
-        first: The first launch that uses it, or depends on it as a condition, counted from 0.
-        last: The last one.
-        block: The block of memory in which a temporary lies; None for others.
-        offset: Bytes from the start of this block; temporaries that share bytes live one after the other.
-
+        role: "input", "output", "constant" or "temporary".
+        nbytes: Size in bytes.
+        first: First launch that uses it, or depends on it as a condition, counted from 0.
+        last: Last such launch.
+        block: Memory block of a temporary; None for others.
+        offset: Bytes from the start of this block; temporaries with common bytes have disjoint live ranges.
     """
 
     name: str
@@ -67,11 +65,10 @@ class Dispatch:
     """One run of a program: its launches and buffers.
 
     Attributes:
-        launches: In order.
-        buffers: Those that some launch uses, by their first launch.
-        temporary_bytes: What temporaries would take if each had memory of its own.
-        peak_bytes: What they take.
-
+        launches: Launches in order.
+        buffers: Used buffers, by their first launch.
+        temporary_bytes: Total size of the temporaries, without sharing.
+        peak_bytes: Memory of the temporaries, with sharing.
     """
 
     launches: tuple[Dispatched, ...]
@@ -80,7 +77,7 @@ class Dispatch:
     peak_bytes: int
 
     def in_place(self) -> tuple[tuple[str, str], ...]:
-        """Return pairs of temporaries where the second is written over the first, which ends with that launch."""
+        """Return pairs of temporaries where the second overwrites the first in the launch that last reads it."""
         ends = {each.name: each for each in self.buffers if each.offset is not None}
         return tuple(
             (read, written)
@@ -93,7 +90,7 @@ class Dispatch:
 
 
 def dispatch_of(scheduled: StripeProgram, plan: Plan) -> Dispatch:
-    """Return how a plan dispatches its program, which was made of a scheduled Stripe program."""
+    """Return the dispatch of a plan whose program was made of a scheduled Stripe program."""
     program = plan.program
     launches: list[Dispatched] = []
     uses: list[tuple[str, ...]] = []
@@ -131,8 +128,8 @@ def _with_runs(
 def _kernels(scheduled: StripeProgram, program: Program) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the name and the statements of the kernel of each launch.
 
-    Kernels that differ in names only are one, so the launches of Stripe tell better what is computed. Where there are
-    loops, whose steps are written out in other numbers, kernels that are launched once still tell.
+    Kernels that only differ in names are merged, so the launches of Stripe describe the computation better. With loops,
+    whose steps are numbered differently, only kernels that are launched once have statements.
     """
     if not any(stripe.loops(scheduled.works)):
         yield from ((launch.name, launch.comments) for launch in stripe.launches(scheduled.works))
@@ -144,7 +141,7 @@ def _kernels(scheduled: StripeProgram, program: Program) -> Iterator[tuple[str, 
 
 
 def _lives(used: Sequence[tuple[str, ...]], plan: Plan) -> Iterator[BufferLife]:
-    """Yield the buffers; ``used`` names those of each launch."""
+    """Yield the live ranges of buffers; ``used`` names those of each launch."""
     uses = grouped((name, number) for number, names in enumerate(used) for name in names)
     known = {buffer.name: buffer for buffer in plan.program.buffers}
     for name, numbers in sorted(uses.items(), key=lambda item: (item[1][0], item[0])):

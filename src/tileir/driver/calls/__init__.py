@@ -1,1 +1,1 @@
-"""Calls of executables: arguments, operands on the host and on devices, and calls that are not done yet."""
+"""Calls of executables: arguments, operands on the host and on devices, and calls in flight."""

@@ -20,19 +20,19 @@ from tileir.typed.ir import Function, TensorType
 from tileir.typed.numbers import input_values, passed_numbers
 
 NOTHING: Final[tuple[Event, ...]] = ()
-"""What a call waits for where nobody says."""
+"""Default of the events that a call waits for."""
 _TYPE: Final = re.compile(r"(?P<dtype>\w+)\[(?P<sizes>[\d\s,]*)\]")
 _MOST_DIGITS: Final = 18
-"""Of a size: more fit no memory."""
+"""Maximum number of digits of a size: larger ones do not fit in memory."""
 _OF_DEVICES: Final = ("__dlpack_device__", "__cuda_array_interface__")
-"""Attributes of what may be in memory of a device."""
+"""Attributes of arrays that may be in device memory."""
 
 
 def bind(names: Sequence[str], positional: Sequence[object], named: Mapping[str, object]) -> list[object]:
     """Return one value for each of ``names``.
 
     Raises:
-        ArgumentError: TIL705, values are missing, unknown, given twice or too many; all such faults at once.
+        ArgumentError: TIL705, values are missing, unknown, given twice or too many; reports all faults at once.
     """
     if not named and len(positional) == len(names):
         return list(positional)
@@ -58,12 +58,12 @@ def bind(names: Sequence[str], positional: Sequence[object], named: Mapping[str,
 
 
 def ordered_by(names: Sequence[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
-    """Return a function that gives the values of these names in order, a KeyError where one is missing."""
+    """Return a function that extracts the values of these names in order, and raises KeyError for missing ones."""
     return itemgetter(*names) if len(names) > 1 else lambda values: tuple([values[name] for name in names])
 
 
 def split(arguments: object, what: str = "inputs") -> tuple[tuple[object, ...], Mapping[str, object]]:
-    """Return what was given by position and by name: a lone array is the first value, not a sequence of its rows.
+    """Return values by position and by name: a lone array is the first value, not a sequence of its rows.
 
     Raises:
         ArgumentError: TIL707, it is neither a mapping by name nor a sequence in declared order.
@@ -82,7 +82,7 @@ def split(arguments: object, what: str = "inputs") -> tuple[tuple[object, ...], 
 
 
 def device_meant(device: str | DeviceInfo | None, arguments: object, context: Context) -> str | DeviceInfo | None:
-    """Return the device that was named, or else the one whose memory an array of the arguments is in; None for neither.
+    """Return the named device, or else the device of an array among the arguments; None for neither.
 
     Raises:
         ArgumentError: TIL707, as :func:`split`; TIL714, no device of the context shares the memory of an array.
@@ -103,7 +103,7 @@ def device_meant(device: str | DeviceInfo | None, arguments: object, context: Co
 
 
 def check_kind(name: str, value: object, kinds: type | UnionType, what: str) -> None:
-    """Refuse an argument that is not of certain kinds; ``what`` says in words what it is.
+    """Refuse an argument of another type; ``what`` describes it in words.
 
     Raises:
         ArgumentError: TIL707.
@@ -113,10 +113,10 @@ def check_kind(name: str, value: object, kinds: type | UnionType, what: str) -> 
 
 
 def events_of(after: object) -> tuple[Event, ...]:
-    """Return what a call waits for.
+    """Return the events that a call waits for.
 
     Raises:
-        ArgumentError: TIL707, something else than events was passed.
+        ArgumentError: TIL707, an object that is not an event was passed.
     """
     what = "a sequence of events, such as pending calls"
     check_kind("after", after, Sequence, what)
@@ -128,7 +128,7 @@ def events_of(after: object) -> tuple[Event, ...]:
 
 
 def check_options(options: object) -> None:
-    """Refuse what is neither None nor :class:`~tileir.runtime.interface.Options`.
+    """Refuse an object that is neither None nor :class:`~tileir.runtime.interface.Options`.
 
     Raises:
         ArgumentError: TIL707.
@@ -142,7 +142,7 @@ def check_options(options: object) -> None:
 
 @contextmanager
 def memory_checked() -> Iterator[None]:
-    """Turn what an allocation raises when there is no memory left into an error of the family.
+    """Convert out-of-memory errors of allocations to errors of tileir.
 
     Raises:
         ArgumentError: TIL708.
@@ -154,22 +154,22 @@ def memory_checked() -> Iterator[None]:
 
 
 def out_of_memory(error: MemoryError) -> ArgumentError:
-    """Return the error of the family that says the same: TIL708."""
+    """Return the error of tileir for memory exhaustion: TIL708."""
     reason = str(error) or "an allocation failed"
     return ArgumentError.of("TIL708", f"there is not enough memory: {reason}; make the arrays smaller")
 
 
 def tensor_types(function: tile.Function, description: object) -> dict[str, TensorType]:
-    """Return the type of each input of ``function`` from what a caller described it by.
+    """Return the type of each input of ``function`` from a caller's description.
 
     ``description`` is a mapping by name, or a sequence in declared order, of arrays, of
     :class:`~tileir.typed.ir.TensorType`, of texts such as ``"f32[2, 3]"``, of (dtype, shape) pairs, of bare shapes,
-    which mean the dtype that the input declares, or else f32, of dtypes, which have no axes then, or of Python numbers,
-    which adapt to what they meet. An integer from which sizes are computed has to be given itself. What is not
-    described has the type that :func:`declared_types` finds.
+    with the dtype that the input declares or else f32, of dtypes, for rank 0, or of Python numbers, which adapt to the
+    other operands. Integers from which sizes are computed have to be given by value. Inputs without description have
+    the type that :func:`declared_types` finds.
 
     Raises:
-        ArgumentError: TIL705 as :func:`bind`, TIL707 as :func:`split`; TIL702 for a description of no known form.
+        ArgumentError: TIL705 as :func:`bind`, TIL707 as :func:`split`; TIL702 for a description in an unknown form.
     """
     names = [parameter.name for parameter in function.inputs]
     given = (description,) if isinstance(description, str | DType) else description
@@ -185,7 +185,7 @@ def tensor_types(function: tile.Function, description: object) -> dict[str, Tens
 
 
 def declared_types(function: tile.Function) -> dict[str, TensorType]:
-    """Return the types of the inputs that ``function`` declares with a dtype and numbers for all sizes."""
+    """Return the types of the inputs that ``function`` declares with a dtype and fixed sizes."""
     found: dict[str, TensorType] = {}
     for each in function.inputs:
         sizes = tuple(size.value for size in each.dims or () if isinstance(size, tile.IntLiteral))
@@ -196,7 +196,7 @@ def declared_types(function: tile.Function) -> dict[str, TensorType]:
 
 
 def tensor_type(name: str, value: object, dtype: DType = DType.F32, *, sizing: bool = False) -> TensorType:
-    """Return the type that one value describes, a bare shape with ``dtype``; of an integer for sizes, with that value.
+    """Return the type that one value describes, with ``dtype`` for a bare shape, and the value of an integer for sizes.
 
     See :func:`tensor_types`.
     """
@@ -232,7 +232,7 @@ def array_format(name: str, value: object) -> Format:
     """Return dtype and shape of an array, of the host or of a device.
 
     Raises:
-        ArgumentError: TIL702, it is none.
+        ArgumentError: TIL702, it is not an array.
     """
     if isinstance(value, np.ndarray):
         array = to_array(name, value)
@@ -243,7 +243,7 @@ def array_format(name: str, value: object) -> Format:
 
 
 def type_of_text(text: str) -> TensorType | None:
-    """Return the type that ``f32[2, 3]`` or, without axes, ``f32[]`` means; None for a text of another form.
+    """Return the type of a text like ``f32[2, 3]`` or, for rank 0, ``f32[]``; None for a text in another form.
 
     Raises:
         TileError: TIL702, the dtype does not exist, or the sizes are not separated by commas.
@@ -258,7 +258,7 @@ def type_of_text(text: str) -> TensorType | None:
 
 
 def _named_type(name: str, value: str | DType) -> TensorType:
-    """Return the type that a text means; a dtype alone is one without axes."""
+    """Return the type of a text; a dtype alone has rank 0."""
     try:
         found = TensorType(value, ()) if isinstance(value, DType) or value.isidentifier() else type_of_text(value)
     except TileError as error:
@@ -270,21 +270,21 @@ def _named_type(name: str, value: str | DType) -> TensorType:
 
 
 def is_number(value: object) -> TypeGuard[bool | int | float]:
-    """Return whether this is a number of Python, which has no dtype; those of NumPy have one."""
+    """Return whether this is a Python number, which has no dtype, unlike those of NumPy."""
     return isinstance(value, bool | int | float) and not isinstance(value, np.generic)
 
 
 def passed_values(function: Function, types: Mapping[str, TensorType], arguments: Mapping[str, object]) -> list[object]:
-    """Return what is passed for each input of a typed function, numbers converted to what they adapt to.
+    """Return the argument for each input of a typed function, with numbers converted to their adapted dtypes.
 
     Args:
         function: A typed function; only its inputs and numbers count.
-        types: What it was inferred for, by the names of the Tile function.
-        arguments: Values by the same names.
+        types: Types that it was inferred for, by the names of the Tile function.
+        arguments: Values by these names.
 
     Raises:
         ArgumentError: TIL701, a number does not fit, or a value of another kind was passed for one, or another value
-            for one from which sizes were computed; TIL308, there is no result of arithmetic on numbers.
+            for one from which sizes were computed; TIL308, arithmetic on numbers has no result.
     """
     values = dict(arguments)
     faults = [
@@ -304,7 +304,7 @@ def passed_values(function: Function, types: Mapping[str, TensorType], arguments
 
 
 def integer_of(value: object) -> int | None:
-    """Return the integer that a number or an array of rank 0 is, of any dtype; None for anything else."""
+    """Return the integer value of a number or an array of rank 0, of any dtype; None for anything else."""
     if not isinstance(value, np.ndarray | int | float | np.generic) and hasattr(value, "__dlpack__"):
         from tileir.driver.calls.operands import scalar_of  # it loads arrays of devices
 
@@ -327,7 +327,7 @@ def _size_problem(name: str, known: int, value: object) -> str:
 
 
 def _kind_problem(name: str, kind: TensorType, value: object) -> str | None:
-    """Return what is wrong with a value that is passed for a number; floats may be integers."""
+    """Return the problem of a value that is passed for a number; floats may be integers."""
     if not is_number(value):
         return (
             f"input {name!r} is a number here, so pass one, such as {name}.item(), not a value of type"

@@ -1,4 +1,4 @@
-"""Operands and results of a call: arrays of the host and of its device; results are of the same kind."""
+"""Operands and results of a call: arrays of the host and of its device; results are where the operands are."""
 
 from __future__ import annotations
 
@@ -33,18 +33,17 @@ from tileir.runtime.results import ROOMS
 
 @attrs.frozen(eq=False)
 class Operands:
-    """The arrays of one call.
+    """Arrays of one call.
 
     Attributes:
-        inputs: What the plan reads: arrays of NumPy, or buffers of its device.
-        outputs: What it writes, likewise.
-        reads: Which memory the inputs are in.
-        writes: Which the outputs are in.
-        results: What the caller gets.
-        written: The arrays of devices among the results.
-        after: Submitted calls, maybe of another context, that write inputs of devices or use outputs.
-        copied: Whether an input had to be copied, and so is as old as that.
-
+        inputs: Inputs of the plan: NumPy arrays, or buffers of its device.
+        outputs: Outputs of the plan: NumPy arrays, or buffers of its device.
+        reads: Memory of the inputs.
+        writes: Memory of the outputs.
+        results: Results for the caller.
+        written: Device arrays among the results.
+        after: Submitted calls, maybe of another context, that write device inputs or use outputs.
+        copied: Whether an input had to be copied, so that later changes of it have no effect.
     """
 
     inputs: Sequence[Any]
@@ -57,17 +56,16 @@ class Operands:
     copied: bool = False
 
     def note(self, event: Event | None) -> None:
-        """Have whoever reads the results wait for an event; None where they are written."""
+        """Make readers of the results wait for an event; None if they are written."""
         for array in self.written:
             array.await_call(event)
 
 
 def destinations(names: Sequence[str], out: Any) -> Sequence[Any] | None:
-    """Return what the results go to, in declared order; None where nobody says.
+    """Return the destinations of the results in declared order; None if there are none.
 
     Raises:
-        ArgumentError: TIL705, a mapping has another name, or lacks one.
-
+        ArgumentError: TIL705, a mapping has an unknown name, or lacks one.
     """
     if isinstance(out, dict):
         wrong = [f"there is no result {name!r}{nearest(name, names)}" for name in out if name not in names]
@@ -79,11 +77,10 @@ def destinations(names: Sequence[str], out: Any) -> Sequence[Any] | None:
 
 
 def residents(names: Sequence[str], values: Sequence[Any], context: Context) -> list[Any]:
-    """Return values, with arrays of devices and of NumPy for those of other libraries, which are asked once.
+    """Return values with device or NumPy arrays for those of other libraries, which are imported once.
 
     Raises:
         ArgumentError: TIL714, no device of the context shares the memory of one; TIL702, one cannot be shared.
-
     """
 
     def found(name: str, value: Any) -> Any:
@@ -96,28 +93,28 @@ def residents(names: Sequence[str], values: Sequence[Any], context: Context) -> 
 
 
 def home_of_any(values: Sequence[Any]) -> Home | None:
-    """Return where the first array of a device is; None where there is none."""
+    """Return the home of the first device array; None if there is none."""
     return next((value.home for value in values if isinstance(value, DeviceArray)), None)
 
 
 def seen_by_host(values: Sequence[Any]) -> list[Any]:
-    """Return values, with copies on the host of what is in other memory."""
+    """Return values with copies on the host of arrays in other memory."""
     return [value.numpy() if isinstance(value, DeviceArray) else value for value in values]
 
 
 def sent(arrays: Sequence[Array], home: Home) -> tuple[DeviceArray, ...]:
-    """Return arrays of the host in the memory of a device."""
+    """Return host arrays in the memory of a device."""
 
     def one(array: Array) -> DeviceArray:
         dtype = DType.of(array.dtype)
-        assert dtype is not None  # results are of our own dtypes
+        assert dtype is not None  # results have dtypes of tileir
         return DeviceArray.of(home.sent(array), home, dtype, array.shape)
 
     return tuple(map(one, arrays))
 
 
 def scalar_of(value: Any) -> object:
-    """Return an array of a device without axes as one of the host, as any other integer of which sizes are made."""
+    """Return a device array of rank 0 as a host array, for computing sizes."""
     return value.numpy() if isinstance(value, DeviceArray) and not value.shape else value
 
 
@@ -125,29 +122,27 @@ def format_of(name: str, value: Any) -> Format:
     """Return dtype and shape of an array, wherever it is.
 
     Raises:
-        ArgumentError: TIL702, it is none.
-
+        ArgumentError: TIL702, it is not an array.
     """
-    if isinstance(value, DeviceArray) or hasattr(value, "resharded"):  # a distributed one, whose class is not loaded
+    if isinstance(value, DeviceArray) or hasattr(value, "resharded"):  # a distributed array, whose class is not loaded
         return value.dtype, value.shape
     array = described(name, value) if is_foreign(value) else to_array(name, value)
     return array.dtype, array.shape
 
 
 def operands_of(plan: Plan, home: Home, given: Sequence[Any], out: Sequence[Any] | None) -> Operands:
-    """Return what a call reads and writes.
+    """Return the inputs and outputs of a call.
 
     Results are where the inputs are: on the device if one of them is, else on the host; or where ``out`` is.
 
     Args:
-        plan: What runs.
-        home: Where it runs.
+        plan: The plan.
+        home: Device of the plan.
         given: A value for each input.
-        out: Where the results go to; None for fresh memory.
+        out: Destinations of the results; None for fresh memory.
 
     Raises:
         ArgumentError: with an entry for each value that does not fit.
-
     """
     if not any(map(_is_resident, given)) and (out is None or not any(map(_is_resident, out))):
         return _of_host(plan, given, out)
@@ -173,14 +168,13 @@ def operands_of(plan: Plan, home: Home, given: Sequence[Any], out: Sequence[Any]
 
 
 def call_as_they_are(plan: Plan, home: Home, arrays: Sequence[Any], out: Any = None) -> tuple[Any, ...] | None:
-    """Run on arrays of the device that fit, and that nobody has to wait for; None, with nothing done, for others.
+    """Run on device arrays that fit and need no waiting; None, with nothing done, for others.
 
     Args:
-        plan: What runs.
-        home: Where it runs.
+        plan: The plan.
+        home: Device of the plan.
         arrays: A value for each input.
-        out: Where the only result goes to; None for fresh memory.
-
+        out: Destination of the only result; None for fresh memory.
     """
     if not _are_there(arrays, plan.input_formats, home):
         return None
@@ -205,19 +199,19 @@ def call_as_they_are(plan: Plan, home: Home, arrays: Sequence[Any], out: Any = N
 
 
 def _room(out: Any, home: Home) -> DeviceArray | None:
-    """Return where a result goes to, if that is memory of a device that can be written; None for anything else."""
+    """Return the destination of a result if it is writable memory of the device; None for anything else."""
     if home.is_host:
         return None
     if type(out) is not DeviceArray:
         try:
             out = adopted("out", out, home, written=True) if is_foreign(out) else None
-        except ArgumentError:  # which is told by whoever looks at all operands
+        except ArgumentError:  # reported when all operands are checked
             return None
     return None if out is None or out.read_only else out
 
 
 def _are_there(arrays: Sequence[Any], formats: Sequence[Format], home: Home) -> bool:
-    """Return whether these are written arrays of a device, of such dtypes and shapes."""
+    """Return whether these are written arrays of a device with these dtypes and shapes."""
     if len(formats) != len(arrays):
         return False
     for (dtype, shape), array in zip(formats, arrays, strict=True):
@@ -241,11 +235,10 @@ def run_on_device(
     *,
     stays: bool,
 ) -> list[Any]:
-    """Run, and return the results that have no array to go to: fresh ones, of the device where they stay there.
+    """Run, and return the results without destinations: fresh arrays, of the device if they stay there.
 
     Raises:
         ArgumentError: with an entry for each value that does not fit.
-
     """
 
     def fresh(tensor: Tensor) -> Array | DeviceArray:
@@ -283,7 +276,7 @@ def _joined(
     overlapping = list(_overlaps(plan.outputs, written)) if out is not None else []
     if overlapping:
         raise ArgumentError(overlapping)
-    ended = (end for event in _awaited(writes) for end in ended_in_queue(event))  # what is overwritten may be wrong
+    ended = (end for event in _awaited(writes) for end in ended_in_queue(event))  # overwritten data may be wrong
     after: list[Event] = [*_awaited(reads), *ended, *_behind_others([*reads, *writes], home)]
     copied = any(isinstance(value, np.ndarray) and value is not one for value, one in zip(reads, given, strict=True))
     inputs: list[Any] = []
@@ -311,7 +304,7 @@ def _is_resident(value: Any) -> bool:
 def _entered(
     tensor: Tensor, value: Any, home: Home, faults: list[Diagnostic], *, output: bool
 ) -> Array | DeviceArray | None:
-    """Return a value as an array of the host or of a device; None where it does not fit, which ``faults`` tells."""
+    """Return a value as a host or device array; None if it does not fit, which is added to ``faults``."""
     try:
         if not _is_resident(value):
             return check_outputs([tensor], [value])[0] if output else check_inputs([tensor], [value])[0]
@@ -333,7 +326,7 @@ def _entered(
 
 
 def _is_there(array: DeviceArray, home: Home) -> bool:
-    """Return whether a device can use an array where it is."""
+    """Return whether a device can use an array in place."""
     if array.device.id == home.device.id:
         return True
     seen = array.seen()
@@ -341,7 +334,7 @@ def _is_there(array: DeviceArray, home: Home) -> bool:
 
 
 def _operand(array: Array | DeviceArray, home: Home) -> Any:
-    """Return an array as a plan takes it: a buffer of its device, or an array of the host."""
+    """Return an array in the form that a plan takes: a buffer of its device, or a host array."""
     if isinstance(array, np.ndarray):
         return array
     if array.device.id == home.device.id and not home.is_host:
@@ -350,7 +343,7 @@ def _operand(array: Array | DeviceArray, home: Home) -> Any:
 
 
 def _awaited(arrays: Sequence[Array | DeviceArray]) -> Iterator[Event]:
-    """Yield the submitted calls that write arrays of devices."""
+    """Yield the submitted calls that write device arrays."""
     for array in arrays:
         event = None if isinstance(array, np.ndarray) else array.awaited()
         if event is not None:
@@ -358,9 +351,9 @@ def _awaited(arrays: Sequence[Array | DeviceArray]) -> Iterator[Event]:
 
 
 def _behind_others(arrays: Sequence[Array | DeviceArray], home: Home) -> Iterator[Event]:
-    """Have the stream of a device follow those in which others of ours work on arrays; yield what has to be waited for.
+    """Make the stream of a device follow those of our other executors that use arrays; yield events to wait for.
 
-    Calls that are not submitted are in the queue of the executor whose arrays they use, and nothing else tells of them.
+    Synchronous calls are in the queue of the executor whose arrays they use, and have no other trace.
     """
     others = {id(a.home.executor): a.home for a in arrays if isinstance(a, DeviceArray)}
     for other in others.values():

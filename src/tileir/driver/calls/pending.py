@@ -1,4 +1,4 @@
-"""A call that was submitted and may not be done yet."""
+"""Submitted call that may not be done yet."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 else:
     from typing import TypeVar
 
-    R_co = TypeVar("R_co", covariant=True)  # Python 3.11 knows no defaults, and nobody asks for them when running
+    R_co = TypeVar("R_co", covariant=True)  # Python 3.11 has no defaults, and none are needed at run time
 
 
 @attrs.frozen(eq=False)
 class PendingCall(Generic[R_co]):
     """Result of :meth:`tileir.Executable.submit`; as an event, others may wait for it too.
 
-    It keeps the arrays of the call alive. The results must not be read, and the inputs not changed, before it is done.
-    In a coroutine ``await`` gives the results, without a thread that waits.
+    It keeps the arrays of the call alive. Before it is done, the results must not be read and the inputs not changed.
+    In a coroutine ``await`` returns the results, without a waiting thread.
     """
 
     _event: KnownEvent
@@ -41,11 +41,11 @@ class PendingCall(Generic[R_co]):
 
     @property
     def duration(self) -> float | None:
-        """Seconds that it ran; None before completion or where it is not measured."""
+        """Seconds that it ran; None before completion or if not measured."""
         return self._event.duration
 
     def wait(self) -> None:
-        """Block until it is done; raise the original error when it, or something it waited for, failed."""
+        """Block until it is done; raise the original error if it, or an event that it waited for, failed."""
         self._event.wait()
 
     def then(self, callback: Callable[[], None]) -> None:
@@ -53,12 +53,12 @@ class PendingCall(Generic[R_co]):
         self._event.then(callback)
 
     def add_done_callback(self, callback: Callable[[PendingCall[R_co]], object]) -> None:
-        """Do the same with this call as the argument, as futures do; an error of ``callback`` is logged."""
+        """Call ``callback`` with this call when it is done, like a future; an error of ``callback`` is logged."""
 
         def tell() -> None:
             try:
                 callback(self)
-            except Exception:  # it is nobody's who waits
+            except Exception:  # it does not belong to any waiter
                 import logging  # few programs need it
 
                 logging.getLogger(__name__).exception("a callback of a call failed")
@@ -66,27 +66,27 @@ class PendingCall(Generic[R_co]):
         self._event.then(tell)
 
     def exception(self) -> BaseException | None:
-        """Wait, and return the error that it failed with; None where it completed."""
+        """Wait, and return the error that it failed with; None on success."""
         try:
             self._event.wait()
-        except BaseException as error:  # whatever it is, it is what the call failed with
-            if self._event.failure is None:  # somebody interrupts who waits
+        except BaseException as error:  # any error is the failure of the call
+            if self._event.failure is None:  # the waiter was interrupted
                 raise
             return error
         return None
 
     def result(self) -> R_co:
-        """Wait, and return what the call itself would have returned."""
+        """Wait, and return the result of the call."""
         self._event.wait()
         return self.pending_results
 
     @property
     def pending_results(self) -> R_co:
-        """The same without waiting, for passing on to other calls of the same context, which wait themselves."""
+        """Results without waiting, for passing on to other calls of the context, which wait themselves."""
         return cast("R_co", self._results[0] if len(self._results) == 1 else self._results)
 
     def __await__(self) -> Generator[Any, None, R_co]:
-        """Wait in a coroutine of asyncio, whose loop goes on meanwhile, and return the results."""
+        """Wait in an asyncio coroutine, without blocking its loop, and return the results."""
         if not self._event.done:
             import asyncio  # few programs need it
 
@@ -107,12 +107,11 @@ class PendingCall(Generic[R_co]):
 
 
 def called(call: Callable[[Sequence[Any], None], Any], arrays: Sequence[Any]) -> PendingCall[Any] | None:
-    """Return a call that is done already.
+    """Return a completed call.
 
     Args:
-        call: Does what a call does, and returns its results; None, with nothing done, for arrays that it cannot take.
+        call: Runs the call and returns its results; None, with nothing done, for arrays that it cannot take.
         arrays: The inputs.
-
     """
     start = perf_counter()
     found = call(arrays, None)

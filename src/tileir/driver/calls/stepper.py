@@ -1,4 +1,4 @@
-"""Functions that are called again and again, each time with some of the results of the time before."""
+"""Functions with state: called repeatedly, with some results of the previous call as inputs."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False, repr=False)
 class _Buffers:
-    """Two arrays for each piece of state: what the next call reads, and what it writes.
+    """Two arrays for each piece of state: input and output of the next call.
 
     Attributes:
-        front: What the next call reads.
-        back: What it writes.
-        resident: Whether the state was given as arrays of a device, and so is returned as such.
-        executable: The latest whose results were seen to fit the state.
-
+        front: Inputs of the next call.
+        back: Outputs of the next call.
+        resident: Whether the state was given as device arrays, and so is returned as such.
+        executable: Latest executable with results that were checked to fit the state.
     """
 
     front: dict[str, Any]
@@ -42,14 +41,14 @@ class _Buffers:
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> _Buffers:
-        """Take copies of arrays of the host or of a device."""
+        """Return buffers with copies of host or device arrays."""
         resident = any(map(_is_resident, state.values()))
         arrays = {name: value if _is_resident(value) else to_array(name, value) for name, value in state.items()}
         front = {name: _copy(array) for name, array in arrays.items()}
         return cls(front, {name: _copy(array) for name, array in front.items()}, resident)
 
     def move(self, executable: Executable) -> None:
-        """Bring state of the host to the device that a step runs on, if that has memory of its own."""
+        """Move host state to the device of an executable, if that has separate memory."""
         if not executable.home.is_host:
             for arrays in (self.front, self.back):
                 arrays.update({name: _sent(array, executable) for name, array in arrays.items()})
@@ -57,17 +56,15 @@ class _Buffers:
 
 @attrs.frozen(eq=False)
 class Stepper(Generic[R_co]):
-    """A function with state: it takes the inputs that are no state, and returns the results that update none.
+    """Function with state: it takes the inputs that are not state, and returns the results that update none.
 
-    A call reads the state from one set of arrays, writes it to another, and swaps the two when it has succeeded. So the
-    state is never copied, no memory is allocated for it, and a call that fails changes nothing. Calls from several
-    threads run one after the other.
+    A call reads the state from one set of arrays, writes it to another, and swaps the two on success. The state is
+    never copied nor reallocated, and a failing call changes nothing. Calls from several threads are serialised.
 
     Attributes:
-        inputs: What a call takes, in declared order.
-        outputs: What a call returns, in declared order.
-        updates: For each input that is state, the result that is its next value.
-
+        inputs: Inputs of a call, in declared order.
+        outputs: Results of a call, in declared order.
+        updates: For each state input, the result that is its next value.
     """
 
     inputs: tuple[str, ...]
@@ -94,15 +91,14 @@ class Stepper(Generic[R_co]):
 
     @at_the_call
     def __call__(self, *arrays: Any, **named: Any) -> R_co:
-        """Make one step on arrays for the inputs that are no state, by position as in :attr:`inputs`, or by name.
+        """Run one step with arrays for the inputs that are not state, by position as in :attr:`inputs`, or by name.
 
         Returns:
-            The results that update no state: one array, a tuple in declared order, or None where there are none.
+            The results that update no state: one array, a tuple in declared order, or None if there are none.
 
         Raises:
-            ArgumentError: A value does not fit; TIL709, a result does not fit the state that it updates. The state
-                stays as it was.
-
+            ArgumentError: A value does not fit; TIL709, a result does not fit the state that it updates. The state is
+                unchanged.
         """
         results = None if named else self._stepped_again(arrays)
         if results is None:
@@ -112,7 +108,7 @@ class Stepper(Generic[R_co]):
         return cast("R_co", tuple(results))
 
     def _stepped_again(self, arrays: Sequence[Any]) -> list[Any] | None:
-        """Make a step by what made the one before; None, with nothing done, for arrays that need more than that."""
+        """Run a step with the previous executable; None, with nothing done, for arrays that need more."""
         with self._lock, memory_checked():
             buffers = self._buffers
             executable, front, back = buffers.executable, buffers.front, buffers.back
@@ -131,7 +127,7 @@ class Stepper(Generic[R_co]):
             return results
 
     def _stepped(self, given: Sequence[Any]) -> list[Any]:
-        """Make a step on any arrays."""
+        """Run a step on any arrays."""
         values = {name: self._array_or_number(name, value) for name, value in zip(self.inputs, given, strict=True)}
         stays = any(map(_is_resident, values.values())) or self._buffers.resident
         with self._lock:
@@ -149,9 +145,9 @@ class Stepper(Generic[R_co]):
 
     @property
     def state(self) -> dict[str, Any]:
-        """Copies of the state by the names of its inputs, as the latest successful call left it.
+        """Copies of the state by the names of its inputs, after the latest successful call.
 
-        They are arrays of the host, or of the device where the state was given as such.
+        They are host arrays, or device arrays if the state was given as such.
         """
         with self._lock, memory_checked():
             buffers = self._buffers
@@ -161,11 +157,10 @@ class Stepper(Generic[R_co]):
 
     @at_the_call
     def load(self, state: Mapping[str, Any]) -> None:
-        """Replace state, all or some of it, for instance by what :attr:`state` once was; arrays are copied.
+        """Replace all or some of the state, for instance by an earlier :attr:`state`; arrays are copied.
 
         Raises:
             ArgumentError: TIL705, there is no such state; TIL701 or TIL702, a value does not fit. Nothing is replaced.
-
         """
         check_state(state, self.updates)
         with self._lock:
@@ -181,7 +176,6 @@ class Stepper(Generic[R_co]):
 
         Raises:
             ArgumentError: TIL709.
-
         """
         if executable is self._buffers.executable:
             return
@@ -213,23 +207,23 @@ def stepper(
     options: Options | None = None,
     target: Named | None = None,
 ) -> Stepper:
-    """Return a callable that keeps part of what ``source`` returns for its next call, such as a step of training.
+    """Return a callable that keeps some results of ``source`` for its next call, such as a training step.
 
     Args:
         source: A program, in the forms that :func:`tileir.jit` takes.
         updates: Names of inputs, each with the name of the result that is its value in the next call.
-        state: The first value of each of these inputs; arrays are copied. On a device with memory of
-            its own they stay there, and whoever gave arrays of a device gets such back.
-        device: As for :func:`tileir.jit`, which compiles the function; so are the others.
+        state: Initial value of each of these inputs; arrays are copied. On a device with separate memory they stay
+            there, and state given as device arrays is returned as such.
+        device: As for :func:`tileir.jit`, which compiles the function.
         context: Owner of devices and of the executables.
-        options: How to compile.
-        target: What passes are computed for instead of the device.
+        options: Options for compiling.
+        target: Target of the passes instead of the device.
 
     Raises:
         TileError: The text or function is wrong.
-        ArgumentError: TIL709, an update names no input or result, or a result updates two inputs; TIL705, ``state`` has
-            not one value for each update; TIL702, a value that is no array; TIL707, no mapping.
-
+        ArgumentError: TIL709, an update names an unknown input or result, or a result updates two inputs; TIL705,
+            ``state`` does not have one value for each update; TIL702, a value is not an array; TIL707, an argument is
+            not a mapping.
     """
     program = program_of(source)
     inputs, results = input_names(program), output_names(program)
@@ -253,11 +247,10 @@ def _stepping_again(
 
 
 def check_state(state: Mapping[str, Any], updates: Mapping[str, str]) -> None:
-    """Refuse values of state that there is not.
+    """Refuse values for unknown state.
 
     Raises:
-        ArgumentError: TIL705, or TIL707, they are no mapping.
-
+        ArgumentError: TIL705, or TIL707, they are not a mapping.
     """
     _check_mapping("state", state)
     _refuse(_unknown("no state", state, updates), "TIL705")
@@ -266,11 +259,10 @@ def check_state(state: Mapping[str, Any], updates: Mapping[str, str]) -> None:
 def check_updates(
     updates: Mapping[str, str], state: Mapping[str, Any], inputs: Collection[str], results: Collection[str]
 ) -> None:
-    """Refuse updates of what is not there, and state that is not what they update.
+    """Refuse updates of unknown inputs or results, and state that does not match the updates.
 
     Raises:
         ArgumentError: TIL709, TIL705 and TIL707, as :func:`stepper`.
-
     """
     _check_mapping("updates", updates)
     _check_mapping("state", state)
@@ -303,7 +295,7 @@ def _refuse(faults: Iterable[str], code: str) -> None:
 
 
 def _is_resident(value: object) -> TypeGuard[DeviceArray]:
-    """Return whether this is an array of a device; whoever has one has loaded their class."""
+    """Return whether this is a device array, without loading their class."""
     return not isinstance(value, np.ndarray) and hasattr(value, "await_call")
 
 
@@ -324,7 +316,7 @@ def _sent(array: Any, executable: Executable) -> Any:
 
 
 def _like(old: Any, new: Array) -> Any:
-    """Return a copy of an array where another one is."""
+    """Return a copy of an array in the memory of another."""
     if not _is_resident(old):
         return new.copy()
     from tileir.driver.calls.operands import sent  # it loads arrays of devices

@@ -1,4 +1,4 @@
-"""Calls with arrays that need neither a conversion nor waiting: the usual and fast way."""
+"""Fast path of calls with arrays that need neither conversion nor waiting."""
 
 from __future__ import annotations
 
@@ -28,11 +28,10 @@ class _Run:
     """Addresses, stream and library of the arrays of one call.
 
     Attributes:
-        addresses: Where they are.
-        stream: The stream in which another library works on some of them; None for none.
-        exchange: The functions of that library.
-        waits: Whether others may use some of them in streams that nobody knows.
-
+        addresses: Addresses of the arrays.
+        stream: Stream of another library that works on some of them; None for none.
+        exchange: Exchange functions of that library.
+        waits: Whether others may use some of them in unknown streams.
     """
 
     addresses: list[int] = attrs.field(factory=list)
@@ -43,9 +42,9 @@ class _Run:
 
 @attrs.frozen(eq=False)
 class QueuedCalls:
-    """Calls of one plan on memory of its device, which follow each other in its queue.
+    """Calls of one plan on memory of its device, ordered by its queue.
 
-    Submitted calls that are not done go first; whoever asks for one here knows that there are none.
+    Pending submitted calls go first; callers make sure that there are none.
     """
 
     _home: Home
@@ -58,7 +57,7 @@ class QueuedCalls:
 
     @classmethod
     def of(cls, plan: Plan, home: Home) -> QueuedCalls | None:
-        """Return the calls of a plan; None where its device has no queue, or an array is empty."""
+        """Return the calls of a plan; None if its device has no queue, or an array is empty."""
         runs = plan.queued
         formats = (*plan.input_formats, *plan.output_formats)
         if runs is None or not all(all(shape) for _, shape in formats):
@@ -72,11 +71,10 @@ class QueuedCalls:
         return cls(home, runs, inputs, outputs, (None,) * len(outputs), runs.array_call(operands, count, home))
 
     def call(self, arrays: Sequence[Any], out: Any = None) -> Any:
-        """Return the results of a call; None, with nothing done, for arrays that need more than to be handed over.
+        """Return the results of a call; None, with nothing done, for arrays that need more than submission.
 
         Raises:
             BackendError: TIL708, there is not enough memory; TIL804 or TIL808, the device refuses, or has failed.
-
         """
         into = () if out is None else self._places(out)
         if self._native is not None:
@@ -87,14 +85,14 @@ class QueuedCalls:
         return results[0] if results is not None and len(results) == 1 else results
 
     def _places(self, out: Any) -> Sequence[Any]:
-        """Return an array for each result to go to; what is none for each of several fits to no program."""
+        """Return a destination for each result; an object that is not an array fits no program with several."""
         if type(out) not in (list, tuple) or len(self._outputs) == 1 or any(each is None for each in out):
             return (out,)
         places: Sequence[Any] = out
         return places
 
     def submit(self, arrays: Sequence[Any]) -> tuple[KnownEvent, tuple[DeviceArray, ...]] | None:
-        """Do the same on arrays that only tileir uses, and return the event that tells of the end, and the results."""
+        """Submit a call on arrays that only tileir uses, and return its completion event and its results."""
         found = None if self._native is None else self._native(*arrays)
         if found is None:
             return None
@@ -103,7 +101,7 @@ class QueuedCalls:
         return event, results
 
     def run(self, arrays: Sequence[Any], into: Sequence[Any]) -> tuple[Any, ...] | None:
-        """Do the same as a call with an array for each result to go to, None for a fresh one; return all of them."""
+        """Run a call with a destination for each result, None for a fresh array; return all results."""
         if self._native is not None:
             found = self._native(*arrays, *into)
             if found is not None:
@@ -111,7 +109,7 @@ class QueuedCalls:
         return self._run(arrays, into)
 
     def _run(self, arrays: Sequence[Any], into: Sequence[Any]) -> tuple[Any, ...] | None:
-        """Do so in Python: it knows libraries without functions of C, and waits for those who share memory."""
+        """Run a call like :meth:`run` in Python, which supports libraries without C functions and waits for users."""
         run = _Run()
         if len(arrays) != len(self._inputs) or len(into) != len(self._outputs):
             return None
@@ -132,7 +130,7 @@ class QueuedCalls:
         return results
 
     def _left(self, into: Sequence[Any], run: _Run) -> tuple[Any, ...] | None:
-        """Return where the results go to, which is noted in the run; None where that does not fit or overlaps."""
+        """Return the destinations of the results, added to the run; None if one does not fit or overlaps."""
         ends = [*zip(run.addresses, [each.nbytes for each in self._inputs], strict=True)]
         results: list[Any] = []
         for operand, array in zip(self._outputs, into, strict=True):
@@ -151,7 +149,7 @@ class QueuedCalls:
         return tuple(results)
 
     def _takes(self, operand: QueuedOperand, array: Any, run: _Run, *, written: bool = False) -> bool:
-        """Note an array in a run; False where it needs more than that."""
+        """Add an array to a run; False if it needs more than that."""
         if type(array) is DeviceArray:
             if array.dtype is not operand.dtype or array.shape != operand.shape or (written and array.read_only):
                 return False
@@ -173,10 +171,10 @@ class QueuedCalls:
         return not address & operand.mask
 
     def _follows(self, exchange: Exchange, run: _Run) -> bool:
-        """Note the stream in which a library works now; False where it is not the only one."""
+        """Record the current stream of a library; False if it is not the only one."""
         try:
             stream = exchange.stream(self._home.place)
-        except Exception:  # code of others may fail in any way, and the slow way says so
+        except Exception:  # foreign code may raise anything, which the slow path reports
             return False
         first = run.exchange is None
         run.exchange = exchange
@@ -185,27 +183,26 @@ class QueuedCalls:
         return run.stream == stream
 
     def _exchange_of(self, array: Any) -> Exchange | None:
-        """Return the functions of the library of an array, looked up once for each type."""
+        """Return the exchange functions for an array, cached for each type."""
         found = self._exchanges[type(array)] = Exchange.of(array)
         return found
 
 
 def _operand(dtype: np.dtype[Any], shape: tuple[int, ...], alignment: int, home: Home) -> QueuedOperand:
     kind = DType.of(dtype)
-    assert kind is not None  # arrays of programs are of our own dtypes
+    assert kind is not None  # arrays of programs have dtypes of tileir
     nbytes = math.prod(shape) * dtype.itemsize
     return QueuedOperand(dtype, shape, nbytes, max(alignment, dtype.itemsize) - 1, Format.of(kind, shape, home.place))
 
 
 @attrs.frozen(eq=False, slots=False)
 class UsualCalls:
-    """The calls of one executable, of which none is of numbers that adapt.
+    """Calls of one executable without adapting numbers.
 
     Attributes:
-        plan: What runs.
-        home: Where it runs.
-        calls: Submitted calls that are not done, which the context's other calls follow.
-
+        plan: The plan.
+        home: Device of the plan.
+        calls: Submitted calls in flight, which other calls of the context follow.
     """
 
     plan: Plan
@@ -217,12 +214,12 @@ class UsualCalls:
         return self.plan.resources.calls
 
     def call(self, arrays: Sequence[Any], out: Any) -> Any:
-        """Return the results; None, with nothing done, for all other arrays."""
+        """Return the results; None, with nothing done, for unsupported arrays."""
         found = self._call(arrays, out)
         return self._call_on_tensors(arrays, out) if found is None else found
 
     def _call_on_tensors(self, arrays: Sequence[Any], out: Any) -> Any:
-        """Do the same with tensors of PyTorch, some or all of them."""
+        """Return the results of a call with PyTorch tensors among the arrays."""
         room = out if out is None or type(out) is np.ndarray else host_array(out, written=True)
         seen = quicker(arrays)
         if (out is None) is not (room is None) or (seen is None and room is out):
@@ -253,7 +250,7 @@ class UsualCalls:
         return results[0] if len(results) == 1 else tuple(results)
 
     def submit(self, arrays: Sequence[Any]) -> PendingCall[Any] | None:
-        """Start a call; None, with nothing done, for all other arrays."""
+        """Start a call; None, with nothing done, for unsupported arrays."""
         if self._submits_by_calling:
             return called(self.call, arrays)
         if self.queued is None or not arrays or type(arrays[0]) is np.ndarray or self.calls:
@@ -262,9 +259,9 @@ class UsualCalls:
         return None if started is None else PendingCall(*started)
 
     def step(self, arrays: Sequence[Any], into: Sequence[Any]) -> list[Any] | None:
-        """Run with an array for each result to go to, None for a fresh one, and return the fresh ones.
+        """Run with a destination for each result, None for a fresh array, and return the fresh arrays.
 
-        The arrays to go to fit, and share no memory with others; None, with nothing done, for inputs that do not.
+        The destinations fit, and share no memory with others; None, with nothing done, for inputs that do not fit.
         """
         plan = self.plan
         if self.calls:
@@ -283,7 +280,7 @@ class UsualCalls:
         return [result for result, array in zip(results, into, strict=True) if array is None]
 
     def _call_there(self, arrays: Sequence[Any], out: Any) -> Any:
-        """Do the same with arrays of the device, all of them, piece by piece."""
+        """Run like :meth:`call` on arrays that are all of the device, each checked in Python."""
         if not hasattr(arrays[0], "await_call"):
             return None
         from tileir.driver.calls.operands import call_as_they_are  # it loads arrays of devices
@@ -294,7 +291,7 @@ class UsualCalls:
 
     @cached_property
     def queued(self) -> QueuedCalls | None:
-        """Calls that are put into the queue of the device; None where it has none."""
+        """Calls through the device queue; None if it has none."""
         if self.plan.queued is None:
             return None
 
@@ -302,5 +299,5 @@ class UsualCalls:
 
     @cached_property
     def _submits_by_calling(self) -> bool:
-        """Whether a call is made at once: it is short, and the device works on memory of the host."""
+        """Whether submitting runs a call at once: it is short, and the device works on host memory."""
         return self.plan.ends_at_once and (not self.plan.resources.asynchronous or self.home.works_in_place)

@@ -1,1 +1,1 @@
-"""Partitioned programs that run: made of programs of any stage, compiled for each rank, over an engine."""
+"""Execution of partitioned programs of any stage, compiled for each rank, over an engine."""

@@ -1,4 +1,4 @@
-"""Arrays whose parts ranks have: made in parts, laid out anew, and shown without being put together."""
+"""Distributed arrays: created in parts, redistributed, and shown without being gathered."""
 
 from __future__ import annotations
 
@@ -33,18 +33,17 @@ Cut: TypeAlias = "Sharding | Sequence[str | tuple[str, ...] | None]"
 
 @attrs.frozen(eq=False, repr=False)
 class DistributedArray:
-    """An array of which each rank of a mesh has a part.
+    """Array of which each rank of a mesh has a part.
 
-    All ranks make it, and call the methods that read elements of others: :meth:`numpy`, ``array[…]``, ``str(array)``
-    and :meth:`resharded`.
+    All ranks create it, and take part in the methods that read remote elements: :meth:`numpy`, ``array[…]``,
+    ``str(array)`` and :meth:`resharded`.
 
     Attributes:
         mesh: The ranks.
-        layout: The places of each axis that each rank has.
-        parts: The parts of the ranks in this process, by their numbers: all of them where ranks are threads. Where a
-            call left them on devices, they are arrays of these.
-        engine: Between the ranks.
-
+        layout: Places along each axis that each rank has.
+        parts: Parts of the ranks in this process, by rank: all parts if ranks are threads. Parts that a call left on
+            devices are device arrays.
+        engine: Engine between the ranks.
     """
 
     mesh: Mesh
@@ -52,7 +51,7 @@ class DistributedArray:
     parts: Mapping[int, Array | DeviceArray]
     engine: Engine
     __iter__: ClassVar[None] = None
-    """None: reading rows one by one would exchange messages for each."""
+    """None: iterating over rows would exchange messages for each."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the parts of this process."""
@@ -60,17 +59,17 @@ class DistributedArray:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Extents of all of it."""
+        """Extents of the whole array."""
         return tuple(max(high for _, high in split.intervals) for split in self.layout)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of its elements, as NumPy names it."""
+        """NumPy dtype of its elements."""
         return next(iter(self.parts.values())).dtype
 
     @property
     def sharding(self) -> Sharding:
-        """The axes of the mesh along which it is cut."""
+        """Mesh axes along which it is cut."""
         return Sharding(tuple(split.axes for split in self.layout))
 
     @property
@@ -85,7 +84,7 @@ class DistributedArray:
 
     @property
     def nbytes(self) -> int:
-        """Number of bytes of its elements, each of which may be on several ranks."""
+        """Bytes of its elements, counted once even if several ranks have them."""
         return self.size * self.dtype.itemsize
 
     def box(self, rank: int) -> Box:
@@ -93,17 +92,17 @@ class DistributedArray:
         return self.mesh.box(self.layout, self.mesh.coordinates(rank))
 
     def on_host(self, rank: int) -> Array:
-        """Return the part of a rank in this process as an array of NumPy."""
+        """Return the part of a rank in this process as a NumPy array."""
         part = self.parts[rank]
         return part.numpy() if isinstance(part, DeviceArray) else part
 
     def __repr__(self) -> str:
-        """Return what it is, without its elements: other ranks have them."""
+        """Return a description without the elements, which other ranks have."""
         sizes = ", ".join(map(str, self.shape))
         return f"DistributedArray({self.dtype}[{sizes}] cut {self.sharding} over {self.mesh})"
 
     def __str__(self) -> str:
-        """Return the elements as NumPy prints them; of a large array only those travel that are shown."""
+        """Return the elements as NumPy prints them; for a large array only the shown elements are sent."""
         edge, many = (np.get_printoptions()[name] for name in ("edgeitems", "threshold"))
         if self.size <= many:
             return str(self.numpy())
@@ -111,12 +110,12 @@ class DistributedArray:
         shown = [np.unique(np.r_[:end, size - end : size]) for end, size in zip(ends, self.shape, strict=True)]
         found = self._elements(shown)
         for axis, (size, places) in enumerate(zip(self.shape, shown, strict=True)):
-            if len(places) < size:  # NumPy writes dots for what lies between
+            if len(places) < size:  # NumPy prints dots for the elements between
                 found = np.insert(found, edge, found.take(0, axis), axis)
         return np.array2string(found, threshold=0)
 
     def numpy(self) -> Array:
-        """Return all of it, on every rank."""
+        """Return the whole array, on every rank."""
         if len(self.parts) == self.mesh.size:
             return gathered(tuple(map(self.on_host, range(self.mesh.size))), self.layout, self.mesh)
         if all(split.is_whole for split in self.layout):
@@ -124,11 +123,10 @@ class DistributedArray:
         return next(iter(self._relaid(whole(self.shape)).values()))
 
     def __getitem__(self, key: Any) -> Array:
-        """Return the elements at integers and slices as an array of NumPy, on every rank; no others travel.
+        """Return the elements at integers and slices as a NumPy array, on every rank; no other elements are sent.
 
         Raises:
             ArgumentError: TIL314, there are no such places.
-
         """
         with refusing(self.engine, self.mesh.size):
             places = self.places_of(key)
@@ -136,11 +134,10 @@ class DistributedArray:
         return found.reshape([each.size for each in places if each.ndim])
 
     def places_of(self, key: Any) -> list[Array]:
-        """Return the places of each axis that are meant by what stands between brackets.
+        """Return the places of each axis that an index expression selects.
 
         Raises:
             ArgumentError: TIL314, there are none.
-
         """
         entries = key if isinstance(key, tuple) else (key,)
         before = next((number for number, each in enumerate(entries) if each is ...), None)
@@ -158,33 +155,31 @@ class DistributedArray:
             raise ArgumentError.of("TIL314", message) from error
 
     def __float__(self) -> float:
-        """Return the one element that there is."""
+        """Return its only element."""
         return float(self.numpy())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """Refuse: all of it may be more than a rank has memory for.
+        """Refuse: the whole array may exceed the memory of a rank.
 
         Raises:
             ArgumentError: TIL714, always.
-
         """
         message = f"{self!r} is not put together unless that is said: write array.numpy(), or array[::8], for a part"
         raise ArgumentError.of("TIL714", message)
 
     @at_the_call
     def resharded(self, sharding: Cut) -> DistributedArray:
-        """Return it cut along other axes of the mesh; ranks exchange what they need.
+        """Return it cut along other mesh axes; ranks exchange elements as necessary.
 
         Raises:
-            ArgumentError: TIL352, the sharding does not go with it.
-
+            ArgumentError: TIL352, the sharding does not fit the array.
         """
         with refusing(self.engine, self.mesh.size):
             layout = Sharding(sharding).layout("the array", self.shape, self.mesh)
         return self.relaid(layout)
 
     def relaid(self, layout: Layout) -> DistributedArray:
-        """Return it with other places on each rank."""
+        """Return it with another layout."""
         return self if layout == self.layout else attrs.evolve(self, layout=layout, parts=self._relaid(layout))
 
     def _relaid(self, layout: Layout) -> Mapping[int, Array]:
@@ -236,11 +231,10 @@ def _with_parts(
 
 
 def _position(entry: Any) -> int:
-    """Return an integer that stands between brackets; to NumPy a bool there is a mask.
+    """Return an integer of an index expression; a bool is a mask in NumPy and is refused.
 
     Raises:
-        TypeError: It is none.
-
+        TypeError: It is not an integer.
     """
     if isinstance(entry, bool):
         raise TypeError("'bool' object is a mask")
@@ -264,20 +258,19 @@ def array(
     """Return an array of which each rank makes or reads its part; all ranks call it.
 
     Args:
-        source: A function from the indices of elements to these, which gets for each axis an array of the indices of a
-            part, so that they broadcast, as ``numpy.ogrid`` has them; the path of a ``.npy`` file; or what has a shape
-            and is sliced, of which each rank reads its part: an array, or a data set of ``h5py`` or ``zarr``.
-        mesh: How many ranks there are along each axis, which has a name.
-        sharding: For each axis of the array the axis of the mesh along which it is cut, several, or None.
-        shape: The extents of what a function makes.
-        transport: The engine between ranks, as :func:`tileir.distribute` takes it.
+        source: A function from indices to elements, which takes for each axis an array of indices that broadcast, like
+            ``numpy.ogrid``; the path of a ``.npy`` file; or an object with a shape and slicing, of which each rank
+            reads its part: an array, or a data set of ``h5py`` or ``zarr``.
+        mesh: Number of ranks along each named axis.
+        sharding: For each axis of the array the mesh axis along which it is cut, several, or None.
+        shape: Extents of the result of a function.
+        transport: The engine between ranks, as for :func:`tileir.distribute`.
 
     Raises:
-        ArgumentError: TIL351, TIL352, mesh and sharding do not go together; TIL702, the source is no array; TIL705, a
+        ArgumentError: TIL351, TIL352, mesh and sharding do not match; TIL702, the source is not an array; TIL705, a
             function without a shape; TIL901, the file cannot be read.
-        BackendError: TIL811, there is no such engine; TIL814, a rank could not make its part, or made one of another
+        BackendError: TIL811, there is no such engine; TIL814, a rank could not make its part, or made one with another
             shape.
-
     """
     made = mesh if isinstance(mesh, Mesh) else Mesh(mesh)
     engine = engine_called(transport)
@@ -300,18 +293,18 @@ def array(
 def from_parts(
     parts: Mapping[int, Array], mesh: Mesh | Mapping[str, int], layout: Layout, transport: str | Engine = "inprocess"
 ) -> DistributedArray:
-    """Return the array that has parts which ranks have made; other libraries bring theirs by it, and take them back.
+    """Return the array with parts that ranks have made, for exchange with other libraries.
 
     Args:
-        parts: The parts of the ranks in this process, by their numbers.
+        parts: Parts of the ranks in this process, by rank.
         mesh: The ranks.
-        layout: For each axis the :class:`Split` that says which places each rank has; parts need not be of one size.
+        layout: For each axis the :class:`Split` with the places of each rank; parts may differ in size.
         transport: The engine between ranks.
 
     Raises:
-        ArgumentError: TIL352, the layout does not go with the mesh, or no rank has some place; TIL701, a part has
-            another shape than its places, or another dtype than the first one, or there is none of a rank; TIL702,
-            TIL707, parts or layout are of the wrong kind.
+        ArgumentError: TIL352, the layout does not fit the mesh, or no rank has some place; TIL701, a part has another
+            shape than its places, or another dtype than the first part, or a rank has no part; TIL702, TIL707, parts or
+            layout have a wrong type.
     """
     made = mesh if isinstance(mesh, Mesh) else Mesh(mesh)
     engine, places = engine_called(transport), places_of(layout, made)
@@ -333,11 +326,10 @@ def from_parts(
 
 
 def places_of(layout: object, mesh: Mesh) -> Layout:
-    """Return a layout in which each place of an array is on some rank of a mesh.
+    """Return a valid layout, in which each place of an array is on some rank of a mesh.
 
     Raises:
-        ArgumentError: TIL707, it is none; TIL352, it is none of this mesh, or misses places.
-
+        ArgumentError: TIL707, it is not a layout; TIL352, it does not fit this mesh, or misses places.
     """
     if not isinstance(layout, Sequence) or not all(isinstance(split, Split) for split in layout):
         message = f"the layout {layout!r:.80} is no sequence with a Split for each axis, as program.layout(name) is one"
@@ -376,8 +368,7 @@ def _extents(shape: Any) -> tuple[int, ...]:
     """Return the extents of an array.
 
     Raises:
-        ArgumentError: TIL707, they are none.
-
+        ArgumentError: TIL707, they are not extents.
     """
     try:
         found = tuple(index(size) for size in shape)
@@ -397,4 +388,4 @@ def _computed(function: Callable[..., Any], box: Box) -> Array:
     try:
         return np.broadcast_to(found, sizes_of(box))
     except ValueError:
-        return found  # which is refused as that of others is
+        return found  # which is refused like others

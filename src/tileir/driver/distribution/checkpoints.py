@@ -1,13 +1,13 @@
-"""Checkpoints: distributed arrays in a folder, with a file of each rank and a manifest, whole or not at all.
+"""Atomic checkpoints: distributed arrays in a folder, with a file of each rank and a manifest.
 
 .. code-block:: text
 
-    manifest.json    which arrays there are, and where their parts are
-    parts-7-0        the parts of rank 0, one behind the other, of the seventh checkpoint in this folder, and its mark
+    manifest.json    which arrays there are, and where their parts are parts-7-0        the parts of rank 0, one behind
+        the other, of the seventh checkpoint in this folder, and its mark
 
-Files are written under another name, flushed to the disk and renamed; the manifest comes last, and files of earlier
-checkpoints are removed once it is there. So a folder has one checkpoint at any time from the first one on, whoever is
-killed when.
+Files are written under another name, flushed to the disk and renamed; the manifest comes last, and then files of
+earlier checkpoints are removed. So a folder has a valid checkpoint at any time from the first on, even if ranks are
+killed.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 MANIFEST: Final = "manifest.json"
 
 _PARTS: Final = re.compile(r"\.?parts-(\d+)-\d+")
-"""Names of files with parts, and of those that are being written."""
+"""Names of files with parts, including incomplete files."""
 
 
 _MARK: Final = 16
-"""Bytes of a mark, which tells files of one checkpoint from those of others that have their names."""
+"""Bytes of a mark, which distinguishes files with equal names of different checkpoints."""
 
 
 @attrs.frozen
@@ -56,7 +56,7 @@ class Piece:
 
 @attrs.frozen
 class Saved:
-    """An array of a checkpoint, in pieces that together have all of its elements."""
+    """Array of a checkpoint, in pieces that together have all of its elements."""
 
     name: str
     dtype: DType
@@ -66,14 +66,14 @@ class Saved:
 
 @attrs.frozen
 class Manifest:
-    """The arrays of a checkpoint, JSON of what was saved beside them, and the mark with which its files end."""
+    """Arrays of a checkpoint, JSON of additional data, and the mark at the end of its files."""
 
     arrays: tuple[Saved, ...]
     about: str
     mark: str
 
     def ends(self) -> dict[str, int]:
-        """Return how many bytes of elements each file has."""
+        """Return the bytes of elements in each file."""
         found: dict[str, int] = {}
         for each in self.arrays:
             for piece in each.pieces:
@@ -84,12 +84,11 @@ class Manifest:
 
 @attrs.frozen(eq=False)
 class Checkpoint:
-    """Arrays of a checkpoint, and what was saved beside them.
+    """Arrays and additional data of a checkpoint.
 
     Attributes:
-        arrays: By name.
-        about: As :func:`save` was given it.
-
+        arrays: Arrays by name.
+        about: Data passed to :func:`save`.
     """
 
     arrays: Mapping[str, DistributedArray]
@@ -98,18 +97,17 @@ class Checkpoint:
 
 @at_the_call
 def save(folder: str | Path, arrays: Mapping[str, DistributedArray], about: Mapping[str, Any] | None = None) -> None:
-    """Write arrays to a folder in which they take the place of those before; all ranks call it.
+    """Write arrays to a folder, replacing its previous checkpoint; all ranks call it.
 
     Args:
-        folder: It is made where it is missing; all ranks see it.
-        arrays: By name, on one mesh.
-        about: Data for :func:`load`, such as how many steps were made: what JSON can hold.
+        folder: The folder, created if missing; all ranks see it.
+        arrays: Arrays by name, on one mesh.
+        about: JSON data for :func:`load`, such as the number of steps.
 
     Raises:
-        ArgumentError: TIL352, there are no arrays, or they are on several meshes; TIL707, they are none, or have no
-            names, or ``about`` is no JSON.
-        BackendError: TIL814, a rank failed to write, and the folder has what it had before.
-
+        ArgumentError: TIL352, there are no arrays, or they are on several meshes; TIL707, they are not arrays, or have
+            no names, or ``about`` is not JSON.
+        BackendError: TIL814, a rank failed to write; the folder keeps its previous checkpoint.
     """
     check_kind("arrays", arrays, Mapping, "a mapping from names to distributed arrays")
     for name, each in arrays.items():
@@ -155,17 +153,16 @@ def load(
     """Return the arrays that :func:`save` wrote to a folder, on any mesh: each rank reads its parts.
 
     Args:
-        folder: Where they are.
-        mesh: How many ranks there are along each axis, which has a name.
-        shardings: By the names of arrays, for each axis the axis of the mesh along which it is cut. An array that it
-            does not name is whole on each rank.
-        transport: The engine between ranks, as :func:`tileir.distribute` takes it.
+        folder: The folder.
+        mesh: Number of ranks along each named axis.
+        shardings: By array name, for each axis the mesh axis along which it is cut. Arrays without an entry are whole
+            on each rank.
+        transport: The engine between ranks, as for :func:`tileir.distribute`.
 
     Raises:
-        ArgumentError: TIL351, TIL352, mesh and shardings do not go with the arrays; TIL607, the folder has no
-            checkpoint, or a damaged one; TIL707, ``shardings`` is no mapping.
+        ArgumentError: TIL351, TIL352, mesh and shardings do not fit the arrays; TIL607, the folder has no checkpoint,
+            or a damaged one; TIL707, ``shardings`` is not a mapping.
         BackendError: TIL814, a rank could not read.
-
     """
     check_kind("shardings", shardings, Mapping, "a mapping from the names of arrays to their shardings")
     made = mesh if isinstance(mesh, Mesh) else Mesh(mesh)
@@ -190,13 +187,13 @@ def _told(about: Mapping[str, Any] | None) -> str:
 
 
 def saved(folder: str | Path) -> bool:
-    """Return whether a folder has a checkpoint, of a job that is to go on, say."""
+    """Return whether a folder has a checkpoint, for example to resume a job."""
     return (Path(folder) / MANIFEST).exists()
 
 
 @attrs.frozen
 class _Reader:
-    """A saved array, which is sliced as one of NumPy; only files that have some of the elements are read."""
+    """Saved array with NumPy's slicing; only files with selected elements are read."""
 
     folder: Path
     saved: Saved
@@ -221,11 +218,10 @@ def _within(inner: Sequence[Interval], outer: Box) -> tuple[slice, ...]:
 
 
 def _read(folder: Path) -> Manifest:
-    """Return the manifest of a folder, whose files are there.
+    """Return the manifest of a folder after checking its files.
 
     Raises:
         ArgumentError: TIL607.
-
     """
     path = folder / MANIFEST
     try:
@@ -254,7 +250,7 @@ def _read(folder: Path) -> Manifest:
 
 
 def _fault_of(path: Path, end: int, mark: str) -> str | None:
-    """Return what is wrong with a file of parts, which ends with the mark of its checkpoint; None if nothing is."""
+    """Return the fault of a file of parts, which ends with the mark of its checkpoint; None if it is valid."""
     needed = end + _MARK
     try:
         with path.open("rb") as file:
@@ -271,7 +267,7 @@ def _fault_of(path: Path, end: int, mark: str) -> str | None:
 
 
 def _covered(saved: Saved) -> bool:
-    """Return whether an array has pieces that lie in it, in files of parts, with as many elements as it has."""
+    """Return whether the pieces of an array lie in it and in files of parts, and have its number of elements."""
     inside = all(
         _PARTS.fullmatch(piece.file)
         and piece.offset >= 0
@@ -283,7 +279,7 @@ def _covered(saved: Saved) -> bool:
 
 
 def _planned(arrays: Mapping[str, DistributedArray], number: int) -> Iterator[Saved]:
-    """Yield where the parts of arrays go to; of equal parts the first rank writes its own."""
+    """Yield the places of parts in files; of equal parts the first rank writes its own."""
     ends: dict[int, int] = {}
     for name, each in arrays.items():
         dtype = DType.of(each.dtype)
@@ -299,7 +295,7 @@ def _planned(arrays: Mapping[str, DistributedArray], number: int) -> Iterator[Sa
 
 
 def _begun(folder: Path, end: Transport) -> tuple[int, bytes]:
-    """Return the number of the next checkpoint and its mark, which the first rank looks up and draws for all."""
+    """Return number and mark of the next checkpoint, which the first rank determines for all."""
     names = [path.name for path in folder.iterdir()] if end.rank == 0 and folder.is_dir() else []
     known = [int(match[1]) for match in map(_PARTS.fullmatch, names) if match is not None]
     drawn = np.frombuffer(os.urandom(_MARK), np.int64)
@@ -309,11 +305,10 @@ def _begun(folder: Path, end: Transport) -> tuple[int, bytes]:
 
 
 def _write(path: Path, contents: Sequence[Array]) -> None:
-    """Write a file that appears when all of it is on the disk.
+    """Write a file that appears once all of it is on the disk.
 
     Raises:
         TileError: TIL901, it cannot be written.
-
     """
     temporary = path.with_name(f".{path.name}")
     try:
@@ -323,7 +318,7 @@ def _write(path: Path, contents: Sequence[Array]) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-        if os.name == "posix":  # the name as well is to outlast a loss of power
+        if os.name == "posix":  # the name as well is to survive a loss of power
             folder = os.open(path.parent, os.O_RDONLY)
             os.fsync(folder)
             os.close(folder)

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 @attrs.frozen(eq=False)
 class Rooms:
-    """Memory of values that are no longer needed, for later ones of equal shape and dtype.
+    """Pool of memory of dead values for later values with equal shape and dtype.
 
-    The system gives a large array page by page, which takes longer than to copy it.
+    The system allocates large arrays page by page, which takes longer than copying them.
     """
 
     _free: dict[tuple[tuple[int, ...], np.dtype[Any]], list[Array]] = attrs.field(
@@ -38,7 +38,7 @@ class Rooms:
     )
 
     def take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """Return an array with any elements."""
+        """Return an array with undefined elements."""
         free = self._free[shape, dtype]
         try:
             return free.pop()
@@ -46,12 +46,12 @@ class Rooms:
             return np.empty(shape, dtype)
 
     def give(self, array: Array) -> None:
-        """Keep an array for later; nobody else may have it."""
+        """Return an array to the pool; the caller must be its only owner."""
         self._free[array.shape, array.dtype].append(array)
 
 
 Share: TypeAlias = "tuple[tuple[int, ...], Box, Array]"
-"""Ranks that need elements of what is merged, the places of these, and what one rank has for them."""
+"""Ranks that need elements of a merge, the places of these, and one rank's values of them."""
 
 _EMPTY: Final[Callable[[tuple[int, ...], np.dtype[Any]], Array]] = np.empty
 
@@ -63,15 +63,14 @@ def carried_out(
     parts: Sequence[Array],
     empty: Callable[[tuple[int, ...], np.dtype[Any]], Array] = _EMPTY,
 ) -> Array:
-    """Return what a rank has behind a collective.
+    """Return a rank's part of the result of a collective.
 
     Args:
-        collective: What it is; all ranks come to it.
+        collective: The collective; all ranks take part.
         mesh: The ranks.
-        transport: Between them.
-        parts: What this rank has of each input.
-        empty: Makes an array of a shape and dtype for the result of one that only moves elements.
-
+        transport: Transport between them.
+        parts: This rank's part of each input.
+        empty: Allocates an array for the result of a collective that only moves elements.
     """
     return begun(collective, mesh, transport, parts, empty)()
 
@@ -83,10 +82,9 @@ def begun(
     parts: Sequence[Array],
     empty: Callable[[tuple[int, ...], np.dtype[Any]], Array] = _EMPTY,
 ) -> Callable[[], Array]:
-    """Begin a collective, and return what waits for its end and returns what :func:`carried_out` does.
+    """Begin a collective, and return a function that waits for it and returns the result of :func:`carried_out`.
 
-    Until then nothing may change the parts. Merges of floats of more than two ranks are made at once, as these meet
-    twice in them.
+    Until then the parts must not change. Float merges of more than two ranks are done at once, as they have two rounds.
     """
     transport.place = _place(collective)
     array, have = parts[0], mesh.box(collective.source, mesh.coordinates(transport.rank))
@@ -108,15 +106,14 @@ def begun(
 
 
 def merging(collective: Collective, mesh: Mesh, transport: Transport, shares: Iterable[Share]) -> Callable[[], Array]:
-    """Begin a merge, and return what waits for its end and returns what a rank has behind it.
+    """Begin a merge, and return a function that waits for it and returns the rank's part of the result.
 
     Args:
-        collective: What it is; all ranks come to it.
+        collective: The collective; all ranks take part.
         mesh: The ranks.
-        transport: Between them.
-        shares: What this rank has for others and for itself; each is sent before the next one is asked for. Of an
-            aggregate that all ranks need all of, they are pieces of it.
-
+        transport: Transport between them.
+        shares: This rank's values for the others and for itself; each is sent before the next is requested. They are
+            pieces of an aggregate that all ranks need entirely.
     """
     how, own, place = collective.aggregation, transport.rank, _place(collective)
     group, target = mesh.group(own, collective.axes), mesh.box(collective.target, mesh.coordinates(own))
@@ -144,10 +141,10 @@ def merging(collective: Collective, mesh: Mesh, transport: Transport, shares: It
 def _scattered(
     how: Aggregation, place: str, group: Sequence[int], transport: Transport, like: Array, shares: Iterable[Share]
 ) -> Callable[[], Array]:
-    """Send ranks of a group their shares, and return what waits for this rank's, and merges them in order.
+    """Send the shares of the other ranks, and return a function that waits for this rank's and merges them in order.
 
-    Shares are those of the ranks behind this one, and then its own. Whenever one is sent, there comes one of the rank
-    that is as far before, which sends it at the same time: engines may wait for that.
+    Shares are those of the following ranks, and last its own. With each send it receives a share from the rank that is
+    as far before it and sends at the same time, which engines may rely on.
     """
     parts, ends, own = {}, [], group.index(transport.rank)
     for distance, ((rank,), _, share) in enumerate(shares, 1):
@@ -169,10 +166,10 @@ def _scattered(
 def _for_all(
     collective: Collective, group: Sequence[int], transport: Transport, shares: Iterable[Share]
 ) -> Iterator[tuple[Box, Callable[[], Array]]]:
-    """Begin to merge pieces that all ranks of a group need, and yield what waits for each of them.
+    """Begin to merge pieces that all ranks of a group need, and yield functions that wait for each of them.
 
-    More than two ranks meet twice for a piece: each merges an equal share of it, which they hand round when they have
-    begun the next piece. So they come to all meetings in one order.
+    More than two ranks exchange twice for a piece: each merges an equal share of it, and distributes it after the next
+    piece has begun. So all exchanges have one order.
     """
     how, place, before = collective.aggregation, _place(collective), None
     assert how is not None
@@ -190,7 +187,7 @@ def _for_all(
 def _met(
     how: Aggregation, group: Sequence[int], transport: Transport, array: Array
 ) -> Callable[[], Callable[[], Array]]:
-    """Begin to merge an array that all ranks of a group need, and return what goes on, and returns what ends it."""
+    """Begin to merge an array for all ranks of a group; return the continuation, which returns the end."""
     own = group.index(transport.rank)
     others = [(number, rank) for number, rank in enumerate(group) if number != own]
     shares = [array for _ in group] if len(group) == 2 else np.array_split(array.reshape(-1), len(group))
@@ -219,7 +216,7 @@ def _met(
 
 
 def _begun(transport: Transport, *messages: Sequence[Message]) -> Callable[[], None]:
-    """Begin to send messages, and to receive others, but for empty ones."""
+    """Begin to send and receive messages, except empty ones."""
     sent, received = ([each for each in some if each[1].size] for some in messages)
     return transport.begin(sent, received)
 
@@ -237,7 +234,7 @@ def _place(collective: Collective) -> str:
 
 
 def merged_state(collective: Collective, mesh: Mesh, transport: Transport, parts: Sequence[Array]) -> tuple[Array, ...]:
-    """Return all components of the state of the elements of all ranks, whose states are merged in their order."""
+    """Return all components of the state over the elements of all ranks, merged in rank order."""
     assert collective.combine is not None
     transport.place = _place(collective)
     group = mesh.group(transport.rank, collective.axes)
@@ -252,7 +249,7 @@ def merged_state(collective: Collective, mesh: Mesh, transport: Transport, parts
 
 
 def relaid(name: str, part: Array, source: Layout, target: Layout, mesh: Mesh, transport: Transport) -> Array:
-    """Return what a rank has of an array once it is laid out anew, from its part before."""
+    """Return a rank's part of an array after redistribution, from its part before."""
     pairs = [(old, new) for old, new in zip(source, target, strict=True) if old != new]
     axes = tuple(axis for old, _ in pairs for axis in old.axes)
     dtype, shape = DType.of(part.dtype), tuple(max(high for _, high in split.intervals) for split in target)
@@ -262,7 +259,7 @@ def relaid(name: str, part: Array, source: Layout, target: Layout, mesh: Mesh, t
 
 
 def part_of(array: Array, have: Box, box: Box) -> Array:
-    """Return the elements of a box, of those that a rank has."""
+    """Return the elements of a box from those that a rank has."""
     return array[_within(have, box)]
 
 
@@ -279,7 +276,7 @@ def _moving(
     have: Box,
     empty: Callable[[tuple[int, ...], np.dtype[Any]], Array],
 ) -> Callable[[], Array]:
-    """Begin to send others what they need of a part, and return what puts together what this rank has and gets."""
+    """Begin to send elements to others, and return a function that assembles this rank's part."""
     moving = Moving.begun(collective, mesh, transport, array)
 
     def end() -> Array:
@@ -296,13 +293,12 @@ def _moving(
 
 @attrs.frozen(eq=False)
 class Moving:
-    """Elements that are on their way to a rank: each rank sends each other one what it needs, in one message.
+    """Elements in transit to a rank: each pair of ranks exchanges one message.
 
     Attributes:
-        place: The collective, as messages call it.
-        dtype: That of the elements.
+        place: Name of the collective in messages.
+        dtype: Dtype of the elements.
         end: Waits for the messages.
-
     """
 
     place: str
@@ -313,7 +309,7 @@ class Moving:
 
     @classmethod
     def begun(cls, collective: Collective, mesh: Mesh, transport: Transport, array: Array) -> Moving:
-        """Send what others need of this rank's part; all ranks of the mesh come to this."""
+        """Send the elements of this rank's part that others need; all ranks of the mesh take part."""
         route = _Route.of(collective, mesh, transport.rank)
         transport.place = route.place
         sent = [(rank, _packed(array, places)) for rank, places in route.sent]
@@ -326,13 +322,13 @@ class Moving:
         return cls(route.place, array.dtype, transport.begin(sent, received), transport, found)
 
     def received(self) -> Sequence[tuple[Box, Array]]:
-        """Return what has come, by its places in the whole tensor, once it has."""
+        """Wait for the messages and return their elements, by places in the whole tensor."""
         self._transport.place = self.place
         self.end()
         return self._pieces
 
     def window(self, array: Array, have: Box, box: Box) -> Array:
-        """Return the elements of a box, of which this rank has some, and gets the others."""
+        """Return the elements of a box from this rank's own and the received ones."""
         result = np.empty(sizes_of(box), self.dtype)
         for there, part in ((have, array), *self.received()):
             both = _both(box, there)
@@ -343,7 +339,7 @@ class Moving:
 
 @lru_cache(4096)
 def _both(left: Box, right: Box) -> tuple[tuple[slice, ...], tuple[slice, ...]] | None:
-    """Return the elements that two boxes share, by their places in each; None for none."""
+    """Return the intersection of two boxes, by places in each; None if empty."""
     both = shared(left, right)
     return (_within(left, both), _within(right, both)) if all(low < high for low, high in both) else None
 
@@ -353,10 +349,9 @@ class _Route:
     """Messages of one rank in a collective that moves elements.
 
     Attributes:
-        place: The collective, as messages call it.
-        sent: The ranks that need some of its part, with the places of these in it.
-        received: The ranks that it needs some of, how many elements, and where boxes of these begin and end among them.
-
+        place: Name of the collective in messages.
+        sent: Ranks that need elements of its part, with their places in it.
+        received: Ranks that it receives from, number of elements, and ranges of boxes among these.
     """
 
     place: str
@@ -366,7 +361,7 @@ class _Route:
     @classmethod
     @lru_cache(4096)
     def of(cls, collective: Collective, mesh: Mesh, own: int) -> _Route:
-        """Return those of a rank."""
+        """Return the route of a rank."""
         have = mesh.box(collective.source, mesh.coordinates(own))
         sent, received = [], []
         for rank in range(mesh.size):
@@ -385,6 +380,6 @@ def _from(rank: int, given: Sequence[Piece]) -> list[Piece]:
 
 
 def _packed(array: Array, places: Sequence[tuple[slice, ...]]) -> Array:
-    """Return the elements at some places, one behind the other: of one that lies together in memory no copy."""
+    """Return the elements at some places, packed; a contiguous range is not copied."""
     found = [array[each].reshape(-1) for each in places]
     return np.ascontiguousarray(found[0]) if len(found) == 1 else np.concatenate(found)

@@ -1,8 +1,8 @@
-"""Partitioned programs that run: compiled for each rank in pieces between collectives, by any back end.
+"""Execution of partitioned programs: compiled for each rank in pieces between collectives, by any back end.
 
-Loops of partitioned programs in whose steps ranks meet: a rank runs one step after the other, from the host.
+Loops whose steps have collectives run step by step from the host.
 
-Steps of a rank that its device records once, collectives among them, and is handed again in one call.
+Steps of a rank that its device can record, collectives included, are replayed in one call.
 """
 
 from __future__ import annotations
@@ -65,10 +65,9 @@ class Repetition:
     """Recordings of all steps of a rank.
 
     Attributes:
-        recorder: What the device has them in.
+        recorder: Recorder of the device.
         inputs: Names of inputs, in order.
-        kinds: For each result its name, dtype, and the shape of the part of this rank.
-
+        kinds: Name, dtype and shape of this rank's part of each result.
     """
 
     recorder: Recorder
@@ -78,7 +77,7 @@ class Repetition:
 
     @classmethod
     def of(cls, program: Partitioned, steps: Sequence[Step], rank: int, home: Home) -> Self | None:
-        """Return recordings of a program; None where the device has none, or the host takes part in the steps."""
+        """Return recordings of a program; None if the device has none, or the host takes part in the steps."""
         executor = home.executor
         if not isinstance(executor, RecordingExecutor) or not executor.queues:
             return None
@@ -86,7 +85,7 @@ class Repetition:
             isinstance(step, Rounds | Meeting) or (isinstance(step, Collective) and step.combine is not None)
             for step in steps
         ):
-            return None  # states are merged on the host, and steps of loops and rounds begin there
+            return None  # states are merged on the host, which also starts steps of loops and rounds
         function, here = program.function, program.mesh.coordinates(rank)
         defined = {each.name: each for each in (*function.inputs, *function.operations)}
         boxes = {name: program.mesh.box(program.layout(name), here) for name in function.outputs}
@@ -96,11 +95,10 @@ class Repetition:
     def results(
         self, transport: Transport, home: Home, values: Mapping[str, Any], work: Callable[[], Sequence[Any]]
     ) -> dict[str, Any] | None:
-        """Return the results of recorded steps on some values; None where they have to be done one by one.
+        """Return the results of recorded steps; None if they have to run one by one.
 
         Raises:
             LostError: TIL814, another rank failed.
-
         """
         given = [values[name].queued(home.executor) for name in self.inputs]
         if any(buffer is None for buffer in given):
@@ -115,7 +113,7 @@ class Repetition:
         return {n: DeviceArray.fresh(buffer, home, dtype, shape, event) for (n, dtype, shape), buffer in made}
 
     def _tell_of_others(self, transport: Transport, home: Home, values: Mapping[str, Any]) -> None:
-        """Log, once, which inputs keep calls from being recorded, as they were made with other options."""
+        """Log, once, the inputs that prevent recording, as they were made with other options."""
         names = [name for name in self.inputs if values[name].home.executor is not home.executor]
         if not names or self._told:
             return
@@ -139,12 +137,11 @@ def looped(
     """Return a rank's parts of the results of a loop.
 
     Args:
-        rounds: It; all ranks come to it.
-        values: What the rank has of values, by name.
-        home: Where it has them; None for on the host. Slices of sequences and what steps put out pass through the host.
-        transport: Between the ranks, which agree before each step of a loop that a condition ends.
-        run: Makes one step, from the inputs of the step to its outputs, by name.
-
+        rounds: The loop; all ranks take part.
+        values: The rank's values, by name.
+        home: Device of the values; None for the host. Slices of sequences and outputs of steps pass through the host.
+        transport: Transport between the ranks, which agree before each step of a loop on a condition.
+        run: Runs one step, from its inputs to its outputs, by name.
     """
     loop, function = rounds.loop, rounds.step.function
     names, carries, rest = (
@@ -172,7 +169,7 @@ def looped(
         state = new[:carries]
     found = {}
     for name, result in rounds.results.items():
-        if result.part is ScanPart.FINAL:  # which may be what was passed, and is kept for longer
+        if result.part is ScanPart.FINAL:  # may be an argument, and is kept for longer
             found[name] = _here(np.array(_on_host(state[result.number], home)), home)
         else:
             found[name] = _here(stacked[name], home)
@@ -180,7 +177,7 @@ def looped(
 
 
 def _agreed(name: str, more: bool, transport: Transport) -> bool:
-    """Return whether any rank makes one more step: all do then, also where devices have rounded otherwise."""
+    """Return whether any rank makes another step: all do then, even if devices have rounded differently."""
     transport.place = f"a step of {name!r}"
     found = transport.all_reduce(np.array([more], np.uint8), Aggregation.MAX, range(transport.size))
     return bool(found[0])
@@ -197,7 +194,7 @@ def _here(array: Any, home: Home | None) -> Any:
 _CHANNELS: Final = 1 << 15
 
 Parts: TypeAlias = "Mapping[str, Any]"
-"""The parts of arrays that one rank has, by name: on the host, or on the device of the rank."""
+"""One rank's parts of arrays, by name: on the host, or on the device of the rank."""
 
 
 @attrs.frozen
@@ -205,15 +202,14 @@ class _Plan:
     """Steps of one rank, and values between them.
 
     Attributes:
-        steps: One after the other, with the values that each makes or reads.
-        boxes: The elements of each value that it has.
-        sources: What collectives are made of, by name.
-        last: The values that it needs no more after each step, by its number.
-        moved: Values that collectives made of the elements of others.
-        borders: Values that are not made, since borders read what of them has come.
-        together: Merges that are made at once on a device, by the name of the first.
-        spent: Values whose memory nobody needs once they are merged.
-
+        steps: Steps in order, with the values that each makes or reads.
+        boxes: Elements of each value that the rank has.
+        sources: Inputs of collectives, by name.
+        last: Values that are dead after each step, by its number.
+        moved: Values that collectives made of elements of other ranks.
+        borders: Halos that are not assembled, since borders read the messages.
+        together: Merges done at once on a device, by the name of the first.
+        spent: Values whose memory is free once they are merged.
     """
 
     steps: tuple[tuple[PlannedStep, tuple[str, ...]], ...]
@@ -228,15 +224,13 @@ class _Plan:
 
 @attrs.frozen(eq=False, repr=False)
 class Distributed:
-    """A partitioned program on an engine. Call it with arrays, whole or distributed, or run it on the parts of ranks.
+    """Partitioned program on an engine. Call it with arrays, whole or distributed, or run it on the parts of ranks.
 
-    Functions between collectives are compiled once for all ranks of which they are equal, when a rank first comes to
-    them.
+    Functions between collectives are compiled on first use, once for all ranks for which they are equal.
 
     Attributes:
-        program: What is run.
-        engine: Between the ranks.
-
+        program: The program.
+        engine: Engine between the ranks.
     """
 
     program: Partitioned
@@ -264,20 +258,20 @@ class Distributed:
         return zlib.crc32(self._facts["the program"].encode()) % _CHANNELS
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle what it was made of; the default context owns what is compiled of that."""
+        """Pickle its arguments; the default context owns the compiled code after unpickling."""
         device = self._device.id if isinstance(self._device, DeviceInfo) else self._device
         return _distributed_again, (self.program, pickled(self.engine), device, self._options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute the results of whole arrays, of which each rank takes its parts, or of distributed ones.
+        """Compute the results for whole arrays, of which each rank takes its parts, or for distributed ones.
 
         Args:
             args: Inputs in declared order.
             kwargs: Inputs by name.
 
         Returns:
-            The result, or a tuple of several: whole arrays on every rank, or, where one of the inputs is a
-            :class:`~tileir.distributed.DistributedArray`, such arrays, whose parts stay where they are.
+            The result, or a tuple of several: whole arrays on every rank, or, if one of the inputs is a
+                :class:`~tileir.distributed.DistributedArray`, distributed arrays.
 
         Raises:
             ArgumentError: TIL701 or TIL702, the arrays do not fit.
@@ -297,7 +291,7 @@ class Distributed:
             given = {each.name: self._checked(each.name, inputs[each.name]) for each in self.program.function.inputs}
 
         def work(transport: Transport) -> dict[str, Any]:
-            transport.waits = False  # what results are read by checks that
+            transport.waits = False  # results' readers check that
             parts = {name: self._part(name, value, transport) for name, value in given.items()}
             return self.run(transport, parts, stepping=stepping)
 
@@ -310,7 +304,7 @@ class Distributed:
         }
 
     def placed(self, name: str, value: Any) -> DistributedArray:
-        """Return the value of an input where the program takes it: of a whole array each rank keeps its part."""
+        """Return the value of an input in the program's layout: each rank keeps its part of a whole array."""
         mesh = self.program.mesh
         with self._refusing():
             given = self._checked(name, value)
@@ -328,13 +322,14 @@ class Distributed:
         """Return a callable that keeps some results for its next call, each part on its rank.
 
         Args:
-            updates: Names of inputs, each with the name of the result that is its value in the next call, and that
-                has its parts where the input does: ``outputs=`` of :func:`tileir.partition` says so.
-            state: The first value of each of these inputs, whole or distributed.
+            updates: Names of inputs, each with the name of the result that is its value in the next call and has its
+                layout, which ``outputs=`` of :func:`tileir.partition` can request.
+            state: Initial value of each of these inputs, whole or distributed.
 
         Raises:
-            ArgumentError: TIL709, an update names no input or result, or one with another type or other parts; TIL705,
-                ``state`` has not one value for each update; TIL701, TIL702 or TIL352, a value does not fit.
+            ArgumentError: TIL709, an update names an unknown input or result, or one with another type or layout;
+                TIL705, ``state`` does not have one value for each update; TIL701, TIL702 or TIL352, a value does not
+                fit.
         """
         with self._refusing():
             self._check_updates(updates, state)
@@ -351,11 +346,10 @@ class Distributed:
         return refusing(self.engine, self.program.mesh.size)
 
     def _check_updates(self, updates: Mapping[str, str], state: Mapping[str, Any]) -> None:
-        """Find out that a stepper can make some updates.
+        """Check that updates are valid for a stepper.
 
         Raises:
             ArgumentError: TIL709 or TIL705, as for :meth:`stepper`.
-
         """
         function = self.program.function
         check_updates(updates, state, tuple(value.name for value in function.inputs), function.outputs)
@@ -370,7 +364,7 @@ class Distributed:
                 raise ArgumentError.of("TIL709", f"{message}; say where it is to be by outputs= of tileir.partition")
 
     def _part(self, name: str, value: Array | DistributedArray, transport: Transport) -> Any:
-        """Return what a rank has of an input."""
+        """Return a rank's part of an input."""
         if isinstance(value, DistributedArray):
             if value.mesh != self.program.mesh or transport.rank not in value.parts:
                 have, need = f"{value.mesh} by {value.engine.name!r}", f"{self.program.mesh} by {self.engine.name!r}"
@@ -382,12 +376,12 @@ class Distributed:
     def run(self, transport: Transport, inputs: Parts, *, stepping: bool = False) -> dict[str, Any]:
         """Return a rank's parts of the results for its parts of the inputs; all ranks call it.
 
-        Programs are compared before they run; of the steps that one makes after another, before the first.
-        They are arrays of the device where the transport has one, which may be passed again, and else of the host.
+        Programs are compared before they run; repeated steps only before the first. The results are device arrays,
+        which may be passed again, if the transport has a device, else host arrays.
 
         Raises:
-            ArgumentError: TIL813, there are not as many ranks as the mesh has; the arrays do not fit.
-            DisagreementError: TIL815, on all ranks, one has another program, mesh or version.
+            ArgumentError: TIL813, the number of ranks differs from the mesh; the arrays do not fit.
+            DisagreementError: TIL815, on all ranks: one has another program, mesh or version.
         """
         mesh = self.program.mesh
         program = self._facts["the program"]
@@ -409,7 +403,7 @@ class Distributed:
         return made if home is None else {name: at_home(array, home) for name, array in made.items()}
 
     def _repeated(self, transport: Transport, home: Home, values: Parts) -> dict[str, Any] | None:
-        """Return results of what was recorded of all steps; None where it is not, or not for this memory."""
+        """Return results of recorded steps; None if they are not recorded, or not for this memory."""
         repeated = self._repetition(transport, home)
         if repeated is None:
             return None
@@ -421,7 +415,7 @@ class Distributed:
         return repeated.results(transport, home, values, work)
 
     def _computed_by_steps(self, transport: Transport, home: Home | None, values: dict[str, Any]) -> dict[str, Any]:
-        """Return a rank's parts of the results; values that are no longer needed are dropped."""
+        """Return a rank's parts of the results; dead values are dropped."""
         plan = self._steps(transport, home)
         states: dict[tuple[str, ...], tuple[Any, ...]] = {}
         coming: dict[str, Callable[[], Any]] = {}
@@ -469,7 +463,7 @@ class Distributed:
             return self._inner[program]
 
     def _begun(self, step: Collective, transport: Transport, home: Home | None, values: Parts) -> Moving | Arriving:
-        """Return a halo that is on its way."""
+        """Return a halo in transit."""
         mesh = self.program.mesh
         if home is None:
             return Moving.begun(step, mesh, transport, values[step.input])
@@ -478,7 +472,7 @@ class Distributed:
         )
 
     def _steps(self, transport: Transport, home: Home | None) -> _Plan:
-        """Return what a rank runs: halos are read by borders where parts are on the host, or the device has borders."""
+        """Return the steps of a rank; borders read halos directly on the host, or if the device supports borders."""
         rank = transport.rank
         with self._lock:
             if rank not in self._plans:
@@ -488,7 +482,7 @@ class Distributed:
                 if home is None:
                     steps = bordered_steps(self.program, rank)
                 else:
-                    from tileir.core.targets.target_file import hardware_of  # only who runs on devices pays for it
+                    from tileir.core.targets.target_file import hardware_of  # only for devices
 
                     model = hardware_of(home.device.target)
                     priced = model if self._decide_alike(transport) else None
@@ -507,12 +501,12 @@ class Distributed:
             return self._plans[rank]
 
     def _decide_alike(self, transport: Transport) -> bool:
-        """Return whether the devices of all ranks are known to have one model, so that all decide alike by it."""
+        """Return whether the devices of all ranks have one model, so that its decisions agree."""
         devices = self.engine.devices if isinstance(self.engine, Threads) else ()
         return transport.alike or len({self._context.device(each).target for each in devices}) == 1
 
     def _repetition(self, transport: Transport, home: Home) -> Repetition | None:
-        """Return the recordings of a rank; None where its steps need the host."""
+        """Return the recordings of a rank; None if its steps need the host."""
         key = transport.rank, transport.turn
         with self._lock:
             known = key in self._repetitions
@@ -524,7 +518,7 @@ class Distributed:
     def _bordered(
         self, step: Bordered, plan: _Plan, values: Mapping[str, Any], transport: Transport, home: Home | None
     ) -> dict[str, Any]:
-        """Return what a function has for results, of which it computes borders once halos have come."""
+        """Return the results of a function whose borders are computed once halos have arrived."""
         sources, boxes = plan.sources, plan.boxes
         if home is not None:
             halos = {name: sources[name] for name in step.halos}
@@ -544,11 +538,11 @@ class Distributed:
             for name, box in border.places:
                 part_of(found[name], boxes[name], box)[...] = made[name]
         for name in step.halos:
-            values[name].received()  # what is sent may change from now on
+            values[name].received()  # sent values may change from now on
         return found
 
     def _pieces(self, step: Pieced, plan: _Plan, transport: Transport, values: Mapping[str, Any]) -> Iterator[Share]:
-        """Yield pieces of what is merged as they are asked for, those before them having been sent."""
+        """Yield pieces of a merge on demand, after earlier ones have been sent."""
         for ranks, piece in step.pieces:
             given = {name: part_of(values[name], plan.boxes[name], box) for name, box in piece.windows}
             ((name, box),) = piece.places
@@ -557,7 +551,7 @@ class Distributed:
             yield ranks, box, made
 
     def _pieced_there(self, step: Pieced, plan: _Plan, transport: Transport, home: Home, values: Parts) -> Any:
-        """Return what a rank has on its device behind a merge in pieces."""
+        """Return a rank's part on its device of a merge in pieces."""
 
         def run(function: Function, given: Parts, out: Any = None) -> Parts:
             return self._computed(function, given, home, out)
@@ -565,7 +559,7 @@ class Distributed:
         return merged_in_pieces_there(step, self.program.mesh, transport, home, plan.boxes, values, run)
 
     def _home(self, transport: Transport) -> Home | None:
-        """Return where a rank keeps its parts of arrays; None for on the host."""
+        """Return the device of a rank's parts of arrays; None for the host."""
         if transport.device is None:
             return None
         key = transport.device, transport.turn
@@ -587,7 +581,7 @@ class Distributed:
     def _carried_out_there(
         self, step: Collective, plan: _Plan, transport: Transport, home: Home, values: Parts
     ) -> dict[str, Any]:
-        """Return what a rank has on its device behind a collective, and behind those that are made with it, by name."""
+        """Return a rank's parts on its device of a collective, and of those done with it, by name."""
 
         def run(function: Function, values: Parts) -> Parts:
             return self._computed(function, values, home)
@@ -609,11 +603,11 @@ class Distributed:
                 types = {value.name: TensorType(value.dtype, value.shape) for value in function.inputs}
                 self._compiled[key] = compile_for(
                     function, types, self._context, device, self._options, winners=False
-                )  # ranks on other machines may have tuned otherwise, and would round otherwise
+                )  # ranks on other machines may have tuned, and so round, differently
             return self._compiled[key]
 
     def _checked(self, name: str, given: Any) -> Array | DistributedArray:
-        """Return an input that has the type, and if it is distributed the places, that the program takes."""
+        """Return an input with the type and, if distributed, the layout of the program."""
         value = next(each for each in self.program.function.inputs if each.name == name)
         layout = self.program.layout(name)
         if isinstance(given, DistributedArray) and given.layout == layout and DType.of(given.dtype) is value.dtype:
@@ -631,7 +625,7 @@ class Distributed:
 
 
 def _last_uses(steps: Sequence[PlannedStep], outputs: Sequence[str]) -> dict[int, list[str]]:
-    """Return the values that no step needs after a step, by its number; exchanges need theirs until they are over."""
+    """Return the values that are dead after each step, by its number; exchanges need their inputs until they end."""
     last: dict[str, int] = {}
     sent: dict[str, tuple[str, ...]] = {}
     for number, step in enumerate(steps):
@@ -647,7 +641,7 @@ def _last_uses(steps: Sequence[PlannedStep], outputs: Sequence[str]) -> dict[int
 
 
 def _merged_alone(steps: Sequence[PlannedStep], outputs: Sequence[str]) -> frozenset[str]:
-    """Return the values that functions compute, each in memory of its own, and that one merge alone reads."""
+    """Return the values that functions compute, in separate memory, and that only one merge reads."""
     uses = Counter(name for step in steps for name in set(touched(step)))
     functions = (step.inner if isinstance(step, Bordered) else step for step in steps)
     made = {name for each in functions if isinstance(each, Function) for name in each.outputs}
@@ -673,14 +667,13 @@ def distribute(
     """Return a partitioned program that runs on ranks: a callable of whole arrays.
 
     Args:
-        program: What :func:`tileir.partition` returns.
-        transport: The engine between ranks: ``inprocess``, whose ranks are threads, the name of an installed one, or
-            an engine itself.
-        device: The device of each rank; by default what the context chooses. Engines that have a device for each rank
-            run there.
+        program: Result of :func:`tileir.partition`.
+        transport: The engine between ranks: ``inprocess``, whose ranks are threads, the name of an installed one, or an
+            engine itself.
+        device: The device of each rank; by default the context's. Engines that have a device for each rank run there.
         context: Owner of devices and caches; by default the process-wide one. Threads run on its devices, one for each
-            rank, where it was made as ``Context(devices=[…])``.
-        options: How to compile.
+            rank, if it was made as ``Context(devices=[…])``.
+        options: Options for compiling.
 
     Raises:
         VerifyError: TIL531 or TIL533, the program breaks a rule.

@@ -13,11 +13,11 @@ from tileir.core.protocols import members
 from tileir.runtime.transports import THREADS, Engine, Threads, Transport
 
 _WHEELS: Final[Mapping[str, str]] = MappingProxyType({"mpi": "tileir-mpi", "nccl": "tileir-nccl"})
-"""Distributions of engines that tileir's developers keep."""
+"""Distributions of engines that tileir's developers maintain."""
 
 
 def engine_called(name: str | Engine) -> Engine:
-    """Return the engine with a name, ``inprocess`` or that of an entry point of ``tileir.transports``, or one itself.
+    """Return an engine by name, ``inprocess`` or an entry point of ``tileir.transports``, or a given engine.
 
     Raises:
         ArgumentError: TIL707, it is neither.
@@ -42,15 +42,15 @@ def engine_called(name: str | Engine) -> Engine:
 
 @contextmanager
 def refusing(engine: Engine, size: int) -> Iterator[None]:
-    """Let all ranks end a call that this one refuses before it meets them in it.
+    """Make all ranks end a call that this rank refuses before its first exchange.
 
-    Otherwise one that catches the error is in its next call while the others are in this one, and they would take the
-    messages of one for those of the other.
+    Otherwise, if the error is caught, it would be in its next call while the others are in this one, and messages of
+    the two calls would be confused.
     """
     try:
         yield
     except Exception as error:
-        if not isinstance(engine, Threads):  # whose ranks are all here, and none has begun
+        if not isinstance(engine, Threads):  # all ranks are here, and none has begun
             _refuse(engine, size, error)
         raise
 
@@ -64,7 +64,7 @@ def _refuse(engine: Engine, size: int, error: Exception) -> None:
 
 
 def pickled(engine: Engine) -> str | Engine:
-    """Return what an engine is pickled as: its name where that finds it, since it has what processes do not share."""
+    """Return the pickled form of an engine: its name if that finds it, since it has process-local state."""
     try:
         return engine.name if engine_called(engine.name) is engine else engine
     except BackendError:

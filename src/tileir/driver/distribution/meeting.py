@@ -1,4 +1,4 @@
-"""Operations in which ranks meet: each computes what it can of its own part, and of another one in each round."""
+"""Operations in rounds between ranks: in each round a rank combines its part with the part of another."""
 
 from __future__ import annotations
 
@@ -43,14 +43,13 @@ Run: TypeAlias = Callable[[Function, Mapping[str, Any]], Mapping[str, Any]]
 
 @attrs.frozen(eq=False, repr=False)
 class Rank:
-    """One rank that meets others.
+    """Rank in an operation in rounds.
 
     Attributes:
-        program: What all of them run.
-        transport: Between them.
-        home: Where it has its parts; None for on the host.
+        program: Program of all ranks.
+        transport: Transport between them.
+        home: Device of its parts; None for the host.
         run: Computes a function there.
-
     """
 
     program: Partitioned
@@ -59,7 +58,7 @@ class Rank:
     run: Run
 
     def met(self, meeting: Meeting, values: Mapping[str, Any]) -> Any:
-        """Return what this rank has of the result of an operation; all ranks come to it."""
+        """Return this rank's part of the result of an operation; all ranks take part."""
         operation = meeting.operation
         self.transport.place = f"{KINDS[type(operation)].value} {operation.name!r}"
         group = self.program.mesh.group(self.transport.rank, meeting.axes)
@@ -117,7 +116,7 @@ class Rank:
         return self._first(operation, found[1], shape(own), wanted[own])
 
     def _merged(self, operation: Argsort, parts: Sequence[Any], wanted: tuple[int, int]) -> list[Any]:
-        """Return some elements in order, with their places, of two sorted parts: on the host in linear time."""
+        """Return selected elements in order, with their places, of two sorted parts: on the host in linear time."""
         axis = operation.axis
         if self.home is None:
             keys, places = (np.concatenate(each, axis) for each in (parts[::2], parts[1::2]))
@@ -133,7 +132,7 @@ class Rank:
         return [made[f"{KEYS}{SORTED}"], made[f"{PLACES}{SORTED}"]]
 
     def _first(self, operation: Argsort, places: Any, shape: Shape, count: int) -> Any:
-        """Return the first places of all that a rank has."""
+        """Return the first places of a rank's elements."""
         axis = operation.axis
         if shape[axis] == count:
             return places
@@ -186,7 +185,7 @@ class Rank:
     def _all_updates(
         self, operation: Scatter, group: Sequence[int], values: Mapping[str, Any]
     ) -> Iterator[tuple[Any, Any]]:
-        """Yield the updates of all ranks with their indices, in the order of ranks."""
+        """Yield the updates of all ranks with their indices, in rank order."""
         own, names = self.transport.rank, (operation.updates, operation.indices)
         for sender in group:
             if sender == own:

@@ -1,4 +1,4 @@
-"""Collectives in the memory of a device: messages are made, and taken apart, by functions that are compiled for it."""
+"""Collectives in device memory: compiled functions pack and unpack the messages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Arrays: TypeAlias = Mapping[str, DeviceArray]
 Run: TypeAlias = Callable[..., Arrays]
-"""Computes a function of arrays by name; the third argument, if there is one, is where its one result goes."""
+"""Computes a function of arrays by name; the optional third argument is the destination of its only result."""
 
 
 def carried_out_there(
@@ -48,17 +48,16 @@ def carried_out_there(
     run: Run,
     spent: Collection[str] = (),
 ) -> dict[str, DeviceArray]:
-    """Return what a rank has behind a collective, or behind several merges in one group, by name.
+    """Return a rank's part of a collective, or of several merges in one group, by name.
 
     Args:
-        collectives: What they are; all ranks come to them.
+        collectives: The collectives; all ranks take part.
         mesh: The ranks.
-        transport: Between them.
-        home: The device of this rank.
-        values: What it has of values, by name.
+        transport: Transport between them.
+        home: Device of this rank.
+        values: Its values, by name.
         run: Computes a function on the device.
-        spent: Values in whose memory a merge may have its result.
-
+        spent: Values whose memory may hold the result of a merge.
     """
     first, *_ = collectives
     transport.place = f"{first.kind.value} {first.name!r}"
@@ -75,15 +74,14 @@ def carried_out_there(
 
 
 def merged_together(steps: Sequence[object], link_us: float, link_gbps: float) -> dict[str, tuple[Collective, ...]]:
-    """Return the merges that are made at once, by the name of the first: those alike that follow each other.
+    """Return merges to be done at once, by the name of the first: similar consecutive merges.
 
-    No more are waited for once they take longer on their way than an exchange of little.
+    They are collected until they take longer than the latency of an exchange.
 
     Args:
-        steps: What a rank runs, one after the other.
-        link_us: Microseconds that an exchange takes however little is sent.
-        link_gbps: 10^9 bytes in a second that a rank gets from others.
-
+        steps: Steps of a rank, in order.
+        link_us: Latency of an exchange in microseconds.
+        link_gbps: Bandwidth from other ranks in 10^9 bytes per second.
     """
     found: list[list[Collective]] = []
     size, before = 0.0, None
@@ -100,7 +98,7 @@ def merged_together(steps: Sequence[object], link_us: float, link_gbps: float) -
 
 
 def _exchanged(each: Exchange, transport: Transport, home: Home, values: Arrays, run: Run) -> dict[str, DeviceArray]:
-    """Make messages, exchange them, and return what has come, by name, in the order of the exchange."""
+    """Make messages, exchange them, and return the received ones, by name, in the order of the exchange."""
     made = values if each.packing is None else {**values, **run(each.packing, values)}
     rooms = [(rank, room_for(home, value)) for rank, value in each.received]
     transport.exchange([(rank, made[name]) for rank, name in each.sent if made[name].nbytes], rooms)
@@ -116,9 +114,9 @@ def _merged_by_engine(
     run: Run,
     spent: Collection[str],
 ) -> dict[str, DeviceArray] | None:
-    """Return what a rank has behind merges that the engine has, by name; None where it has none.
+    """Return a rank's parts of merges that the engine supports, by name; None if unsupported.
 
-    They are made in place where nobody else needs the one part that all get, which NCCL does in less time.
+    A single part for all ranks is merged in place if it is not needed otherwise, which is faster with NCCL.
     """
     merges, shares = [], [shares_of(each, mesh, transport.rank) for each in collectives]
     for collective, each in zip(collectives, shares, strict=True):
@@ -138,12 +136,11 @@ def _merged_by_engine(
 
 @attrs.frozen
 class Arriving:
-    """A halo that nobody puts together.
+    """Halo that is not assembled.
 
     Attributes:
-        boxes: The elements that messages bring.
-        messages: They.
-
+        boxes: Elements of the messages.
+        messages: The messages.
     """
 
     boxes: tuple[Box, ...]
@@ -160,7 +157,7 @@ class Arriving:
 
 
 def has_borders(home: Home, step: Bordered, boxes: Mapping[str, Box], widths: Mapping[str, int]) -> bool:
-    """Return whether a device can put borders in their places: whole rows of a result, where copies may begin."""
+    """Return whether a device can write borders in place: whole rows of a result, at valid offsets for copies."""
     executor = home.executor
     if not isinstance(executor, QueueingExecutor) or not isinstance(executor, PartingExecutor):
         return False
@@ -173,7 +170,7 @@ def has_borders(home: Home, step: Bordered, boxes: Mapping[str, Box], widths: Ma
 
 
 def _extent(box: Box, have: Box, width: int) -> tuple[int, int]:
-    """Return where rows of an array begin in its memory, and how many bytes they have."""
+    """Return offset and number of bytes of rows of an array in memory."""
     row = elements(have[1:]) * width
     return (box[0][0] - have[0][0]) * row, (box[0][1] - box[0][0]) * row
 
@@ -186,16 +183,15 @@ def bordered_there(
     values: Mapping[str, Any],
     run: Run,
 ) -> dict[str, DeviceArray]:
-    """Return what a function has for results, of which borders are computed from halos.
+    """Return the results of a function, with borders computed from halos.
 
     Args:
         step: The function.
-        sources: The value that each halo is around.
-        boxes: The elements of each value that the rank has.
-        home: The device of this rank.
-        values: What it has of values, by name; of halos what has come.
+        sources: The value that each halo surrounds.
+        boxes: Elements of each value that the rank has.
+        home: Device of this rank.
+        values: Its values, by name; for halos their messages.
         run: Computes a function on the device.
-
     """
     executor: Any = home.executor
     found = dict(run(step.inner, values))
@@ -214,17 +210,16 @@ def bordered_there(
 def merged_in_pieces_there(
     step: Pieced, mesh: Mesh, transport: Transport, home: Home, boxes: Mapping[str, Box], values: Arrays, run: Run
 ) -> DeviceArray:
-    """Return what a rank has behind a merge of what it computes in pieces, each of which travels beside the next.
+    """Return a rank's part of a merge computed in pieces, with the exchange of each overlapping the next.
 
     Args:
         step: The pieces.
         mesh: The ranks.
-        transport: Between them.
-        home: The device of this rank.
-        boxes: The elements of each value that the rank has.
-        values: What it has of values, by name.
+        transport: Transport between them.
+        home: Device of this rank.
+        boxes: Elements of each value that the rank has.
+        values: Its values, by name.
         run: Computes a function on the device.
-
     """
 
     def made(piece: Border, room: DeviceArray | None = None) -> DeviceArray:
@@ -244,7 +239,7 @@ def merged_in_pieces_there(
 def _merged_for_all(
     step: Pieced, mesh: Mesh, transport: Transport, home: Home, made: Callable[..., DeviceArray], run: Run
 ) -> DeviceArray:
-    """Return the merge of pieces that all ranks need: where a device has parts of memory, each is made in its place."""
+    """Return the merge of pieces that all ranks need: each is computed in place if the device has parts of buffers."""
     merge, target = step.collective, mesh.box(step.collective.target, mesh.coordinates(transport.rank))
     whole = room_for(home, Value(merge.name, merge.dtype, sizes_of(target)))
     rooms = [_rows(whole, target, piece.places[0][1]) for _, piece in step.pieces]
@@ -275,7 +270,7 @@ def _merged_for_each(
     made: Callable[..., DeviceArray],
     run: Run,
 ) -> DeviceArray:
-    """Return the merge of what all ranks send this one, while it computes, and sends, what those behind it need."""
+    """Return the merge of the values that all ranks send here, while it computes and sends those of later ranks."""
     group, rank = mesh.group(transport.rank, merge.axes), transport.rank
     own, function = group.index(rank), merge_of(merge, mesh, rank)
     parts: dict[int, DeviceArray] = {}
@@ -293,7 +288,7 @@ def _merged_for_each(
 
 
 def _rows(array: DeviceArray, have: Box, box: Box) -> DeviceArray | None:
-    """Return an array over the memory of rows of another one; None where it is not together, or a device cannot."""
+    """Return a view of rows of an array; None if they are not contiguous, or the device has no parts of buffers."""
     if box == have:
         return array
     home, dtype = array.home, DType.of(array.dtype)
@@ -311,7 +306,7 @@ def _rows(array: DeviceArray, have: Box, box: Box) -> DeviceArray | None:
 
 
 def _window(name: str, array: DeviceArray, have: Box, halo: Arriving | None, box: Box, run: Run) -> DeviceArray:
-    """Return elements of a value, of which a rank has some, and others have come."""
+    """Return elements of a value from a rank's own and the received ones."""
     dtype = DType.of(array.dtype)
     assert dtype is not None
     if not elements(box):
@@ -345,7 +340,7 @@ def resident(array: Any, home: Home) -> DeviceArray:
 
 
 def at_home(array: Any, home: Home) -> Any:
-    """Return a result of a call as an array of a home, which checks what the host reads of it."""
+    """Return a result of a call as an array of a home that checks data read by the host."""
     if array.home is home or array.seen() is not None:
         return array
     return DeviceArray.fresh(array.memory(), home, array.dtype, array.shape, array.awaited())
@@ -361,5 +356,5 @@ def _unpacked(each: Exchange, values: Arrays, home: Home, run: Run) -> DeviceArr
 
 
 def room_for(home: Home, value: Value) -> DeviceArray:
-    """Return an array of a device with any elements, in the dtype and shape of a value."""
+    """Return a device array with undefined elements, with the dtype and shape of a value."""
     return DeviceArray.of(home.allocated(value.dtype, value.shape), home, value.dtype, value.shape)

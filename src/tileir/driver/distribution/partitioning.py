@@ -25,10 +25,10 @@ Shardings: TypeAlias = "Mapping[str, Sharding | Layout | tuple[str | tuple[str, 
 """Shardings by the names of values, such as ``{"A": ("x", None)}``."""
 
 ATTRIBUTE: Final = "shard"
-"""The attribute of Tile that says how a statement's value is laid out, or another value that is named first."""
+"""Tile attribute with the layout of a statement's value, or of another value that is named first."""
 
 WHOLE: Final = "whole"
-"""The word for an axis that is not cut."""
+"""Word for an uncut axis."""
 
 
 @at_the_call
@@ -42,34 +42,34 @@ def partition(
     reshard: bool = True,
     target: Named | None = None,
 ) -> Partitioned:
-    """Return the program that all ranks of a mesh run together to compute what ``source`` does.
+    """Return the program that all ranks of a mesh run together to compute the results of ``source``.
 
-    Each contraction is spread over ranks by an index, as its operands are laid out: by an index of its result, or by
-    one that it aggregates over, and then parts are merged. Ranks exchange exactly what accesses at the borders of their
-    parts read. What cannot be spread is computed by each rank, which :attr:`Partitioned.remarks` tell.
+    Each contraction is distributed over ranks by one index, according to the layout of its operands: by an index of its
+    result, or by a reduction index, with a merge of the parts. Ranks exchange exactly the halos that accesses at the
+    borders of their parts need. Operations that cannot be distributed are computed by each rank, which
+    :attr:`Partitioned.remarks` report.
 
     Args:
-        source: A program: a typed function, a function, its text or file, or a function of Python.
-        mesh: How many ranks there are along each axis, which has a name.
-        shardings: By the name of an input, or of another value, for each of its axes the axis of the mesh along which
-            it is cut, several, or None; or a :class:`~tileir.distributed.Split`, as layouts of arrays have them, whose
-            parts need not be even. An attribute in front of a statement of Tile says as much:
-            ``[[shard(A, x, whole)]]``. Shardings of all other values are chosen, so that exchanges and work together
-            take the least time.
-        outputs: The same for results.
-        arguments: Dtypes and shapes of the inputs, as :func:`tileir.compile` takes them.
-        reshard: Whether values may be laid out anew for who reads them. Halos, merges of parts, and layouts that are
-            asked for are made in any case.
-        target: The device of each rank, of which the hardware model tells the speed of work and links; by default one
-            that is the same on all machines, so that all ranks choose alike.
+        source: A program: a typed function, a function, its text or file, or a Python function.
+        mesh: Number of ranks along each named axis.
+        shardings: By the name of an input, or of another value, for each of its axes the mesh axis along which it is
+            cut, several, or None; or a :class:`~tileir.distributed.Split`, as in layouts of arrays, with parts of any
+            sizes. An attribute of a Tile statement is equivalent: ``[[shard(A, x, whole)]]``. Shardings of other values
+            are chosen to minimise the total time of exchanges and work.
+        outputs: Shardings of results.
+        arguments: Dtypes and shapes of the inputs, as for :func:`tileir.compile`.
+        reshard: Whether values may be redistributed for their readers. Halos, merges of parts, and requested layouts
+            are made in any case.
+        target: Device of each rank, whose hardware model gives the speed of work and links; by default one that is
+            equal on all machines, so that all ranks choose alike.
 
     Returns:
         A program with collectives, whose text is ``str`` of it; :func:`tileir.distribute` runs it.
 
     Raises:
         TileError: The program is wrong, or does not fit the arguments.
-        ArgumentError: TIL351, the mesh is none; TIL352, a sharding does not go with its tensor or the mesh; TIL353, a
-            value would have to be laid out anew; TIL712, the program is of a later stage.
+        ArgumentError: TIL351, the mesh is invalid; TIL352, a sharding does not fit its tensor or the mesh; TIL353, a
+            value would have to be redistributed; TIL712, the program is of a later stage.
     """
     made = mesh if isinstance(mesh, Mesh) else Mesh(mesh)
     written: dict[str, Sharding] = {}
@@ -85,24 +85,24 @@ def partition(
 
 @at_the_call
 def repeated(source: Source, updates: Mapping[str, str], count: int, *, arguments: Any = ()) -> TypedFunction:
-    """Return the program that makes several steps, each with some of the results of the one before.
+    """Return the program that makes several steps, each with some of the results of the previous.
 
-    A call of it computes what so many calls of a stepper do. Partitioned, it may take one exchange for all steps.
+    A call is equivalent to ``count`` calls of a stepper. Partitioned, it may need one exchange for all steps.
 
     Args:
         source: A program that makes one step.
         updates: Names of inputs, each with the name of the result that is its value in the next step. Other inputs are
-            the same in all steps.
-        count: How many steps there are.
-        arguments: Dtypes and shapes of the inputs, as :func:`tileir.compile` takes them.
+            constant over the steps.
+        count: Number of steps.
+        arguments: Dtypes and shapes of the inputs, as for :func:`tileir.compile`.
 
     Returns:
         A typed function with the inputs of a step, and the results of the last one.
 
     Raises:
         TileError: The program is wrong, or does not fit the arguments.
-        ArgumentError: TIL709, an update names no input or result, or one of another type; TIL707, ``count`` is below
-            1; TIL712, the program is of a later stage.
+        ArgumentError: TIL709, an update names an unknown input or result, or one with another type; TIL707, ``count``
+            is below 1; TIL712, the program is of a later stage.
     """
     if count < 1:
         raise ArgumentError.of("TIL707", f"count is a number of steps, 1 or more, not {count!r:.80}")
@@ -128,7 +128,7 @@ def _shardings(given: object, function: TypedFunction, mesh: Mesh) -> dict[str, 
 
 
 def _sharding(name: str, given: Any, shape: tuple[int, ...] | None, mesh: Mesh) -> Sharding | Layout:
-    """Return a sharding, or the layout that is given in its place."""
+    """Return a sharding, or the layout given instead."""
     if not isinstance(given, Sequence) or not given or not all(isinstance(split, Split) for split in given):
         return Sharding(given)
     layout = places_of(given, mesh)
@@ -140,7 +140,7 @@ def _sharding(name: str, given: Any, shape: tuple[int, ...] | None, mesh: Mesh) 
 
 
 def _written(program: TileFunction, function: TypedFunction, mesh: Mesh) -> dict[str, Sharding]:
-    """Return the shardings that attributes ask for, which are checked so that faults are told where these stand."""
+    """Return the shardings of attributes, checked so that faults have their positions."""
     shapes = {each.name: each.shape for each in (*function.inputs, *function.operations)}
     found = {}
     for statement in program.statements:

@@ -1,4 +1,4 @@
-"""Partitioned programs that are called again and again, each time with some of the results of the time before."""
+"""Partitioned programs with state: called repeatedly, with some results of the previous call as inputs."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ if TYPE_CHECKING:
 
 @attrs.frozen(eq=False, repr=False)
 class DistributedStepper:
-    """A partitioned program with state, whose parts stay on their ranks; all ranks call it.
+    """Partitioned program with state, whose parts stay on their ranks; all ranks call it.
 
-    It takes the inputs that are no state, whole or distributed, and returns the results that update none, distributed.
-    A call that fails changes nothing.
+    It takes the inputs that are not state, whole or distributed, and returns the results that update none, distributed.
+    A failing call changes nothing.
 
     Attributes:
-        inputs: What a call takes, in declared order.
-        outputs: What a call returns, in declared order.
-        updates: For each input that is state, the result that is its next value.
-
+        inputs: Inputs of a call, in declared order.
+        outputs: Results of a call, in declared order.
+        updates: For each state input, the result that is its next value.
     """
 
     inputs: tuple[str, ...]
@@ -37,20 +36,19 @@ class DistributedStepper:
 
     @property
     def state(self) -> dict[str, DistributedArray]:
-        """The state by the names of its inputs, as the latest successful call left it."""
+        """State by the names of its inputs, after the latest successful call."""
         return dict(self._state)
 
     @at_the_call
     def __call__(self, *arrays: Any, **named: Any) -> Any:
-        """Make one step on arrays for the inputs that are no state.
+        """Run one step with arrays for the inputs that are not state.
 
         Returns:
-            The results that update no state: one array, a tuple in declared order, or None where there are none.
+            The results that update no state: one array, a tuple in declared order, or None if there are none.
 
         Raises:
-            ArgumentError: A value does not fit. The state stays as it was.
-            BackendError: TIL814, a rank failed. The state stays as it was.
-
+            ArgumentError: A value does not fit. The state is unchanged.
+            BackendError: TIL814, a rank failed. The state is unchanged.
         """
         with refusing(self._run.engine, self._run.program.mesh.size):
             given = dict(zip(self.inputs, bind(self.inputs, arrays, named), strict=True))
@@ -61,13 +59,12 @@ class DistributedStepper:
 
     @at_the_call
     def load(self, state: Mapping[str, Any]) -> None:
-        """Replace state, all or some of it, by arrays that are whole or distributed.
+        """Replace all or some of the state by whole or distributed arrays.
 
         Raises:
             ArgumentError: TIL705, there is no such state; TIL701, TIL702 or TIL352, a value does not fit. Nothing is
                 replaced.
             BackendError: TIL814, a rank failed.
-
         """
         with refusing(self._run.engine, self._run.program.mesh.size):
             check_state(state, self.updates)
