@@ -1,1 +1,1 @@
-"""Fusion of blocks: the conditions for joining them, and the blocks that come of it."""
+"""Fusion of blocks: legality, profitability, and construction of the joined blocks."""

@@ -1,12 +1,12 @@
-"""Attention as one kernel, in which groups of threads keep running maxima and sums of the softmax; its gradients.
+"""Fused attention with a running softmax (maxima and sums per group of threads), and its gradients.
 
-Where several groups share the keys, what brings the parts together does so always in the same order. A part has
-results r and the logarithm l of the sum of its weights. Its share of the result is r / sum(2^(k - l)), where k are the
-logarithms of all parts: with the greatest exponents no part comes in, and none overflows beyond that.
+If several groups share the keys, their parts are merged in a fixed order. A part has results r and the logarithm l of
+the sum of its weights. Its share of the result is r / sum(2^(k - l)), where k are the logarithms of all parts: parts
+with the greatest exponents dominate, and none overflows.
 
-Kernels of attention and its gradients: one for results and logarithms, one for queries, one for keys and values.
-
-A fourth, which multiplies results and their gradients row by row, is an ordinary sum of products.
+The kernels: one for results and logarithms, one for queries, one for keys and values. A fourth, which multiplies
+results
+and their gradients row by row, is an ordinary sum of products.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _PER_BASE: Final = rounded(1.0 / math.log(2.0), DType.F32)
 
 
 class Device(Options, Protocol):
-    """Facts about a device."""
+    """Device facts that attention needs."""
 
     @property
     def vector_bytes(self) -> int:
-        """Width of a copy of one thread."""
+        """Width of a thread's copy in bytes."""
 
 
 @attrs.frozen
 class Kernels:
-    """Kernels by where they stand, and what they allocate."""
+    """Kernels by position, with their allocations."""
 
     blocks: Mapping[int, tuple[stripe.Block, ...]]
     memory: tuple[stripe.Refinement, ...]
@@ -50,7 +50,7 @@ class Kernels:
 
 @attrs.frozen
 class MatrixViews:
-    """Makes views of whole matrices of views of one element.
+    """Builder of views of whole matrices from views of one element.
 
     Attributes:
         sizes: Lengths of the axes of matrices, by the indices that move along them.
@@ -65,7 +65,7 @@ class MatrixViews:
     names: NameScope = attrs.field(factory=NameScope)
 
     def of(self, view: stripe.Refinement, *axes: str) -> stripe.Refinement | None:
-        """Return the view of all that ``axes`` number, if rows lie one after the other, each of neighbours."""
+        """Return the view of all elements along ``axes``, if rows are contiguous and follow each other."""
         places = [[n for n, access in enumerate(view.access) if name in access.indices] for name in axes]
         if any(len(each) != 1 for each in places) or any(a >= b for a, b in pairwise(places)):
             return None
@@ -81,7 +81,7 @@ class MatrixViews:
         return self.whole(view, *axes)
 
     def whole(self, view: stripe.Refinement, *axes: str) -> stripe.Refinement:
-        """Return the view of all that ``axes`` number, each of which has an axis of its own."""
+        """Return the view of all elements along ``axes``, each of which has an axis of its own."""
         dims = list(view.shape.dims)
         for name in axes:
             axis = next(n for n, access in enumerate(view.access) if name in access.indices)
@@ -94,7 +94,7 @@ class MatrixViews:
 
 @refusing
 def backward_kernels(device: Device, found: Gradients, names: NameScope) -> Kernels | Refused:
-    """Return the kernels of attention and its gradients, or why there are none; they take names for temporaries."""
+    """Return the kernels of attention and its gradients, or the reason against them; ``names`` names temporaries."""
     band = band_of(found.scores, found.rows)
     if band is None:
         return refused("TR442")
@@ -130,7 +130,7 @@ def backward_kernels(device: Device, found: Gradients, names: NameScope) -> Kern
 
 @attrs.frozen
 class _Builder:
-    """Makes the kernels of one attention.
+    """Builder of the kernels of one attention.
 
     Attributes:
         device: Facts about the device.
@@ -165,11 +165,11 @@ class _Builder:
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """The index of heads that share keys, if there is one."""
+        """The index of heads that share keys, if any."""
         return () if self.found.sharers is None else (self.found.sharers,)
 
     def allocated(self, name: str, *, of_results: bool = False) -> stripe.Refinement:
-        """Return memory for a number of each query, or for its result."""
+        """Return memory for a number per query, or for its result."""
         ranges = [
             *(index.range for index in self.outer),
             *(self.sizes[name] for name in (*self.heads, self.found.rows)),
@@ -179,7 +179,7 @@ class _Builder:
         return stripe.allocation(name, DType.F32, ranges)
 
     def element(self, memory: stripe.Refinement, *, of_results: bool = False) -> stripe.Refinement:
-        """Return the view of one element of such memory, as something that is written."""
+        """Return the view of one element of this memory, as an output."""
         axes = [*(index.name for index in self.outer), *self.heads, self.found.rows]
         axes += [self.found.column[0]] * of_results
         return memory.element(stripe.Direction.OUT, map(Affine.index, axes))
@@ -197,13 +197,13 @@ class _Builder:
         return self._block(outer, [*matrices, views.whole(logs, found.rows)], ATTEND, 3, planned(self.device, asked))
 
     def scaled(self, kept: Kept, logs: stripe.Refinement) -> stripe.Block:
-        """Return the kernel of logarithms to base 2, made of those that are kept."""
+        """Return the kernel that converts saved logarithms to base 2."""
         indices = (*self.outer, *(self.found.kernel.index(name) for name in (*self.heads, self.found.rows)))
         blind = -math.inf if kept.zeros else math.nan
         return scaled_logs(f"{self.found.kernel.name}_logs", indices, kept.logs, logs, _PER_BASE, blind)
 
     def dots(self, results: stripe.Refinement, dots: stripe.Refinement) -> stripe.Block | Refused:
-        """Return the kernel that multiplies results and their gradients, made of the one that multiplies values."""
+        """Return the kernel of dot products of results and their gradients, based on the one that multiplies values."""
         found, kernel = self.found, self.found.given_kernel
         if results.shape.dtype is not found.values.shape.dtype:
             return refused(
@@ -268,7 +268,7 @@ class _Builder:
         inputs: int,
         plan: Attending | Refused,
     ) -> stripe.Block | Refused:
-        """Return a kernel that is a special of views, of which the first ones are inputs."""
+        """Return a kernel that consists of a special of views, of which the first ``inputs`` are inputs."""
         whole = [view for view in views if view is not None]
         if len(whole) != len(views):
             return refused("TR443")
@@ -288,8 +288,8 @@ def scaled_logs(
 ) -> stripe.Block:
     """Return the kernel that stores logarithms to another base: they are multiplied by ``base``.
 
-    ``attend`` has infinity for queries that see nothing, so that gradients have no weights: others have its negation.
-    ``blind`` is the one that is there.
+    ``attend`` stores infinity for queries without visible keys, so that gradients have no weights; others use its
+    negation. ``blind`` is the value in ``logs``.
     """
     wide = DType.F32
     result = attrs.evolve(target, name="result", direction=stripe.Direction.OUT, aggregation=None)
@@ -333,7 +333,7 @@ class FuseAttention:
     groups: int = attrs.field(default=1, validator=at_least(1))
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
-        """Return the program with such kernels."""
+        """Return the program with attention fused."""
         kernels, outputs = program.main.blocks, frozenset(program.outputs)
         if not self.fragments or len(kernels) < 4:
             return program
@@ -364,7 +364,7 @@ class FuseAttention:
 
     @refusing
     def _fused(self, found: Attention, taken: NameScope) -> Kernels | Refused:
-        """Return the kernel for attention, or several; they take names for temporaries."""
+        """Return the kernels for attention; ``taken`` names temporaries."""
         left = {found.rows, found.columns, ALONG, found.feature[0]}
         outer = tuple(i for i in found.kernel.indices if any(i.name in a.indices for a in found.results.access))
         outer = tuple(i.bound(stripe.Binding.GRID) for i in outer if i.name not in left)
@@ -408,7 +408,8 @@ class FuseAttention:
 def _stored_sums(
     found: Attention, sums: stripe.Refinement, outer: tuple[stripe.Index, ...], taken: NameScope
 ) -> tuple[stripe.Refinement, stripe.Block, stripe.Refinement]:
-    """Return memory for logarithms to base 2, the kernel that stores them to base e, and what ``attend`` sees of it."""
+    """Return memory for base-2 logarithms, the kernel that stores them to base e, and the view that ``attend`` writes.
+    """
     rows = found.kernel.index(found.rows)
     logs = _Tensors(tuple(index.range for index in outer), 1, rows.range, 1, taken).made(
         f"{found.queries.source}_logs", "s"
@@ -432,7 +433,7 @@ _WIDE: Final = DType.F32
 _BASE: Final = rounded(math.log(2.0), _WIDE)
 
 _LEAST: Final = -(2.0**100)
-"""Stands for the logarithm of a part of which a query sees nothing, where minus infinity is no number to subtract."""
+"""Finite stand-in for minus infinity, which cannot be subtracted, in a part of which a query sees nothing."""
 
 
 def in_parts(
@@ -442,7 +443,7 @@ def in_parts(
     matrices: list[stripe.Refinement],
     names: NameScope,
 ) -> Kernels:
-    """Return a kernel of attention in parts and two that merge these; they take names for temporaries.
+    """Return a kernel of attention in parts, and two that merge these.
 
     Args:
         found: The attention.
@@ -450,7 +451,6 @@ def in_parts(
         outer: The indices that number matrices.
         matrices: Views of queries, keys, values and the result.
         names: Names that are taken in the program.
-
     """
     assert plan.parts is not None  # it is split
     inner = NameScope.of(index.name for index in found.kernel.indices)
@@ -508,7 +508,7 @@ _SHARES: Final = (
     stripe.Intrinsic(Op.EXP, ("exponent",), "power", _WIDE),
     stripe.Store("power", "sum"),
 )
-"""What a part adds to a sum of powers: its own, and each other's, beside the greatest."""
+"""Terms of the sum of powers of a part: its own and each other part's, relative to its own logarithm."""
 
 _MERGES: Final = (
     stripe.Load("part", "part"),
@@ -516,12 +516,12 @@ _MERGES: Final = (
     stripe.Intrinsic(Op.DIV, ("part", "share"), "term", _WIDE),
     stripe.Store("term", "sum"),
 )
-"""What a part adds to a result: its own, by its share."""
+"""Contribution of a part to a result: its own result divided by its sum."""
 
 
 @attrs.frozen
 class _Tensors:
-    """Allocates temporaries in f32, by letters for their last axes."""
+    """Allocator of f32 temporaries, by letters for their last axes."""
 
     outer: tuple[int, ...]
     parts: int
@@ -530,7 +530,7 @@ class _Tensors:
     names: NameScope
 
     def made(self, name: str, *axes: str) -> stripe.Refinement:
-        """Return memory with the axes of outer indices, and parts, rows and columns."""
+        """Return memory with the outer axes and axes of parts, rows and columns."""
         sizes = {"p": self.parts, "s": self.rows, "e": self.columns}
         return stripe.allocation(self.names.fresh(name), _WIDE, (*self.outer, *(sizes[axis] for axis in axes)))
 

@@ -1,9 +1,11 @@
-"""Gradients of attention found in a program by what they compute, as :mod:`tileir.passes.fusion.attention_match` does.
+"""Recognition of the gradients of attention by their computation, as :mod:`tileir.passes.fusion.attention_match` does.
 
-A softmax P = exp(S - top) / total of scores S has the gradient P * (G - sum(P * G)) where P has G. Derivatives write it
-with the exponentials E = P * total: E * (G / total - sum(G / total * E) / total), times what scores are scaled by. Rows
-of G are products of gradients of results and values. Sums of such changes times keys or queries are the gradients of
-queries and keys, and those of P times gradients of results are the gradients of values.
+A softmax P = exp(S - top) / total of scores S has the gradient P * (G - sum(P * G)) for the gradient G of P.
+Derivatives
+use the exponentials E = P * total: E * (G / total - sum(G / total * E) / total), times the scale of scores. Rows of G
+are
+products of gradients of results and values. Sums of these score gradients ("changes") times keys or queries are the
+gradients of queries and keys, and sums of P times gradients of results are the gradients of values.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ from tileir.stripe import ir as stripe
 
 @attrs.frozen
 class Kept:
-    """Views of one element for each query that a pass before has kept.
+    """Intermediates that the forward pass saved, as views of one element for each query.
 
     Attributes:
         logs: Logarithms of the sums of exponentials of scores.
@@ -57,7 +59,7 @@ class Kept:
 
 @attrs.frozen
 class Gradients:
-    """The gradients of one attention, by views of one element in the indices of ``kernel``, which makes its scores.
+    """Gradients of one attention, as views of one element in the indices of ``kernel``, which computes its scores.
 
     Attributes:
         kernel: The kernel that multiplies queries and keys.
@@ -104,7 +106,7 @@ class Gradients:
 
 @attrs.frozen
 class _Part:
-    """A kernel that adds up products of weights, or of changes, and something else.
+    """A kernel that sums products of weights or changes with another factor.
 
     Attributes:
         number: Number of the kernel.
@@ -130,12 +132,11 @@ class _Part:
 
 
 def gradients_of(kernels: tuple[stripe.Block, ...], outputs: frozenset[str]) -> Iterator[Gradients]:
-    """Yield the gradients of attention: of all three of queries, keys and values, where nothing else uses weights.
+    """Yield the gradients of attention with respect to queries, keys and values, if nothing else uses the weights.
 
     Args:
         kernels: The kernels of a program without loops, in order.
-        outputs: Memory that others see.
-
+        outputs: Memory visible outside.
     """
     elements = Elements(kernels)
     parts: dict[int, dict[str, _Part]] = {}
@@ -179,7 +180,7 @@ def _part(elements: Elements, number: int) -> _Part | None:
 
 @attrs.frozen
 class _OfKept:
-    """Weights, or a change, by logarithms that are kept; fields are those of :class:`_Part`."""
+    """Weights, or a change, computed from saved logarithms; fields are those of :class:`_Part`."""
 
     scores: Scores
     logs: tuple[Unknown, bool]
@@ -188,7 +189,7 @@ class _OfKept:
 
 
 def _of_kept(element: Element) -> _OfKept | None:
-    """Return weights exp(S - log) or changes exp(S - log) * (G - dot), scaled, that an element is; None for others."""
+    """Return an element that is scaled weights exp(S - log) or changes exp(S - log) * (G - dot); None for others."""
     weights = _kept_weights(element)
     if weights is not None:
         return weights
@@ -228,7 +229,7 @@ def _is_along(element: Unknown) -> bool:
 
 
 def _stripped(element: Element) -> tuple[float, list[Affine], Element] | None:
-    """Return an element without factors and choices of 0, the product of these factors, and the tests of choices."""
+    """Return an element without factors and selections of 0, the product of the factors, and the tests."""
     seen: list[Affine] = []
     scale, inner = 1.0, element
     while True:
@@ -246,7 +247,7 @@ def _stripped(element: Element) -> tuple[float, list[Affine], Element] | None:
 
 
 def _change(element: Element) -> tuple[Scores, Sum] | None:
-    """Return the scores that change by an element, and the products that it is made of."""
+    """Return the scores of a change, and the products G that it is computed from."""
     stripped = _stripped(element)
     if stripped is None:
         return None
@@ -291,7 +292,7 @@ def _factors(element: Element) -> tuple[tuple[Element, Element], ...]:
 
 
 def _given(share: Element, total: Element) -> Sum | None:
-    """Return the products that ``share`` is the quotient of and ``total``."""
+    """Return the products of which ``share`` is the quotient by ``total``."""
     match share:
         case Call(op=Op.DIV, args=(Sum() as given, divisor)) if divisor == total:
             return given
@@ -301,7 +302,7 @@ def _given(share: Element, total: Element) -> Sum | None:
 
 @attrs.frozen
 class _Joined:
-    """Puts the parts of one attention together, in the indices of the kernel that makes its scores.
+    """Assembly of the parts of one attention, in the indices of the kernel of scores.
 
     Attributes:
         elements: Expressions of elements.
@@ -314,9 +315,9 @@ class _Joined:
     parts: Mapping[str, _Part]
 
     def made(self, outputs: frozenset[str]) -> Gradients | None:
-        """Return the gradients; None where views do not fit together, or others use what is inside."""
+        """Return the gradients; None if views do not match, or if intermediates have other users."""
         kernels, part = self.elements.kernels, self.parts["queries"]
-        assert part.given is not None  # those of queries are made of changes
+        assert part.given is not None  # the parts of queries consist of changes
         given_kernel = kernels[part.given.number]
         inverse = {word: _inverse(each) for word, each in self.parts.items()}
         along = inverse["queries"].get(part.index, Affine()).indices
@@ -367,7 +368,7 @@ class _Joined:
         return max((n for view in views for n in self.elements.writers(view.source)), default=-1) >= start
 
     def _kept(self, inverse: Mapping[str, Mapping[str, Affine]]) -> Kept | None:
-        """Return what is kept, in the indices of the kernel of scores, if all parts use it."""
+        """Return the saved intermediates, in the indices of the kernel of scores, if all parts use them."""
         logs, dots = set(), set()
         for word, part in self.parts.items():
             if part.logs is not None:
@@ -381,9 +382,9 @@ class _Joined:
         return Kept(log, dot, zeros) if wide and "results" not in self.parts else None
 
     def _is_of(self, found: Gradients, word: str, inverse: Mapping[str, Affine]) -> bool:
-        """Return whether a part belongs to gradients: programs may have several of the same queries and keys.
+        """Return whether a part belongs to these gradients; programs may have several of the same queries and keys.
 
-        Its scores are the same, it multiplies what the gradients do by, and adds up over no heads but those that share.
+        It must have the same scores and factors, and sum over no heads except those that share keys.
         """
         part, column = self.parts[word], found.column[0]
         added = [found.along] if word in ("queries", "results") else [found.rows, found.sharers]
@@ -415,14 +416,14 @@ class _Joined:
         return {*map(self._place, views)} == {self._place(found.given), self._place(found.values)}
 
     def _place(self, view: stripe.Refinement) -> tuple[str, Affine]:
-        """Return the element that a view shows, whatever the axes of the view are."""
+        """Return the element of a view, regardless of the view's axes."""
         single = [index.name for index in self.kernel.indices if index.range == 1]
         return view.source, address(view).substitute(dict.fromkeys(single, Affine()))
 
     def _stored(
         self, word: str, inverse: Mapping[str, Affine], outputs: frozenset[str]
     ) -> tuple[stripe.Refinement, tuple[int, ...], str] | None:
-        """Return where a part is stored, in its own indices, the kernels that copy it there, and its columns' index."""
+        """Return the target of a part in its own indices, the kernels that copy it there, and its columns' index."""
         part = self.parts[word]
         left = [i.name for i in self.elements.kernels[part.number].indices if i.name not in inverse]
         return (*result_of(self.elements, part.number, outputs, left[0]), left[0]) if len(left) == 1 else None
@@ -430,7 +431,7 @@ class _Joined:
     def _result(
         self, word: str, inverse: Mapping[str, Affine], column: str, outputs: frozenset[str]
     ) -> stripe.Refinement | None:
-        """Return where a part is stored, in the indices of the kernel of scores."""
+        """Return the target of a part, in the indices of the kernel of scores."""
         stored = self._stored(word, inverse, outputs)
         features = [i.name for i in self.kernel.indices if not moves(output_of(self.kernel), i.name)]
         if stored is None or len(features) != 1:
@@ -440,7 +441,7 @@ class _Joined:
 
 
 def _inverse(part: _Part) -> dict[str, Affine]:
-    """Return the indices of a part by those of the kernel of scores; of several that come together, none."""
+    """Return the indices of a part in those of the kernel of scores, without combined ones."""
     found: dict[str, Affine] = {}
     for name, value in part.scores.product.values:
         if len(value.indices) == 1 and value == Affine.index(value.indices[0]):
@@ -452,7 +453,7 @@ def _inverse(part: _Part) -> dict[str, Affine]:
 def _views(
     kernel: stripe.Block, values: Mapping[str, Affine], inverse: Mapping[str, Affine], column: str
 ) -> tuple[list[stripe.Refinement], int] | None:
-    """Return what a product reads, where its indices have values, and how many terms it adds up along ``column``."""
+    """Return the inputs of a product, for values of its indices, and its number of terms along ``column``."""
     left = [index for index in kernel.indices if index.name not in values]
     known = {*inverse}
     if len(left) != 1 or any(not known.issuperset(value.indices) for value in values.values()):

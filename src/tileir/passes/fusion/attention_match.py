@@ -1,8 +1,8 @@
-"""Attention found in a program by what it computes: sums of values weighted by the softmax of scores.
+"""Recognition of attention by its computation: sums of values weighted by the softmax of scores.
 
-Scores are products of queries and keys, scaled by a constant, and minus infinity outside of a band, or greater by
-another constant there. How the program says so, in how many kernels, and by which of the equal forms of a softmax,
-makes no difference.
+Scores are products of queries and keys, scaled by a constant, and outside of a band minus infinity or greater by
+another
+constant. The number of kernels and the form of the softmax make no difference.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _COMPARED: Final = {Op.CMP_LE: (1, 0), Op.CMP_LT: (1, 1), Op.CMP_GE: (-1, 0), Op
 
 @attrs.frozen
 class Scores:
-    """Products times ``scale``, and ``hidden`` more where any of ``seen`` is below 0."""
+    """Products times ``scale``, plus ``hidden`` where any of ``seen`` is negative."""
 
     product: Sum
     scale: float = 1.0
@@ -44,19 +44,19 @@ class Scores:
     hidden: float = -math.inf
 
     def change_by(self, scale: float, seen: Collection[Affine]) -> bool:
-        """Return whether they change by ``scale`` times what products do, where all ``seen`` are 0 or more."""
+        """Return whether their derivative by products is ``scale``, where all ``seen`` are >= 0."""
         known = {*seen} <= {*self.seen} if self.hidden == -math.inf else not seen
         return known and math.isclose(self.scale, scale, rel_tol=1e-6)
 
 
 @attrs.frozen
 class Attention:
-    """Attention in a program.
+    """Attention found in a program.
 
     Attributes:
         queries: A view of one element, in the indices of ``kernel``, :data:`ALONG` for keys and ``feature``.
-        keys: Such a view of keys.
-        values: Such a view of values.
+        keys: A corresponding view of keys.
+        values: A corresponding view of values.
         results: The target of the results.
         sums: Targets of the logarithms of the sums of exponentials of scores, if they are stored.
         kernel: The kernel that weights values.
@@ -87,12 +87,11 @@ class Attention:
 
 
 def attentions(kernels: tuple[stripe.Block, ...], outputs: frozenset[str]) -> Iterator[tuple[int, Attention | Refused]]:
-    """Yield each kernel that weights by a softmax, with the attention that it is part of, or why it is part of none.
+    """Yield each kernel that weights by a softmax, with its attention, or the reason against one.
 
     Args:
         kernels: The kernels of a program without loops, in order.
-        outputs: Memory that others see.
-
+        outputs: Memory visible outside.
     """
     elements = Elements(kernels)
     for number, kernel in enumerate(kernels):
@@ -155,7 +154,7 @@ def _attention(
 def _sums(
     elements: Elements, scores: Scores, members: tuple[int, ...]
 ) -> tuple[stripe.Refinement, set[int], int] | None:
-    """Return where logarithms of sums of exponentials of scores are stored, what was seen through, and who stores them.
+    """Return the targets of logarithms of sums of exponentials of scores, the expanded kernels, and the storing ones.
 
     The view is in the indices of the kernel that weights values.
     """
@@ -184,7 +183,7 @@ def _sums(
 
 
 def _log_of_sum(element: Element) -> Scores | None:
-    """Return the scores of which an element is the logarithm of the sum of the exponentials."""
+    """Return the scores if an element is the logarithm of the sum of their exponentials."""
     match element:
         case Call(op=Op.ADD, args=(Call(op=Op.LOG, args=(Reduced() as total,)), top)):
             pass
@@ -198,7 +197,7 @@ def _log_of_sum(element: Element) -> Scores | None:
 
 
 def softmax_of(element: Element) -> tuple[Element, bool] | None:
-    """Return the scores of a softmax, and whether rows in which all of them are minus infinity give zeros."""
+    """Return the scores of a softmax, and whether rows of only minus infinity give zeros."""
     match element:
         case Call(op=Op.DIV, args=(Call(op=Op.EXP, args=(Call(op=Op.SUB, args=(scores, greatest)),)) as power, total)):
             pass
@@ -220,7 +219,7 @@ def guarded(element: Element, found: float, instead: float) -> tuple[Element, ..
 
 
 def scores_of(element: Element) -> Scores | None:
-    """Return what is weighted by a softmax of an element; None where it is anything else."""
+    """Return the scores in the softmax of an element; None if it is anything else."""
     match element:
         case Sum():
             return Scores(element)
@@ -246,14 +245,14 @@ def scores_of(element: Element) -> Scores | None:
 
 
 def _scaled(scores: Scores | None, factor: float) -> Scores | None:
-    """Return scores times a factor, which leaves what is not seen at minus infinity where it is there."""
+    """Return scores times a factor; hidden scores of minus infinity stay so."""
     if scores is None or not 0.0 < factor < math.inf:
         return None
     return attrs.evolve(scores, scale=scores.scale * factor, hidden=scores.hidden * factor)
 
 
 def tests_of(element: Element) -> tuple[Affine, ...] | None:
-    """Return affines that are 0 or more exactly where an element is true."""
+    """Return affines that are >= 0 exactly where an element is true."""
     match element:
         case Call(op=op, args=(Coordinate(left), Coordinate(right))) if op in _COMPARED:
             sign, step = _COMPARED[op]
@@ -269,7 +268,7 @@ def tests_of(element: Element) -> tuple[Affine, ...] | None:
 
 
 def _rows_of(kernel: stripe.Block, weights: stripe.Refinement, values: stripe.Refinement) -> str | None:
-    """Return the longest index that moves weights and no values."""
+    """Return the longest index that moves weights but not values."""
     free = [i for i in kernel.indices if moves(weights, i.name) and not moves(values, i.name)]
     return max(free, key=lambda index: index.range).name if free else None
 
@@ -280,21 +279,20 @@ def moves(view: stripe.Refinement, index: str) -> bool:
 
 
 def output_of(kernel: stripe.Block) -> stripe.Refinement:
-    """Return what a kernel with one output writes."""
+    """Return the output of a kernel that has one."""
     return next(view for view in kernel.refinements if view.direction.writes)
 
 
 def result_of(
     elements: Elements, number: int, outputs: frozenset[str], column: str
 ) -> tuple[stripe.Refinement, tuple[int, ...]]:
-    """Return where a kernel's sums end, and the kernels that only convert or copy them.
+    """Return the final target of a kernel's sums, and the kernels that only convert or copy them.
 
     Args:
         elements: The kernels of a program.
         number: That of the kernel.
-        outputs: Memory that others see, which is the last.
-        column: The index that numbers neighbours: others copy as well, but are left where neighbours come apart.
-
+        outputs: Memory visible outside, at which the search ends.
+        column: The index along contiguous elements; copies that scatter these are not followed.
     """
     kernels = elements.kernels
     written = [(output_of(kernels[number]), number)]
@@ -313,7 +311,7 @@ def result_of(
 
 
 def _converted(kernel: stripe.Block, view: stripe.Refinement) -> stripe.Refinement | None:
-    """Return where a kernel stores each element of a view, if it only converts or copies these."""
+    """Return the target of each element of a view in a kernel that only converts or copies."""
     kinds = [type(statement) for statement in kernel.statements]
     directions = [each.direction for each in kernel.refinements]
     if kinds not in ([stripe.Load, stripe.Convert, stripe.Store], [stripe.Load, stripe.Store]):
@@ -332,14 +330,13 @@ def _converted(kernel: stripe.Block, view: stripe.Refinement) -> stripe.Refineme
 def members_of(
     kernels: tuple[stripe.Block, ...], seen: Collection[int], own: Collection[int], outputs: frozenset[str]
 ) -> tuple[int, ...]:
-    """Return the numbers of kernels that belong together: others may share masks and constants with them.
+    """Return the numbers of kernels that belong together; masks and constants may be shared with others.
 
     Args:
         kernels: The kernels of a program.
-        seen: Numbers of those that were seen through: some make what depends on ``own``, some what these read.
-        own: Numbers of those that belong to it anyhow.
-        outputs: Memory that others see.
-
+        seen: Numbers of expanded kernels: some depend on ``own``, some compute their inputs.
+        own: Numbers of kernels that belong in any case.
+        outputs: Memory visible outside.
     """
     members = {*own}
     made = {output_of(kernels[number]).source for number in own}
@@ -363,15 +360,14 @@ def are_used(
     *,
     early: bool = False,
 ) -> bool:
-    """Return whether something else than ``members`` uses what they write, or changes what they read meanwhile.
+    """Return whether other kernels use intermediates of ``members``, or overwrite their inputs meanwhile.
 
     Args:
         kernels: The kernels of a program.
-        members: Numbers of some, in order.
-        results: What others may use of what these write: behind all members, or, with ``early``, between them as well.
-        outputs: Memory that others see.
-        early: Whether results will be there before the first of the members that make them.
-
+        members: Numbers of some kernels, in order.
+        results: Outputs of these that others may use: after all members, or, with ``early``, between them as well.
+        outputs: Memory visible outside.
+        early: Whether results will be available before the first member that computes them.
     """
     inner: set[str] = set()
     read: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""The tiles of attention and of its gradients: which instruction, and how many rows and columns at a time."""
+"""Tile sizes and instructions for attention and its gradients."""
 
 from __future__ import annotations
 
@@ -22,82 +22,82 @@ _TILES: Final = (
     (128, 16, 2, 64),
     (128, 16, 2, 32),
 )
-"""Columns for which threads have registers, rows of queries of a warp, warps, and keys at a time, the best first."""
+"""Tiles, best first: maximum columns, query rows per warp, warps, and keys per step."""
 
 _OF_WARPGROUPS: Final = ((64, 64, 3, 128), (64, 64, 1, 128), (128, 64, 2, 128), (128, 64, 1, 64))
-"""The same for instructions of four warps, which go on while threads make weights.
+"""Tiles as in :data:`_TILES` for asynchronous instructions of four warps.
 
-While some warps make weights, others multiply. Teams of a group take turns, share what is copied for them, and have all
-registers of a processor: three of rows of 64 columns, and two of wider ones. Where there are not enough such groups,
-groups of four warps wait for nobody else, and some of them share a processor.
+While some warps compute weights, others multiply. Teams of a group alternate, share copied tiles, and use all registers
+of a processor: three teams for rows of 64 columns, and two for wider ones. With too few groups for that, groups of four
+warps run independently, several on one processor.
 """
 
 _FEW_TEAMS: Final = 2
-"""Where there are more teams, they have to be busy: smaller groups are more even, and have registers for masks."""
+"""Maximum number of teams that need not be busy: smaller groups are more even, and have registers for masks."""
 
 _MOST_IDLE: Final = 1 / 10
-"""So much of what they can do may be for no queries."""
+"""Maximum share of idle work, for no queries, of teams."""
 
 _FLOATS: Final = 192
-"""Scores and sums for which a thread has registers beside all else; masks need some of these."""
+"""Maximum number of scores and sums in a thread's registers; masks need some of these."""
 
 _OF_MASKS: Final = 40
 
 _FEWEST: Final = 4 / 3
-"""Of the groups that keep the device busy three quarters do."""
+"""Slack in the number of groups: three quarters of ``groups`` keep the device busy."""
 
 _UNIT: Final = 16
-"""Columns come in multiples of so many."""
+"""Required divisor of the number of columns."""
 
 _PANEL: Final = 32
-"""The same for instructions of four warps."""
+"""Required divisor for instructions of four warps."""
 
 
 _BACK: Final = ((64, 16, 4, 64), (64, 16, 4, 32), (128, 16, 4, 32), (128, 16, 2, 32), (128, 16, 2, 16))
-"""The same as the first ones for gradients, which have products of two kinds, and their sums, in registers."""
+"""Tiles as in :data:`_TILES` for gradients, which keep products of two kinds, and their sums, in registers."""
 
 _BACK_OF_WARPGROUPS: Final = ((128, 64, 1, 64),)
-"""And for instructions of four warps."""
+"""Tiles for gradients with instructions of four warps."""
 
 _QUADS: Final = FRAGMENTS["mma_m16n8k16_f16"].sums
-"""How sums lie in the threads of the instructions that the lowering knows: four threads share a row."""
+"""Layout of sums in threads that the lowering supports: four threads share a row."""
 
 
 _OF_SUMS: Final = 2
-"""So many sums beside each other are a left operand."""
+"""Number of adjacent sums that form a left operand."""
 
 _BESIDE: Final = 3
-"""So many groups share a processor, where each needs a third of its memory."""
+"""Number of groups on one processor, each with a third of its memory."""
 
 _DEEP: Final = 4
-"""So many tiles are in local memory if it has room, where groups share keys: what they wait for is memory."""
+"""Pipeline stages in local memory, if they fit, for groups that share keys, since they wait for memory."""
 
 _FARTHEST: Final = 2.0**64
-"""Bound of numbers added to scores, before they are scaled: exponents do not overflow in f32."""
+"""Bound of numbers added to scores before scaling, so that exponents do not overflow in f32."""
 
 _LEAST_TILES: Final = 4
-"""So many tiles of keys a group has at least that shares them with others."""
+"""Minimum number of key tiles of a group that shares keys."""
 
 
 class Options(Protocol):
-    """Facts about a device."""
+    """Device facts for the choice of tiles."""
 
     @property
     def fragments(self) -> tuple[str, ...]:
-        """Names of instructions."""
+        """Names of matrix instructions."""
 
     @property
     def local_bytes(self) -> int:
-        """Memory that the threads of a group share."""
+        """Local memory of a group, in bytes."""
 
     @property
     def groups(self) -> int:
-        """So many groups keep the device busy."""
+        """Number of groups that keeps the device busy."""
 
 
 @attrs.frozen
 class Asked:
-    """The attention that is to be computed.
+    """Sizes and dtypes of an attention to compute.
 
     Attributes:
         dtypes: Dtypes of queries, keys, values and the result.
@@ -137,7 +137,7 @@ class Asked:
         zeros: bool,
         finite: bool,
     ) -> Asked:
-        """Return what is asked for by scores, of which rows see a band."""
+        """Build the request from scores, of which rows see a band."""
         hidden = scores.hidden if scores.seen and math.isfinite(scores.hidden) else None
         return cls(dtypes, rows, length, widths, outer, scores.scale, band, zeros, finite and hidden is None, hidden)
 
@@ -149,7 +149,7 @@ class Asked:
         )  # fmt: skip
 
     def turned(self) -> Asked:
-        """Return it for keys as rows, and queries as columns."""
+        """Return the request with keys as rows, and queries as columns."""
         return attrs.evolve(self, rows=self.length, length=self.rows, band=self.band[::-1])
 
 
@@ -179,7 +179,7 @@ def planned(options: Options, asked: Asked) -> Attending | Refused:
 
 
 def split(options: Options, asked: Asked, plan: Attending) -> Attending:
-    """Return a plan whose groups share the keys of a row of tiles, where half of the device would be idle."""
+    """Return a plan whose groups share the keys of a row of tiles, if half of the device would be idle otherwise."""
     groups = -(-asked.rows // plan.rows) * asked.outer
     tiles = -(-asked.length // plan.keys)
     parts = min(_BESIDE * options.groups // groups, tiles // _LEAST_TILES)
@@ -193,7 +193,7 @@ def split(options: Options, asked: Asked, plan: Attending) -> Attending:
 
 @refusing
 def planned_back(options: Options, asked: Asked, *, two: bool) -> Attending | Refused:
-    """Choose the same for gradients; ``two`` where they have two outputs."""
+    """Choose the instruction and tiles for gradients; ``two`` if they have two outputs."""
     fragment, whole = accepted(_instructions(options, asked))
     widths, dtype = asked.widths, asked.dtypes[0]
     for widest, tall, teams, keys in _BACK_OF_WARPGROUPS:
@@ -215,10 +215,10 @@ def _is_busy(options: Options, asked: Asked, plan: Attending) -> bool:
 
 
 def _is_even(options: Options, asked: Asked, plan: Attending) -> bool:
-    """Return whether teams of groups that take turns are seldom without queries that see keys.
+    """Return whether alternating teams of groups seldom lack queries with visible keys.
 
-    Under a triangle those of the first rows of a tile see fewer than those of the last ones. Other masks need registers
-    that three teams do not have.
+    Under a triangle, the first rows of a tile see fewer keys than the last ones. Other masks need registers that three
+    teams do not have.
     """
     before, after = asked.band
     if before is not None or asked.length % plan.keys or (after is not None and not asked.finite):
@@ -235,7 +235,7 @@ def _instructions(options: Options, asked: Asked) -> tuple[Fragment, Mapping[int
     fragments = [each for each in usable(options.fragments) if each.dtypes == (dtype, dtype, DType.F32)]
     whole = {each.mnk[1]: each for each in fragments if each.is_async and each.a.layout is not None}
     fragments = [each for each in fragments if each.a.where is Where.REGISTER and each.sums == _QUADS]
-    # Weights are multiplied where sums of scores lie; of bytes a thread would have to hold four neighbours, not two.
+    # Weights are multiplied in the layout of sums of scores; for bytes a thread would need four neighbours, not two.
     fragments = [each for each in fragments if each.mnk[2] == _OF_SUMS * each.mnk[1]]
     told = {"queries": dtypes[0].value, "keys": dtypes[1].value, "values": dtypes[2].value}
     if not fragments or set(dtypes[:3]) != {dtype} or not dtypes[3].is_float or dtypes[3] is DType.F64:
@@ -246,9 +246,9 @@ def _instructions(options: Options, asked: Asked) -> tuple[Fragment, Mapping[int
 
 
 def band_of(scores: Scores, rows: str) -> tuple[int | None, int | None] | None:
-    """Return how far before and after a query the keys may be that it sees; None where tests say anything else.
+    """Return the number of visible keys before and after a query; None if tests are anything else.
 
-    What is added to other scores has to be small enough to be compared with them before they are scaled.
+    A number added to hidden scores has to be small enough for a comparison before scaling.
     """
     before: int | None = None
     after: int | None = None

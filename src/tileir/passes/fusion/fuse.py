@@ -1,4 +1,4 @@
-"""Run blocks that meet at the same elements as one, so that what passes between them stays near."""
+"""Fusion of blocks that access corresponding elements, so that intermediate values stay near."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Fuse:
         return with_kernels(program, statements)
 
     def _in_kernel(self, kernel: Statement) -> tuple[Statement, ...]:
-        """Join blocks in each block that carries ``parent_reqs``, the outermost ones of those inside each other."""
+        """Join blocks in each outermost block that carries ``parent_reqs``."""
         here = isinstance(kernel, Block) and selected_kernel(kernel, self.parent_reqs)
         after = self._inside(kernel, here=here)
         if isinstance(kernel, Block):
@@ -159,9 +159,9 @@ class Fusion(Fuse):
 
 
 def _hoisted(block: Block) -> Block:
-    """Return the block with statements that depend on no block inside in front of the blocks; itself where they are.
+    """Return the block with statements that depend on no nested block moved to the front; itself if they are there.
 
-    Two sums, each set to 0 just before its loop, are set to 0 before both loops then.
+    Two sums, each initialised just before its loop, are then initialised before both loops.
     """
     roots = {r.name: r.source or r.name for r in block.refinements}
     front: list[Statement] = []

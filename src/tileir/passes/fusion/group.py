@@ -1,4 +1,4 @@
-"""Kernels that run as one: how the statements of two blocks come to stand in one body."""
+"""Groups of kernels that run as one: the statements of two blocks in one body."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from tileir.stripe.ir import (
 )
 
 Element: TypeAlias = tuple[str, "Affine"]
-"""A source, and the address in it of an element."""
+"""A source, and the address of an element in it."""
 
 _Seen: TypeAlias = "Element | tuple[str, tuple[Affine, ...], tuple[int, ...]]"
 
 _LONGEST_NAME = 80
 
 JOINT: Final = "+"
-"""Mark between the names of kernels that run as one."""
+"""Separator between the names of joined kernels."""
 
 
 @attrs.define(eq=False)
 class FusionGroup:
-    """The body of one or more kernels over one index box, made to grow by others at little cost.
+    """The body of one or more kernels over one index box, which absorbs others at little cost.
 
     Attributes:
         position: Position of the group in the order of kernels.
@@ -95,7 +95,7 @@ class FusionGroup:
         return group
 
     def _index(self) -> None:
-        """Derive what joining asks for from views and statements."""
+        """Derive the facts for joining from views and statements."""
         nested = [number for number, s in enumerate(self.statements) if isinstance(s, Block)]
         self.head = nested[-1] + 1 if nested else 0
         self.reductions = len(nested)
@@ -122,7 +122,7 @@ class FusionGroup:
     def _count(self, refinement: Refinement) -> None:
         if refinement.direction.writes:
             self.written.add(self.roots[refinement.source])
-            # What merges into one element has no layout.
+            # Merging into one element has no layout.
             if not (refinement.merges and all(access.is_constant for access in refinement.access)):
                 place = self._places[refinement.name]
                 self.layouts.add(None if place is None else place[1])
@@ -136,21 +136,21 @@ class FusionGroup:
 
     @property
     def is_movable(self) -> bool:
-        """True if the box is free to be enumerated in another way: no schedule has marked it."""
+        """True if the box may be enumerated in another way: it has no schedule."""
         marked = self.block.location or any(map(is_scheduled, self.nested))
         return not marked and all(i.is_plain for i in self.indices)
 
     @property
     def chosen_by_data(self) -> bool:
-        """True if data decide where something is stored: such points run in fewer threads than those of a reduction.
+        """True if some stores have data-dependent places: these points run in fewer threads than those of a reduction.
 
-        Not where that is one place for all points, as the step of a loop is.
+        False if the place is equal for all points, such as the step of a loop.
         """
         stored = {s.into for s in self.statements if isinstance(s, Store) and s.index is not None}
         return bool(stored) and not stored <= views_in_one_place(self.views.values(), self.statements)
 
     def places(self, root: str) -> list[Element | None]:
-        """Return what each view of the tensor ``root`` shows; None where that is not one element to overwrite."""
+        """Return the element of each view of the tensor ``root``; None for several elements, or a merging view."""
         return [self._places[name] for name in self._by_root.get(root, ())]
 
     def views_of(self, root: str) -> list[Refinement]:
@@ -158,13 +158,13 @@ class FusionGroup:
         return [self.views[name] for name in self._by_root.get(root, ())]
 
     def head_touches(self, tensors: set[str]) -> bool:
-        """Return whether statements up to the last nested block touch one of ``tensors``."""
+        """Return whether statements up to the last nested block access one of ``tensors``."""
         used = {name for s in self.statements[: self.head] for name in (*views_read(s), *views_written(s))}
         sources = (self.views[name].source for name in sorted(used))
         return any(source in self.roots and self.roots[source] in tensors for source in sources)
 
     def nested_index_names(self) -> set[str]:
-        """Return the names of indices that the nested blocks bring with them."""
+        """Return the names of the nested blocks' own indices."""
         return {i.name for block in self.nested for i in block.indices if i.affine is None}
 
     def body(self) -> Block:
@@ -172,7 +172,7 @@ class FusionGroup:
         return self.block if self.members == 1 else self._whole()
 
     def reindex(self, indices: tuple[Index, ...], values: Mapping[str, Affine]) -> None:
-        """Let the group enumerate its points by other indices."""
+        """Enumerate the points of the group by other indices."""
         if indices == self.indices and all(values.get(i.name) in (None, Affine.index(i.name)) for i in indices):
             return
         self._become(reindexed(self._whole(), indices, values))
@@ -180,9 +180,9 @@ class FusionGroup:
     def sink(
         self, shared: tuple[Index, ...], indices: tuple[Index, ...], tags: tuple[str, ...], gone: tuple[str, ...]
     ) -> None:
-        """Let the group enumerate ``indices`` in place of those that it calls ``shared``, and the others inside.
+        """Enumerate ``indices`` in place of those that the group calls ``shared``, and the others inside.
 
-        ``tags`` are added to a block that this makes inside, ``gone`` taken from it.
+        A new nested block gets ``tags``, and loses those in ``gone``.
         """
         values = {old.name: Affine.index(new.name) for old, new in zip(shared, indices, strict=True)}
         names = NameScope.of((*(index.name for index in indices), *self.nested_index_names()))
@@ -210,10 +210,10 @@ class FusionGroup:
         self._index()
 
     def absorb(self, other: FusionGroup, *, before: bool, tags: Iterable[str], fresh: frozenset[str]) -> None:
-        """Take in the statements of ``other``, which has the same indices and constraints.
+        """Add the statements of ``other``, which has the same indices and constraints.
 
         They come after all statements of this group, or with ``before`` before those that follow the last nested
-        block. Views of the same elements become one. ``fresh`` are tensors that hold nothing before the group.
+        block. Views of the same elements become one. ``fresh`` are tensors without content before the group.
         """
         views = {name: self._adopt(view, other, before=before, fresh=fresh) for name, view in other.views.items()}
         scalars = {s: self._scalars.fresh(s) for s in filter(None, map(scalar_output, other.statements))}
@@ -242,7 +242,7 @@ class FusionGroup:
         )
 
     def _adopt(self, view: Refinement, other: FusionGroup, *, before: bool, fresh: frozenset[str]) -> str:
-        """Return the name of a view of what ``view`` of ``other`` shows in this group; add one where there is none."""
+        """Return the name of this group's view of the elements of ``view`` of ``other``; add one if there is none."""
         place = other._places[view.name]
         seen = _seen_by(view, place)
         known = None if seen is None else self._known.get(seen)
@@ -267,16 +267,16 @@ class FusionGroup:
 
 
 def _place_of(view: Refinement) -> Element | None:
-    """Return what a view shows, if that is one element of the parent that stores overwrite."""
+    """Return the element of a view, if it is a single element of the parent that stores overwrite."""
     if view.direction is Direction.NONE or not is_element(view) or view.merges:
         return None
     return view.source, address(view)
 
 
 def _seen_by(view: Refinement, place: Element | None) -> _Seen | None:
-    """Return what identifies a view but for its extents; None for allocations, and for views that merge.
+    """Return the identity of a view except its extents; None for allocations, and for views that merge.
 
-    Of two views of the same tile, one may reach farther over the edge of the tensor than the other.
+    Of two views of the same tile, one may extend farther over the edge of the tensor than the other.
     """
     if place is not None:
         return place
@@ -286,10 +286,10 @@ def _seen_by(view: Refinement, place: Element | None) -> _Seen | None:
 
 
 def _holds(outer: Refinement, inner: Refinement) -> bool:
-    """Return whether one of two views from the same corner shows all that the other one does.
+    """Return whether one of two views with equal origin contains the other.
 
-    Two views of one element may have different numbers of axes, as views of reshaped tensors do: that with more of them
-    is the outer one, since data may choose the element along an axis.
+    Two views of one element may have different numbers of axes, as views of reshaped tensors do: the one with more axes
+    is the outer one, since data may select the element along an axis.
     """
     more = len(outer.access) >= len(inner.access)
     return more and all(map(operator.ge, outer.shape.sizes, inner.shape.sizes))
@@ -298,11 +298,11 @@ def _holds(outer: Refinement, inner: Refinement) -> bool:
 def _in_sequence(first: Direction, second: Direction, *, whole: bool) -> Direction:
     """Return the direction of one view that is used as by ``first``, then as by ``second``.
 
-    ``whole`` tells whether the first one, if it only writes, writes all that the view shows that holds anything.
+    ``whole`` is true if the first, when it only writes, writes all defined elements of the view.
     """
     if first is Direction.IN:
         return Direction.INOUT if second.writes else Direction.IN
-    # What was written before is not content from outside.
+    # Earlier writes are not content from outside.
     return first if whole or not second.reads else Direction.INOUT
 
 

@@ -1,4 +1,4 @@
-"""Kernels as blocks of one kernel, one after the other."""
+"""Sequential composition of kernels, as blocks of one kernel."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def in_turn(
 ) -> Block:
     """Return one kernel over ``shared`` that runs others one after the other.
 
-    Each has an index of its own in ``own`` that stands for the shared one, or None where it has none. ``local`` holds
-    what is allocated inside instead of the tensors of these names, whose first axis is that of the shared index.
+    ``own`` has, for each kernel, its index that corresponds to the shared one, or None. ``local`` holds allocations
+    that replace the tensors of these names, whose first axis is that of the shared index.
     """
     views: dict[str, Refinement] = {}
     names = NameScope.of(r.name for r in local.values())
@@ -42,7 +42,7 @@ def in_turn(
 
 
 def _whole(known: Refinement | None, view: Refinement, main: Block, names: NameScope) -> Refinement:
-    """Return a view of all of the tensor that a kernel views, in the direction of all who do."""
+    """Return a view of the whole tensor of a kernel's view, with the union of the directions so far."""
     held = main.refinement(view.source)
     zero = (Affine(),) * len(held.access)
     if known is None:
@@ -58,7 +58,7 @@ def _inside(
     views: Mapping[str, Refinement],
     local: Mapping[str, Refinement],
 ) -> Block:
-    """Return a kernel as a block inside another, for one value of an index where the other one counts these."""
+    """Return a kernel as a block inside another, for one value of the shared index."""
     indices = []
     for index in kernel.indices:
         plain = attrs.evolve(index, binding=None)

@@ -1,7 +1,4 @@
-"""Compute the elements that a reduction reads where it reads them, instead of storing them first.
-
-Elementwise kernels, and which of their elements another kernel sees through a view.
-"""
+"""Inlining of elementwise kernels into the reductions that read their results."""
 
 from __future__ import annotations
 
@@ -41,7 +38,7 @@ from tileir.stripe.ir import (
 class Producer:
     """An elementwise kernel over the elements of one temporary.
 
-    ``from_nothing`` holds all operations that take indices to an element, where no tensor is read on the way.
+    ``from_nothing`` holds all operations from indices to an element, if no tensor is read.
     """
 
     number: int
@@ -52,7 +49,7 @@ class Producer:
 
     @classmethod
     def of(cls, number: int, block: Block) -> Producer | None:
-        """Return ``block`` as a producer; None where it is none: a flat kernel with one store to its own element."""
+        """Return ``block`` as a producer; None unless it is a flat kernel with one store to its own element."""
         found = None if block.constraints else lone_store(block)
         if found is None:
             return None
@@ -61,16 +58,16 @@ class Producer:
         return cls(number, block, result, store.source) if plain and _counts_elements(block, result) else None
 
     def operations(self) -> list[Op]:
-        """Return what the kernel computes for each element, beside casts."""
+        """Return the operations for each element, except casts."""
         return [s.op for s in self.block.statements if isinstance(s, Intrinsic)]
 
     def only_copies(self) -> bool:
-        """Return whether the kernel copies one element to each of the result."""
+        """Return whether the kernel only copies elements."""
         first, *rest = self.block.statements
         return isinstance(first, Load) and first.index is None and len(rest) == 1
 
     def copies_a_slice(self) -> bool:
-        """Return whether the kernel copies elements from where one scalar says, with the same neighbours."""
+        """Return whether the kernel copies elements from a scalar offset, with the same neighbours."""
         block = self.block
         if not all(isinstance(s, Load | Store) for s in block.statements):
             return False
@@ -102,9 +99,9 @@ class Producer:
         return self.only_widens() and all(r.shape.dtype.is_integer for r in self.block.refinements)
 
     def coordinates(self, kernel: Block, view: Refinement) -> dict[str, Affine] | None:
-        """Return where a view of a kernel looks along each index; None where it shows no element that is stored.
+        """Return the places of a kernel's view along each index; None if it shows no single stored element.
 
-        A view may have the axes of its source cut or joined, as that of a long sum in parts has: then addresses tell.
+        A view may have the axes of its source split or joined, as in a long sum in parts: then addresses decide.
         """
         result = self.result
         if view.shape.strides == result.shape.strides:
@@ -116,9 +113,9 @@ class Producer:
         return found if is_whole and address(result).substitute(found) == address(view) else None
 
     def _along_indices(self, place: Affine, ranges: Mapping[str, int]) -> dict[str, Affine]:
-        """Take an address apart into indices, those with the largest steps first, and leave out what does not fit.
+        """Decompose an address into indices, largest strides first, dropping the remainder.
 
-        None but the first may leave its range, in which whole addresses keep that one.
+        Only the first may leave its range, in which whole addresses stay.
         """
         found: dict[str, Affine] = {}
         steps = sorted(address(self.result).terms, key=lambda term: (-term[1], -self.block.ranges[term[0]]))
@@ -140,13 +137,13 @@ def _counts_elements(block: Block, result: Refinement) -> bool:
 
 
 CHEAP: Final = frozenset(op for op in Op if max(op.info.weight) <= 1)
-"""Operations that cost less than to load an element from memory."""
+"""Operations that cost less than a load from memory."""
 _LARGER: Final = 4
-"""A tensor this many times larger than others is read few times where it meets them."""
+"""Size ratio from which on a tensor is read few times by the kernel where it meets smaller ones."""
 _VECTOR: Final = 16
-"""Bytes that cards copy at a time."""
+"""Width of a copy on cards in bytes."""
 _SMALL: Final = 8
-"""A tensor this many times smaller than a result costs nothing to read beside it."""
+"""Size ratio from which on reading the smaller tensor costs nothing beside the result."""
 
 
 @attrs.frozen
@@ -190,14 +187,14 @@ class Inline:
     slices: bool = False
 
     def __call__(self, program: Program) -> Program:
-        """Return the program with elementwise kernels put into reductions."""
+        """Return the program with elementwise kernels inlined."""
         scan = _Scan(self, program)
         return with_kernels(program, scan.kernels())
 
 
 @attrs.define(eq=False, repr=False)
 class _Scan:
-    """Goes over the kernels in order, and knows which tensors were made by producers that still hold."""
+    """Scan of the kernels in order, which tracks producers whose inputs are still valid."""
 
     options: Inline
     program: Program
@@ -225,10 +222,13 @@ class _Scan:
         self._stored = self._with_narrow(self._kept | self._read_from_memory(read), read)
 
     def _read_from_memory(self, read: Sequence[Sequence[str]]) -> frozenset[str]:
-        """Return what others than elementwise kernels read, and what these read when a product of it comes in.
+        """Return the tensors that must be in memory for their readers.
 
-        An elementwise kernel becomes one with that of the product then, as where a transformer adds to what it started
-        from. A sum that reads its elements once may still be one with what made these.
+        These are the inputs of other than elementwise kernels, and of elementwise users of a product of them: such a
+        user is
+        fused with the product, as with residual connections. A sum that reads its elements once may still be fused with
+        their
+        producer.
         """
         stored: set[str] = set()
         bits = {root: 1 << number for number, root in enumerate(self._sizes)}  # sets as integers, for long programs
@@ -250,7 +250,7 @@ class _Scan:
         return frozenset(stored)
 
     def _with_narrow(self, stored: frozenset[str], read: Sequence[Sequence[str]]) -> frozenset[str]:
-        """Return what is stored, and what is only widened to some of that: half of it takes its place for all."""
+        """Return stored tensors, and the narrow sources of those among them that are only widened."""
         narrow: set[str] = set()
         for number, statement in enumerate(self.program.main.statements):
             producer = Producer.of(number, statement) if isinstance(statement, Block) else None
@@ -262,11 +262,11 @@ class _Scan:
         return stored | narrow
 
     def _reads_again(self, kernel: Block) -> bool:
-        """Return whether a kernel has more points than any tensor that it reads has elements."""
+        """Return whether a kernel has more points than each of its inputs has elements."""
         return prod(kernel.ranges.values()) > max((self._sizes[self._roots[name]] for name in _read(kernel)), default=0)
 
     def kernels(self) -> tuple[Statement, ...]:
-        """Return the kernels with producers put into reductions; the very same ones where there was none to put."""
+        """Return the kernels with producers inlined; identical objects if there were none."""
         old = self.program.main.statements
         new = tuple(self._kernel(number, kernel) for number, kernel in enumerate(old))
         return old if all(a is b for a, b in zip(new, old, strict=True)) else new
@@ -295,11 +295,11 @@ class _Scan:
         return kernel
 
     def _narrows_parts(self, producer: Producer) -> bool:
-        """Return whether a kernel rounds what several others make: each of them stores its part as narrow as that."""
+        """Return whether a kernel rounds the output of several others, each of which can store its part narrowed."""
         return producer.only_narrows() and any(self._writers[self._roots[name]] > 1 for name in _read(producer.block))
 
     def _from_nothing(self, producer: Producer) -> tuple[Op, ...] | None:
-        """Return what it takes to compute an element from its place alone; None where some tensor must be read."""
+        """Return the operations that compute an element from its place alone; None if a tensor must be read."""
         operations = [*producer.operations()]
         for name in _read(producer.block):
             before = self._producers.get(self._roots[name])
@@ -309,12 +309,12 @@ class _Scan:
         return tuple(operations)
 
     def _is_at_hand(self, name: str) -> bool:
-        """Return whether a tensor is in memory whatever this pass does, or can be computed from such tensors."""
+        """Return whether a tensor is in memory regardless of this pass, or can be computed from such tensors."""
         root = self._roots[name]
         return root in self._stored or self._readers[root] > 1 or root in self._producers
 
     def _with_producers(self, number: int, kernel: Block) -> Block:
-        """Put producers into a reduction, and producers of what these read, as long as there are any."""
+        """Inline producers into a reduction, and the producers of their inputs, repeatedly."""
         name = called_block(kernel)
         pending = [r for r in kernel.refinements if r.direction is Direction.IN]
         remark(name, refused("TR651"), number=number)
@@ -333,7 +333,7 @@ class _Scan:
         return kernel
 
     def _with_plain_reads(self, number: int, kernel: Block) -> Block:
-        """Have an elementwise kernel read narrower tensors, and slices, where they lie, if that is in memory anyway."""
+        """Let an elementwise kernel read narrower tensors, and slices, in place, if these are in memory anyway."""
         if Producer.of(number, kernel) is None:
             return kernel
         for view in [r for r in kernel.refinements if r.direction is Direction.IN]:
@@ -349,7 +349,7 @@ class _Scan:
 
     @refusing
     def _against(self, number: int, kernel: Block, view: Refinement, producer: Producer) -> Refused | None:
-        """Return why it is better to store and load what a view shows, or has to be; None where it is computed."""
+        """Return why the elements of a view must be, or are better, stored and loaded; None if they are inlined."""
         tensor = view.source
         if not is_element(view) or not _loads_plainly(kernel, view.name) or producer.coordinates(kernel, view) is None:
             return refused("TR652", tensor=tensor)
@@ -362,7 +362,7 @@ class _Scan:
         return refused("TR657", tensor=tensor) if self._keeps_more(number, producer) else None
 
     def _against_again(self, kernel: Block, view: Refinement, producer: Producer) -> Refused | None:
-        """Return why elements would be computed too often; None where that costs less than to store and load them."""
+        """Return why elements would be computed too often; None if that costs less than to store and load them."""
         if producer.from_nothing is not None and self._is_cheap(producer.from_nothing):
             return None
         points, elements = prod(kernel.ranges.values()), prod(producer.block.ranges.values())
@@ -382,7 +382,7 @@ class _Scan:
         return None if again else refused("TR655", tensor=view.source)
 
     def _bytes_read(self, producer: Producer) -> int:
-        """Return how many bytes are read of tensors about as large for an element, other producers seen through."""
+        """Return the bytes read per element from tensors of similar size, through other producers."""
         total = 0
         least = self._sizes[self._roots[producer.result.source]] // _SMALL
         for view in producer.block.refinements:
@@ -394,11 +394,13 @@ class _Scan:
         return total
 
     def _is_better_in_place(self, kernel: Block, view: Refinement, producer: Producer) -> bool:
-        """Return whether a copy that nobody else reads costs more than to read a tensor in its own order.
+        """Return whether a copy with one reader costs more than reading the source in its own order.
 
-        It does where neighbours are terms of a sum, which schedules pack, if nothing that the kernel reads is larger.
-        Rows that lie apart are found at few places of a cache, so where neighbours go to different sums the tensor must
-        be so large that its elements are read few times.
+        It does if neighbours are terms of a sum, which schedules pack, and no other input is larger. Strided rows map
+        to
+        few cache sets, so if neighbours go to different sums, the tensor must be so large that its elements are read
+        few
+        times.
         """
         own = self._roots[view.source]
         most = max((self._sizes[root] for n in _read(kernel) if (root := self._roots[n]) != own), default=0)
@@ -409,9 +411,9 @@ class _Scan:
         return self._readers[own] == 1 and most * (1 if summed else _LARGER) <= self._sizes[own]
 
     def _takes_either_order(self, kernel: Block, view: Refinement, producer: Producer) -> bool:
-        """Return whether an instruction multiplies two matrices whose rows are whole vectors, wherever rows lie.
+        """Return whether an instruction multiplies two matrices whose rows are whole vectors, in either order.
 
-        What one that reads local memory does not take as it lies is copied to another order by ``transpose``.
+        Layouts that instructions on local memory do not support are copied to another order by ``transpose``.
         """
         reads = [r for r in kernel.refinements if r.direction is Direction.IN]
         (source,) = (r for r in producer.block.refinements if r.direction is Direction.IN)
@@ -423,9 +425,9 @@ class _Scan:
         return len(reads) == 2 and either and plain and all(stride % _VECTOR == 0 for stride in strides)
 
     def _keeps_more(self, number: int, producer: Producer) -> bool:
-        """Return whether more has to be in memory for a reduction that computes the result than for one that reads it.
+        """Return whether inlining into a reduction needs more memory than storing the result.
 
-        Namely what only elementwise kernels read otherwise, which need not store it, and what was last read long ago.
+        It may keep inputs that would not be stored otherwise, and inputs last read long ago.
         """
         root = self._roots[producer.result.source]
         saved = self._sizes[root] if self._readers[root] == 1 else self._sizes[root] // _SMALL
@@ -441,7 +443,7 @@ class _Scan:
         return len(operations) <= self.options.max_operations and CHEAP.issuperset(operations)
 
     def _holds(self, producer: Producer) -> bool:
-        """Return whether what the producer read has not been overwritten since."""
+        """Return whether the inputs of the producer have not been overwritten since."""
         sources = (self._roots[r.source] for r in producer.block.refinements if r.direction is Direction.IN)
         return all(self._written.get(source, -1) < producer.number for source in sources)
 
@@ -451,7 +453,7 @@ def _read(kernel: Block) -> set[str]:
 
 
 def _is_flat_reduction(kernel: Block) -> bool:
-    """Return whether a block without others in it merges several points into one element, or stores them in order."""
+    """Return whether a block without nested ones merges several points into one element, or stores them in order."""
     if any(i.binding or i.role or i.tags.items for i in kernel.indices):
         return False
     if any(isinstance(s, Block | Special) for s in kernel.statements):
@@ -464,7 +466,7 @@ def _is_flat_reduction(kernel: Block) -> bool:
 
 
 def _is_crossed(kernel: Block) -> bool:
-    """Return whether two inputs each have an index that leaves the other in place: tiles of a product are copied."""
+    """Return whether each of two inputs has an index that does not move the other: tiles of a product are copied."""
     moved = {
         frozenset(name for access in r.access for name in access.indices if kernel.ranges[name] > 1)
         for r in kernel.refinements
@@ -478,7 +480,7 @@ def _loads_plainly(kernel: Block, view: str) -> bool:
 
 
 def _inlined(kernel: Block, view: Refinement, producer: Producer) -> Block:
-    """Return ``kernel`` with the producer's statements where it loaded the element ``view``."""
+    """Return ``kernel`` with the producer's statements in place of the load of ``view``."""
     body = reindexed(producer.block, (), producer.coordinates(kernel, view) or {})
     others = [r for r in kernel.refinements if r is not view]
     known = {_place(r): r.name for r in others if r.direction is Direction.IN}
@@ -510,7 +512,7 @@ def _place(view: Refinement) -> tuple[object, ...]:
 def _replaced(
     statements: tuple[Statement, ...], view: str, computed: list[Statement], scalar: str
 ) -> tuple[Statement, ...]:
-    """Put ``computed`` in the place of the first load of ``view``, and its ``scalar`` in that of what was loaded."""
+    """Replace the first load of ``view`` by ``computed``, and all loaded scalars by ``scalar``."""
     result: list[Statement] = []
     same: dict[str, str] = {}
     for statement in statements:

@@ -1,4 +1,4 @@
-"""Compute cheap elements where stencils read them, instead of storing them first."""
+"""Inlining of cheap elementwise kernels into stencils, by recomputation."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class InlineStencil:
     statements: int = attrs.field(default=2048, validator=at_least(0))
 
     def __call__(self, program: Program) -> Program:
-        """Return the program with elementwise kernels computed where stencils read them."""
+        """Return the program with elementwise kernels inlined into stencils."""
         scan = _Scan(self, program)
         for view in program.main.refinements:
             scan.visit(view)
@@ -65,7 +65,7 @@ class InlineStencil:
 
 @attrs.define(eq=False, repr=False)
 class _Scan:
-    """The statements so far, None for those that are gone, and the numbers of those that touch a tensor."""
+    """The statements so far, None for removed ones, and the numbers of the users of each tensor."""
 
     options: InlineStencil
     program: Program
@@ -87,7 +87,7 @@ class _Scan:
                 self._touching.setdefault(self._roots[name], set()).add(number)
 
     def visit(self, view: Refinement) -> None:
-        """Compute the elements of a temporary where they are read, if that is legal and pays."""
+        """Inline the producer of a temporary into its readers, if that is legal and pays."""
         name = view.name
         touching = self._touching.get(name, ())
         if self._roots[name] != name or name in self._kept or not 2 <= len(touching) <= 1 + self.options.readers:
@@ -122,7 +122,7 @@ class _Scan:
             self._touching[source] = (self._touching[source] - {first}) | computing.keys()
 
     def _pays(self, producer: Block, reader: Block, name: str) -> bool:
-        """Return whether a kernel can compute what it reads of a tensor, for what each of its points does more."""
+        """Return whether recomputing elements of a tensor in a reader stays within the allowed operations per point."""
         if not _only_reads(reader, name):
             return False
         names = {r.name for r in reader.refinements if r.source == name}
@@ -130,7 +130,7 @@ class _Scan:
         return loads * sum(isinstance(s, Intrinsic | Convert) for s in producer.statements) <= self.options.operations
 
     def _fits(self, producer: Block, reader: Block, name: str) -> bool:
-        """Return whether a kernel can compute dear elements of a tensor: few, along the vectors that it goes over."""
+        """Return whether a kernel can recompute expensive elements of a tensor: few, along its vectors."""
         if not _only_reads(reader, name):
             return False
         views = _element_views(reader, name)
@@ -141,7 +141,7 @@ class _Scan:
         return near and len(reader.statements) + len(views) * len(producer.statements) <= self.options.statements
 
     def _once(self, producer: Block, readers: Sequence[Block], name: str) -> bool:
-        """Return whether kernels load elements of a tensor, by its axes, no more often than there are any."""
+        """Return whether kernels load elements of a tensor, by its axes, no more often than it has elements."""
         loaded = 0
         for reader in readers:
             views = {r.name: r for r in reader.refinements if r.source == name}
@@ -154,14 +154,14 @@ class _Scan:
         return loaded <= prod(producer.ranges.values())
 
     def _is_written(self, root: str, first: int, last: int) -> bool:
-        """Return whether a statement from one number to another writes a tensor."""
+        """Return whether a statement from ``first`` to ``last`` writes a tensor."""
         numbers = (number for number in self._touching[root] if first <= number <= last)
         statements = (s for number in numbers if (s := self.statements[number]) is not None)
         return any(self._roots[name] == root for s in statements for name in views_written(s))
 
 
 def _only_reads(kernel: Block, name: str) -> bool:
-    """Return whether a kernel is elementwise and does nothing to a tensor but load from it."""
+    """Return whether a kernel is elementwise and only loads from a tensor."""
     views = (r for r in kernel.refinements if r.source == name)
     return _is_elementwise(kernel) and all(r.direction is Direction.IN for r in views)
 
@@ -173,14 +173,14 @@ def _element_views(kernel: Block, name: str) -> set[Refinement]:
 
 
 def _is_elementwise(kernel: Block) -> bool:
-    """Return whether a kernel has neither a schedule nor blocks inside, and merges nothing."""
+    """Return whether a kernel has no schedule, no nested blocks, and no merging stores."""
     scalars = all(isinstance(s, Store) or scalar_output(s) is not None for s in kernel.statements)
     plain = not kernel.constraints and all(i.is_plain for i in kernel.indices)
     return scalars and plain and all(not r.merges for r in kernel.refinements)
 
 
 def _makes(kernel: Block, name: str, held: Mapping[str, Refinement]) -> bool:
-    """Return whether a kernel stores to each place of a tensor something of what is at that place of others."""
+    """Return whether a kernel computes each element of a tensor from elements at the same place of others."""
     written = _result(kernel, name)
     if written is None:
         return False
@@ -196,7 +196,7 @@ def _makes(kernel: Block, name: str, held: Mapping[str, Refinement]) -> bool:
 
 
 def _makes_anywhere(kernel: Block, name: str, held: Mapping[str, Refinement]) -> bool:
-    """Return whether a kernel stores to the place of its indices, by a tensor's own axes, something of others."""
+    """Return whether a kernel stores to the place of its indices, by a tensor's own axes, values of others."""
     written = _result(kernel, name)
     if written is None or not all(is_element(r) for r in kernel.refinements):
         return False
@@ -207,7 +207,7 @@ def _makes_anywhere(kernel: Block, name: str, held: Mapping[str, Refinement]) ->
 
 
 def _result(kernel: Block, name: str) -> Refinement | None:
-    """Return the view by which a kernel stores what it computes to each place of a tensor; None of other kernels."""
+    """Return the view by which a kernel stores to each place of a tensor; None for other kernels."""
     if not _is_elementwise(kernel) or "copies" in kernel.tags:
         return None
     written = [r for r in kernel.refinements if r.direction is not Direction.IN]
@@ -222,20 +222,20 @@ def _result(kernel: Block, name: str) -> Refinement | None:
 
 
 def _is_cheap(kernel: Block) -> bool:
-    """Return whether all that a kernel computes costs less than to load it from memory."""
+    """Return whether recomputation in a kernel costs less than a load from memory."""
     return all(s.op in CHEAP for s in kernel.statements if isinstance(s, Intrinsic))
 
 
 def _values(written: Refinement, view: Refinement) -> dict[str, Affine]:
-    """Return what the indices of a kernel are that stores what a view shows."""
+    """Return the values of a producer's indices at which it stores the elements of a view."""
     axes = zip(written.access, view.access, strict=True)
     return {access.indices[0]: value for access, value in axes if access.terms}
 
 
 def _computing(kernel: Block, name: str, producer: Block, *, same: bool) -> Block:
-    """Return a kernel that computes what it loaded of a tensor, by the statements of its producer.
+    """Return a kernel that computes the loaded elements of a tensor by the statements of their producer.
 
-    Where a producer takes the ``same`` places of others, these are seen as the tensor was, at whatever places.
+    If a producer reads the ``same`` places of others, their views replace the tensor's, at whatever places.
     """
     written = next(r for r in producer.refinements if r.direction is Direction.OUT)
     place = address(written)

@@ -1,10 +1,10 @@
 """Legality of fusion: points of two groups of blocks that may run as one.
 
-Points may be joined where all tensors that one of two blocks writes and the other touches are touched, at
-corresponding points, at the same elements, and at no others. A *perfect* match says so for whole boxes and single
-elements; a match of *shared* indices for a part of the indices and what the rest of them ranges over, such as a row.
+Points may be joined if corresponding points access the same elements, and no others, of all tensors that one of the
+blocks writes and the other accesses. A *perfect* match holds for whole boxes and single elements; a match of *shared*
+indices for some of the indices and the range of the rest, such as a row.
 
-Index boxes that enumerate the same elements: which point of one is which point of the other.
+The module also finds the correspondence of index boxes that enumerate the same elements.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from tileir.stripe.ir import Direction, Index, Refinement
 class Correspondence:
     """One box of new indices, and the old indices of two boxes as affines of them.
 
-    Going over the new box goes over both old ones, each point once, so that two given addresses agree at every point.
-    Indices that stay as they are take no part in ``first`` and ``second``.
+    The new box enumerates both old ones, each point once, so that two given addresses agree at every point.
+    ``first`` and ``second`` omit unchanged indices.
     """
 
     ranges: tuple[tuple[str, int], ...]
@@ -59,11 +59,11 @@ class _Digits:
         return self.rest[-1][1] == count
 
     def changes(self) -> dict[str, Affine]:
-        """Return the values of the indices that are not just themselves."""
+        """Return the values of the changed indices."""
         return {name: value for name, value in self.values.items() if value.terms != ((name, 1),)}
 
     def take(self, count: int, piece: str) -> None:
-        """Bind the lowest ``count`` values that are left of the current digit to the index ``piece``."""
+        """Bind the lowest ``count`` remaining values of the current digit to the index ``piece``."""
         name = self.name
         self.values[name] = self.values.get(name, Affine()) + Affine.of({piece: self.taken})
         self.taken *= count
@@ -79,7 +79,7 @@ def correspond(
     second_ranges: Mapping[str, int],
     fresh: Callable[[str], str],
 ) -> Correspondence | None:
-    """Return how two boxes correspond when equal addresses mean equal points; None where they do not.
+    """Return the correspondence of two boxes in which equal addresses mean equal points; None if there is none.
 
     Digits of different ranges are split: with ``8·i + j`` over 4 x 8 on one side and ``k`` over 32 on the other,
     ``k`` becomes ``8·i + j``. Whole indices of the first box keep their names, pieces get names by ``fresh``.
@@ -104,27 +104,27 @@ def correspond(
 
 
 def _digits(address: Affine, ranges: Mapping[str, int]) -> _Digits | None:
-    """Return the indices as digits; None where an index that moves takes no part in the address."""
+    """Return the indices as digits; None if an index that moves does not occur in the address."""
     coefficients = {name: int(c) for name, c in address.terms}
     if any(count > 1 and name not in coefficients for name, count in ranges.items()):
         return None
     digits = [(coefficients[name], count, name) for name, count in ranges.items() if count > 1]
-    # The least digit stands last, from where it is taken; a digit is never 0, so the sign decides nothing else.
+    # The least digit is last, and is taken from there; a digit is never 0, so the sign decides nothing else.
     digits.sort(key=lambda digit: abs(digit[0]), reverse=True)
     return _Digits(digits, values={name: Affine() for name, count in ranges.items() if count == 1})
 
 
 _Corner: TypeAlias = tuple[str, tuple[Affine, ...], tuple[int, ...]]
-"""The tensor, where a view of it begins, and its strides."""
+"""The tensor, the start of a view in it, and its strides."""
 
 
 def hazards(first: FusionGroup, second: FusionGroup) -> set[str]:
-    """Return the tensors that both touch and one writes."""
+    """Return the tensors that both access and one writes."""
     return (first.written & (second.written | second.read)) | (second.written & first.read)
 
 
 def perfect_match(base: FusionGroup, added: FusionGroup, *, sibling: bool) -> Correspondence | None:
-    """Return how the boxes correspond by the first tensor through which the groups meet, one that a group reads."""
+    """Return the correspondence of the boxes by the first tensor that the groups share and one reads."""
     tensors = base.read & added.read if sibling else hazards(base, added)
     own = (index.name for index in (*base.indices, *added.indices))
     names = NameScope.of((*own, *base.nested_index_names(), *added.nested_index_names()))
@@ -143,9 +143,8 @@ def meet(
 ) -> bool:
     """Return whether one point of the joined box may run both bodies.
 
-    All tensors that one writes and the other touches must be touched at the same elements by corresponding points, or
-    at elements that no other point touches, and the statements that cannot be moved must not need those that come to
-    stand after them.
+    Corresponding points must access the same elements of all tensors that one writes and the other uses, or elements
+    that no other point accesses, and immovable statements must not need statements that come after them.
     """
     values = (match.first, match.second) if base is first else (match.second, match.first)
     if _substituted(first, values[0]) != _substituted(second, values[1]):
@@ -165,9 +164,9 @@ def meet(
 
 
 def _apart(places: Sequence[Element], ranges: Mapping[str, int]) -> bool:
-    """Return whether no point reaches by one of several places what another point reaches by another one.
+    """Return whether no element is reached through different places by different points.
 
-    So it is with channels of a pixel, and with pixels of several residues.
+    Examples are channels of a pixel, and pixels of several residues.
     """
     moves = [Affine(place.terms) for _, place in places]
     if not places or any(move != moves[0] for move in moves) or any(source != places[0][0] for source, _ in places):
@@ -178,7 +177,7 @@ def _apart(places: Sequence[Element], ranges: Mapping[str, int]) -> bool:
 
 
 def _reaches(distance: int, steps: Sequence[tuple[int, int]]) -> bool:
-    """Return whether two points may be so far apart, where indices take steps, the longest first, and have ranges."""
+    """Return whether two points may differ by ``distance``, given steps and ranges of indices, longest steps first."""
     if not steps:
         return distance == 0
     (step, count), rest = steps[0], steps[1:]
@@ -190,7 +189,7 @@ def _reaches(distance: int, steps: Sequence[tuple[int, int]]) -> bool:
 
 
 _TRIED = 2
-"""Maximum difference between the numbers of steps that are tried; wider ranges count as reached."""
+"""Maximum number of step differences that are tried; wider ranges count as reached."""
 
 
 def _substituted(group: FusionGroup, values: Mapping[str, Affine]) -> set[Affine]:
@@ -204,7 +203,7 @@ def _moved(place: Element | None, values: Mapping[str, Affine]) -> Element | Non
 def same_layout(
     first: FusionGroup, second: FusionGroup, values: tuple[Mapping[str, Affine], Mapping[str, Affine]]
 ) -> bool:
-    """Return whether both write their results in the same order of elements; sums of the whole box have none."""
+    """Return whether both write their results in the same order of elements; sums over the whole box have none."""
     written = {
         None if layout is None else Affine(layout.substitute(value).terms)
         for group, value in zip((first, second), values, strict=True)
@@ -218,7 +217,7 @@ def turns_into_tests(
 ) -> bool:
     """Return whether the second writes along an index that reductions of the first test, and the first does not.
 
-    Joined, neighbouring results would be such of the tested index, along which vectors cannot run.
+    Joined, neighbouring results would be along the tested index, which prevents vectors.
     """
     tested = {
         name
@@ -242,9 +241,9 @@ def _neighbours(layout: Affine) -> Iterator[str]:
 
 @attrs.frozen
 class Shared:
-    """Indices that two blocks share: what the first calls them, and the second.
+    """Indices that two blocks share, as pairs of an index of the first and its name in the second.
 
-    ``together`` of their values are neighbours in memory and are taken by one group of threads.
+    One group of threads takes ``together`` of their values, which are contiguous in memory.
     """
 
     pairs: tuple[tuple[Index, str], ...]
@@ -267,11 +266,12 @@ class Shared:
 
 
 def shared_indices(first: FusionGroup, second: FusionGroup, *, sibling: bool) -> Shared | None:
-    """Return the indices by which the blocks can run as one; None where there are none.
+    """Return the indices by which the blocks can run as one; None if there are none.
 
-    For every pair of views of one tensor, of which one writes, each shared index must take both along one axis in the
-    same steps, to elements that no other value of it leads to. Siblings have no such pair; they share what takes them
-    along the first tensor that both read.
+    For every pair of views of one tensor, of which one writes, each shared index must move both along one axis in equal
+    steps, to elements that no other value of it reaches. Siblings have no such pair; they share the indices that move
+    them
+    alike along the first tensor that both read.
     """
     found: dict[str, str] | None = None
     for root in sorted(hazards(first, second)):
@@ -291,7 +291,7 @@ def shared_indices(first: FusionGroup, second: FusionGroup, *, sibling: bool) ->
 def _axes_in_step(
     one: Refinement, other: Refinement, ranges: Mapping[str, int], other_ranges: Mapping[str, int]
 ) -> dict[str, str]:
-    """Return which index of the second view takes it along an axis as an index of the first one does."""
+    """Return pairs of indices that move the two views alike along an axis."""
     pairs: dict[str, str] = {}
     if one.source != other.source or len(one.access) != len(other.access):
         return pairs
@@ -309,11 +309,13 @@ def _axes_in_step(
 
 
 def read_as_written(first: FusionGroup, second: FusionGroup, shared: Shared, fresh: Iterable[str]) -> bool:
-    """Return whether, over shared indices, the second block reads by the views by which the first one writes.
+    """Return whether, over shared indices, the second block reads by the views by which the first writes.
 
-    Others, such as those of a row's last elements, or of more of it than one of several blocks writes, would ask for
-    what is there before the joined block: of tensors in ``fresh`` that is nothing. So would one element that all points
-    of the second block load, of several that a block inside of the first one stores.
+    Other views, such as those of a row's last elements, or of more than one of several blocks writes, would need
+    content
+    from before the joined block: tensors in ``fresh`` have none. So would one element that all points of the second
+    block
+    load, of several that a nested block of the first stores.
     """
     mine = {i.name: i.range for i in first.indices if i not in shared.first}
     their_own = {i.name: i.range for i in second.indices if i.name not in shared.second}
@@ -337,7 +339,7 @@ def read_as_written(first: FusionGroup, second: FusionGroup, shared: Shared, fre
 
 
 def _reach(view: Refinement, ranges: Mapping[str, int]) -> tuple[int, ...]:
-    """Return how many places of each axis a view leads to while the indices in ``ranges`` have all their values."""
+    """Return the number of places along each axis that a view reaches over the indices in ``ranges``."""
     parts = (part_over(access, ranges).bounds(ranges)[1] for access in view.access)
     return tuple(dim.size + int(part) for dim, part in zip(view.shape.dims, parts, strict=True))
 
@@ -345,7 +347,7 @@ def _reach(view: Refinement, ranges: Mapping[str, int]) -> tuple[int, ...]:
 def touched_alike(first: FusionGroup, second: FusionGroup, shared: Shared) -> bool:
     """Return whether, over shared indices, both blocks have one view of each tensor that one of them writes.
 
-    Then what one hands on to the other can be kept where the threads of a group share it.
+    Then values passed from one to the other can stay in memory shared by the threads of a group.
     """
     for root in sorted(hazards(first, second)):
         ours, theirs = _corners(first, second, shared, root)
@@ -355,9 +357,9 @@ def touched_alike(first: FusionGroup, second: FusionGroup, shared: Shared) -> bo
 
 
 def written_alike(first: FusionGroup, second: FusionGroup, shared: Shared) -> bool:
-    """Return whether both blocks write what they both write in the same order, element by element or row by row.
+    """Return whether both blocks write their common outputs in the same order, element by element or row by row.
 
-    Where they do not, threads that share a row would write over each other's elements.
+    Otherwise threads that share a row would overwrite each other's elements.
     """
     sides = ((first, frozenset(index.name for index in shared.first)), (second, shared.second))
     for root in first.written & second.written:
@@ -369,7 +371,7 @@ def written_alike(first: FusionGroup, second: FusionGroup, shared: Shared) -> bo
 
 
 def _order(group: FusionGroup, view: Refinement, shared: frozenset[str]) -> tuple[object, ...] | None:
-    """Return how indices other than ``shared`` move a view, for each axis; None where a block inside does."""
+    """Return how indices other than ``shared`` move each axis of a view; None if a nested block does."""
     ranges = group.block.ranges
     parts = (part_over(access, {n: r for n, r in ranges.items() if n not in shared}) for access in view.access)
     moves = tuple(tuple(sorted((c, ranges[name]) for name, c in part.terms)) for part in parts)
@@ -379,7 +381,7 @@ def _order(group: FusionGroup, view: Refinement, shared: frozenset[str]) -> tupl
 def _corners(
     first: FusionGroup, second: FusionGroup, shared: Shared, root: str
 ) -> tuple[list[tuple[_Corner, Refinement]], list[tuple[_Corner, Refinement]]]:
-    """Return the views of a tensor in both blocks, each with where it begins in terms of the first one's indices."""
+    """Return the views of a tensor in both blocks, each with its start in terms of the first one's indices."""
     own = frozenset(index.name for index in shared.first)
     names = {theirs: Affine.index(mine.name) for mine, theirs in shared.pairs}
     ours = [(_corner(view, first.block.ranges, own), view) for view in first.views_of(root)]
@@ -391,37 +393,37 @@ def _corners(
 
 
 def _corner(view: Refinement, ranges: Mapping[str, int], shared: frozenset[str]) -> _Corner:
-    """Return what tells a view of all that indices other than ``shared`` lead to from others, but for its extents."""
+    """Return the identity, except extents, of a view over all indices other than ``shared``."""
     rest = {name: count for name, count in ranges.items() if name not in shared}
     parts = (part_over(access, rest) for access in view.access)
     return view.source, tuple(a - part for a, part in zip(view.access, parts, strict=True)), view.shape.strides
 
 
 def runs_along_memory(group: FusionGroup, shared: Iterable[str]) -> bool:
-    """Return whether all that is not shared lies closer together in memory than what is."""
+    """Return whether elements along unshared indices are closer together in memory than along shared ones."""
     return all(not outer or not inner or max(inner) < min(outer) for outer, inner in _all_steps(group, shared))
 
 
 def runs_in_stretches(group: FusionGroup, shared: Iterable[str], least: int) -> bool:
-    """Return whether what is not shared comes in stretches of memory, each of at least so many elements."""
+    """Return whether unshared indices cover contiguous stretches of memory of at least ``least`` elements."""
     steps = _all_steps(group, shared)
     return all(not outer or not inner or (min(inner) == 1 and min(outer) >= least) for outer, inner in steps)
 
 
 def lies_side_by_side(group: FusionGroup, shared: Iterable[str]) -> bool:
-    """Return whether what is not shared goes across memory, and neighbours there are such of a shared index."""
+    """Return whether unshared indices are strided in memory, and a shared index is contiguous."""
     return all(not outer or not inner or min(outer) == 1 for outer, inner in _all_steps(group, shared))
 
 
 def _all_steps(group: FusionGroup, shared: Iterable[str]) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield what :func:`_steps` tells of each view."""
+    """Yield the result of :func:`_steps` for each view."""
     names = frozenset(shared)
     placed = views_in_one_place(group.views.values(), group.statements)
     return (_steps(group, view, names, 1 if view.name in placed else 0) for view in group.views.values())
 
 
 def _steps(group: FusionGroup, view: Refinement, shared: Container[str], first: int) -> tuple[list[int], list[int]]:
-    """Return by how many elements shared indices move a view, and by how many all that is inside, from an axis on."""
+    """Return the strides, in elements, of shared indices and of all inner ones in a view, from an axis on."""
     outer: list[int] = []
     inner: list[int] = []
     for access, dim in zip(view.access[first:], view.shape.dims[first:], strict=True):
@@ -434,9 +436,9 @@ def _steps(group: FusionGroup, view: Refinement, shared: Container[str], first: 
 
 
 def has_outer_product(group: FusionGroup) -> bool:
-    """Return whether loops inside go over two inputs each of which some index moves that leaves the other in place.
+    """Return whether inner loops go over two inputs, each moved by an index that does not move the other.
 
-    Such are products of matrices, tiles of whose results share what they read. Loops that sum nothing are none.
+    These are matrix products, where tiles of results share inputs. Loops without sums do not count.
     """
     if not any(view.merges for block in group.nested for view in block.refinements):
         return False

@@ -11,7 +11,7 @@ from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
 
 ALONG: Final = "%along"
-"""Stands for the index along which rows are aggregated; no index of a block can have this name."""
+"""Name of the index along which rows are aggregated; no index of a block can have it."""
 
 
 @attrs.frozen
@@ -23,14 +23,14 @@ class Number:
 
 @attrs.frozen
 class Coordinate:
-    """A coordinate."""
+    """An affine of coordinates as a value."""
 
     affine: Affine
 
 
 @attrs.frozen
 class Call:
-    """An operation, conversions between floats left out."""
+    """An operation; conversions between floats are left out."""
 
     op: Op
     args: tuple[Element, ...]
@@ -46,7 +46,7 @@ class Reduced:
 
 @attrs.frozen
 class Sum:
-    """A sum of products that kernel ``number`` makes, with the values of its indices that are not reduced."""
+    """A sum of products computed by kernel ``number``, with the values of its unreduced indices."""
 
     number: int
     values: tuple[tuple[str, Affine], ...]
@@ -54,7 +54,7 @@ class Sum:
 
 @attrs.frozen
 class Unknown:
-    """Anything else: an element of memory, whose axes are ``strides`` elements apart."""
+    """Any other element of memory, whose axes are ``strides`` elements apart."""
 
     name: str
     coordinates: tuple[Affine, ...]
@@ -64,12 +64,12 @@ class Unknown:
 Element: TypeAlias = Number | Coordinate | Call | Reduced | Sum | Unknown
 
 _MOST: Final = 64
-"""So many elements are looked at for one expression; what is larger is no row of scores."""
+"""Maximum number of elements expanded for one expression; larger ones are no rows of scores."""
 
 
 @attrs.define(eq=False, repr=False)
 class Elements:
-    """Finds what elements are.
+    """Finder of the expressions of elements.
 
     Attributes:
         kernels: The kernels of a program, in order.
@@ -87,7 +87,7 @@ class Elements:
         self._writers = grouped((view.source, number) for view, number in views if view.direction.writes)
 
     def begin(self) -> None:
-        """Forget which kernels were seen through."""
+        """Reset the record of expanded kernels."""
         self.seen.clear()
         self._found.clear()
         self._left = _MOST
@@ -97,7 +97,7 @@ class Elements:
         return tuple(self._writers.get(name, ()))
 
     def at(self, view: stripe.Refinement, values: Mapping[str, Affine]) -> Element:
-        """Return what element a view of one element shows where the indices of its kernel have values."""
+        """Return the expression of an element view for given values of the kernel's indices."""
         coordinates = tuple(each.substitute(values) for each in view.access)
         key = (view.source, coordinates, view.shape.strides)
         if key not in self._found:
@@ -105,9 +105,9 @@ class Elements:
         return self._found[key]
 
     def origin(self, view: stripe.Refinement, column: str) -> stripe.Refinement:
-        """Return the view of what a view of one element shows, copies seen through, if ``column`` numbers neighbours.
+        """Return the source of an element view through copies, if ``column`` stays along contiguous elements.
 
-        The view itself, where there are no copies, or neighbours would lie apart.
+        The view itself, if there are no copies, or if elements along ``column`` would not be contiguous.
         """
         found, step = view, self._copied(view)
         while step is not None:
@@ -117,7 +117,7 @@ class Elements:
         return found
 
     def _copied(self, view: stripe.Refinement) -> stripe.Refinement | None:
-        """Return the view of what a view shows a copy of, if that is not written any more."""
+        """Return the source view of a copied element, if that is not written any more."""
         writers = self._writers.get(view.source, [])
         if len(writers) != 1 or not is_copy(self.kernels[writers[0]]):
             return None
@@ -170,11 +170,11 @@ class Elements:
             return None
         body = self._stored(kernel, {**values, reduced[0]: Affine.index(ALONG)})
         if body is None or output.aggregation is None or not (output.aggregation is Aggregation.MAX or _has_exp(body)):
-            return None  # it is part of no softmax, and read as it is
+            return None  # no part of a softmax, so it is read as it is
         return Reduced(output.aggregation, body)
 
     def stored(self, number: int) -> Element | None:
-        """Return what a kernel with one output stores, in its own indices; None where it merges elements."""
+        """Return the expression that a kernel with one output stores, in its own indices; None if it merges."""
         kernel = self.kernels[number]
         outputs = [view for view in kernel.refinements if view.direction.writes]
         if kernel.blocks or len(outputs) != 1 or outputs[0].merges:
@@ -182,7 +182,7 @@ class Elements:
         return self._stored(kernel, {index.name: Affine.index(index.name) for index in kernel.indices})
 
     def view(self, element: Unknown, values: Mapping[str, Affine]) -> stripe.Refinement:
-        """Return the view of an element of memory where indices of its coordinates have values."""
+        """Return the view of an element of memory for given values of the indices in its coordinates."""
         views = (view for kernel in self.kernels for view in kernel.refinements)
         found = next(v for v in views if v.source == element.name and v.shape.strides == element.strides)
         access = tuple(each.substitute(values) for each in element.coordinates)
@@ -217,7 +217,7 @@ class Elements:
 
 
 def _has_exp(element: Element) -> bool:
-    """Return whether exponentials are part of an element."""
+    """Return whether an element contains exponentials."""
     pending = [element]
     while pending:
         match pending.pop():
@@ -235,7 +235,7 @@ def _has_exp(element: Element) -> bool:
 def _reshaped(
     coordinates: tuple[Affine, ...], strides: tuple[int, ...], written: stripe.Refinement
 ) -> tuple[Affine, ...] | None:
-    """Return coordinates of a view for another one of the same memory, which may have other axes of one element."""
+    """Return the coordinates of a view for another view of its memory, which may have other axes of one element."""
     if strides == written.shape.strides:
         return coordinates
     left = [pair for pair in zip(coordinates, strides, strict=True) if pair[0] != Affine()]
@@ -251,7 +251,7 @@ def _reshaped(
 
 
 def _moved(op: Op, args: tuple[Element, ...]) -> Coordinate | None:
-    """Return a sum or difference of coordinates and whole numbers as one coordinate; None for anything else."""
+    """Return a sum or difference of coordinates and integers as one coordinate; None for anything else."""
     affines = []
     for arg in args:
         match arg:
@@ -279,7 +279,7 @@ def _signed(op: Op, args: tuple[Element, ...]) -> Element:
 
 
 def is_copy(kernel: stripe.Block) -> bool:
-    """Return whether a kernel copies elements, each to one place."""
+    """Return whether a kernel copies each element to one place."""
     return (
         [type(statement) for statement in kernel.statements] == [stripe.Load, stripe.Store]
         and [view.direction for view in kernel.refinements] == [stripe.Direction.IN, stripe.Direction.OUT]
@@ -290,7 +290,7 @@ def is_copy(kernel: stripe.Block) -> bool:
 
 
 def is_product(kernel: stripe.Block) -> bool:
-    """Return whether a kernel adds up products of two tensors, in a dtype that it may convert them to."""
+    """Return whether a kernel adds up products of two tensors, perhaps converted."""
     kinds = [type(statement) for statement in kernel.statements if not isinstance(statement, stripe.Convert)]
     products = [s for s in kernel.statements if isinstance(s, stripe.Intrinsic)]
     outputs = [view for view in kernel.refinements if view.direction.writes]
@@ -308,7 +308,7 @@ def is_product(kernel: stripe.Block) -> bool:
 def index_values(
     kernel: stripe.Block, output: stripe.Refinement, coordinates: Iterable[Affine]
 ) -> dict[str, Affine] | None:
-    """Return the values of a flat kernel's indices where it writes an element; None where that is not plain to see."""
+    """Return the values of a flat kernel's indices where it writes an element; None if the analysis cannot tell."""
     if kernel.constraints or kernel.blocks or any(not index.is_plain for index in kernel.indices):
         return None
     coordinates = tuple(coordinates)

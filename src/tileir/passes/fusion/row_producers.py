@@ -1,4 +1,4 @@
-"""Kernels whose results another one reads row by row: computed there again, for a vector of a row at a time."""
+"""Recomputation of a kernel's rows in its only reader, for a vector of a row at a time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tileir.stripe.ir import (
 )
 
 _MOST_STATEMENTS: Final = 48
-"""Loads and computations, for each element of a row, that take no longer than storing the element and loading it."""
+"""Maximum number of loads and computations per element that cost no more than a store and a load."""
 
 
 @attrs.frozen(eq=False)
@@ -43,22 +43,21 @@ class RowProducer:
     names: Mapping[str, str]
 
     def steps(self, view: Refinement) -> bool:
-        """Return whether neighbours of a row are neighbours in a view; else all of the row reads one element."""
+        """Return whether a row is contiguous in a view; otherwise all of the row reads one element."""
         return self.along in address(view).indices
 
 
 def producer_of(
     statements: Sequence[Statement], reader: int, near: NearPlaces, view: Refinement, kept: frozenset[str]
 ) -> RowProducer | None:
-    """Return the kernel that writes what a kernel reads near each other, if that can be computed there instead.
+    """Return the producer of a tensor whose close places a kernel reads, if it can be inlined there.
 
     Args:
         statements: Those of ``main``.
-        reader: The number of the kernel that reads.
-        near: What it reads.
-        view: By which view.
-        kept: Views of ``main`` that are needed whatever its statements do.
-
+        reader: The number of the reading kernel.
+        near: Its reads.
+        view: The view that it reads.
+        kept: Views of ``main`` that are always needed.
     """
     writers = [n for n, s in enumerate(statements) if view.source in views_written(s)]
     readers = [n for n, s in enumerate(statements) if view.source in views_read(s)]
@@ -83,7 +82,7 @@ def _is_plain(kernel: Block) -> bool:
 
 
 def _matched(kernel: Block, near: NearPlaces, view: Refinement) -> RowProducer | None:
-    """Return a plain kernel as a producer of the rows that a view shows; None where it writes others."""
+    """Return a plain kernel as a producer of the rows of a view; None if it writes others."""
     store = kernel.statements[-1]
     assert isinstance(store, Store)  # it is plain
     result, line = kernel.refinement(store.into), {index.name for index in near.line}
@@ -108,7 +107,7 @@ def _matched(kernel: Block, near: NearPlaces, view: Refinement) -> RowProducer |
 
 
 def _reads_rows(producer: RowProducer) -> bool:
-    """Return whether a producer reads neighbours in rows, which data may choose, or one element for all of a row."""
+    """Return whether a producer reads contiguous rows, at perhaps data-dependent places, or one element per row."""
     kernel, along = producer.kernel, producer.along
     steps = {view.name: int(address(view).coefficient(along)) for view in kernel.refinements}
     varying = varying_scalars(kernel.statements, {name for name, step in steps.items() if step}, along)

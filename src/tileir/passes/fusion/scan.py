@@ -1,6 +1,6 @@
-"""The scan that joins blocks: in order, with an index of last writers, each block with earlier ones where that pays.
+"""Scan that joins each block with earlier ones where that is legal and pays, with an index of last writers.
 
-Indices that kernels over the same rows share: the rest of each has to be a row, and rows have to be enough.
+The module also chooses the indices to share between kernels over the same rows.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 
 def are_one_row(first: FusionGroup, second: FusionGroup) -> bool:
-    """Return whether all loops of both go along a single row, which one group of threads is meant to take.
+    """Return whether all loops of both go along a single row, for one group of threads.
 
-    Where nothing aggregates the row, that is for short ones alone: of a long one each group takes a part, in less time.
+    Without an aggregate, only for short rows: for a long one it is faster if each group takes a part.
     """
     aggregated = first.reductions + second.reductions > 0
     if not aggregated and any(_bytes_inside(group, frozenset()) > _SHORT for group in (first, second)):
@@ -59,7 +59,7 @@ def _lengths(*blocks: Block | None) -> Iterator[int]:
 
 
 def loops_of(group: FusionGroup) -> Iterator[set[str]]:
-    """Yield the tensors that each loop of a group touches; what stands beside loops is one of them."""
+    """Yield the tensors that each loop of a group accesses; statements outside loops count as one loop."""
     inside = [{view.source for view in block.refinements if view.source} for block in group.nested]
     beside = {
         name for s in group.statements if not isinstance(s, Block) for name in (*views_read(s), *views_written(s))
@@ -69,7 +69,7 @@ def loops_of(group: FusionGroup) -> Iterator[set[str]]:
 
 
 def has_points(options: Fuse, first: FusionGroup, second: FusionGroup, shared: Shared) -> bool:
-    """Return whether shared indices have points enough, or each of these is done in less time than a launch takes."""
+    """Return whether shared indices have enough points, or each point takes less time than a launch."""
     if shared.points >= options.least_points:
         return True
     sides = ((first, frozenset(index.name for index in shared.first)), (second, shared.second))
@@ -77,7 +77,7 @@ def has_points(options: Fuse, first: FusionGroup, second: FusionGroup, shared: S
 
 
 def _bytes_inside(group: FusionGroup, shared: frozenset[str]) -> int:
-    """Return what a group touches for one point of its shared indices, in bytes, as if all its tensors were as wide."""
+    """Return the bytes that a group accesses for one shared point, with the widest dtype for all tensors."""
     own = product(i.range for i in group.indices if i.name not in shared)
     inside = (product(i.range for i in block.indices if i.affine is None) for block in group.nested)
     return own * max((1, *inside)) * _widest(group)
@@ -88,13 +88,13 @@ def _widest(group: FusionGroup) -> int:
 
 
 def with_long_rows(options: Fuse, first: FusionGroup, second: FusionGroup, shared: Shared) -> Shared | None:
-    """Return the shared indices where they leave a row to each group; None where they do not.
+    """Return the shared indices if they leave a row to each group; else None.
 
-    With ``shorten``, so many of them, outermost first, as do. Pixels and their channels share rows and columns, but
-    beside columns only channels are left. Rows may lie side by side where options say so.
+    With ``shorten``, only as many of them, outermost first, as leave a row. Pixels and their channels share rows and
+    columns, but beside columns only channels are left. Rows may be side by side if options allow it.
     """
     if options.local_bytes and not first.reductions and not second.reductions and _has_chosen_places(first, second):
-        return None  # groups of threads take no such rows: one thread would go along each
+        return None  # groups of threads cannot share these rows: one thread would take each
     columns = _with_columns(options, first, second, shared) if options.beside_bytes else None
     while columns is None and has_points(options, first, second, shared):
         names = frozenset(index.name for index in shared.first)
@@ -107,14 +107,14 @@ def with_long_rows(options: Fuse, first: FusionGroup, second: FusionGroup, share
 
 
 def _has_chosen_places(*groups: FusionGroup) -> bool:
-    """Return whether data decide which elements groups read or write, but for slices that all points read or write."""
+    """Return whether groups have data-dependent places, except slices that all points access."""
     blocks = [(tuple(each.views.values()), tuple(each.statements)) for each in groups]
     blocks += [(block.refinements, block.statements) for each in groups for block in each.nested]
     return any(not chosen_by_data(inside) <= views_in_one_place(views, inside) for views, inside in blocks)
 
 
 def _with_columns(options: Fuse, first: FusionGroup, second: FusionGroup, shared: Shared) -> Shared | None:
-    """Return the shared indices where rows of both groups lie side by side, with how many of them go together."""
+    """Return the shared indices if rows of both groups are side by side, with the number of rows taken together."""
     sides = ((first, frozenset(index.name for index in shared.first)), (second, shared.second))
     if all(runs_along_memory(group, names) for group, names in sides):
         return None
@@ -131,9 +131,9 @@ def _holds_blocks(group: FusionGroup, shared: frozenset[str]) -> bool:
 
 
 def _is_row(options: Fuse, group: FusionGroup, shared: frozenset[str]) -> bool:
-    """Return whether what is not shared is a stretch of memory of some length, with no block inside.
+    """Return whether unshared indices cover a long enough stretch of memory, without nested blocks.
 
-    Groups of threads take several stretches that are long enough for all of them.
+    Groups of threads take several stretches if these are long enough.
     """
     least = _STRETCH // _widest(group)
     along = runs_along_memory(group, shared) or (options.local_bytes and runs_in_stretches(group, shared, least))
@@ -145,32 +145,34 @@ def _is_row(options: Fuse, group: FusionGroup, shared: frozenset[str]) -> bool:
 
 
 _STRETCH: Final = 2048
-"""Bytes that keep a group of threads busy for a while."""
+"""Minimum bytes that keep a group of threads busy."""
 
 _SHORT: Final = 16_384
-"""Bytes that a group of threads takes in less time than a launch."""
+"""Maximum bytes that a group of threads handles in less time than a launch."""
 
 
 _MOST_CANDIDATES = 16
-"""Groups that are tried for one block; keeps the scan linear."""
+"""Maximum number of groups tried for one block, which keeps the scan linear."""
 _MOST_POINTS = 1 << 20
-"""Products of fewer elements take no longer than the launch of another kernel."""
+"""Points below which a product takes no longer than the launch of another kernel."""
 _TURNED = "transpose"
 """Tag of kernels that copy a tensor to another layout."""
 
 _NARROW = 2
-"""Bytes of an element of narrow matrices at most."""
+"""Maximum bytes of an element of narrow matrices."""
 _DEEP = 32
-"""Steps of products from which on those that share no factor stay apart: tiles of both sums would be half as large, and
-each step would load more for what it multiplies. What one result takes to be stored and read again is less by then."""
+"""Steps of products from which on those without a common factor stay apart: tiles of both sums would be half as large,
+so
+that each step loads more per multiplication. Storing and reloading a result costs less by then.
+"""
 
 _MOST_USERS = 256
-"""A group with more users than this is not moved down past others."""
+"""Maximum number of users of a group that may move down past others."""
 
 
 @attrs.define(eq=False, repr=False)
 class _Fixed:
-    """A statement that is no block: it stays where it is."""
+    """A statement that is no block and keeps its position."""
 
     position: int
     statement: Statement
@@ -236,7 +238,7 @@ class FusionScan:
             self._weigh()
 
     def _weigh(self) -> None:
-        """Note for each tensor how many operations the longest chain of kernels has that begins with writing it."""
+        """Record for each tensor the operations in the longest chain of kernels that begins with its writer."""
         read_by: dict[str, int] = {}
         for statement in reversed(self.parent.statements):
             if not isinstance(statement, Block) or statement.blocks:
@@ -248,7 +250,7 @@ class FusionScan:
                 read_by[root] = max(read_by.get(root, 0), count)
 
     def statements(self) -> tuple[Statement, ...]:
-        """Return the statements of the parent with blocks joined; the very same ones where none was."""
+        """Return the statements of the parent with blocks joined; the identical tuple if none was."""
         if len(self.parent.blocks) < 2:
             return self.parent.statements
         for number, statement in enumerate(self.parent.statements):
@@ -266,7 +268,7 @@ class FusionScan:
         return tuple(group.body() for group in sorted(both, key=lambda group: group.position))
 
     def outcomes(self) -> Iterator[tuple[int, Block, Refused | None]]:
-        """Yield each block by number, with why it stands alone, when all are seen; None where it was joined."""
+        """Yield each block by number, after the scan, with the reason why it stands alone; None if it was joined."""
         for number, block in enumerate(self.parent.statements):
             if isinstance(block, Block):
                 said = self._refused.get(number)
@@ -294,7 +296,7 @@ class FusionScan:
         self._readers.update(dict.fromkeys(group.read, number))
 
     def _is_known(self, group: FusionGroup) -> bool:
-        """Return whether a kernel depends on constants alone, so that it may run once, before the program does."""
+        """Return whether a kernel depends on constants alone, so that it may run once, ahead of the program."""
         known = group.read - group.written <= self._known and group.written <= self._temporary
         if known:
             self._known |= group.written
@@ -315,7 +317,7 @@ class FusionScan:
         return self._fixed[found] if found in self._fixed else self._groups[found]
 
     def _find(self, number: int) -> int:
-        """Return the number under which the group of a statement is kept."""
+        """Return the number of the group of a statement."""
         path = []
         while (parent := self._joined.get(number)) is not None:
             path.append(number)
@@ -342,7 +344,7 @@ class FusionScan:
 
     @refusing
     def _together(self, first: FusionGroup, second: FusionGroup, *, sibling: bool) -> FusionGroup | Refused:
-        """Return the group that has both; refused where that is not legal, or does not pay."""
+        """Return the joined group; refused if that is not legal, or does not pay."""
         rule_out(self._against(first, second))
         position = self._common_position(first, second)
         if position is None:
@@ -360,9 +362,9 @@ class FusionScan:
         return base
 
     def _turns(self, first: FusionGroup, second: FusionGroup) -> bool:
-        """Return whether one group copies to another layout what the other one writes, and others need as it is.
+        """Return whether one group transposes the output of the other, which others need as it is.
 
-        Tiles of a copy go through local memory, but not where the same threads store elements in both layouts.
+        Tiles of a transposed copy go through local memory, but not if the same threads store elements in both layouts.
         """
         return any(
             _TURNED in copy.block.tags and self._is_shared(root, copy.touched[root] + made.touched[root])
@@ -371,7 +373,7 @@ class FusionScan:
         )
 
     def _joined_whole(self, first: FusionGroup, second: FusionGroup, *, sibling: bool) -> FusionGroup | None:
-        """Join groups whose boxes correspond, and return what has both; None where they cannot."""
+        """Join groups whose boxes correspond; return None if they cannot be joined."""
         if sibling and first.reductions + second.reductions:
             return None
         # The larger body, or the one with the reduction, stays; the other is renamed to fit.
@@ -390,7 +392,7 @@ class FusionScan:
         return self._absorbed(base, added, before=before)
 
     def _joined_shared(self, first: FusionGroup, second: FusionGroup, *, sibling: bool) -> FusionGroup | None:
-        """Join groups over indices that they share, with the others in blocks inside, and return what has both."""
+        """Join groups over shared indices, with the others in nested blocks."""
         options = self.options
         shared = shared_indices(first, second, sibling=sibling)
         if options.few_bytes and shared is None and are_one_row(first, second):
@@ -405,7 +407,7 @@ class FusionScan:
                 return None
         if shared is None:
             return None
-        # Of threads that share a row, one would read an element before another one has stored it.
+        # A thread would read an element of a shared row before another thread has stored it.
         handed_on = first.written if options.few_bytes else self._fresh(first, second)
         if not read_as_written(first, second, shared, handed_on):
             return None
@@ -413,7 +415,7 @@ class FusionScan:
             return None
         if options.few_bytes and not written_alike(first, second, shared):  # a group of threads shares each row
             return None
-        # What schedules rows looks at all their indices together; elsewhere blocks inside may use names again.
+        # Row schedules need unique index names; elsewhere nested blocks may reuse names.
         taken = NameScope.of(first.nested_index_names() | second.nested_index_names() if options.rows else ())
         outer = tuple(attrs.evolve(index, name=taken.fresh(index.name)) for index in shared.first)
         second_own = tuple(Index(theirs, index.range) for index, theirs in shared.pairs)
@@ -422,9 +424,9 @@ class FusionScan:
         return self._absorbed(first, second, before=False)
 
     def _fit(self, first: FusionGroup, second: FusionGroup, shared: Shared) -> bool:
-        """Return whether rows are of ordinary length, or what loops hand on, and nothing else needs, fits local memory.
+        """Return whether rows have ordinary length, or intermediates without other users fit local memory.
 
-        What one loop writes and reads itself needs no room.
+        Values that one loop both writes and reads need no room.
         """
         touched = first.touched + second.touched
         loops = Counter(root for group in (first, second) for loop in loops_of(group) for root in loop)
@@ -441,11 +443,11 @@ class FusionScan:
         return base
 
     def _against(self, first: FusionGroup, second: FusionGroup) -> Refused | None:
-        """Return why the options keep two groups apart, wherever they meet."""
+        """Return why the options keep two groups apart, regardless of positions."""
         options, reductions = self.options, first.reductions + second.reductions
         if not (first.is_movable and second.is_movable):
             return refused("TR682")
-        if ADVANCE in first.block.tags or ADVANCE in second.block.tags:  # lowering has a thread of another kernel count
+        if ADVANCE in first.block.tags or ADVANCE in second.block.tags:  # lowering assigns a thread of another kernel
             return refused("TR691")
         if first.is_known is not second.is_known and (first if first.is_known else second).reductions:
             return refused("TR696")
@@ -483,20 +485,20 @@ class FusionScan:
         return begun > self.options.costly and points >= _MOST_POINTS and narrow and has_outer_product(product)
 
     def _fresh(self, *groups: FusionGroup) -> frozenset[str]:
-        """Return the tensors that hold nothing before ``groups``, which write them."""
+        """Return the tensors without content before ``groups``, which write them."""
         return frozenset(root for group in groups for root in group.written if self._is_fresh(root, *groups))
 
     def _is_fresh(self, root: str, *groups: FusionGroup) -> bool:
-        """Return whether one of ``groups`` is the first to write a tensor that holds nothing before."""
+        """Return whether one of ``groups`` is the first to write a tensor without earlier content."""
         writer = self._writers.get(root)
         return writer is not None and root not in self._given and self._at(writer) in groups
 
     def _is_shared(self, tensor: str, members: int) -> bool:
-        """Return whether a tensor that ``members`` blocks of a group touch is needed outside it too."""
+        """Return whether a tensor that ``members`` blocks of a group access is needed outside it, too."""
         return tensor not in self._temporary or members < self._touches[tensor]
 
     def _shared(self, first: FusionGroup, second: FusionGroup) -> int:
-        """Return how many tensors the joined group would touch that are needed outside it too."""
+        """Return the number of tensors of the joined group that are needed outside it, too."""
         large, small = (first, second) if len(first.touched) >= len(second.touched) else (second, first)
         count = large.shared
         for tensor, members in small.touched.items():
@@ -505,11 +507,13 @@ class FusionScan:
         return count
 
     def _keeps_more(self, first: FusionGroup, second: FusionGroup, position: int) -> bool:
-        """Return whether groups that are far apart, joined at ``position``, need more memory between them than apart.
+        """Return whether distant groups, joined at ``position``, need more memory between them than apart.
 
-        That is bytes times statements. The results of the group that moves are in use for longer or shorter, and so is
-        what it reads, unless others touch it later. What blocks write that are not to be joined does not count: as
-        copies that are going to be read through, they may go.
+        The unit is bytes times statements. The live ranges of the moved group's results grow or shrink, and so do those
+        of
+        its inputs without later users. Outputs of blocks that are excluded from fusion do not count: copies that are
+        going
+        to be bypassed may go.
         """
         start, end = first.position, second.position
         if end - start < self.options.far:
@@ -531,7 +535,7 @@ class FusionScan:
         return grown > 0
 
     def _last_other(self, root: str, first: FusionGroup, second: FusionGroup) -> int:
-        """Return the position of the last statement that touches a temporary, but for those of two groups; else -1."""
+        """Return the position of the last user of a temporary outside two groups; else -1."""
         for number in reversed(self._touching[root][-_MOST_CANDIDATES:]):
             group = self._at(number) if number < self._visited else None
             if group is None:
@@ -541,9 +545,9 @@ class FusionScan:
         return -1
 
     def _common_position(self, first: FusionGroup, second: FusionGroup) -> int | None:
-        """Return where both can stand as one; None where a group between them may have to stay between.
+        """Return a position for the joined group; None if a group between them may have to stay between.
 
-        Groups stand in an order that respects all dependences, so only groups between the two can be in the way.
+        Groups are in an order that respects all dependences, so only groups between the two can be in the way.
         """
         needs = map(self._at, second.needs)
         if all(g is first or g is second or g.position < first.position for g in needs):
@@ -557,7 +561,7 @@ class FusionScan:
 
 
 def _share_nothing(*groups: FusionGroup) -> bool:
-    """Return whether the loops of two groups are long, and none of one reads a tensor that one of the other touches."""
+    """Return whether the loops of two groups are long, and no loop of one reads a tensor of a loop of the other."""
     if any(block.points < _DEEP for group in groups for block in group.nested):
         return False
     first, second = (set[str]().union(*list(loops_of(group))[:-1]) for group in groups)

@@ -1,4 +1,4 @@
-"""Some indices of a block moved into a block inside it, so that it can share the others with another block."""
+"""Sinking of some indices of a block into a nested block, so that it can share the others with another block."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tileir.stripe.ir import Block, Direction, Index, Refinement, Store, views_w
 
 
 def is_direct(block: Block, shared: Iterable[str]) -> bool:
-    """Return whether the statements of ``block`` can stand as they are in a block over the indices ``shared``."""
+    """Return whether the statements of ``block`` can stay unchanged in a block over the indices ``shared``."""
     names = frozenset(shared)
     stored = {name for s in block.statements if not isinstance(s, Block) for name in views_written(s)}
     merged = any(r.merges and _is_owned(r, names) for r in block.refinements if r.name in stored)
@@ -19,7 +19,7 @@ def is_direct(block: Block, shared: Iterable[str]) -> bool:
 
 
 def merged_inside(block: Block, shared: Iterable[str]) -> Block:
-    """Return a direct ``block`` whose views merge in the blocks inside only, where no two points share an element."""
+    """Return a direct ``block`` whose views merge only in nested blocks, if no two points share an element."""
     names = frozenset(shared)
     views = tuple(
         attrs.evolve(r, aggregation=None) if r.merges and _is_owned(r, names) else r for r in block.refinements
@@ -28,14 +28,13 @@ def merged_inside(block: Block, shared: Iterable[str]) -> Block:
 
 
 def sunk(block: Block, shared: tuple[Index, ...], tags: tuple[str, ...], gone: tuple[str, ...]) -> Block:
-    """Return a block over ``shared``, in which another one runs over the rest of the indices and the statements.
+    """Return a block over ``shared`` with a nested block over the other indices and the statements.
 
     Args:
         block: A block whose indices start at 0; constraints of it go inside.
-        shared: Those of its indices that stay, in their new order.
-        tags: What the block inside gets beside those of ``block``.
-        gone: Tags of ``block`` that the block inside loses.
-
+        shared: The indices that stay, in their new order.
+        tags: Additional tags of the nested block.
+        gone: Tags of ``block`` that the nested block loses.
     """
     names = frozenset(index.name for index in shared)
     rest = tuple(index for index in block.indices if index.name not in names)
@@ -63,7 +62,7 @@ def sunk(block: Block, shared: tuple[Index, ...], tags: tuple[str, ...], gone: t
 
 
 def covered(block: Block, shared: Iterable[str]) -> frozenset[str]:
-    """Return the views through which each point of ``shared`` surely writes every element that it sees."""
+    """Return the views through which each point of ``shared`` certainly writes every element that it sees."""
     stored = {s.into for s in block.statements if isinstance(s, Store) and s.index is None}
     ranges, names = known_ranges(block), frozenset(shared)
     rest = {name: count for name, count in ranges.items() if name not in names}
@@ -79,7 +78,7 @@ def covered(block: Block, shared: Iterable[str]) -> frozenset[str]:
 
 
 def _sweeps(view: Refinement, ranges: Mapping[str, int]) -> bool:
-    """Return whether the indices in ``ranges`` take a view along axes of its own, without gaps."""
+    """Return whether the indices in ``ranges`` move a view along axes of its own, without gaps."""
     taken: list[str] = []
     for access in view.access:
         moving = [(name, c) for name, c in access.terms if ranges.get(name, 1) > 1]
@@ -90,12 +89,12 @@ def _sweeps(view: Refinement, ranges: Mapping[str, int]) -> bool:
 
 
 def owns(access: Affine, index: str, size: int) -> bool:
-    """Return whether an axis at ``access`` that shows ``size`` elements shows others for each value of ``index``."""
+    """Return whether an axis at ``access`` with ``size`` elements shows disjoint ones for each value of ``index``."""
     return access.indices == (index,) and abs(int(access.coefficient(index))) >= size
 
 
 def _is_owned(view: Refinement, shared: Iterable[str]) -> bool:
-    """Return whether a view shows other elements for each value of each index of ``shared``."""
+    """Return whether a view shows disjoint elements for each value of each index of ``shared``."""
     axes = tuple(zip(view.access, view.shape.sizes, strict=True))
     return all(any(owns(access, name, size) for access, size in axes) for name in shared)
 
@@ -107,9 +106,9 @@ def _inner_view(view: Refinement, ranges: Mapping[str, int]) -> Refinement:
 
 
 def _outer_view(view: Refinement, ranges: Mapping[str, int], shared: frozenset[str]) -> Refinement:
-    """Return the view of all that the block inside touches from one point of ``shared``."""
+    """Return the view of all elements that the nested block accesses from one point of ``shared``."""
     whole = swept(view, ranges)
-    # Where each element gets all its values from one point, they merge inside.
+    # If each element gets all its values from one point, they merge inside.
     kept = None if view.merges and _is_owned(whole, shared) else view.aggregation
     return attrs.evolve(
         whole,

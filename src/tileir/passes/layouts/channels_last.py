@@ -1,18 +1,20 @@
-"""Lay temporaries between products with constants out so that the axis along which sums run is the fastest.
+"""Channels-last layout of temporaries between products with constants.
 
-A convolution of pictures whose channels come first reads a few pixels of one channel, then of the next, far away: a
-cache line and a page for each step of its sum, and what it stores, lanes along channels, has to be turned. Where a
-temporary has its channels beside each other, the steps of the sum follow each other in memory, and vectors of sums are
-stored as they are::
+A convolution of pictures with channels first reads a few pixels of one channel, then of the next, far away: a cache
+line
+and a page for each step of its sum; and its results, with lanes along channels, have to be transposed. With channels
+last, the steps of the sum are contiguous, and vectors of sums are stored as they are::
 
     Y[k, p] = +(W[k, c] * X[c, p])   reads X in runs along c, and stores Y in runs along k
 
-A temporary is laid out so where all products that touch it ask for the same axis, and other kernels, as those of
-pools and sums are, walk along that axis of all they touch, or do little beside the products. Temporaries that no
-product touches, as those between two steps of a pool, follow the others of their kernels. A product that reads it and
-turns what it stores counts among those others. A depthwise convolution has lanes along its channels then, and neither
-turns planes of pixels nor tests the edges of rows. A kernel with a product that has further loops, over all pixels of
-what it computed a factor for, leaves these as they lie.
+A temporary gets this layout if all products that use it prefer the same axis, and other kernels, such as pools and
+sums,
+walk along that axis of all their tensors, or do little work compared to the products. Temporaries that no product uses,
+such as those between two steps of a pool, follow the others of their kernels. A product that reads it and transposes
+its
+result counts as one of these other kernels. A depthwise convolution then has lanes along its channels, and neither
+transposes planes of pixels nor tests the edges of rows. A kernel with a product and further loops, over all pixels for
+which it computed a factor, keeps its layouts.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from tileir.stripe.check.views import is_dense
 from tileir.stripe.ir import Block, Program, Statement, TensorShape
 
 _LEAST_ADDS: Final = 256
-"""Fewest multiply-adds of products for each point of a kernel that walks against the axis that they ask for."""
+"""Minimum number of multiply-adds of products per point of a kernel that walks against their preferred axis."""
 
 
 @attrs.frozen
@@ -75,7 +77,7 @@ def _touches(statement: Statement, tensors: Collection[str]) -> bool:
 
 @attrs.frozen(repr=False)
 class _Kernel:
-    """Kernel of a program, as far as layouts go.
+    """Layout facts about a kernel of a program.
 
     Attributes:
         tensors: Views of ``main`` that the kernel uses.
@@ -109,7 +111,7 @@ class _Kernel:
         return cls(tensors, written, nest, asked, outer * sum(product(i.range for i in s.loops) for s in products))
 
     def is_against(self, axes: Mapping[str, int]) -> bool:
-        """Return whether a kernel without products would not walk along the same axis of all that it touches."""
+        """Return whether a kernel without products would not walk along the same axis of all its tensors."""
         assert self.nest is not None
         uses = [(use, self.nest.sources[use.root]) for use in _outside(self.nest)]
         indices = {i.name for i in self.nest.indices}
@@ -120,7 +122,7 @@ class _Kernel:
         return any(use.stride(index) not in (0, 1) for use, tensor in uses if tensor not in axes)
 
     def following(self, tensor: str, axis: int) -> Iterator[tuple[str, int]]:
-        """Yield the tensors that a kernel walks along by the index that it walks along an axis by, and their axes."""
+        """Yield the tensors and axes that a kernel walks along by the index of ``axis`` of ``tensor``."""
         assert self.nest is not None
         uses = [(self.nest.sources[use.root], use.access) for use in _outside(self.nest)]
         along = {_alone(access[axis]) for name, access in uses if name == tensor}
@@ -130,7 +132,7 @@ class _Kernel:
                 yield name, axes[0]
 
     def turns(self, axes: Mapping[str, int], shapes: Mapping[str, TensorShape]) -> bool:
-        """Return whether a kernel with products stores along another axis than its lanes run along."""
+        """Return whether a kernel with products stores along another axis than its lanes."""
         asked = {name: self.asked.get(name) for name in self.written - axes.keys()}
         return any(axis is not None and fastest(shapes[name]) != axis for name, axis in asked.items())
 
@@ -150,14 +152,14 @@ def _outside(nest: Nest) -> tuple[Use, ...]:
 
 
 def _alone(place: Affine) -> str:
-    """Return the index that moves along an axis one by one; none where it is not one alone."""
+    """Return the index that alone moves along an axis, by single steps; empty if there is none."""
     return place.indices[0] if len(place.indices) == 1 and place.coefficient(place.indices[0]) == 1 else ""
 
 
 def _asked(
     nest: Nest, products: list[Segment], constant: Collection[str], vector_bytes: int
 ) -> Iterator[tuple[str, int | None]]:
-    """Yield the tensors that a kernel with products touches, and the axis that it asks for; None for none."""
+    """Yield the tensors of a kernel with products, and its preferred axis of each; None for none."""
     lanes = {_lanes(nest, segment, constant, vector_bytes) for segment in products}
     (index,) = lanes if len(lanes) == 1 else ("",)
     others = {factor: loop for segment in products for factor, loop in _summed(nest, segment, constant, index)}
@@ -181,9 +183,9 @@ def _weight(nest: Nest, segment: Segment, constant: Collection[str]) -> tuple[Us
 
 
 def _lanes(nest: Nest, segment: Segment, constant: Collection[str], vector_bytes: int) -> str:
-    """Return the index along which lanes of a product run; none without such.
+    """Return the index along which the lanes of a product run; empty if there is none.
 
-    It moves a constant factor alone, or numbers channels that have windows of their own.
+    It moves only a constant factor, or counts channels that have their own windows.
     """
     found = _weight(nest, segment, constant)
     if found is None:
@@ -197,9 +199,9 @@ def _lanes(nest: Nest, segment: Segment, constant: Collection[str], vector_bytes
 
 
 def _summed(nest: Nest, segment: Segment, constant: Collection[str], lanes: str) -> Iterator[tuple[Use, str]]:
-    """Yield the factor of a product beside a constant, and the index that moves along an axis of it alone.
+    """Yield the other factor of a product with a constant, and the index that alone moves along an axis of it.
 
-    That is a loop, or the index along which lanes run, where they move this factor as well.
+    That is a loop, or the index of lanes if it moves this factor as well.
     """
     found = _weight(nest, segment, constant)
     if found is None:
@@ -214,7 +216,7 @@ def _summed(nest: Nest, segment: Segment, constant: Collection[str], lanes: str)
 
 
 def _agreed(kernels: list[_Kernel], free: Collection[str]) -> dict[str, int]:
-    """Return the axis of each temporary of ``free`` for which all products ask that touch it."""
+    """Return the axis of each temporary of ``free`` that all of its products prefer."""
     axes: dict[str, int] = {}
     gone = {name for kernel in kernels if kernel.nest is None for name in kernel.tensors}
     for kernel in kernels:
@@ -225,7 +227,7 @@ def _agreed(kernels: list[_Kernel], free: Collection[str]) -> dict[str, int]:
 
 
 def _spread(kernels: list[_Kernel], axes: Mapping[str, int], free: Collection[str]) -> dict[str, int]:
-    """Return the axes of temporaries, and of those of ``free`` that no product touches, but kernels along such axes."""
+    """Return ``axes``, extended through kernels without products to other temporaries of ``free``."""
     found = dict(axes)
     fixed = {name for kernel in kernels for name in (kernel.tensors if kernel.adds or kernel.nest is None else ())}
     walking: dict[str, list[_Kernel]] = {}
@@ -247,7 +249,7 @@ def _spread(kernels: list[_Kernel], axes: Mapping[str, int], free: Collection[st
 def _touched_against(
     kernels: list[_Kernel], axes: Mapping[str, int], shapes: Mapping[str, TensorShape]
 ) -> frozenset[str]:
-    """Return the temporaries of which some kernel walks along other axes, and does so for long."""
+    """Return the temporaries along whose other axes some kernel walks for long."""
     adds: dict[str, int] = dict.fromkeys(axes, 0)
     for kernel in kernels:
         for name in kernel.tensors & axes.keys() if kernel.adds else ():

@@ -1,6 +1,6 @@
-"""Kernels that mix the few channels of interleaved tensors take whole pixels: one point computes all channels.
+"""Unrolling of channels in kernels that mix the few channels of interleaved tensors: one point computes a whole pixel.
 
-Temporaries of which every access knows its place along the innermost axis, as one temporary for each place.
+Temporaries whose accesses all have a known place along the innermost axis are split into one for each place.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tileir.stripe.ir import (
 
 _AGGREGATIONS: Final = (Aggregation.SUM, Aggregation.PROD, Aggregation.MAX, Aggregation.MIN)
 _REDUCES: Final = ("agg_op_", "comb_op_", "contraction")
-"""How tags of reductions begin."""
+"""Prefix of the tags of reductions."""
 
 
 @attrs.frozen
@@ -97,9 +97,9 @@ class Deinterleave:
 def _beside_gathers(
     program: Program, candidates: Mapping[int, _Pixels], behind: Mapping[str, str], temporaries: set[str]
 ) -> list[int]:
-    """Return the candidates that read pixels at places that data choose, or what becomes of these channel by channel.
+    """Return the candidates that read pixels at data-dependent places, or elementwise results of these.
 
-    All channels of such a pixel are neighbours in memory; those of one channel of several pixels are anywhere.
+    All channels of such a pixel are contiguous in memory; one channel of several pixels is scattered.
     """
     gathered: set[str] = set()
     found = []
@@ -121,10 +121,10 @@ def _beside_gathers(
 def _at_odds(
     program: Program, candidates: Mapping[int, _Pixels], behind: Mapping[str, str], temporaries: set[str]
 ) -> set[int]:
-    """Return the candidates that share a temporary with a kernel to which its pixels have another number of elements.
+    """Return the candidates that share a temporary with a kernel whose pixels have another number of elements in it.
 
-    To a kernel that writes a term for each channel and each step of a reduction, the steps are the channels, or it goes
-    over all of them alike; its reader has both in a pixel. Written out, the two could not run as one.
+    A kernel that writes a term for each channel and each step of a reduction takes the steps as channels, or goes
+    over all of them alike; its reader has both in a pixel. Unrolled, the two could not be fused.
     """
     users: dict[str, set[int]] = {}
     counts: dict[str, set[int]] = {}
@@ -149,7 +149,7 @@ def _at_odds(
 
 
 def _chosen(candidates: Mapping[int, _Pixels], behind: Mapping[str, str], temporaries: set[str]) -> set[int]:
-    """Return which kernels to write out: those that mix channels, and all that share temporaries with these."""
+    """Return the kernels to unroll: those that mix channels, and all that share temporaries with these."""
     touched = {
         number: {behind[r.source] for r in pixels.kernel.refinements} & temporaries
         for number, pixels in candidates.items()
@@ -168,7 +168,7 @@ def _chosen(candidates: Mapping[int, _Pixels], behind: Mapping[str, str], tempor
 
 @attrs.frozen(repr=False)
 class _Pixels:
-    """A flat kernel whose points are pixels, and channels of these.
+    """A flat kernel over pixels, and channels of these.
 
     Attributes:
         kernel: The kernel.
@@ -190,7 +190,7 @@ class _Pixels:
 
     @classmethod
     def of(cls, kernel: Block, options: Deinterleave) -> _Pixels | None:
-        """Return what is known of a kernel over pixels; None of others."""
+        """Analyse a kernel over pixels; return None for others."""
         store = kernel.statements[-1] if kernel.statements else None
         stores = [s for s in kernel.statements if isinstance(s, Store | Block | Special)]
         if not isinstance(store, Store) or len(stores) != 1 or store.index is not None or kernel.constraints:
@@ -224,12 +224,12 @@ class _Pixels:
         return cls(kernel, store, result, along, axis, reduced, options.channels)
 
     def elements(self, view: Refinement) -> int:
-        """Return how many elements of a view a point reads or writes once it is written out."""
+        """Return the number of elements of a view that a point of the unrolled kernel accesses."""
         indices = address(view).indices
         return prod(i.range for i in (self.channel, *self.reduced) if i is not None and i.name in indices)
 
     def has_terms(self, view: Refinement) -> bool:
-        """Return whether a view has both channels of the result and what they are aggregated from."""
+        """Return whether a view has channels of the result and of the reduction."""
         indices = address(view).indices
         return (
             self.channel is not None and self.channel.name in indices and any(i.name in indices for i in self.reduced)
@@ -237,12 +237,12 @@ class _Pixels:
 
     @property
     def has_channels(self) -> bool:
-        """True if there are channels to write out."""
+        """True if there are channels to unroll."""
         return self.channel is not None or bool(self.reduced)
 
     @property
     def mixes(self) -> bool:
-        """True if elements of the result are no line along which all that is read is one, or stays in place."""
+        """True unless contiguous elements of the result read contiguous elements, or a single one, of all inputs."""
         views = [address(r) for r in self.kernel.refinements if r is not self.result]
         views += [s.affine for s in self.kernel.statements if isinstance(s, LoadIndex)]
         if self.reduced:
@@ -254,7 +254,7 @@ class _Pixels:
         return any((name in view.indices) != (self.along in view.indices) for view in views)
 
     def written_out(self, contents: Mapping[str, Buffer]) -> Block:
-        """Return the kernel over pixels alone."""
+        """Return the kernel over pixels, with channels unrolled."""
         kernel, names = self.kernel, NameScope()
         terms = Terms(self.result.aggregation or Aggregation.ASSIGN, names, finite="finite" in kernel.tags)
         held = [view for view in kernel.refinements if view.name in contents]
@@ -283,7 +283,7 @@ class _Pixels:
         )
 
     def _add(self, terms: Terms, point: Mapping[str, Affine], loaded: Mapping[str, Array]) -> None:
-        """Add the statements for some channels to a term; elements of constants that are then known are loaded now."""
+        """Add the statements for some channels to a term; known elements of constants are loaded at compile time."""
         for statement in self.kernel.statements[:-1]:
             match statement:
                 case Load(source=source, into=into):
@@ -302,7 +302,7 @@ class _Pixels:
 
 
 def _channel(view: Refinement, ranges: Mapping[str, int], most: int) -> str | None:
-    """Return the index that goes over the channels of a tensor: by single elements, and inside of all other steps."""
+    """Return the channel index of a tensor, which moves by single elements, within the steps of all others."""
     steps = {name: abs(int(c)) for name, c in address(view).terms if name in ranges}
     inner = [name for name, step in steps.items() if step == 1]
     if len(inner) != 1 or not is_element(view) or not 2 <= ranges[inner[0]] <= most:
@@ -311,16 +311,16 @@ def _channel(view: Refinement, ranges: Mapping[str, int], most: int) -> str | No
 
 
 def _points(indices: tuple[Index, ...]) -> Iterator[dict[str, Affine]]:
-    """Yield the values of indices at each point, the last index fastest; one point where there are none."""
+    """Yield the values of indices at each point, the last index fastest; one point without indices."""
     for values in product(*(range(index.range) for index in indices)):
         yield {i.name: Affine.constant(value) for i, value in zip(indices, values, strict=True)}
 
 
 def without_channels(program: Program, temporaries: Collection[str]) -> Program:
-    """Return the program with each of ``temporaries`` split along its innermost axis, where that can be.
+    """Return the program with each of ``temporaries`` split along its innermost axis, if possible.
 
-    It can where kernels without blocks inside access single elements of it at places that no index moves along that
-    axis: the replacement of aggregates by their parts, for tensors. Parts keep the axis, with extent 1.
+    It is possible if kernels without nested blocks access single elements at fixed places along that axis: scalar
+    replacement of aggregates, for tensors. Parts keep the axis, with extent 1.
     """
     main = program.main
     split = {r.name: r for r in main.refinements if r.name in temporaries and _is_whole(r)}
@@ -347,7 +347,7 @@ def _is_whole(view: Refinement) -> bool:
 
 
 def _is_known(view: Refinement, whole: Refinement) -> bool:
-    """Return whether a view of a kernel shows an element whose place along the innermost axis no index moves."""
+    """Return whether a view of a kernel shows an element at a fixed place along the innermost axis."""
     same = view.shape.strides == whole.shape.strides
     return same and is_element(view) and view.access[-1].is_constant and view.direction is not Direction.NONE
 
@@ -360,7 +360,7 @@ def _by_parts(statement: Statement, parts: Mapping[str, tuple[str, ...]]) -> Sta
 
 
 def _of_part(view: Refinement, parts: tuple[str, ...]) -> Refinement:
-    """Return the view of the part that holds what a view of the whole shows."""
+    """Return the view of the part that contains the elements of a view of the whole."""
     place = int(view.access[-1].offset)
     count = len(parts)
     dims = tuple(attrs.evolve(dim, stride=max(1, dim.stride // count)) for dim in view.shape.dims)
@@ -369,7 +369,7 @@ def _of_part(view: Refinement, parts: tuple[str, ...]) -> Refinement:
 
 
 def _parts(memory: Refinement, names: tuple[str, ...] | None) -> tuple[Refinement, ...]:
-    """Return the parts of a tensor; the tensor itself where it has none."""
+    """Return the parts of a tensor; the tensor itself if it has none."""
     if names is None:
         return (memory,)
     shape = TensorShape.dense(memory.shape.dtype, (*memory.shape.sizes[:-1], 1))

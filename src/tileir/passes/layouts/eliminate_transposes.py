@@ -1,4 +1,4 @@
-"""Keep one of two tensors with the same elements in other orders of axes, where windows slide over them."""
+"""Elimination of transposed copies of tensors around sliding windows."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ class EliminateTransposes:
     """Eliminate transposes around sliding windows: let these read and write tensors with channels last.
 
     A network whose norms and products go along channels, and whose convolutions slide over pixels, transposes each
-    picture between them. Windows do as well with channels beside each other: neighbouring threads take neighbouring
-    channels, and nothing but a place along them decides which. So where a copy has all elements of a tensor in another
-    order of axes, and a reduction slides over one of both, all kernels use the one whose fastest axis it does not slide
-    along. In the program of a copy and a window::
+    picture between them. Windows are as fast with channels last: neighbouring threads take neighbouring channels. So if
+    a copy transposes a whole tensor, and a reduction slides over one of the two, all kernels use the one whose fastest
+    axis the window does not slide along. In the program of a copy and a window::
 
         T[c, p] = X[p, c];  O[c, p] = +(T[c, p + i] * W[c, i])
 
-    the window reads ``X[p + i, c]``, and there is no ``T``. An output that is a transposed copy takes the place of what
-    it copies likewise. Other temporaries along whose fastest axis windows slide get the one that has the same channels,
-    as far as kernels compute them of each other element by element, or by windows of each channel alone.
+    the window reads ``X[p + i, c]``, and ``T`` is removed. An output that is a transposed copy likewise replaces its
+    source. Other temporaries along whose fastest axis windows slide get the layout of the tensor with these channels,
+    if
+    kernels compute them from each other element by element, or by windows of each channel alone.
 
-    Nothing changes where the elements are written again between copy and use, nor where a kernel sees the tensor with
-    other axes, or at places that data choose.
+    Nothing changes if the elements are written again between copy and use, or if a kernel sees the tensor with other
+    axes, or at data-dependent places.
     """
 
     name: ClassVar[str] = "eliminate_transposes"
 
     def __call__(self, program: Program) -> Program:
-        """Return the program with such copies, and the tensors that they read or write, gone."""
+        """Return the program without these copies, and without the tensors that they read or write."""
         copies = [(n, s) for n, s in enumerate(program.main.statements) if isinstance(s, Block) and copied(s)]
         if not copies:
             return program
         scan = _Scan.of(program)
         copies.sort(key=lambda each: not any(r.source in scan.outputs for r in each[1].refinements))
-        for number, kernel in copies:  # what goes to an output lies as that does
+        for number, kernel in copies:  # a copy to an output takes the layout of that
             scan.visit(number, kernel)
         if not scan.moved:
             return program
@@ -51,7 +51,7 @@ class EliminateTransposes:
 
 @attrs.frozen
 class _Scan(Elsewhere):
-    """Copies that were found so far.
+    """Copies found so far.
 
     Attributes:
         slid: The axes of each tensor along which windows slide.
@@ -64,13 +64,13 @@ class _Scan(Elsewhere):
         return _slid(self.program, self.touching)
 
     def visit(self, number: int, kernel: Block) -> None:
-        """Note a copy of which one side can stand for the other one, if windows should see that."""
+        """Record a copy of which one side can replace the other, if that benefits windows."""
         copy = copied(kernel)
         axes = None if copy is None else self._transposed(kernel, *copy)
         if copy is None or not axes:
             return
         source, target = (self.place(view.source) for view in copy)
-        back = tuple(axes[axis] for axis in target.axes)  # the axis of what is read for each of the other root's
+        back = tuple(axes[axis] for axis in target.axes)  # the input axis for each axis of the other root
         across = tuple(source.axes.index(axis) for axis in back)
         if source.whole == target.whole or not self._is_the_same(number, source.whole, target.whole):
             return
@@ -84,7 +84,7 @@ class _Scan(Elsewhere):
             self._move(number, source.whole, attrs.evolve(target, axes=across))
 
     def _transposed(self, kernel: Block, read: Refinement, written: Refinement) -> tuple[int, ...] | None:
-        """Return the axis that a copy of a whole tensor reads for each that it writes; None for other copies."""
+        """Return, for a copy of a whole tensor, the input axis for each output axis; None for other copies."""
         if any(r.source not in self.single or r.shape.strides != self.shape(r.source).strides for r in (read, written)):
             return None
         shape, other = (self.shape(view.source) for view in (read, written))
@@ -104,13 +104,13 @@ class _Scan(Elsewhere):
         return axes if [shape.sizes[axis] for axis in axes] == list(other.sizes) else None
 
     def _is_the_same(self, number: int, source: str, target: str) -> bool:
-        """Return whether a copy alone makes a tensor, and what it reads stays as it is."""
+        """Return whether a copy alone writes a tensor, and its source stays unchanged."""
         before = all(writer < number for writer in self.writing.get(source, ()))
         alone = self.writing.get(target, []) == [number] and min(self.touching[target]) == number
         return before and alone
 
     def _may_go(self, name: str) -> bool:
-        """Return whether all kernels would see another order of the axes of a tensor."""
+        """Return whether all kernels allow another order of the axes of a tensor."""
         if name not in self.temporaries:
             return False
         kernels = [self.program.main.statements[at] for at in self.touching[name]]
@@ -118,7 +118,7 @@ class _Scan(Elsewhere):
         return all(_is_movable(kernel, self.program.main, names) for kernel in kernels)
 
     def _move(self, number: int, name: str, place: Place) -> None:
-        """Note that a tensor stands for another one, and for all that this did."""
+        """Record that a tensor replaces another one, and all that the latter replaced."""
         for other, old in self.moved.items():
             if old.whole == name:
                 self.moved[other] = attrs.evolve(place, axes=tuple(old.axes[axis] for axis in place.axes))
@@ -132,7 +132,7 @@ class _Scan(Elsewhere):
 
 
 def _laid_alike(program: Program, alike: Collection[str], scan: _Scan) -> Program:
-    """Return the program with temporaries whose fastest axis is that of tensors ``alike``, where windows slide."""
+    """Return the program with temporaries under sliding windows laid out with the fastest axis of tensors ``alike``."""
     shapes = {each.name: each.shape for each in program.memory}
     free = {
         name
@@ -160,7 +160,7 @@ def _laid_alike(program: Program, alike: Collection[str], scan: _Scan) -> Progra
 
 
 def _before_others(program: Program, axes: Mapping[str, int], slid: Mapping[str, Collection[int]]) -> set[str]:
-    """Return the sums of windows of which a kernel makes what keeps its layout: only in that they become one kernel."""
+    """Return the sums of windows whose reader's output keeps its layout: only in that layout can the two fuse."""
     found: set[str] = set()
     main = program.main
     merged = {view.source for kernel in program.main.blocks for view in kernel.refinements if view.merges}
@@ -173,7 +173,7 @@ def _before_others(program: Program, axes: Mapping[str, int], slid: Mapping[str,
 
 
 def _plain(place: Affine) -> str | None:
-    """Return the index that alone moves along an axis, one by one; an empty name for no place but the first."""
+    """Return the index that alone moves along an axis, by single steps; an empty name for the constant 0."""
     if not place.indices:
         return None if place.offset else ""
     alone = len(place.indices) == 1 and place.coefficient(place.indices[0]) == 1 and not place.offset
@@ -185,7 +185,7 @@ def _inverse(axes: Sequence[int]) -> tuple[int, ...]:
 
 
 def _slid(program: Program, touching: Mapping[str, Sequence[int]]) -> dict[str, set[int]]:
-    """Return the axes along which windows slide, also over what is computed of a tensor element by element."""
+    """Return the axes along which windows slide, also through elementwise kernels."""
     found: dict[str, set[int]] = {}
     pending: list[str] = []
     for kernel in program.main.blocks:
@@ -211,7 +211,7 @@ def _slid(program: Program, touching: Mapping[str, Sequence[int]]) -> dict[str, 
 
 
 def _grown(found: dict[str, set[int]], view: Refinement, slides: Collection[str]) -> list[str]:
-    """Add the axes along which indices of a window move a view; return the name of its tensor if there are new ones."""
+    """Add the axes along which window indices move a view; return the name of its tensor if there are new ones."""
     axes = found.setdefault(view.source, set())
     known = len(axes)
     axes.update(n for n, place in enumerate(view.access) if not {*place.indices}.isdisjoint(slides))
@@ -219,7 +219,7 @@ def _grown(found: dict[str, set[int]], view: Refinement, slides: Collection[str]
 
 
 def _slides(kernel: Block) -> frozenset[str]:
-    """Return the indices that move windows: places that overlap first, else those of windows beside each other."""
+    """Return the indices that move windows: those of overlapping places first, else those of adjacent windows."""
     found: dict[bool, set[str]] = {True: set(), False: set()}
     for view in kernel.refinements:
         for place in view.access:
@@ -231,7 +231,7 @@ def _slides(kernel: Block) -> frozenset[str]:
 
 
 def _is_movable(statement: Statement, main: Block, names: set[str]) -> bool:
-    """Return whether a kernel has tensors with their own axes, element by element, at places that no data decide."""
+    """Return whether a kernel accesses tensors by their own axes, element by element, without data-dependent places."""
     if not isinstance(statement, Block) or not is_plain(statement):
         return False
     if any(isinstance(s, Special) for s in statement.statements):

@@ -1,4 +1,4 @@
-"""Choice of the fastest axis for a factor of a product of matrices: one along which tiles of it can be copied."""
+"""Choice of the fastest axis for a factor of a matrix product, along which its tiles can be copied."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tileir.passes.analysis.walks import Walk
 from tileir.stripe.ir import TensorShape
 
 LEAST: Final = 16
-"""Fewer neighbours are not worth a copy."""
+"""Minimum number of contiguous elements for which a copy pays."""
 
 _OUTER: Final = "1:"
-"""Beginning of the names of counters of a kernel's own indices, those of loops inside have a greater depth."""
+"""Prefix of counters of a kernel's own indices; those of inner loops have a greater depth."""
 
 _HALF: Final = 2
-"""Bytes of elements of which rows are copied to begin where lines of the cache do."""
+"""Bytes per element of factors whose rows are copied to align with cache lines."""
 
 _LONG: Final = 96
 _WIDE: Final = 64
-"""Terms of a sum for which words are copied to rows of boxes, and how many of these, and of outputs, are neighbours."""
+"""Minimum terms of a sum, and minimum contiguous terms and outputs per side, for copies of words to rows of boxes."""
 
 
 def factor_axis(
@@ -33,12 +33,12 @@ def factor_axis(
     dtypes: Mapping[str, DType],
     fragments: Iterable[Fragment],
 ) -> int | None:
-    """Return the axis of a factor's tensor that should be the fastest; None where the product does not care.
+    """Return the axis of a factor's tensor that should be the fastest; None if the product has no preference.
 
     ``together`` are all walks of the kernel, ``sizes`` those of the tensor, ``dtypes`` those of all. Tiles of a factor
-    are copied in wide pieces along an index that is summed over and moves both factors, or along one of the outputs.
-    Where neighbours are the pixels of a window, or the places in it, pieces would begin anywhere. Where none of
-    ``fragments`` multiplies, a thread has neighbouring outputs, and turns what lies along the sum.
+    are copied in wide pieces along an index that is summed over and moves both factors, or along one of the outputs. If
+    neighbours are the pixels of a window, or the places in it, pieces would be misaligned. If none of ``fragments``
+    applies, a thread has neighbouring outputs, and transposes factors that are contiguous along the sum.
     """
     other = _other(walk, together)
     if other is None:
@@ -57,7 +57,7 @@ def factor_axis(
 
 
 def has_odd_rows(walk: Walk, together: Sequence[Walk], sizes: Sequence[int], dtypes: Mapping[str, DType]) -> bool:
-    """Return whether rows of a factor of two bytes are no words: threads would copy its elements one by one."""
+    """Return whether rows of a 16-bit factor are not whole words: threads would copy its elements one by one."""
     other, fastest = _other(walk, together), _fastest(walk)
     is_summed = {} if other is None else _roles(walk, other, _kept(together))
     if fastest is None or fastest not in is_summed or dtypes[walk.tensor].itemsize != _HALF:
@@ -71,7 +71,7 @@ def has_odd_rows(walk: Walk, together: Sequence[Walk], sizes: Sequence[int], dty
 
 
 def _roles(walk: Walk, other: Walk, kept: set[str]) -> dict[int, bool]:
-    """Return the axes of a factor that an index alone moves, and whether it is summed over, not one of its outputs."""
+    """Return the axes of a factor that an index alone moves, each with whether that index is summed over."""
     found: dict[int, bool] = {}
     for axis in range(len(walk.access)):
         name = _alone(walk, axis)
@@ -91,10 +91,10 @@ def depth_axis(
     dtypes: Mapping[str, DType],
     fragments: Iterable[Fragment],
 ) -> int | None:
-    """Return the axis of a factor's tensor along the sum, where instructions take neighbours along that only.
+    """Return the axis of a factor's tensor along the sum, if instructions need contiguous elements along that.
 
-    None where the factor has such neighbours, or none of ``fragments`` for ``dtypes``, those of all tensors, asks for
-    them. Where threads can load one of both factors as it lies, it is the smaller one that is copied.
+    None if the factor has them, or if none of ``fragments`` for ``dtypes``, those of all tensors, needs them. If
+    threads can load one of the factors as it is, the smaller one is copied.
     """
     other = _other(walk, together)
     own = {dtypes[each.tensor] for each in (walk, other) if each is not None}
@@ -112,10 +112,10 @@ def depth_axis(
 
 
 def channel_axis(walk: Walk, together: Sequence[Walk], sizes: Sequence[int]) -> int | None:
-    """Return the axis of the channels of what a gradient by the weights of a window reads, channel by channel.
+    """Return the channel axis of the inputs of a weight gradient of a window, channel by channel.
 
-    What the window slides over moves with all indices of the output, what comes back from its results with all but
-    those of places: threads take neighbouring channels, and have several places each. None for other kernels.
+    The tensor under the window moves with all indices of the output, the gradient of its results with all but those of
+    places: threads take neighbouring channels, and have several places each. None for other kernels.
     """
     reads, kept = [each for each in together if not each.writes], _kept(together)
     if len(reads) != 2 or walk not in reads or not kept or len({each.points for each in reads}) > 1:
@@ -137,11 +137,11 @@ def channel_axis(walk: Walk, together: Sequence[Walk], sizes: Sequence[int]) -> 
 
 
 def far_axis(walk: Walk, together: Sequence[Walk], shape: TensorShape, near_bytes: int) -> int | None:
-    """Return the axis of a factor's tensor along the sum, where most steps of that begin in another page.
+    """Return the axis of a factor's tensor along the sum, if most of its steps begin in another page.
 
-    So do those of the left matrix of a product if it is transposed: each tile of the result reads a line of every page.
-    None for the factor whose neighbours are neighbours of the output, as vectors are loaded along these, and where the
-    matrix of a product has no more than ``near_bytes``, which a cache holds.
+    An example is a transposed left matrix of a product: each tile of the result reads a line of every page. None for
+    the factor that is contiguous along an output, since vectors are loaded along that, and if the matrix has no more
+    than ``near_bytes``, the size of a cache.
     """
     other, fastest, kept = _other(walk, together), _fastest(walk), _kept(together)
     if other is None or fastest is None or not _is_across(walk, kept):
@@ -168,8 +168,8 @@ def window_axis(
 ) -> int | None:
     """Return the axis of a factor of windows that should be the fastest for dot products by ``fragments``.
 
-    Their terms are neighbours along the sum in what windows slide over, and their lanes neighbouring outputs of the
-    other factor. None where the factor lies so, and where one of both cannot.
+    Their terms are contiguous along the sum in the tensor under the window, and their lanes are neighbouring outputs of
+    the other factor. None if the factor already has this layout, or if either cannot have it.
     """
     other = _other(walk, together)
     if other is None or not _takes(walk, other, dtypes, fragments):
@@ -194,12 +194,11 @@ def _slides(walk: Walk) -> bool:
 def have_parted_rows(
     walk: Walk, together: Sequence[Walk], dtypes: Mapping[str, DType], fragments: Iterable[Fragment], line: int
 ) -> bool:
-    """Return whether rows of both factors, which instructions take from local memory, begin off multiples of ``line``.
+    """Return whether rows of both factors, which instructions take from local memory, are misaligned to ``line`` bytes.
 
-    That is in bytes. Pieces of such rows lie in two lines of the cache: on an H100 a product of f16 at 3000 took 140
-    us, and one at 3008 83. One such factor costs less than a copy of it (154 us at
-    4096 x 3000 x 4096, 162 with it), as do words of TF32 (202 and 257 at 3000). Where elements are moved by several
-    indices, as in windows, rows of tiles are no rows of the tensor.
+    Pieces of such rows straddle cache lines: on an H100 a product of f16 at 3000 took 140 us, and one at 3008 83. A
+    single misaligned factor costs less than its copy (154 us at 4096 x 3000 x 4096, 162 with it), as do words of TF32
+    (202 and 257 at 3000). If several indices move one axis, as in windows, rows of tiles are no rows of the tensor.
     """
     other = _other(walk, together)
     if other is None:
@@ -221,13 +220,16 @@ def _has_parted_rows(walk: Walk, size: int, line: int) -> bool:
 def takes_boxes_alone(
     walk: Walk, together: Sequence[Walk], shapes: Mapping[str, TensorShape], fragments: Iterable[Fragment]
 ) -> bool:
-    """Return whether instructions should take a factor from local memory, and can only where it comes there as boxes.
+    """Return whether instructions should take a factor from local memory, which it can only reach as boxes.
 
-    These are words, which boxes round to TF32 on their way, where the instructions would cut them. Others, whose
-    factors threads load and round, are as fast where sums are short, since the results take most of the time, where few
-    of their terms are neighbours, and where outputs are few on one side: on an H200, 64 products of 1024 x 1024 x 65
-    took 150 us so and 177 with boxes and copies for these, 3x3 over 32x56x56x33 66 and 105, and 3x3 from 32x56x56x65 to
-    33 channels 108 and 142.
+    These are 32-bit words, which box copies round to TF32, where the instructions would truncate them. Otherwise
+    threads
+    load and round the factors, which is as fast if sums are short, since the results take most of the time, if few
+    terms
+    are contiguous, and if outputs are few on one side: on an H200, 64 products of 1024 x 1024 x 65 took 150 us so and
+    177 with boxes and copies for these, 3x3 over 32x56x56x33 66 and 105, and 3x3 from 32x56x56x65 to 33 channels 108
+    and
+    142.
     """
     other = _other(walk, together)
     if other is None:
@@ -243,18 +245,18 @@ def takes_boxes_alone(
 
 
 def _sides(walk: Walk, other: Walk, shapes: Mapping[str, TensorShape], kept: set[str]) -> int:
-    """Return about how many outputs the indices stand for that move one factor alone."""
+    """Return the approximate number of outputs of the indices that move only one factor."""
     return prod(_extent(walk, name, shapes) or _WIDE for name in (_indices(walk) - _indices(other)) & kept)
 
 
 def _extent(walk: Walk, index: str, shapes: Mapping[str, TensorShape]) -> int:
-    """Return how many elements a tensor has along the axis that an index alone moves; 0 for none."""
+    """Return the extent of the axis of a tensor that an index alone moves; 0 if there is none."""
     sizes = shapes[walk.tensor].sizes
     return max((sizes[axis] for axis in range(len(walk.access)) if _alone(walk, axis) == index), default=0)
 
 
 def have_rows(walk: Walk) -> bool:
-    """Return whether one index alone moves a walk along the last axis of its tensor, whose neighbours are adjacent."""
+    """Return whether one index alone moves a walk along the last axis of its tensor, which is contiguous."""
     return walk.strides[-1:] == (1,) and _alone(walk, len(walk.strides) - 1) is not None
 
 
@@ -265,7 +267,7 @@ def _takes(walk: Walk, other: Walk, dtypes: Mapping[str, DType], fragments: Iter
 
 
 def _other(walk: Walk, together: Sequence[Walk]) -> Walk | None:
-    """Return the other factor of a product of two, tiles of which meet tiles of the first one."""
+    """Return the other factor of a product of two, whose tiles are multiplied by tiles of the first."""
     reads = [each for each in together if not each.writes]
     points = max((each.points for each in reads), default=0)
     factors = [each for each in reads if each.points == points]
@@ -278,7 +280,7 @@ def _other(walk: Walk, together: Sequence[Walk]) -> Walk | None:
 
 
 def _kept(together: Sequence[Walk]) -> set[str]:
-    """Return the indices of outputs: where none is seen, as results have other axes than tensors, all outer ones."""
+    """Return the indices of outputs; if no output walk is known, as for results with other axes, all outer indices."""
     found = {name for each in together if each.writes for name in _indices(each)}
     names = {name for each in together for name in _indices(each)}
     outer = {name for name in names if name.startswith(_OUTER)}
@@ -291,7 +293,7 @@ def _fastest(walk: Walk) -> int | None:
 
 
 def _is_across(walk: Walk, kept: set[str]) -> bool:
-    """Return whether neighbours of a factor are neighbours of an output."""
+    """Return whether a factor is contiguous along an output."""
     axis = _fastest(walk)
     return axis is not None and _alone(walk, axis) in kept
 
@@ -310,7 +312,7 @@ def _indices(walk: Walk) -> set[str]:
 
 
 def _alone(walk: Walk, axis: int) -> str | None:
-    """Return the index that moves a walk along an axis from each element to the next, if it moves nothing else."""
+    """Return the index that moves a walk along an axis by single steps, if it moves nothing else."""
     affine = walk.access[axis]
     if len(affine.indices) != 1 or affine.coefficient(affine.indices[0]) != 1:
         return None

@@ -1,9 +1,9 @@
-"""Panels of factors of products that are constants: they lie in the order in which tiles of registers read them.
+"""Packing of constant factors of products into panels, in the order in which register tiles read them.
 
-Lanes of a product that run along a matrix of weights need its elements beside each other, and the steps of its sum one
-behind the other. Other matrices are copied to that order at each run, piece by piece; constants, as weights of networks
-are, and what is computed of these alone, are copied once, before the first run; what no step of a loop changes, once
-before the loop. For that an index ``k`` of the kernel becomes two, the number of a panel and the place in it::
+Vector lanes along a matrix of weights need its elements to be contiguous, followed by the next step of the sum. Other
+matrices are packed at each run, piece by piece; constants, such as weights of networks, and values computed from them
+alone, are packed once, before the first run; values that no step of a loop changes, once before the loop. An index
+``k`` of the kernel becomes two, the number of a panel and the place in it::
 
     Y[k, p] = +(W[k, c] * X[c, p])   with W[64, C]
 
@@ -53,7 +53,7 @@ PANELS: Final = "panels"
 """Tag of kernels that read panels."""
 
 _VECTORS: Final = (2, 3, 1)
-"""Vectors of a panel, best first: each row of a tile of two of them loads its element for two multiply-adds."""
+"""Vectors per panel, best first: each row of a tile of two of them loads its element for two multiply-adds."""
 
 
 @attrs.frozen
@@ -75,7 +75,7 @@ class LayPanels:
     most_bytes: int = attrs.field(default=1 << 23, validator=at_least(0))
 
     def __call__(self, program: Program) -> Program:
-        """Return the program with copies before the works that read them: loops read what is laid before all steps."""
+        """Return the program with copies before the works that read them, outside loops."""
         contents = _Contents.of(program)
         memory = {each.name: each for each in program.memory}
         near = {r.name for r in program.memory if r.shape.elements * r.shape.dtype.itemsize <= self.most_bytes}
@@ -104,7 +104,7 @@ class LayPanels:
         return sorted_memory(attrs.evolve(program, memory=tuple(memory.values()), kernels=kernels, works=after))
 
     def _factors(self, kernel: Block, fixed: Mapping[str, Refinement], near: Container[str]) -> tuple[_Factor, ...]:
-        """Return the constant factors of a kernel that get panels along one index: one of each product, or none."""
+        """Return the constant factors of a kernel to pack along one index: one of each product, or none."""
         nest = nest_of(kernel)
         if isinstance(nest, Refused):
             return ()
@@ -117,7 +117,7 @@ class LayPanels:
     def _along(
         self, index: Index, nest: Nest, segment: Segment, fixed: Mapping[str, Refinement], near: Container[str]
     ) -> Iterator[_Factor]:
-        """Yield the factor of a product that gets panels along an index, if there is one."""
+        """Yield the factor of a product to pack along an index, if there is one."""
         dtype, factors = dtype_of_product(segment.statements, segment.uses), _both(segment)
         if dtype is None or not dtype.is_float or index.name in sch.constrained_indices(nest):
             return
@@ -135,7 +135,7 @@ class LayPanels:
 
 
 def _can_run(use: Use, nest: Nest) -> bool:
-    """Return whether lanes along a factor would be neighbours there and in all results, and no constraint cuts them."""
+    """Return whether lanes along a factor would be contiguous in it and in all results, and unconstrained."""
     constrained = sch.constrained_indices(nest)
     along = [i.name for i in nest.indices if use.stride(i.name) == 1 and i.name not in constrained]
     return any(all(written.stride(name) in (0, 1) for written in sch.written_uses(nest)) for name in along)
@@ -147,7 +147,7 @@ def _both(segment: Segment) -> tuple[Use, Use] | None:
 
 @attrs.define(repr=False)
 class _Contents:
-    """Memory whose content stays as it is, while the works of a program pass by.
+    """Memory with unchanging content, updated during a scan of the works of a program.
 
     Attributes:
         kernels: The kernels of the program.
@@ -165,7 +165,7 @@ class _Contents:
 
     @classmethod
     def of(cls, program: Program) -> _Contents:
-        """Return what is known before the first work of a program."""
+        """Return the state before the first work of a program."""
         written = (uses_of(program.kernels, (launch,)).written for launch in launches(program.works))
         writers = Counter(name for names in written for name in names)
         writers.update(carry.kept for loop in loops(program.works) for carry in loop.carries)
@@ -173,7 +173,7 @@ class _Contents:
         return cls(program.kernels, writers, {name for name in program.inputs if not writers[name]}, constant)
 
     def add(self, work: Work) -> None:
-        """Let a work pass by."""
+        """Update the state for a work."""
         if not isinstance(work, Launch):
             return
         used = uses_of(self.kernels, (work,))
@@ -185,13 +185,13 @@ class _Contents:
         self.constant |= done - self.varying
 
     def before(self, work: Work, steps: int) -> Iterable[str]:
-        """Return the memory of which copies may be laid now: a loop of ``steps`` or more uses them often."""
+        """Return the memory that may be packed now: a loop of ``steps`` or more uses it often."""
         often = isinstance(work, Loop) and isinstance(work.times, int) and work.times >= steps
         return sorted(self.constant | self.settled if often else self.constant)
 
 
 def _is_whole(use: Use, moving: tuple[Index, ...], source: Refinement) -> bool:
-    """Return whether the points of some indices each read an element of their own, and all of them a whole tensor."""
+    """Return whether the points of some indices read distinct elements that cover a whole tensor."""
     expected = 1
     for index in sorted((i for i in moving if i.range > 1), key=lambda i: use.stride(i.name)):
         if use.stride(index.name) != expected:
@@ -227,13 +227,13 @@ class _Factor:
 
     @property
     def others(self) -> tuple[Index, ...]:
-        """The other indices that move the factor, in the order of the other one, along which sums run."""
+        """The other indices that move the factor, in the order of the other factor, along which sums run."""
         moving = (i for i in self.moving if i is not self.index)
         return tuple(sorted(moving, key=lambda i: (-abs(self.other.stride(i.name)), -self.use.stride(i.name))))
 
     @property
     def key(self) -> _Key:
-        """Source, sizes and strides, by which equal panels are known."""
+        """Source, sizes and strides, which identify equal panels."""
         moving = (self.index, *self.others)
         return (
             self.source.name,
@@ -242,7 +242,7 @@ class _Factor:
         )
 
     def split(self) -> tuple[Index, Index]:
-        """Return the two indices."""
+        """Return the two indices that replace ``index``."""
         names, name = self.nest.taken_names(), self.index.name
         count = self.index.range // self.width
         return Index(names.fresh(f"{name}_panel"), count), Index(names.fresh(f"{name}_place"), self.width)
@@ -280,7 +280,7 @@ class _Copy:
         return attrs.evolve(block, name=f"lay_{factor.source.name}", deps=())
 
     def read(self, factor: _Factor) -> Use:
-        """Return the use of the constant as one of the panels."""
+        """Return the use of the panels in place of the constant."""
         panel, place = factor.split()
         access = tuple(map(sch.part, (panel, *factor.others, place)))
         strides = self.memory.shape.strides
@@ -288,13 +288,13 @@ class _Copy:
 
 
 def _shown(kernel: Block, memory: Refinement, direction: Direction) -> Block:
-    """Return a kernel that sees some memory."""
+    """Return a kernel with a view of some memory."""
     view = attrs.evolve(memory, direction=direction, source=memory.name)
     return attrs.evolve(kernel, refinements=(*kernel.refinements, view))
 
 
 def _reading(factors: list[tuple[_Factor, _Copy]]) -> Block:
-    """Return a kernel with panels in place of its factors, which are along one index."""
+    """Return a kernel that reads panels of its factors along one index."""
     first, nest = factors[0][0], factors[0][0].nest
     read = {factor.use: copy.read(factor) for factor, copy in factors}
     indices = tuple(each for i in nest.indices for each in (first.split() if i is first.index else (i,)))

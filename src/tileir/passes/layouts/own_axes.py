@@ -1,4 +1,4 @@
-"""Views of tensors by other axes, as reshaping gives them: the same elements by the axes of the tensor."""
+"""Views of reshaped tensors, expressed by the axes of the tensors themselves."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from tileir.stripe.ir import Block, Direction, Refinement, Special, TensorShape
 
 
 def with_own_axes(kernel: Block, shapes: Mapping[str, TensorShape]) -> Block:
-    """Return a kernel that sees reshaped tensors as these are, where that is an affine of its indices for each axis.
+    """Return a kernel that views reshaped tensors by their own axes, if each place is affine in its indices.
 
-    What compares accesses of several kernels then finds them alike. Kernels with blocks inside stay as they are.
+    This makes accesses of several kernels comparable. Kernels with nested blocks stay as they are.
 
     Args:
         kernel: The kernel.
         shapes: The shape of each tensor that it may view.
-
     """
     if any(isinstance(s, Block | Special) for s in kernel.statements):
         return kernel
@@ -34,7 +33,7 @@ def with_own_axes(kernel: Block, shapes: Mapping[str, TensorShape]) -> Block:
 
 
 def _with_axes_of(view: Refinement, whole: TensorShape, ranges: Mapping[str, int]) -> Refinement:
-    """Return a view by the axes of what it views; itself where its axes are others."""
+    """Return a view by the axes of its source; itself if that is not possible."""
     if view.direction is Direction.NONE or view.bank_dim is not None or len(view.access) == len(whole.dims):
         return view
     if is_element(view):
@@ -53,7 +52,7 @@ def _with_axes_of(view: Refinement, whole: TensorShape, ranges: Mapping[str, int
 
 
 def _element_of(view: Refinement, whole: TensorShape, ranges: Mapping[str, int]) -> Refinement:
-    """Return the view of an element by the axes of its tensor; itself where some axis takes no affine."""
+    """Return the view of an element by the axes of its tensor; itself if some axis has no affine place."""
     access = _places(address(view), whole, ranges)
     if access is None:
         return view
@@ -61,7 +60,7 @@ def _element_of(view: Refinement, whole: TensorShape, ranges: Mapping[str, int])
 
 
 def _places(where: Affine, whole: TensorShape, ranges: Mapping[str, int]) -> tuple[Affine, ...] | None:
-    """Return the place along each axis of the element at a distance; None where some axis takes no affine."""
+    """Return the place along each axis of the element at an address; None if some axis has no affine place."""
     left, offset = {name: int(step) for name, step in where.terms}, int(where.offset)
     access: list[Affine] = []
     for dim in whole.dims:
@@ -76,12 +75,11 @@ def _places(where: Affine, whole: TensorShape, ranges: Mapping[str, int]) -> tup
 
 
 def with_own_axes_inside(kernel: Block, shapes: Mapping[str, TensorShape]) -> Block:
-    """Return a kernel that sees the elements of reshaped tensors as :func:`with_own_axes` does, by blocks inside too.
+    """Apply :func:`with_own_axes` to the element accesses of a kernel, in nested blocks, too.
 
     Args:
         kernel: The kernel. One that is no nest of loops stays as it is.
         shapes: The shape of each dense tensor that it may view.
-
     """
     nest = nest_of(kernel)
     if isinstance(nest, Refused) or not kernel.blocks:
@@ -99,7 +97,7 @@ def with_own_axes_inside(kernel: Block, shapes: Mapping[str, TensorShape]) -> Bl
 
 
 def _use_of(use: Use, whole: TensorShape | None, ranges: Mapping[str, int]) -> Use:
-    """Return a use of an element by the axes of its tensor; itself where it has these, or some axis takes no affine."""
+    """Return a use of an element by the axes of its tensor; itself if it has these, or if some place is not affine."""
     if whole is None or use.strides == whole.strides or product(use.sizes) > 1:
         return use
     where = use.address

@@ -1,7 +1,8 @@
-"""Copies of the factors of a convolution whose few channels, last and one or more of them zero, are a power of two.
+"""Padding of the few channels of a convolution's factors to a power of two, channels last.
 
-Three channels of 16 bits are six bytes: pixels begin anywhere, and tiles of them are copied one channel at a time. Of
-four channels a pixel is eight bytes, which one instruction copies, and with the pixels beside it one index of the sum.
+Three channels of 16 bits are six bytes: pixels are unaligned, and tiles of them are copied one channel at a time. With
+four channels a pixel is eight bytes, which one instruction copies, and channels and adjacent pixels form one index of
+the sum.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class PadChannels:
         return with_temporaries(program, statements, added) if added else program
 
     def _channels(self, kernel: Block, shapes: Mapping[str, TensorShape]) -> Index | None:
-        """Return the index of a product's few channels, of which copies pay; None where there is none."""
+        """Return the index of a product's few channels, if padded copies pay; else None."""
         if not _is_product(kernel):
             return None
         factors = _factors(kernel)
@@ -90,7 +91,7 @@ class PadChannels:
         return None
 
     def _is_copied(self, view: Refinement, index: Index, shape: TensorShape | None, points: int) -> bool:
-        """Return whether an axis of a view, and nothing else, is that of the channels; one factor is read often."""
+        """Return whether the channel index alone moves one axis of a view; one factor must be read often."""
         if shape is None or shape.strides != view.shape.strides or any(dim.stride < 0 for dim in shape.dims):
             return False
         axes = [axis for axis, access in enumerate(view.access) if index.name in access.indices]
@@ -99,7 +100,7 @@ class PadChannels:
 
 
 _BITS = 16
-"""Wider elements are read as vectors along other indices."""
+"""Maximum element width; wider elements are vectorised along other indices."""
 
 
 def _padded(count: int) -> int:
@@ -111,7 +112,7 @@ def _factors(kernel: Block) -> tuple[Refinement, ...]:
 
 
 def _is_product(kernel: Block) -> bool:
-    """Return whether a flat kernel adds up products of the elements of two inputs, and does nothing else."""
+    """Return whether a flat kernel only adds up products of the elements of two inputs."""
     body: dict[type, list[Statement]] = {Load: [], Convert: [], Intrinsic: [], Store: []}
     for statement in kernel.statements:
         if type(statement) not in body:
@@ -131,7 +132,7 @@ def _is_product(kernel: Block) -> bool:
 
 @attrs.frozen(repr=False)
 class _Copy:
-    """A tensor with its channels last, and zeros behind them; ``axes`` are those of ``source`` in that order."""
+    """A tensor with its channels last and padded with zeros; ``axes`` are those of ``source`` in that order."""
 
     view: Refinement
     memory: Refinement
@@ -148,7 +149,7 @@ class _Copy:
         return cls(view, allocation(name, source.dtype, sizes), source, axes)
 
     def kernel(self) -> Block:
-        """Return a kernel that copies all channels of a pixel, and writes the zeros behind them."""
+        """Return a kernel that copies all channels of a pixel, and appends the zeros."""
         *others, last = self.axes
         indices = tuple(Index(f"d{axis}", self.source.sizes[axis]) for axis in others)
         views: list[Refinement] = []
@@ -168,7 +169,7 @@ class _Copy:
         return Block(name, indices, refinements=tuple(views), statements=tuple(statements), tags=Tags.of("pad"))
 
     def read(self) -> Refinement:
-        """Return the factor's view, of the copy."""
+        """Return the factor's view of the copy."""
         return self.memory.element(Direction.IN, (self.view.access[axis] for axis in self.axes), self.view.name)
 
 

@@ -1,8 +1,8 @@
-"""Lay tensors out as the kernels walk through them: neighbours along the fastest index lie next to each other.
+"""Layouts that follow the accesses of kernels, so that neighbours along the fastest index are contiguous.
 
-A temporary gets other strides, which costs nothing. Another tensor that a kernel reads many times against its grain is
-copied first, to a temporary that has the order of axes which the kernel asks for. So is a factor of a product whose
-rows do not begin where lines of the cache do, or of which each step of the sum is in another page.
+A temporary gets other strides, which costs nothing. Another tensor that a kernel reads often with large strides is
+first copied to a temporary with the preferred order of axes. So is a factor of a product whose rows are misaligned to
+cache lines, or of which each step of the sum is in another page.
 """
 
 from __future__ import annotations
@@ -47,18 +47,17 @@ from tileir.stripe.ir import (
 )
 
 _PLACES: Final = 2
-"""Reads of each element of the larger picture, from which on those of gradients of one channel by a window are copied
-with channels last."""
+"""Minimum reads of each element of the larger picture for channels-last copies in single-channel weight gradients."""
 
 _ALIKE: Final = 8
-"""Elements of a factor for each of another one, at most, where both are pictures."""
+"""Maximum ratio between the sizes of two factors that are both pictures."""
 
 _FEWER: Final = 4
 """Divisor of ``least_points`` for factors of two bytes: the gradient by weights of a 3x3 convolution from 128 to 32
 channels over 64x7x7 took 46 us without copies on an H200, and 9 with them."""
 
 _BOX: Final = 16
-"""Bytes of which the distances in a tensor are multiples whose boxes are copied."""
+"""Required alignment, in bytes, of strides of tensors whose boxes are copied."""
 
 
 @attrs.frozen
@@ -113,7 +112,7 @@ class Transpose:
         return self._with_copies(program) if self.operands else program
 
     def _with_layouts(self, program: Program) -> Program:
-        """Give each temporary the fastest axis that most points ask for."""
+        """Give each temporary the fastest axis that most points prefer."""
         free = free_temporaries(program)
         main = Level(program.main)
         votes: dict[str, Counter[int]] = {name: Counter() for name in free}
@@ -133,7 +132,7 @@ class Transpose:
         return relaid(program, chosen) if chosen else program
 
     def _with_copies(self, program: Program) -> Program:
-        """Put a copy in front of each kernel that reads a tensor often, and against its grain."""
+        """Insert a copy before each kernel that reads a tensor often, with large strides."""
         wanted = self._wanted(program)
         copier = _Copier(program, self)
         statements: list[Statement] = []
@@ -146,7 +145,7 @@ class Transpose:
         return copier.finished(tuple(statements))
 
     def _wanted(self, program: Program) -> frozenset[tuple[str, TensorShape]]:
-        """Return the copies that kernels with the tags get; others read these, too, where they ask for the same."""
+        """Return the copies for kernels with the tags; other kernels that prefer an equal layout read them, too."""
         copier = _Copier(program, self)
         for kernel in program.main.statements if self.reqs else ():
             if isinstance(kernel, Block):
@@ -155,14 +154,14 @@ class Transpose:
 
 
 def fastest(shape: TensorShape) -> int:
-    """Return the axis whose neighbours are closest, the last of equals."""
+    """Return the axis with the smallest stride, the last of equals."""
     return min(range(len(shape.dims)), key=lambda axis: (abs(shape.dims[axis].stride), -axis))
 
 
 def with_fastest(shape: TensorShape, fastest: int, row: int = 1) -> TensorShape:
-    """Return the shape without gaps in which ``fastest`` counts fastest, and the others as before.
+    """Return the dense shape with ``fastest`` as the fastest axis, and the others in order.
 
-    It has elements behind each row, so that rows begin at multiples of ``row``.
+    Rows are padded to multiples of ``row``.
     """
     others = sorted((a for a in range(len(shape.dims)) if a != fastest), key=lambda a: abs(shape.dims[a].stride))
     dims = list(shape.dims)
@@ -175,12 +174,12 @@ def with_fastest(shape: TensorShape, fastest: int, row: int = 1) -> TensorShape:
 
 
 def _is_off_boxes(shape: TensorShape, axis: int) -> bool:
-    """Return whether rows along an axis, one behind another, would not all begin where boxes can."""
+    """Return whether packed rows along an axis would not all be aligned for boxes."""
     return shape.sizes[axis] * shape.dtype.itemsize % _BOX > 0
 
 
 def free_temporaries(program: Program) -> frozenset[str]:
-    """Return the views of ``main`` of temporaries whose strides may change: all views below have the same axes."""
+    """Return the views of ``main`` of temporaries whose strides may change: all nested views have their axes."""
     fixed = {*program.inputs, *program.outputs, *(buffer.name for buffer in program.buffers)}
     moved = _moved_axes(program.main)
     return frozenset(
@@ -208,7 +207,7 @@ def _moved_axes(main: Block) -> frozenset[str]:
 
 
 def _same_axes_below(block: Block, view: Refinement) -> bool:
-    """Return whether views of ``view`` in blocks inside keep rank and strides, so that these can change."""
+    """Return whether nested views of ``view`` keep rank and strides, so that these can change."""
     return all(
         r.shape.strides == view.shape.strides and r.bank_dim is None and _same_axes_below(inner, r)
         for inner in block.blocks
@@ -218,7 +217,7 @@ def _same_axes_below(block: Block, view: Refinement) -> bool:
 
 
 def relaid(program: Program, shapes: dict[str, TensorShape]) -> Program:
-    """Return the program with other shapes for the views of ``main`` called as in ``shapes``, and all below."""
+    """Return the program with other shapes for the views of ``main`` named in ``shapes``, and nested views."""
     main = program.main
     views = {r.name: attrs.evolve(r, shape=shapes[r.name]) for r in main.refinements if r.name in shapes}
     kernels = tuple(refitted(statement, views) for statement in main.statements)
@@ -228,7 +227,7 @@ def relaid(program: Program, shapes: dict[str, TensorShape]) -> Program:
 
 @attrs.define(eq=False, repr=False)
 class _Copier:
-    """Makes copies in other layouts, and knows which ones still hold what their tensors do."""
+    """Maker of copies in other layouts, which tracks the copies that are still up to date."""
 
     program: Program
     options: Transpose
@@ -245,11 +244,11 @@ class _Copier:
 
     @property
     def made(self) -> frozenset[tuple[str, TensorShape]]:
-        """The tensors of which there are copies, with the shapes of these."""
+        """The copied tensors, with the shapes of the copies."""
         return frozenset(self._copies)
 
     def _selects(self, kernel: Block) -> bool:
-        """Return whether a kernel has the tags that are asked for, or multiplies odd rows."""
+        """Return whether a kernel has the required tags, or multiplies odd rows."""
         if selected_kernel(kernel, self.options.reqs):
             return True
         if not self.options.factors or "comb_op_mul" not in kernel.tags:
@@ -259,9 +258,9 @@ class _Copier:
         return any(has_odd_rows(walk, together, sizes, self._dtypes(together)) for walk, sizes in views)
 
     def kernels(self, kernel: Block, wanted: frozenset[tuple[str, TensorShape]]) -> Iterable[Block]:
-        """Yield what copies operands of a kernel, and the kernel that uses the copies.
+        """Yield copies of operands of a kernel, and the kernel that uses the copies.
 
-        Of a kernel without the tags that are asked for only those that are ``wanted`` anyway.
+        A kernel without the required tags gets only copies that are ``wanted`` anyway.
         """
         selected = self._selects(kernel)
         together = walks(kernel, self._main) if selected or wanted else ()
@@ -271,7 +270,7 @@ class _Copier:
             source = self._main.view(walk.tensor)
             shape = self._shape(kernel, walk, together, source)
             if shape is None or not (selected or (walk.tensor, shape) in wanted):
-                continue  # it asks for nothing, has what it asks for, or reads a copy by now
+                continue  # no preference, already satisfied, or already a copy
             copy = self._copies.get((walk.tensor, shape))
             if copy is None:
                 name = self._names.fresh(f"{walk.tensor}_laid")
@@ -284,11 +283,11 @@ class _Copier:
         yield kernel
 
     def _shape(self, kernel: Block, walk: Walk, together: Sequence[Walk], source: Refinement) -> TensorShape | None:
-        """Return the shape in which a kernel should have a copy of a tensor; None where it reads it as it lies."""
+        """Return the shape of the copy of a tensor for a kernel; None if it reads the tensor itself."""
         options, elements = self.options, source.shape.elements
         made = next((shape for tensor, shape in self._copies if tensor == walk.tensor), None)
         if made is not None and kernel.tags.get(BESIDE) and self._pays(kernel, walk, source, 0):
-            return made  # those before it in its launch read it
+            return made  # earlier kernels in its launch read it
         axis = self._asked(walk, together, source)
         row, last = options.line_bytes // source.shape.dtype.itemsize, len(source.shape.dims) - 1
         boxed, largest = self._needs_boxes(walk, together), self._largest(together)
@@ -314,7 +313,7 @@ class _Copier:
         return with_fastest(source.shape, last, row) if parted else None
 
     def _needs_boxes(self, walk: Walk, together: Sequence[Walk]) -> bool:
-        """Return whether a factor should be copied to rows of boxes where its own are none."""
+        """Return whether a factor should be copied to rows that boxes support."""
         options = self.options
         if not (options.factors and options.line_bytes):
             return False
@@ -325,12 +324,12 @@ class _Copier:
         return max((self._main.view(each.tensor).shape.elements for each in together if not each.writes), default=0)
 
     def _are_alike(self, together: Sequence[Walk]) -> bool:
-        """Return whether no factor is much smaller than another one, as weights are."""
+        """Return whether no factor is much smaller than another, as weights are."""
         read = [self._main.view(each.tensor).shape.elements for each in together if not each.writes]
         return max(read, default=0) <= _ALIKE * min(read, default=0)
 
     def _are_pairs(self, together: Sequence[Walk]) -> bool:
-        """Return whether boxes of a product's factors can be copied as they lie, which pairs of groups do."""
+        """Return whether pairs of groups can copy boxes of a product's factors as they are."""
         read = [self._main.view(each.tensor).shape for each in together if not each.writes]
         return all(stride * each.dtype.itemsize % _BOX == 0 for each in read for stride in each.strides[:-1])
 
@@ -353,7 +352,7 @@ class _Copier:
         return depth_axis(walk, together, *facts) if axis is None else axis
 
     def _pays(self, kernel: Block, walk: Walk, source: Refinement, least: int) -> bool:
-        """Return whether a kernel reads ``least`` elements of a tensor, or more, and can read a copy of it instead."""
+        """Return whether a kernel reads at least ``least`` elements of a tensor, and can read a copy instead."""
         view = kernel.refinement(walk.view)
         root = self._main.root(source)
         shown = [r for r in kernel.refinements if r.direction is not Direction.NONE]
@@ -372,7 +371,7 @@ class _Copier:
         return self._roots.get(name)
 
     def forget(self, kernel: Statement) -> None:
-        """Drop copies of what a kernel has written."""
+        """Drop copies of tensors that a kernel writes."""
         if isinstance(kernel, Block):
             written = {self._root(r.source) for r in kernel.refinements if r.direction.writes}
             self._copies = {key: copy for key, copy in self._copies.items() if self._root(key[0]) not in written}
