@@ -2,7 +2,7 @@
 
 A pass is a frozen value with typed options, and a pure function of a program; it returns its argument itself when
 there is nothing to do. Blocks that a pass rebuilds lose their ``deps``, which a scheduler computes last;
-stale ones that remain are dropped here.
+remaining stale ``deps`` are dropped here.
 """
 
 from __future__ import annotations
@@ -381,8 +381,8 @@ def with_kernels(
     Args:
         program: A program without loops.
         statements: The kernels, which name the memory of their views.
-        memory: The new allocations of the program; None keeps the present ones.
-        buffers: The new constants; None keeps the present ones.
+        memory: The new allocations of the program; None for no change.
+        buffers: The new constants; None for no change.
     """
     if statements is program.main.statements and memory is None and buffers is None:
         return program

@@ -1,1 +1,1 @@
-"""The same results by other algorithms: running windows, prefix sums, reductions in parts."""
+"""Changes of algorithm: running windows, prefix sums, reductions in parts."""

@@ -1,4 +1,4 @@
-"""Make aggregation scopes explicit, so that what follows sees ordinary loads, stores and merges only."""
+"""Explicit aggregation scopes, so that later passes see only ordinary loads, stores and merges."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from tileir.stripe.ir import (
 class Accumulate:
     """Promote reductions to registers: give each aggregation scope (an OUT refinement that aggregates) an accumulator.
 
-    A flat block whose output access tells apart all points of its output indices becomes an outer block over
+    A flat block whose output access distinguishes all points of its output indices becomes an outer block over
     those, and an inner one (tag ``reduction``) over the others, that merges into a scalar accumulator in a
-    register. The outer block stores the accumulator plainly, so that its points are independent. Where some
-    point of the outer block may have no valid point in the inner one, an accumulator of type bool remembers
-    whether there was any, and the old content stays if not.
+    register. The outer block stores the accumulator plainly, so that its points are independent. If some point of
+    the outer block may have no valid point in the inner one, a bool accumulator records whether there was any, and
+    the old content stays if not.
 
-    Any other scope becomes a block that stores the identity to the elements which will be written, followed
-    by the original that merges into them.
+    Any other scope becomes a block that stores the identity to the elements to be written, followed by the original
+    that merges into them.
 
     Afterwards no OUT refinement aggregates, except by ASSIGN. Blocks that aggregate INOUT stay as they are.
     """
@@ -65,19 +65,19 @@ class Accumulate:
 
 @attrs.define(eq=False, repr=False)
 class _Content:
-    """What is known, in the order of kernels, about the elements of tensors: nothing before the first write."""
+    """Facts about the content of tensors, in the order of kernels: undefined before the first write."""
 
     _known: dict[str, bool | int | float | None] = attrs.field(factory=dict, init=False)
 
     def matters(self, scoped: Refinement) -> bool:
-        """Return whether an element that is not reached could tell its content from the identity."""
+        """Return whether an unreached element may have content other than the identity."""
         if scoped.source not in self._known:
             return False
         value = self._known[scoped.source]
         return value is None or value != _identity(scoped)
 
     def record(self, kernel: Statement) -> None:
-        """Note what ``kernel`` writes: one value wherever it stores, or anything."""
+        """Record the writes of ``kernel``: one value wherever it stores, or anything."""
         values = _stored_constants(kernel) if isinstance(kernel, Block) else {}
         for name in views_written(kernel):
             value = values.get(name)
@@ -85,7 +85,7 @@ class _Content:
 
 
 def _stored_constants(block: Block) -> dict[str, bool | int | float]:
-    """Return for each tensor to which a flat block only stores one constant its value."""
+    """Return the value of each tensor to which a flat block only stores one constant."""
     constants = {s.into: s.value for s in block.statements if isinstance(s, Constant)}
     sources = {r.name: r.source for r in block.refinements if r.aggregation is None}
     stores = {s.into: s.source for s in block.statements if isinstance(s, Store)}
@@ -95,9 +95,9 @@ def _stored_constants(block: Block) -> dict[str, bool | int | float]:
 
 
 def _explicit(block: Block, may_keep: Callable[[Refinement], bool]) -> tuple[Statement, ...]:
-    """Return blocks that mean the same as ``block``, without aggregation scopes.
+    """Return blocks equivalent to ``block`` without aggregation scopes.
 
-    ``may_keep`` tells of a result whether elements that are not reached have content to be kept.
+    ``may_keep`` returns whether unreached elements of a result have content to keep.
     """
     scoped = tuple(r for r in block.refinements if r.opens_scope)
     if scoped:
@@ -112,7 +112,7 @@ def _explicit(block: Block, may_keep: Callable[[Refinement], bool]) -> tuple[Sta
 
 
 def _explicit_inside(statement: Statement) -> tuple[Statement, ...]:
-    """Rewrite a statement of a kernel; whether a result has content before it is not known there."""
+    """Rewrite a statement of a kernel, where earlier content of results is unknown."""
     if not isinstance(statement, Block):
         return (statement,)
     scoped = tuple(r for r in statement.refinements if r.opens_scope)
@@ -124,7 +124,7 @@ def _explicit_inside(statement: Statement) -> tuple[Statement, ...]:
 
 @attrs.frozen(repr=False)
 class _Split:
-    """A flat block, and which of its indices and constraints go where."""
+    """Division of a flat block's indices and constraints between an outer and an inner block."""
 
     block: Block
     scoped: tuple[Refinement, ...]
@@ -133,7 +133,7 @@ class _Split:
 
     @classmethod
     def of(cls, block: Block, scoped: tuple[Refinement, ...]) -> _Split | None:
-        """Return how to split ``block``; None where a scalar accumulator cannot stand for its scopes."""
+        """Return the split of ``block``; None if a scalar accumulator cannot replace its scopes."""
         names = {r.name for r in scoped}
         stores = [s for s in block.statements if names.intersection(views_written(s))]
         simple = all(isinstance(s, Store) and s.index is None for s in stores)
@@ -263,7 +263,7 @@ def _set(view: str, scalar: str, dtype: DType, value: bool | int | float) -> tup
 
 
 def _write_back(refinement: Refinement, register: str, hit: str | None) -> tuple[Statement, ...]:
-    """Store an accumulator to its element, whose old content stays where nothing was ``hit``."""
+    """Store an accumulator to its element, which keeps its old content unless ``hit``."""
     if hit is None:
         return (Store(register, refinement.name),)
     old, new = f"{register}_old", f"{register}_new"
@@ -272,7 +272,7 @@ def _write_back(refinement: Refinement, register: str, hit: str | None) -> tuple
 
 
 def _identity_first(block: Block, scoped: tuple[Refinement, ...]) -> tuple[Statement, ...]:
-    """Return a block that stores identities to what ``block`` will write, and ``block`` made to merge with them."""
+    """Return a block that stores identities to the outputs of ``block``, and ``block`` made to merge with them."""
     identities = {r.name: _identity(r) for r in scoped}
     filling = _once(pruned(_filling(block, identities), set(identities)))
     merging = _merging(block, frozenset(identities))
@@ -281,7 +281,7 @@ def _identity_first(block: Block, scoped: tuple[Refinement, ...]) -> tuple[State
 
 
 def _filling(block: Block, identities: dict[str, bool | int | float]) -> Block:
-    """Return ``block`` with ``identities`` stored through the views that they belong to, not aggregates."""
+    """Return ``block`` with plain stores of ``identities`` through their views."""
     dtypes = {r.name: r.shape.dtype for r in block.refinements}
     scalars = NameScope.of(filter(None, map(scalar_output, block.statements)))
     statements: list[Statement] = []
@@ -303,7 +303,7 @@ def _filling(block: Block, identities: dict[str, bool | int | float]) -> Block:
 
 
 def _once(block: Block) -> Block:
-    """Return a block that fills without the indices that change nothing: it would only repeat its stores."""
+    """Return a filling block without the indices that only repeat its stores."""
     statements = tuple(_once(s) if isinstance(s, Block) else s for s in block.statements)
     affines = [*block.constraints, *(affine for r in block.refinements for affine in r.access)]
     affines += [i.affine for s in statements if isinstance(s, Block) for i in s.indices if i.affine is not None]
@@ -315,7 +315,7 @@ def _once(block: Block) -> Block:
 
 
 def _merging(block: Block, names: frozenset[str]) -> Block:
-    """Return ``block`` with the views ``names``, and those below them, turned from OUT to INOUT."""
+    """Return ``block`` with the views ``names``, and nested views, turned from OUT to INOUT."""
     refinements = tuple(attrs.evolve(r, direction=Direction.INOUT) if r.name in names else r for r in block.refinements)
     statements = tuple(
         _merging(s, frozenset(r.name for r in s.refinements if r.source in names and r.direction.writes))

@@ -1,4 +1,4 @@
-"""Merges into places that data choose, by all threads at the same time where their order does not matter.
+"""Scatters whose order does not matter, by concurrent atomic updates.
 
 ```text
 O = fill(0)                     O = fill(0)
@@ -38,14 +38,14 @@ class AtomicScatter:
     update_bytes: int = attrs.field(default=0, validator=at_least(0))
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
-        """Return the program with such stores marked."""
+        """Return the program with these stores marked."""
         if not self.update_bytes:
             return left(program, refused("TR620"))
         return replaced_behind(program, self._updated)
 
     @refusing
     def _updated(self, before: stripe.Statement | None, kernel: stripe.Block, names: NameScope) -> Outcome:
-        """Return a kernel whose stores any thread makes at any time; refused where their order matters."""
+        """Return a kernel with atomic stores; refused if their order matters."""
         clear, output = accepted(cleared_scatter(before, kernel))
         if any(each.direction.reads for each in clear.refinements):
             return refused("TR665")
@@ -59,7 +59,7 @@ class AtomicScatter:
 
 
 def _marked(kernel: stripe.Block, output: stripe.Refinement, into: stripe.Refinement) -> stripe.Block:
-    """Return a kernel whose stores are marked, and go to another view, of whose dtype they are."""
+    """Return a kernel whose stores are marked, and go to another view, with conversion to its dtype."""
     statements: list[stripe.Statement] = []
     for statement in kernel.statements:
         if isinstance(statement, stripe.Store) and statement.into == output.name:

@@ -1,11 +1,10 @@
-"""Long sums in blocks, so that rounding errors grow with the logarithm of their length instead of the length itself.
+"""Blockwise long sums, whose rounding errors grow with the logarithm of their length instead of the length itself.
 
 An accumulator that takes one term after the other rounds at every step. NumPy adds contiguous elements in pairs
-(Higham, "The accuracy of floating point summation", 1993), and libraries of linear algebra add up a block of a product
-before they add it to the result. Here a loop that adds to accumulators in registers becomes a loop over blocks of
-steps: each block has accumulators of its own, which it adds to those of the loop around when it is done, and the blocks
-of a long loop are summed in blocks again. How long a block is depends on the loop alone, so sums have the same bits
-however many threads there are.
+(Higham, "The accuracy of floating point summation", 1993), and BLAS libraries add up a block of a product before they
+add it to the result. Here a loop that adds to accumulators in registers becomes a loop over blocks of steps: each block
+has its own accumulators, which it finally adds to those of the outer loop, and the blocks of a long loop are summed in
+blocks again. The length of a block depends only on the loop, so sums are identical for any number of threads.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
 
 _SCHEDULED = (stripe.Binding.GRID, stripe.Binding.THREAD, stripe.Binding.LANE, stripe.Binding.UNROLL)
-"""Indices with these bindings are no loops that could be cut."""
+"""Bindings of indices that are no loops and cannot be split."""
 
 _REGISTER_BYTES = 1024
-"""Accumulators of one loop that take more than this are in a cache, not in registers."""
+"""Maximum size of a loop's accumulators in registers; others are in a cache."""
 
 _MOST_BYTES = 16 * 1024
-"""Accumulators that take more than this get no blocks: both would not stay in the nearest cache."""
+"""Maximum size of accumulators that get blocks: two sets of them must fit the nearest cache."""
 
 
 @attrs.frozen
@@ -53,7 +52,7 @@ class BlockSums:
         return map_kernels(program, lambda kernel: self._below(kernel, frozenset()))
 
     def _below(self, block: stripe.Block, around: frozenset[str]) -> stripe.Block:
-        """Cut the loops inside ``block``, innermost first, then its own; ``around`` are views of registers there."""
+        """Split the loops inside ``block``, innermost first, then its own; ``around`` are views of registers there."""
         local = frozenset(
             r.name
             for r in block.refinements
@@ -87,13 +86,13 @@ def _adds(refinement: stripe.Refinement) -> bool:
 
 
 def _is_loop(block: stripe.Block) -> bool:
-    """Return whether all indices of a block are plain loops, or values that its parent hands on."""
+    """Return whether all indices of a block are plain loops, or values from its parent."""
     return not any(index.serial or index.binding in _SCHEDULED for index in block.indices)
 
 
 @attrs.frozen(repr=False)
 class _Sum:
-    """How a loop adds to accumulators.
+    """Sums that a loop adds to accumulators.
 
     Attributes:
         view: The loop's view of the accumulators.
@@ -111,7 +110,7 @@ class _Sum:
 
     @classmethod
     def of(cls, loop: stripe.Block, view: stripe.Refinement) -> _Sum | None:
-        """Return how ``loop`` adds to ``view``; None where that is not one store, at a place that indices tell."""
+        """Return the sums of ``loop`` in ``view``; None unless they are one store, at an affine place."""
         if any(affine.terms for affine in view.access) or view.shape.elements * view.shape.dtype.itemsize > _MOST_BYTES:
             return None
         path, name = [loop], view.name
@@ -144,16 +143,16 @@ class _Sum:
 
     @property
     def is_coarse(self) -> bool:
-        """True if blocks should be long: it contracts, or its accumulators lie in a cache.
+        """True if blocks should be long: it contracts, or its accumulators are in a cache.
 
-        What a loop tells apart does so however few there are: how many lie side by side may depend on the threads.
+        Any number of accumulators per loop counts: the number of adjacent ones may depend on the threads.
         """
         in_loop = any(index.binding is None and index.range > 1 for index in self.indices)
         return self.contracts or in_loop or self.view.shape.elements * self.view.shape.dtype.itemsize > _REGISTER_BYTES
 
     @property
     def shape(self) -> stripe.TensorShape:
-        """An element, in the memory of the accumulators."""
+        """Shape of an element in the memory of the accumulators."""
         return self.view.shape.element
 
 
@@ -189,7 +188,7 @@ def _moving(path: Sequence[stripe.Block], name: str) -> frozenset[str]:
 
 
 def _sizes(loop: stripe.Block, sums: Sequence[_Sum], most: int) -> tuple[int, ...] | None:
-    """Return how many values of each index of a loop make up a block; None where it is short enough already."""
+    """Return the number of values of each index of a loop in a block; None if the loop is short enough."""
     left = max(1, most // max(each.steps for each in sums))
     if prod(i.range for i in loop.indices if i.affine is None) <= 2 * left:
         return None
@@ -205,7 +204,7 @@ def _sizes(loop: stripe.Block, sums: Sequence[_Sum], most: int) -> tuple[int, ..
 
 
 def _blocked(loop: stripe.Block, sums: Sequence[_Sum], sizes: Sequence[int]) -> tuple[stripe.Block, tuple[_Sum, ...]]:
-    """Return a loop over blocks of ``sizes``, each with accumulators of its own, and how that adds up."""
+    """Return a loop over blocks of ``sizes``, each with its own accumulators, and their addition."""
     outer = tiled(loop, sizes, (), loop.tags)
     (inner,) = outer.blocks
     names = NameScope.of(r.name for r in outer.refinements)
@@ -239,7 +238,7 @@ def _blocked(loop: stripe.Block, sums: Sequence[_Sum], sizes: Sequence[int]) -> 
 
 
 def _of_blocks(constraint: Affine, loop: stripe.Block, sizes: Sequence[int]) -> Affine:
-    """Return what is >= 0 for the blocks of ``sizes`` in which some step may satisfy a constraint of a loop."""
+    """Relax a loop's constraint to the blocks of ``sizes`` in which some step may satisfy it."""
     most = constraint
     for index, size in zip(loop.indices, sizes, strict=True):
         if index.affine is None:

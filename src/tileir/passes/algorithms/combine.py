@@ -1,4 +1,4 @@
-"""Tuple reductions by several states: of lanes, of columns beside each other, and of parts of a long axis."""
+"""Choice of partial states in tuple reductions: of lanes, of neighbouring columns, and of parts of a long axis."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Combine(ReplacingPass):
     def _kernels(
         self, found: TupleReduction, names: NameScope
     ) -> tuple[Sequence[stripe.Block], Sequence[stripe.Refinement]] | Refused:
-        """Return the kernels of one reduction, and the temporaries between them; refused where it stays a loop."""
+        """Return the kernels of one reduction, and their temporaries; refused if it stays a loop."""
         lanes = sch.vector_lanes(self.vector_bytes, found.widest_itemsize, self.max_lanes)
         along = next((i for i in found.inner if found.is_contiguous(i.name)), None)
         if self.least is None or (0 if along is None else along.range) < self.least:
@@ -77,14 +77,14 @@ class Combine(ReplacingPass):
         return refused("TR663", lanes=lanes, terms=product(i.range for i in found.inner))
 
     def _count(self, found: TupleReduction, index: stripe.Index) -> int:
-        """Return in how many parts an index is cut, all of one length: as many as divide most of it."""
+        """Return the number of equal parts of an index, which cover most of it."""
         beside = product(i.range for i in found.outer)
         if beside >= self.outputs or self.parts < 2:
             return 1
         return max(1, min(self.parts, index.range // self.part_terms))
 
     def _width(self, found: TupleReduction, index: stripe.Index, lanes: int) -> int:
-        """Return how many neighbours are reduced beside each other: few enough for all threads to have some."""
+        """Return the number of neighbours that are reduced together, small enough to leave work for all threads."""
         most = max(lanes, self.stretch_bytes // found.widest_itemsize)
         others = product(i.range for i in found.outer) // index.range
         most = min(most, max(lanes, index.range * others // self.outputs))

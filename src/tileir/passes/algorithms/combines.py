@@ -1,4 +1,4 @@
-"""The kernels of tuple reductions with several states."""
+"""Construction of the kernels of tuple reductions with several states."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tileir.stripe.reductions import state_of, statements_of
 
 @attrs.frozen(repr=False)
 class TupleReduction:
-    """A kernel that reduces to a state.
+    """A kernel that reduces to a state of several components.
 
     Attributes:
         kernel: The kernel.
@@ -36,7 +36,7 @@ class TupleReduction:
 
     @classmethod
     def of(cls, kernel: stripe.Block) -> TupleReduction | None:
-        """Return what a kernel reduces; None where it does anything beside that, as the lowering makes it."""
+        """Return the reduction of a kernel; None if it does anything else, or differs from the lowering's form."""
         blocks = kernel.blocks
         if len(blocks) != 1 or blocks[0].reduction is None or kernel.constraints or blocks[0].constraints:
             return None
@@ -56,23 +56,23 @@ class TupleReduction:
 
     @property
     def widest_itemsize(self) -> int:
-        """The bytes of the widest element that a step computes with."""
+        """The bytes of the widest element in the arithmetic of a step."""
         dtypes = [use.dtype for use in self.reads] + list(self.reduction.rule.state)
         dtypes += [s.dtype for s in self.step.statements if isinstance(s, stripe.Intrinsic | stripe.Convert)]
         return max(sch.computing_itemsize(dtype) for dtype in dtypes)
 
     def is_contiguous(self, index: str) -> bool:
-        """Return whether what is read along an index are neighbours in memory, or stays."""
+        """Return whether inputs are contiguous along an index, or constant."""
         strides = [use.stride(index) for use in self.reads]
         return 1 in strides and all(stride in (0, 1) for stride in strides)
 
     def stores_along(self, index: str) -> bool:
-        """Return whether results along an index are neighbours in memory."""
+        """Return whether results are contiguous along an index."""
         return all(use.stride(index) == 1 for _, use in self.results)
 
 
 def _results(kernel: stripe.Block, state: Mapping[str, int]) -> tuple[tuple[int, Use], ...] | None:
-    """Return which components a kernel stores; None where it begins or ends in another way than lowerings write."""
+    """Return the components that a kernel stores; None if it begins or ends unlike the lowering's form."""
     views = {view.name: view for view in kernel.refinements}
     loaded: dict[str, int] = {}
     results: list[tuple[int, Use]] = []
@@ -97,7 +97,7 @@ def _results(kernel: stripe.Block, state: Mapping[str, int]) -> tuple[tuple[int,
 
 
 def _use(outer: stripe.Refinement, inner: stripe.Refinement | None = None) -> Use:
-    """Return the use of a view of the kernel, or of a view of that inside."""
+    """Return the use of a view of the kernel, or of a nested view of that."""
     view = outer if inner is None else inner
     access = outer.access if inner is None else tuple(map(_sum, outer.access, inner.access))
     return Use(view.name, outer.name, access, outer.shape.strides, outer.shape.dtype, outer.direction)
@@ -109,7 +109,7 @@ def _sum(left: Affine, right: Affine) -> Affine:
 
 @attrs.frozen(repr=False)
 class _States:
-    """So many states, in accumulators of one axis or none, and the names by which statements see them."""
+    """Several states, in accumulators of at most one axis, and their names in statements."""
 
     names: tuple[str, ...]
     count: int
@@ -130,7 +130,7 @@ class _States:
         )
 
     def uses(self, dtypes: Sequence[DType], place: Affine, seen: Sequence[str] | None = None) -> tuple[Use, ...]:
-        """Return uses of the state at a place, as ``seen``; others than by their own names only read."""
+        """Return uses of the state at a place, under the names ``seen``; uses under other names only read."""
         access, strides = ((place,), (1,)) if self.count > 1 else ((), ())
         direction = stripe.Direction.INOUT if seen is None else stripe.Direction.IN
         return tuple(
@@ -141,7 +141,7 @@ class _States:
 
 @attrs.define(eq=False, repr=False)
 class CombineKernels:
-    """Builds the kernels of one reduction."""
+    """Builder of the kernels of one reduction."""
 
     found: TupleReduction
     _names: NameScope = attrs.field(init=False)
@@ -161,7 +161,7 @@ class CombineKernels:
     def along(
         self, index: stripe.Index, lanes: int, vectors: int, parts: int, temporaries: NameScope
     ) -> tuple[list[stripe.Block], list[stripe.Refinement]]:
-        """Return kernels whose lanes take elements along an index, in so many parts; and the temporaries of these."""
+        """Return kernels whose lanes take elements along an index, in ``parts`` parts; and their temporaries."""
         length = index.range // parts
         if parts == 1:
             nodes = self._lanes_along(index, Affine(), length, lanes, vectors)
@@ -195,8 +195,8 @@ class CombineKernels:
         lanes: int,
         vectors: int,
     ) -> stripe.Block:
-        """Return a kernel that stores the states of parts: ``run`` is the first one, how many, and their length."""
-        first, count, length = run  # a last part, which is shorter, stands behind as many as its number
+        """Return a kernel that stores the states of parts; ``run`` has the first one, their number, and length."""
+        first, count, length = run  # the shorter last part is numbered by the parts before it
         number = sch.index(self._names.fresh(f"{index.name}_part"), count)
         start = sch.part(number, length) + (index.range - length if first else 0)
         nodes = self._lanes_along(index, start, length, lanes, vectors)
@@ -224,9 +224,9 @@ class CombineKernels:
     def _lanes_along(
         self, index: stripe.Index, start: Affine, length: int, lanes: int, vectors: int
     ) -> tuple[Node, ...]:
-        """Return nodes after which the first state is that of so many elements along an index from a start.
+        """Return nodes after which the first state is that of ``length`` elements along an index from a start.
 
-        Each state takes its elements in order, which steps ask for.
+        Each state takes its elements in order, as steps require.
         """
         width = lanes * vectors
         states = self._states(width)
@@ -254,7 +254,7 @@ class CombineKernels:
         return (self._begun(states, points, inner), *all_taken, *self._halves(states, index.name, lanes, vectors))
 
     def _halves(self, states: _States, stem: str, lanes: int, vectors: int) -> list[Node]:
-        """Return nodes that merge all vectors with the first, and then halves of its lanes."""
+        """Return nodes that merge all vectors into the first, and then halves of its lanes."""
         nodes: list[Node] = []
         seen = [self._names.fresh(f"{name}_other") for name in states.names]
         for number in range(1, vectors):
@@ -312,13 +312,13 @@ class CombineKernels:
     def _taken(
         self, states: _States, place: Affine, values: Mapping[str, Affine], points: tuple[stripe.Index, ...]
     ) -> Node:
-        """Return a node in which the states at a place take the elements at values of indices."""
+        """Return a node in which the states at a place absorb the elements at values of indices."""
         reads = (use.substitute(values) for use in self.found.reads)
         statements = (with_values(statement, values) for statement in self.found.step.statements)
         return Node(points, statements=tuple(statements), uses=(*reads, *states.uses(self._dtypes, place)))
 
     def _merge(self, states: _States, place: Affine, others: Sequence[Use], points: tuple[stripe.Index, ...]) -> Node:
-        """Return a node that merges other states with those at a place."""
+        """Return a node that merges other states into those at a place."""
         scalars = NameScope()
         left = [scalars.fresh(name) for name in states.names]
         right = [scalars.fresh(use.name) for use in others]
@@ -348,7 +348,7 @@ class CombineKernels:
         elements: bool = True,
         results: bool = True,
     ) -> stripe.Block:
-        """Return a kernel over some indices; with what is reduced, or the results, unless temporaries replace them."""
+        """Return a kernel over some indices; ``elements`` and ``results`` keep the original inputs and outputs."""
         kernel = self.found.kernel
         kept = {
             stripe.Direction.IN: elements,

@@ -1,12 +1,12 @@
-"""Orders by counting, for devices whose threads are many and whose rows are few.
+"""Sorting by counting ranks, for devices with many threads and few rows.
 
 ```text
 (O) = order(X)   ->   R[i] = +(X[j] is before X[i])
                       O[k] = +(R[i] == k ? i : 0)
 ```
 
-The rank of an element is the number of those before it. Time grows as the square of a row, but nothing waits for
-anything: all comparisons may run at once, and are reductions like others to the passes that follow.
+The rank of an element is the number of elements before it. Time is quadratic in the row length, but all comparisons
+may run in parallel, and later passes treat them as ordinary reductions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class CountOrder(ReplacingPass):
 
 
 def lone_order(kernel: stripe.Block) -> stripe.Special | None:
-    """Return what orders the rows of a kernel, where it does nothing else, and no pass has said how."""
+    """Return the sorting statement of an unscheduled kernel that does nothing else."""
     if kernel.constraints:
         return None
     match kernel.statements:
@@ -50,7 +50,7 @@ def lone_order(kernel: stripe.Block) -> stripe.Special | None:
 
 @attrs.frozen(repr=False)
 class _Counted:
-    """A kernel that orders rows, and the memory for ranks.
+    """A kernel that sorts rows, with memory for ranks.
 
     Attributes:
         kernel: The kernel.
@@ -82,7 +82,7 @@ class _Counted:
         return cls(kernel, keys, places, axis, bool(dict(order.parameters)["descending"]), memory, own)
 
     def ranking(self) -> stripe.Block:
-        """Return the kernel that counts for each element those before it."""
+        """Return the kernel that counts the elements before each element."""
         mine, other = self.own
         size = self.keys.shape.elements
         ranks = self._ranks(stripe.Direction.OUT, Aggregation.SUM)
@@ -98,7 +98,7 @@ class _Counted:
         return self._kernel("ranks", (size, size), views, body)
 
     def choosing(self) -> stripe.Block:
-        """Return the kernel that finds for each rank the element that has it."""
+        """Return the kernel that finds the element of each rank."""
         element, rank = self.own
         places, dtype = self.places, self.memory.shape.dtype
         row = next((axis for axis, dim in enumerate(places.shape.dims) if dim.size > 1), self.axis)
@@ -135,7 +135,7 @@ class _Counted:
 
 @attrs.define(eq=False, repr=False)
 class _Body:
-    """Statements that are being made."""
+    """Builder of statements."""
 
     statements: list[stripe.Statement] = attrs.field(factory=list, init=False)
     _names: NameScope = attrs.field(factory=NameScope, init=False)
@@ -153,7 +153,7 @@ class _Body:
         return into
 
     def key(self, view: str, dtype: DType) -> str:
-        """Add a key as something that is ordered."""
+        """Add a key in a form with a total order."""
         into = self._names.fresh("k")
         self.statements.append(stripe.Load(view, into))
         if not dtype.is_bool:
@@ -162,7 +162,7 @@ class _Body:
         return f"{into}_wide"
 
     def no(self) -> str:
-        """Add what is false."""
+        """Add false."""
         into = self._names.fresh("no")
         self.statements.append(stripe.Constant(into, DType.BOOL, value=False))
         return into

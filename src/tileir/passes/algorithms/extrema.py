@@ -1,4 +1,4 @@
-"""Positions of extrema by two aggregations: the extremum, and then the least or greatest position where it is."""
+"""Positions of extrema by two aggregations: the extremum, and then the least or greatest position of it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _LAST = (Combine.LAST_ARGMAX, Combine.LAST_ARGMIN)
 def extremum_and_position(
     found: TupleReduction, temporaries: NameScope
 ) -> tuple[list[stripe.Block], list[stripe.Refinement]] | None:
-    """Return flat kernels that find an extremum and its position; None where a state is something else.
+    """Return flat kernels that find an extremum and its position; None if a state is something else.
 
-    Where only one of both is stored, the other one is left out, or a temporary that is added.
+    If only one of the two is stored, the other one is omitted, or an added temporary.
     """
     if not found.reduction.combine.is_extremum:
         return None
@@ -55,7 +55,7 @@ class _Temporary:
 
     @classmethod
     def of(cls, name: str, dtype: DType, indices: tuple[stripe.Index, ...]) -> _Temporary:
-        """Return dense memory of such a name."""
+        """Return dense memory with this name."""
         return cls(stripe.allocation(name, dtype, [index.range for index in indices]), indices)
 
     def view(self, name: str) -> stripe.Refinement:
@@ -64,7 +64,7 @@ class _Temporary:
 
 
 def _in_memory(found: TupleReduction) -> tuple[stripe.Index, ...]:
-    """Return all indices, none of them serial, in the order in which elements lie in memory."""
+    """Return all indices, none of them serial, in memory order of the elements."""
     indices = (attrs.evolve(index, serial=False) for index in (*found.outer, *found.inner))
     return tuple(sorted(indices, key=lambda index: -max(abs(use.stride(index.name)) for use in found.reads)))
 
@@ -80,7 +80,7 @@ def _flat(
     statements: Sequence[stripe.Statement],
     tags: stripe.Tags,
 ) -> stripe.Block:
-    """Return a flat kernel over all indices, with views of what its statements read of the elements."""
+    """Return a flat kernel over all indices, with the views of elements that its statements read."""
     kernel = found.kernel
     read = {name for statement in statements for name in stripe.views_read(statement)}
     elements = [
@@ -112,9 +112,9 @@ def _extremum(found: TupleReduction, element: str, target: stripe.Refinement, ag
 def _candidates(
     found: TupleReduction, scalars: tuple[str, str], best: stripe.Refinement, target: stripe.Refinement
 ) -> stripe.Block:
-    """Return a kernel that stores the positions of elements that are the extremum, or NaN, and for others the worst.
+    """Return a kernel that stores the positions of elements equal to the extremum, or NaN, and the worst for others.
 
-    ``scalars`` are element and position. It is a kernel of its own, as programs have it that say the same in Tile.
+    ``scalars`` are element and position. It is a separate kernel, as in Tile programs that express this themselves.
     """
     element, place = scalars
     made = _needed(found, element)

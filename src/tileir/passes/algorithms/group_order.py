@@ -1,4 +1,4 @@
-"""Orders by merges, for devices whose threads form groups: parts of a row first, then pairs of runs as one.
+"""Merge sort for devices whose threads form groups: first parts of a row, then merges of pairs of runs.
 
 ```text
 (O) = order(X)   ->   (P, S) = order(X, part of 4352 elements)              a group sorts each part
@@ -6,7 +6,7 @@
                       (O)    = order(T, Q, runs of 8704)
 ```
 
-Where few elements are wanted, each part keeps so many, and what is left is sorted.
+If only the first k elements are needed, each part keeps k, and the rest is sorted.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.sorting import ORDER, Sorting
 
 ROW: Final = "row"
-"""The index of a kernel that sorts a single row."""
+"""Name of the index of a kernel that sorts a single row."""
 
 _SHORT: Final = 9
-"""Elements of a thread at most where a group of fewer threads than it may have sorts a row."""
+"""Maximum elements per thread if a group with less than the maximum number of threads sorts a row."""
 
 _WARP: Final = 32
 
 _SHRINK: Final = 4
-"""Parts keep so few of their elements that the next row is this many times shorter; or else all of them."""
+"""Minimum factor by which dropping elements of parts shortens the next row; otherwise parts keep all."""
 
 
 @attrs.frozen
@@ -70,9 +70,9 @@ class GroupOrder(ReplacingPass):
         return Replacement(tuple(made.kernels), tuple(made.memory), (("kernels", len(plans)),))
 
     def _items(self, keys: DType, places: DType) -> int:
-        """Return how many elements of a thread fit, an odd number; 0 where none do."""
+        """Return the number of elements per thread that fit, an odd number; 0 if none do."""
         each = max(keys.itemsize, 4) + places.itemsize
-        beside = (self.threads + 2) * DType.I64.itemsize  # what threads tell each other when they join runs
+        beside = (self.threads + 2) * DType.I64.itemsize  # data that threads exchange when they merge runs
         fitting = (self.local_bytes - beside - each) // ((self.threads + 1) * each)
         return max(0, (min(self.items * 8 // each, fitting) - 1) // 2 * 2 + 1)
 
@@ -119,9 +119,9 @@ class _Stages:
     def of(
         cls, kernel: stripe.Block, keys: stripe.Refinement, stored: list[stripe.Refinement], names: NameScope
     ) -> _Stages:
-        """Return the beginning."""
+        """Return the initial state."""
         indices = sch.present(index.bound(stripe.Binding.GRID) for index in kernel.indices)
-        row = stripe.Index(ROW, 1, binding=stripe.Binding.GRID)  # a kernel with a grid is left alone by other passes
+        row = stripe.Index(ROW, 1, binding=stripe.Binding.GRID)  # other passes leave kernels with a grid alone
         plain = {index.name: Affine() for index in kernel.indices if index.range == 1}
         bare = attrs.evolve(kernel, indices=indices or (row,), statements=(), refinements=())
         views = [

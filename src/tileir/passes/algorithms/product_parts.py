@@ -1,4 +1,4 @@
-"""Parts of the sums of a product of matrices, for groups that would have no tile of it otherwise."""
+"""Splitting of the sums of a matrix product (split-K), for groups that would have no tile otherwise."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tileir.stripe import ir as stripe
 def product_parts(
     kernel: stripe.Block, written: Collection[str], sizes: Mapping[str, int], *, tile: int, groups: int, least: int
 ) -> tuple[stripe.Index, int] | None:
-    """Return the index of a product of matrices, and its parts, by which ``groups`` have a ``tile`` of outputs each.
+    """Return the index of a matrix product, and its parts, by which ``groups`` have a ``tile`` of outputs each.
 
-    None where tiles keep the device busy, or memory, for which it waits, or parts would not be faster. ``written``
-    are the indices of outputs, ``sizes`` the elements of tensors. There are ``least`` parts or about as many.
+    None if tiles keep the device, or its memory, busy, or if parts would not be faster. ``written`` are the indices of
+    outputs, ``sizes`` the elements of tensors. There are at least about ``least`` parts.
     """
     if not is_product(kernel, written):
         return None
@@ -52,7 +52,7 @@ def product_parts(
 
 
 def _rows(kernel: stripe.Block, written: Collection[str]) -> dict[str, int]:
-    """Return the indices of the sum along which an input lies without gaps, and the elements before their next step."""
+    """Return the indices of the sum along which an input is dense, and the elements before their next step."""
     found: dict[str, int] = {}
     for view in _inputs(kernel):
         steps = {step: name for name, step in address(view).terms}
@@ -64,19 +64,19 @@ def _rows(kernel: stripe.Block, written: Collection[str]) -> dict[str, int]:
 
 
 def _least_row(kernel: stripe.Block, *, few: bool) -> int:
-    """Return how many neighbours along a sum parts have at least; 0 where it is not cut along neighbours."""
+    """Return the minimum number of contiguous elements of a part along a sum; 0 if the sum is not split along them."""
     if any(view.shape.dtype is not DType.F32 for view in _inputs(kernel)):
         return 0
     return _ROW_OF_WINDOW if is_window(kernel) else _ROW if few else 0
 
 
 def is_window(kernel: stripe.Block) -> bool:
-    """Return whether an input is read at places that are sums of indices, as those of a window are."""
+    """Return whether an input is read at places that are sums of indices, as in a window."""
     return any(len(access.indices) > 1 for view in _inputs(kernel) for access in view.access)
 
 
 def is_whole(kernel: stripe.Block, written: Collection[str], index: stripe.Index, parts: int) -> bool:
-    """Return whether each output has a term in every part: what constraints leave without any keeps what it held."""
+    """Return whether each output has a term in every part: outputs without valid terms keep their content."""
     within = -(-index.range // parts)
     part = NameScope.of(i.name for i in kernel.indices).fresh(index.name)
     value = Affine.of({part: within, index.name: 1})
@@ -84,13 +84,13 @@ def is_whole(kernel: stripe.Block, written: Collection[str], index: stripe.Index
     inner = {i.name: within if i is index else i.range for i in kernel.indices if i.name not in written}
     tests = [each.substitute({index.name: value}) for each in kernel.constraints]
     end = [index.range - 1 - value] if index.range < parts * within else []
-    own = [each for each in kernel.constraints if outer.keys() >= {*each.indices}]  # what they leave out is no output
+    own = [each for each in kernel.constraints if outer.keys() >= {*each.indices}]  # excluded points are no outputs
     return not tests or always_reached([*tests, *end], outer, inner, own)
 
 
 @attrs.frozen
 class _Cost:
-    """What a product takes whose ``tiles`` have ``terms`` each, beside one that keeps ``groups`` busy all the time."""
+    """Cost of a product with ``tiles`` of ``terms`` each, relative to one that always keeps ``groups`` busy."""
 
     kernel: stripe.Block
     written: Collection[str]
@@ -99,7 +99,7 @@ class _Cost:
     terms: int
 
     def of(self, index: stripe.Index, parts: int) -> float:
-        """Return the time with so many parts of an index: groups take turns, and sums of parts are read again."""
+        """Return the time with ``parts`` parts of an index: groups work in rounds, and partial sums are read again."""
         rounds = -(-self.tiles * parts // self.groups)
         turns = (rounds if rounds > 1 else _ALONE) * self.groups / (self.tiles * parts)
         loops = (i.range // (parts if i is index else 1) for i in self.kernel.indices if i.name not in self.written)
@@ -111,46 +111,48 @@ class _Cost:
 
 
 _MEETINGS: Final = 64
-"""Products for each element that is read, from which on multiplying takes longer than reading."""
+"""Products per element read from which on multiplying takes longer than reading."""
 
 _WAITING: Final = 3
-"""Bandwidth that one group can use, over its even share of that of memory."""
+"""Ratio of the bandwidth that one group can use to its even share of the memory bandwidth."""
 
 _COPIED: Final = 1 << 28
-"""Products from which on factors that lie along the sum are copied to lie along outputs: parts are no shorter rows.
-Those of two bytes are read so fast that this makes no difference."""
+"""Products from which on factors that are contiguous along the sum are copied to be so along outputs: parts then have
+no
+shorter rows. Factors of two bytes are read so fast that this makes no difference.
+"""
 
 _HALF: Final = 2
 
 _RUN: Final = 64
-"""Neighbours along a sum, at least, that parts leave together where nobody copies factors to lie along outputs."""
+"""Minimum contiguous elements along a sum in a part if factors are not copied."""
 
 _ROW: Final = 256
-"""Neighbours along a sum in f32, at least, of which parts are made where every other group would have no tile."""
+"""Minimum contiguous f32 elements along a sum of parts if every other group would have no tile."""
 
 _ROW_OF_WINDOW: Final = 128
-"""The same for windows, wherever some group would have no tile: each row is read once for every place in a window."""
+"""Minimum for windows, if some group would have no tile: each row is read once for every place in a window."""
 
 LONG: Final = 256
-"""Terms of a part of a product, at least: its sums are written, and read again."""
+"""Minimum terms of a part of a product, since its sums are written and read again."""
 
 _MOST: Final = 4
-"""Parts for each group that keeps the device busy, at most."""
+"""Maximum number of parts for each group that keeps the device busy."""
 
 _ALONE: Final = 1.33
-"""How much longer a product takes where groups have a processor each: no other one multiplies while one waits."""
+"""Slowdown of a product with one group per processor: no other group multiplies while one waits."""
 
 _FASTER: Final = 0.8
-"""Parts of a product are made where they take so much of the time at most."""
+"""Maximum relative time at which a product is split."""
 
 _STEP: Final = 16
-"""Terms that instructions multiply at a time; tiles are copied in steps of two of them, or more."""
+"""Terms per instruction; tiles are copied in steps of at least two of them."""
 
 _SHALLOW: Final = 1.4
-"""How much longer a product takes whose steps have so many terms only, as threads wait for each other more often."""
+"""Slowdown of a product with only :data:`_STEP` terms per step, as threads synchronise more often."""
 
 _AGAIN: Final = {2: 512, 4: 64}
-"""Terms that are multiplied in the time in which a sum is written and read again, by the bytes of a factor."""
+"""Terms multiplied in the time of writing and reading a sum, by the bytes of a factor."""
 
 
 def _inputs(kernel: stripe.Block) -> tuple[stripe.Refinement, ...]:
@@ -158,7 +160,7 @@ def _inputs(kernel: stripe.Block) -> tuple[stripe.Refinement, ...]:
 
 
 def is_product(kernel: stripe.Block, written: Collection[str]) -> bool:
-    """Return whether a kernel multiplies two inputs, each of which some indices of outputs move, and not the other."""
+    """Return whether a kernel multiplies two inputs, each moved by output indices that do not move the other."""
     if "comb_op_mul" not in kernel.tags or len(_inputs(kernel)) != 2:
         return False
     one, two = ({name for a in view.access for name in a.indices} & set(written) for view in _inputs(kernel))

@@ -1,4 +1,4 @@
-"""Running sums, products, maxima and minima in linear time, instead of one reduction for each of their elements."""
+"""Running sums, products, maxima and minima in linear time, instead of one reduction per element."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Scan(ReplacingPass):
     part_terms: int = attrs.field(default=64 * 1024, validator=at_least(1))
 
     def _kernel(self, kernel: stripe.Block, names: NameScope) -> Outcome:
-        """Return the kernels of a scan; refused for other kernels, and short ones."""
+        """Return the kernels of a scan; refused for other or short kernels."""
         found = running(kernel)
         if found is None:
             return refused("TR630" if _adds_what_stays(kernel) else "TR628")
@@ -75,7 +75,7 @@ class Scan(ReplacingPass):
     def _kernels(
         self, kernel: stripe.Block, found: Running, names: NameScope
     ) -> tuple[list[stripe.Block], list[stripe.Refinement]]:
-        """Return the kernels of one scan, and the temporaries between them."""
+        """Return the kernels of one scan, and their temporaries."""
         plan = self._plan(kernel, found)
         if plan is not None:
             from tileir.passes.schedules.groups.scan import GroupScanKernels  # processors have no groups
@@ -98,7 +98,7 @@ class Scan(ReplacingPass):
         parts: tuple[int, int],
         names: NameScope,
     ) -> tuple[list[stripe.Block], list[stripe.Refinement]]:
-        """Return the kernels of a scan that is cut into so many parts of so many terms, and a rest."""
+        """Return the kernels of a scan that is split into a number of parts of equal length, and a rest."""
         (count, length), found = parts, builder.found
         if count < 2:
             return [kernel_of(Part(0, found.steps))], []
@@ -109,7 +109,7 @@ class Scan(ReplacingPass):
         return blocks, [temporary]
 
     def _plan(self, kernel: stripe.Block, found: Running) -> GroupPlan | None:
-        """Return how the threads of a group share a scan; None where its terms are not contiguous, or too few."""
+        """Return how the threads of a group share a scan; None if its terms are too few or not contiguous."""
         if self.threads < 2 * self.each or not self._is_contiguous(kernel, found):
             return None
         from tileir.passes.schedules.groups.scan import GroupPlan  # processors have no groups
@@ -129,12 +129,12 @@ class Scan(ReplacingPass):
         return sch.vector_lanes(self.vector_bytes, widest, self.max_lanes)
 
     def _is_contiguous(self, kernel: stripe.Block, found: Running) -> bool:
-        """Return whether outputs, and terms unless they stay, are neighbours in memory from step to step."""
+        """Return whether outputs, and terms unless constant, are contiguous from step to step."""
         moves = [(r, _stride(found, r)) for r in kernel.refinements]
         return all(abs(move) == 1 or (move == 0 and r is not found.output) for r, move in moves)
 
     def _across(self, kernel: stripe.Block, found: Running) -> tuple[stripe.Index, int, int] | None:
-        """Return an index for the lanes beside the scan, how many there are, and the width of a stretch of them."""
+        """Return an index for lanes across the scan, their number, and the width of a stretch of them."""
         lanes = self._lanes(kernel)
         if lanes == 1 or self._is_contiguous(kernel, found):
             return None
@@ -151,9 +151,9 @@ class Scan(ReplacingPass):
         return None
 
     def _parts(self, found: Running, unit: int, together: int) -> tuple[int, int]:
-        """Return how many parts to make, and the terms of each, a multiple of ``unit``.
+        """Return the number of parts, and the terms of each, a multiple of ``unit``.
 
-        So many scans as run ``together`` beside each other count as one, and share the terms of a part.
+        ``together`` scans that run side by side count as one, and share the terms of a part.
         """
         beside = max(1, product(i.range for i in found.others) // together)
         count = min(-(-self.parts // beside), found.steps * together // self.part_terms)
@@ -164,19 +164,19 @@ class Scan(ReplacingPass):
 
 
 _LEAST_THREADS = 32
-"""Fewer threads than run in lock-step are idle anyway."""
+"""Minimum threads, since those that run in lock-step are idle otherwise."""
 
 
 def _stride(found: Running, refinement: stripe.Refinement) -> int:
-    """Return by how many elements a view moves from one step to the next."""
+    """Return the elements by which a view moves from one step to the next."""
     first, second = (address(refinement).substitute(found.at_step(Affine.constant(step))) for step in (0, 1))
     return int((second - first).offset)
 
 
 def _adds_what_stays(kernel: stripe.Block) -> bool:
-    """Return whether a kernel sums up to an end that moves, and each term is what a reduced index moves and another.
+    """Return whether a kernel sums, up to a moving end, terms of a moving part plus a constant one.
 
-    Earlier stages take such sums apart where the accumulator's dtype is wide enough.
+    Earlier stages split these sums if the accumulator's dtype is wide enough.
     """
     merged = [r for r in kernel.refinements if r.aggregation is Aggregation.SUM]
     if len(merged) != 1 or not merged[0].shape.dtype.is_float:

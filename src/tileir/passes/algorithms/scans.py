@@ -1,4 +1,4 @@
-"""The kernels of a scan: accumulators, the steps in order, and what is between parts that run at the same time."""
+"""Construction of the kernels of a scan: accumulators, ordered steps, and totals passed between parallel parts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Part:
 
 @attrs.frozen(repr=False)
 class _Lanes:
-    """Where the lanes of an index beside the scan are: a stretch of neighbours, vectors of it, and lanes of these."""
+    """Lanes of an index across the scan: a stretch of neighbours, vectors of it, and lanes of these."""
 
     stretch: stripe.Index
     vector: stripe.Index
@@ -53,7 +53,7 @@ class _Lanes:
 
 @attrs.define(eq=False, repr=False)
 class ScanKernels:
-    """Builds the kernels of one scan."""
+    """Builder of the kernels of one scan."""
 
     kernel: stripe.Block
     found: Running
@@ -117,12 +117,12 @@ class ScanKernels:
         return self._emitted(Node((*others, *sch.present((where.stretch,))), (self._allocation(sizes),), nodes), None)
 
     def totals(self, name: str, count: int, length: int) -> tuple[stripe.Block, stripe.Refinement]:
-        """Return a contraction of each of ``count`` parts of ``length`` steps, and the temporary that it writes."""
+        """Return a contraction of each of ``count`` parts of ``length`` steps, and the temporary for the totals."""
         part = sch.index(self._names.fresh(f"{self.found.along.name}_part"), count)
         term = sch.index(self._names.fresh(f"{self.found.reduced.name}_term"), length)
         number = sch.part(part, length) + sch.part(term)
         if any(address(r).substitute(self.found.at_term(number)).coefficient(term.name) < 0 for r in self._terms_read):
-            number = sch.part(part, length) + (length - 1) - sch.part(term)  # any order will do, and this is memory's
+            number = sch.part(part, length) + (length - 1) - sch.part(term)  # in memory order; any order is correct
         values = self.found.at_term(number)
         kept = tuple(i for i in self.found.others if i.range > 1)
         output = self.found.output
@@ -161,12 +161,12 @@ class ScanKernels:
         return stripe.allocation(self._accumulator, self.found.output.shape.dtype, sizes, sch.REGISTER)
 
     def _merging(self, access: tuple[Affine, ...], strides: tuple[int, ...]) -> Use:
-        """Return how terms merge into an accumulator."""
+        """Return the use by which terms merge into an accumulator."""
         output, name = self.found.output, self._accumulator
         return Use(name, name, access, strides, output.shape.dtype, stripe.Direction.INOUT, output.aggregation)
 
     def _begin(self, merging: Use, points: tuple[stripe.Index, ...]) -> Node:
-        """Return the block that sets accumulators to the identity."""
+        """Return the block that initialises accumulators."""
         assert merging.aggregation is not None
         constant = stripe.Constant("identity", merging.dtype, merging.aggregation.identity(merging.dtype))
         plain = attrs.evolve(merging, direction=stripe.Direction.OUT, aggregation=None)
@@ -175,7 +175,7 @@ class ScanKernels:
     def _terms_before(
         self, merging: Use, moved: Mapping[str, Affine], points: tuple[stripe.Index, ...]
     ) -> tuple[Node, ...]:
-        """Return the block that merges the terms which the first output has beside that of its own step."""
+        """Return the block that merges the terms of the first output before that of its own step."""
         if not self.found.before:
             return ()
         number = sch.index(self._names.fresh(f"{self.found.reduced.name}_term"), self.found.before)
@@ -198,7 +198,7 @@ class ScanKernels:
     def _totals_before(
         self, part: Part, totals: stripe.Refinement, number: stripe.Index, merging: Use
     ) -> tuple[Node, ...]:
-        """Return the block that merges what the parts before this one gave."""
+        """Return the block that merges the totals of earlier parts."""
         other = sch.index(self._names.fresh(f"{self.found.along.name}_other"), max(part.known, part.repeats))
         source = self._total(totals, sch.part(other), merging)
         earlier = () if part.known else (sch.part(number) - sch.part(other) - 1,)
@@ -215,7 +215,7 @@ class ScanKernels:
         return _use(self.found.output).substitute(values)
 
     def _steps(self, step: Affine, points: tuple[stripe.Index, ...], merging: Use, moved: Mapping[str, Affine]) -> Node:
-        """Return the block that merges the term of a step, and writes what there is then."""
+        """Return the block that merges the term of a step, and writes the running result."""
         values = {**self.found.at_step(step), **moved}
         terms = self._terms(values, points, merging)
         output = attrs.evolve(self._output_use(values), aggregation=None)

@@ -1,4 +1,4 @@
-"""Sums of floats into places that data choose, with the same bits each time: updates are sorted by their place first.
+"""Reproducible scatters of float sums: updates are first sorted by their place.
 
 ```text
 O = fill(0)                     O = fill(0)
@@ -48,14 +48,14 @@ class SortedScatter:
     least: int = attrs.field(default=256, validator=at_least(2))
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
-        """Return the program with such sums by order."""
+        """Return the program with these scatters sorted."""
         if self.threads < _WARP:
             return left(program, refused("TR620"))
         return replaced_behind(program, self._sorted)
 
     @refusing
     def _sorted(self, clear: stripe.Statement | None, kernel: stripe.Block, names: NameScope) -> Outcome:
-        """Return kernels that sort updates of rows, which the one before clears, and add them."""
+        """Return kernels that sort the updates of rows, which the previous kernel clears, and add them."""
         _, output = accepted(cleared_scatter(clear, kernel))
         if output.aggregation is not Aggregation.SUM or not output.shape.dtype.is_float:
             return refused("TR668")
@@ -71,7 +71,7 @@ class SortedScatter:
 
 @attrs.frozen(repr=False)
 class _Scatter:
-    """A kernel that adds updates, of which each has a place, to rows.
+    """A kernel that adds updates to rows, at a place for each.
 
     Attributes:
         kernel: The kernel.
@@ -99,13 +99,13 @@ class _Scatter:
         return prod(index.range for index in self.along)
 
     def whole(self, view: stripe.Refinement, name: str, direction: stripe.Direction) -> stripe.Refinement:
-        """Return a view of all that the kernel touches through one for each table."""
+        """Return a view of all elements that the kernel accesses through ``view``, one for each table."""
         whole = swept(view, {index.name: index.range for index in (*self.along, *self.columns)})
         return attrs.evolve(whole, name=name, direction=direction, aggregation=None)
 
 
 def _scatter_of(kernel: stripe.Block, output: stripe.Refinement) -> _Scatter | Refused:
-    """Return a kernel that loads places and updates, and adds these, which lie in the order of its indices."""
+    """Return a kernel that loads places and updates, and adds these, in the order of its indices."""
     loads = {s.into: s for s in kernel.statements if isinstance(s, stripe.Load)}
     converts = {s.into: s.input for s in kernel.statements if isinstance(s, stripe.Convert)}
     (store,) = (s for s in kernel.statements if isinstance(s, stripe.Store))
@@ -133,7 +133,7 @@ def _scatter_of(kernel: stripe.Block, output: stripe.Refinement) -> _Scatter | R
 
 
 def _is_run(view: stripe.Refinement, indices: Iterable[stripe.Index], step: int | None) -> bool:
-    """Return whether a view goes along indices as along one, the last of them fastest, by so many elements."""
+    """Return whether a view moves along indices as along a single one, the last fastest, with stride ``step``."""
     place = address(view)
     for index in reversed([*indices]):
         if index.range == 1:
@@ -147,7 +147,7 @@ def _is_run(view: stripe.Refinement, indices: Iterable[stripe.Index], step: int 
 
 @attrs.define(eq=False, repr=False)
 class _Stages:
-    """Kernels that sort updates and add them, step by step, and the memory between them."""
+    """Kernels that sort updates and add them, step by step, and their temporaries."""
 
     scatter: _Scatter
     names: NameScope
@@ -156,7 +156,7 @@ class _Stages:
     keys: list[stripe.Refinement] = attrs.field(factory=list)
 
     def write_updates(self) -> None:
-        """Add the kernel that writes updates down one behind the other, where they do not lie so."""
+        """Add the kernel that stores updates contiguously, if they are not."""
         found = self.scatter
         if found.updates is not None:
             return
@@ -176,7 +176,7 @@ class _Stages:
         self.scatter = attrs.evolve(found, updates=_read(updates))
 
     def order(self) -> None:
-        """Add the kernel that sorts the numbers of updates by their rows."""
+        """Add the kernel that sorts the numbers of updates by row."""
         found = self.scatter
         keys = found.whole(found.places, "keys", stripe.Direction.IN)
         if sum(size > 1 for size in keys.shape.sizes) > 1:  # several axes are one row
@@ -225,7 +225,7 @@ class _Stages:
     def _row(
         self, stem: str, dtype: DType, sizes: tuple[int, ...], outer: tuple[stripe.Index, ...]
     ) -> stripe.Refinement:
-        """Return the view of what new memory has for a point of outer indices."""
+        """Return the view of new memory for a point of outer indices."""
         memory = stripe.allocation(self.names.fresh(stem), dtype, (*(index.range for index in outer), *sizes))
         self.memory.append(memory)
         dims = (

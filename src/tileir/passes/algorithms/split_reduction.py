@@ -1,6 +1,6 @@
 """Long reductions to few elements in two steps, so that several threads can share the work.
 
-How many parts there are depends on sizes and options, never on how many threads run: results have the same bits anyway.
+The number of parts depends only on sizes and options, never on the number of threads, so results are reproducible.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tileir.schedule import Refused, chosen_by_data, product, refused, refusing,
 from tileir.stripe import ir as stripe
 
 PARTED: Final = "parted"
-"""Tag of products of matrices of which each part has a tile, and of gradients of one channel by a window."""
+"""Tag of matrix products whose parts have a tile each, and of single-channel weight gradients of windows."""
 
 
 @attrs.frozen
@@ -67,7 +67,7 @@ class SplitReduction:
     panel_bytes: int = attrs.field(default=0, validator=at_least(0))
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
-        """Return the program with such reductions split."""
+        """Return the program with these reductions split."""
         if self.parts < 2 and not self.depth:
             return left(program, refused("TR620"))
         followed = _followed(program) if self.groups else frozenset()
@@ -92,7 +92,7 @@ class SplitReduction:
         if self.tile and kernel.points >= self.operations:
             shared = product_parts(seen, written, sizes, tile=self.tile, groups=self.groups, least=pieces)
             if shared is not None:
-                tags = kernel.tags.add(PARTED) if seen == kernel else kernel.tags  # copies would be turned twice
+                tags = kernel.tags.add(PARTED) if seen == kernel else kernel.tags  # copies would be transposed twice
                 return _build(attrs.evolve(kernel, tags=tags), output, (shared,), names)
         laid = self._has_panels(kernel, written, constant)
         wanted = max(1 if laid else self._parts(seen, written, followed=output.source in followed), pieces)
@@ -108,7 +108,7 @@ class SplitReduction:
             return refused("TR611", points=points, least=self.operations)
         if not free:
             return refused("TR623", indices=len(kernel.indices))
-        enough = wanted if self.columns else -(-wanted // 4)  # threads read whole stretches of memory rather
+        enough = wanted if self.columns else -(-wanted // 4)  # prefer whole stretches of memory for threads
         index = max(free, key=lambda i: (min(i.range, enough), _reach(kernel, i.name)))
         parts = divisor_at_least(index.range, wanted)
         if parts > 4 * wanted:
@@ -126,15 +126,15 @@ class SplitReduction:
     def _more(
         self, kernel: stripe.Block, written: Collection[str], index: stripe.Index, parts: int, wanted: int
     ) -> tuple[tuple[stripe.Index, int], ...]:
-        """Return a second index, and parts of it, where a window's gradient has too few parts along the first one.
+        """Return a second index, with its parts, for a window's gradient with too few parts along the first one.
 
-        Sums of all parts are no more than half of what is read.
+        The sums of all parts are at most half of the bytes read.
         """
         if parts < index.range:
             return ()
         outer = product(i.range for i in kernel.indices if i.name in written)
         read = sum(_seen(kernel, view) for view in kernel.refinements if view.direction is stripe.Direction.IN)
-        narrow = max(1, self.columns // _channels(kernel, written))  # groups have as many threads fewer
+        narrow = max(1, self.columns // _channels(kernel, written))  # groups have fewer threads by this factor
         most = min(-(-wanted // parts) * 2 * narrow, read // (2 * parts * outer * _SUM_BYTES))
         others = [i for i in kernel.indices if i.name not in written and i is not index and i.range > 1]
         other = max(others, key=lambda i: _reach(kernel, i.name), default=index)
@@ -142,9 +142,9 @@ class SplitReduction:
         return ((other, more),) if more else ()
 
     def _whole(self, kernel: stripe.Block, written: Collection[str], index: stripe.Index, most: int) -> int:
-        """Return how many parts of an index have a term for each output, ``most`` of them; 0 where there are none.
+        """Return the number of parts of an index, at most ``most``, with a term for each output; 0 if there are none.
 
-        Fewer may do where outputs count by columns: places of windows have no term where all of a part is at a border.
+        Fewer may do if outputs count by columns: places of windows have no term in parts that are all border.
         """
         if is_whole(kernel, written, index, most):
             return most
@@ -152,7 +152,7 @@ class SplitReduction:
         return next((n for n in fewer if index.range % n == 0 and is_whole(kernel, written, index, n)), 0)
 
     def _parts(self, kernel: stripe.Block, written: Collection[str], *, followed: bool) -> int:
-        """Return how many parts to make, where the result may be ``followed`` by more in one kernel, or not."""
+        """Return the number of parts; the result may be ``followed`` by other computations in one kernel."""
         outer = product(i.range for i in kernel.indices if i.name in written)
         contiguous = (i.range for i in kernel.indices if i.name in written and reads_neighbours(kernel, i.name))
         beside = max(contiguous, default=1)
@@ -177,7 +177,7 @@ class SplitReduction:
         return min(wanted, reduced // _LEAST)
 
     def _parts_of_tiles(self, points: int, outer: int) -> int:
-        """Return how many parts to make of a product of matrices that has tiles of outputs for too few threads."""
+        """Return the number of parts of a matrix product with output tiles for too few threads."""
         tiles = -(-outer // self.tile)
         wanted = min(self.parts // tiles, points // outer // LONG, points // max(1, self.operations))
         return wanted if tiles < self.outputs <= wanted else 1
@@ -196,7 +196,7 @@ class SplitReduction:
         )
 
     def _pieces(self, kernel: stripe.Block, output: stripe.Refinement, written: Collection[str]) -> int:
-        """Return how many parts accuracy asks for: 1 unless a contraction of floats is deep."""
+        """Return the number of parts for accuracy: 1 unless a contraction of floats is deep."""
         if not self.depth or "comb_op_mul" not in kernel.tags or not all(map(_is_precise, kernel.refinements)):
             return 1
         reduced = product(i.range for i in kernel.indices if i.name not in written)
@@ -206,7 +206,7 @@ class SplitReduction:
 
 
 def _places_of_window(kernel: stripe.Block, written: Collection[str]) -> int:
-    """Return how many outputs, places of a window beside each other, one group of threads takes as others read less."""
+    """Return the number of adjacent window places that one group takes, as outputs, so that others read less."""
     if is_product(kernel, written):
         return 1
     inputs = [r for r in kernel.refinements if r.direction is stripe.Direction.IN]
@@ -223,9 +223,9 @@ def _places_of_window(kernel: stripe.Block, written: Collection[str]) -> int:
 
 
 def _channels(kernel: stripe.Block, written: Collection[str]) -> int:
-    """Return how many channels a gradient by the weights of a window goes through one by one, as lanes of threads.
+    """Return the number of channels that a weight gradient of a window goes through one by one, as lanes of threads.
 
-    They lie beside each other, or factors are copied so; 1 for other kernels.
+    They are contiguous, or factors are copied to be so; 1 for other kernels.
     """
     inputs = [r for r in kernel.refinements if r.direction is stripe.Direction.IN]
     windows = any(len(access.indices) > 1 for r in inputs for access in r.access)
@@ -238,15 +238,15 @@ def _channels(kernel: stripe.Block, written: Collection[str]) -> int:
 
 
 def _seen(kernel: stripe.Block, view: stripe.Refinement) -> int:
-    """Return about how many bytes a view shows: of windows, one for each place or term, whichever are more."""
+    """Estimate the bytes seen through a view: of windows, one element per place or per term, whichever are more."""
     axes = (max((kernel.ranges[name] for name in access.indices), default=1) for access in view.access)
     return product(axes) * view.shape.dtype.itemsize
 
 
 def reads_a_row(kernel: stripe.Block, written: Collection[str], most: int | None) -> bool:
-    """Return whether each output reads at most so many bytes of its own, or any number, along memory.
+    """Return whether each output reads at most ``most`` bytes of its own along memory; None for any number.
 
-    Products of matrices are none: what two outputs read, and where it lies, is for their tiles to decide.
+    False for matrix products, whose tiles decide what outputs share.
     """
     reduced = [i for i in kernel.indices if i.name not in written]
     size = product(i.range for i in reduced) * widest(kernel)
@@ -257,16 +257,16 @@ def reads_a_row(kernel: stripe.Block, written: Collection[str], most: int | None
 
 
 def _own_inputs(kernel: stripe.Block, written: Collection[str]) -> tuple[stripe.Refinement, ...]:
-    """Return the inputs of which each output reads elements that no other one reads."""
+    """Return the inputs of which each output reads disjoint elements."""
     moving = {i.name for i in kernel.indices if i.name in written and i.range > 1}
     inputs = (r for r in kernel.refinements if r.direction is stripe.Direction.IN)
     return tuple(r for r in inputs if moving <= {name for access in r.access for name in access.indices})
 
 
 def _turned(program: stripe.Program) -> dict[str, tuple[int, ...]]:
-    """Return how far a step along each axis of a transposed copy goes in the tensor that it is a copy of.
+    """Return, for each transposed copy, the source stride of each axis.
 
-    Reductions are going to read such a copy where it comes from.
+    Reductions will read the source of these copies.
     """
     found: dict[str, tuple[int, ...]] = {}
     for kernel in program.main.blocks:
@@ -282,7 +282,7 @@ def _turned(program: stripe.Program) -> dict[str, tuple[int, ...]]:
 
 
 def _read_through(kernel: stripe.Block, turned: Mapping[str, Sequence[int]]) -> stripe.Block:
-    """Return a kernel with the steps of its inputs as they are where these come from, for looking at only."""
+    """Return a kernel with the strides of its inputs' sources, for analysis only."""
 
     def seen(view: stripe.Refinement) -> stripe.Refinement:
         strides = turned.get(view.source, ())
@@ -295,10 +295,10 @@ def _read_through(kernel: stripe.Block, turned: Mapping[str, Sequence[int]]) -> 
 
 
 def _followed(program: stripe.Program) -> frozenset[str]:
-    """Return the results of reductions that others follow over the same rows: those may become one kernel.
+    """Return the results of reductions that are followed by others over the same rows, with which they may be fused.
 
-    What such reductions read, others read, too, and either each result meets many elements later, or it comes of
-    elements that have met results of as many rows.
+    Inputs of these reductions have other readers, too, and either each result meets many elements later, or it depends
+    on elements that have met results of as many rows.
     """
     kernels, found = program.main.blocks, set()
     again, spread = _read_again(kernels), _spread(program)
@@ -315,7 +315,7 @@ def _followed(program: stripe.Program) -> frozenset[str]:
 
 
 def _read_again(kernels: Sequence[stripe.Block]) -> set[str]:
-    """Return the tensors that several kernels read, and those that kernels make of these element by element."""
+    """Return the tensors with several readers, and elementwise results of these."""
     read = ({r.source for r in kernel.refinements if r.direction.reads} for kernel in kernels)
     readers = Counter(name for names in read for name in names)
     found = {name for name, count in readers.items() if count > 1}
@@ -327,7 +327,7 @@ def _read_again(kernels: Sequence[stripe.Block]) -> set[str]:
 
 
 def _spread(program: stripe.Program) -> set[str]:
-    """Return the tensors of which each element meets many points of a later kernel, after others of as many or not."""
+    """Return the tensors whose elements are each used at many points of a later kernel."""
     found: set[str] = set()
     for kernel in reversed(program.main.blocks):
         points = kernel.points
@@ -340,12 +340,12 @@ def _spread(program: stripe.Program) -> set[str]:
 
 
 def widest(kernel: stripe.Block) -> int:
-    """Return the bytes of the widest elements that a kernel touches."""
+    """Return the bytes of the widest elements that a kernel accesses."""
     return max(r.shape.dtype.itemsize for r in kernel.refinements)
 
 
 _MOST_SUMS = 1 << 28
-"""Sums of parts at most, for accuracy alone: they are written to memory and read again."""
+"""Maximum number of partial sums for accuracy alone, since they are written to memory and read again."""
 
 
 def _is_precise(view: stripe.Refinement) -> bool:
@@ -354,26 +354,26 @@ def _is_precise(view: stripe.Refinement) -> bool:
 
 
 CHANNELS_LAST: Final = 1 << 24
-"""Products from which on gradients by the weights of a window of one channel read copies with channels last."""
+"""Products from which on single-channel weight gradients of windows read channels-last copies."""
 
 _SUM_BYTES: Final = 4
-"""Bytes of a sum of a part."""
+"""Bytes of a partial sum."""
 
 _PLACES: Final = 16
-"""Places of a window, at most, that threads of one group take."""
+"""Maximum number of window places for the threads of one group."""
 
 _FEW = 1 << 24
-"""Bytes of columns that threads read alone before a second kernel would begin, though that could read faster."""
+"""Maximum bytes of columns for which one kernel is faster than two, although two read faster."""
 
 _LEAST = 64
-"""Points that a part reduces at least where parts are counted: fewer are not worth a second kernel."""
+"""Minimum number of points of a part that is worth a second kernel."""
 
 
 def against_contraction(kernel: stripe.Block, *, placed: bool = False, joined: bool = False) -> Refused | None:
-    """Return what keeps a kernel from being a flat contraction to one output, each axis of which one index moves.
+    """Return why a kernel is no flat contraction to one output in which one index moves each axis.
 
-    Where it may be ``placed``, scalars that are the same for all points may choose elements that it reads. Where axes
-    may be ``joined``, several indices move one axis of the output, each place for one value of them.
+    If ``placed``, scalars that are equal for all points may select input elements. If ``joined``, several indices may
+    move one output axis, with distinct places for their values.
     """
     outputs = [r for r in kernel.refinements if r.direction.writes]
     if kernel.blocks:
@@ -393,7 +393,7 @@ def against_contraction(kernel: stripe.Block, *, placed: bool = False, joined: b
 
 
 def _are_apart(access: Affine, ranges: Mapping[str, int]) -> bool:
-    """Return whether no two values of the indices that move an axis lead to one place."""
+    """Return whether distinct values of the indices of an axis lead to distinct places."""
     reach = 0
     for step, name in sorted((abs(int(coefficient)), name) for name, coefficient in access.terms):
         if step <= reach:
@@ -408,7 +408,7 @@ def _is_indirect(kernel: stripe.Block, *, placed: bool) -> bool:
 
 
 def _reach(kernel: stripe.Block, index: str) -> int:
-    """Return how far an index moves the inputs: parts should be whole stretches of memory."""
+    """Return the distance that an index moves in the inputs: parts should be whole stretches of memory."""
     return max(
         (
             abs(sum(int(a.coefficient(index)) * d.stride for a, d in zip(r.access, r.shape.dims, strict=True)))
@@ -420,9 +420,9 @@ def _reach(kernel: stripe.Block, index: str) -> int:
 
 
 def _kept(kernel: stripe.Block, output: stripe.Refinement) -> list[stripe.Index]:
-    """Return the indices of an output as they lie in memory, but the innermost long one last: merges read along it.
+    """Return the indices of an output in memory order, but the innermost long one last, as merges read along it.
 
-    Where none is long they have the order of the kernel.
+    In the order of the kernel if none is long.
     """
     place = address(output)
     least = _BESIDE.get(min(r.shape.dtype.itemsize for r in kernel.refinements if r.direction.reads), _WIDE)
@@ -436,8 +436,9 @@ def _kept(kernel: stripe.Block, output: stripe.Refinement) -> list[stripe.Index]
 
 _WIDE: Final = 128
 _BESIDE: Final = {2: 16}
-"""Fewest neighbours that are worth to be read side by side, and fewer by the bytes of inputs: on an H200 a gradient of
-64 channels by weights took 43 us in f16 as indices came, along channels 36, but 366 and 419 in f32, in other tiles."""
+"""Minimum number of neighbours worth contiguous reads, by the bytes of inputs: on an H200 a gradient of 64 channels by
+weights took 43 us in f16 in the given order, along channels 36, but 366 and 419 in f32, in other tiles.
+"""
 
 
 def _build(
@@ -446,7 +447,7 @@ def _build(
     cuts: Sequence[tuple[stripe.Index, int]],
     names: NameScope,
 ) -> Replacement:
-    """Return a kernel that reduces parts of some indices, and one that merges what it found."""
+    """Return a kernel that reduces parts of some indices, and one that merges the partial results."""
     indices = NameScope.of(i.name for i in kernel.indices)
     within = {i.name: attrs.evolve(i, range=-(-i.range // parts)) for i, parts in cuts}
     parts = [stripe.Index(indices.fresh(f"{i.name}_part"), -(-i.range // within[i.name].range)) for i, _ in cuts]

@@ -1,13 +1,12 @@
-"""Few long rows, cut into parts that groups of threads take, each of which merges what all of them have found.
+"""Splitting of few long rows into parts for groups of threads, each of which merges the partial aggregates of all.
 
-The maximum of a row and the sum of its exponentials are aggregates that later kernels go on with over the same row. If
-each was cut for itself, its parts would be a kernel, what merges them another, and what goes on with the row a third.
-Here each part of a row has a merge of its own, which becomes one kernel with what goes on with that part: it is done
-again for each part, and costs less than a launch.
+The maximum of a row and the sum of its exponentials are aggregates that later kernels use over the same row. Split one
+by one, each would need a kernel for parts, another for their merge, and a third for the use. Here each part has its own
+merge, which fuses with the part's use: repeating it for each part costs less than a launch.
 
-How many parts there are depends on sizes and options, never on how many threads run: results have the same bits anyway.
+The number of parts depends only on sizes and options, never on the number of threads, so results are reproducible.
 
-Kernels along the same long rows are found as groups, with the points at which their rows are cut.
+Kernels along the same long rows are grouped, with the points at which their rows are split.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.ir import Block, Direction, Index, Program, Refinement, Statement, views_read, views_written
 
 _ALIGNED: Final = 32
-"""Neighbours of which parts have multiples where no number of parts makes them alike: wide accesses stay whole."""
+"""Divisor of part lengths if no number of equal parts exists, to keep wide accesses whole."""
 
 _LANES: Final = 8
-"""Neighbours of which parts that are alike have multiples."""
+"""Divisor of the lengths of equal parts."""
 
 
 @attrs.frozen(eq=False)
 class Rows:
-    """Rows of tensors that are cut alike.
+    """Rows of tensors that are split alike.
 
     Attributes:
         whole: Ranges of the outer coordinates; each of their values has its own parts.
@@ -57,30 +56,29 @@ class Rows:
 
     @property
     def parts(self) -> tuple[int, ...]:
-        """Number of parts, by coordinates."""
+        """Number of parts along each coordinate."""
         return (*self.whole, -(-self.cut // self.within))
 
 
 @attrs.frozen(eq=False)
 class Member:
-    """A kernel that goes along rows: ``coordinates`` are its indices that tell parts, that which is cut the last."""
+    """A kernel that goes along rows; ``coordinates`` are its indices that count parts, the split one last."""
 
     rows: Rows
     coordinates: tuple[str, ...]
 
     @property
     def is_even(self) -> bool:
-        """True if all parts have as many elements."""
+        """True if all parts have equally many elements."""
         return self.rows.cut % self.rows.within == 0
 
 
 def members_of(program: Program, parts: Callable[[Block], int]) -> dict[int, Member]:
-    """Return the kernels that go along few long rows which some of them aggregate, by their numbers.
+    """Return, by number, the kernels along few long rows that some of them aggregate.
 
     Args:
         program: A program of flat kernels.
-        parts: About how many parts all rows together shall have that a kernel aggregates; 0 where it does not.
-
+        parts: Returns the approximate total number of parts for the rows that a kernel aggregates; 0 for other kernels.
     """
     statements = program.main.statements
     touching: Mapping[str, list[int]] | None = None
@@ -104,7 +102,7 @@ def _touching(statements: Sequence[Statement]) -> Mapping[str, list[int]]:
 
 
 def is_long(kernel: Block, row_bytes: int, most_rows: int) -> bool:
-    """Return whether a kernel aggregates at most so many rows, of more bytes than ``row_bytes``, along memory."""
+    """Return whether a kernel aggregates at most ``most_rows`` rows of more than ``row_bytes`` bytes, along memory."""
     if against_contraction(kernel) is not None or kernel.constraints:
         return False
     (output,) = (r for r in kernel.refinements if r.direction.writes)
@@ -115,7 +113,7 @@ def is_long(kernel: Block, row_bytes: int, most_rows: int) -> bool:
 
 
 def _cut(kernel: Block, parts: int) -> Member | None:
-    """Return where the rows of a reduction are cut: the outer indices as a whole, as they lie in memory, and one."""
+    """Return how the rows of a reduction are split: whole outer indices, in memory order, and the split one."""
     (output,) = (r for r in kernel.refinements if r.direction.writes)
     written = {name for access in output.access for name in access.indices}
     inputs = [r for r in kernel.refinements if r.direction is Direction.IN]
@@ -135,7 +133,7 @@ def _cut(kernel: Block, parts: int) -> Member | None:
 
 
 def _within(size: int, parts: int, *, alone: bool) -> int:
-    """Return how many elements parts have, of which there shall be so many or about so: all alike, if that can be."""
+    """Return the length of parts for about ``parts`` of them, equal if possible."""
     lanes = _LANES if alone else 1
     alike = [n for n in range(max(2, parts // 2), min(2 * parts, size) + 1) if size % n == 0 and size // n % lanes == 0]
     if alike:
@@ -146,7 +144,7 @@ def _within(size: int, parts: int, *, alone: bool) -> int:
 
 @attrs.define(eq=False)
 class _Spread:
-    """Finds what goes along the same rows, from tensor to tensor."""
+    """Search, from tensor to tensor, for the kernels along the same rows."""
 
     program: Program
     touching: Mapping[str, list[int]]
@@ -155,7 +153,7 @@ class _Spread:
     axes: dict[str, tuple[int, ...]] = attrs.field(factory=dict, init=False)
 
     def spread(self, number: int, first: Member) -> None:
-        """Add a kernel and all that share a tensor with those that were added."""
+        """Add a kernel and, transitively, all that share a tensor with it."""
         fresh = self._add(number, first)
         while fresh:
             for other in self.touching[fresh.pop()]:
@@ -165,7 +163,7 @@ class _Spread:
                     fresh += [] if member is None else self._add(other, member)
 
     def _add(self, number: int, member: Member) -> list[str]:
-        """Add a kernel, and return the tensors that have these rows as its views show."""
+        """Add a kernel, and return the tensors whose views show these rows."""
         kernel = self.program.main.statements[number]
         assert isinstance(kernel, Block)
         self.members[number] = member
@@ -178,7 +176,7 @@ class _Spread:
         return found
 
     def _axes(self, view: Refinement, coordinates: Sequence[str]) -> tuple[int, ...] | None:
-        """Return the axes of a tensor that coordinates go along, each one axis from its start; None for others."""
+        """Return the axes of a tensor along coordinates, each one axis from its start; None for others."""
         if len(self.program.main.refinement(view.source).shape.sizes) != len(view.access):
             return None
         found: list[int] = []
@@ -190,7 +188,7 @@ class _Spread:
         return tuple(found)
 
     def _member(self, kernel: Block) -> Member | None:
-        """Return how a kernel goes along the rows; None where it does not, or has more to do than that."""
+        """Return a kernel as a member; None if it does not go along the rows, or does more than that."""
         if kernel.points > self.rows.points or not is_flat(kernel):
             return None
         seen = {self._names(view) for view in kernel.refinements if view.source in self.axes}
@@ -211,7 +209,7 @@ class _Spread:
 
 
 def _reduces(kernel: Block, names: Sequence[str]) -> bool:
-    """Return whether a kernel aggregates whole rows, and nothing else of what it does depends on where in one it is."""
+    """Return whether a kernel aggregates whole rows, and nothing else depends on the place in a row."""
     if against_contraction(kernel) is not None:
         return False
     (output,) = (view for view in kernel.refinements if view.direction.writes)
@@ -219,13 +217,13 @@ def _reduces(kernel: Block, names: Sequence[str]) -> bool:
 
 
 def is_flat(kernel: Block) -> bool:
-    """Return whether a kernel is statements on single elements, of which data choose none, at all points of a box."""
+    """Return whether a kernel is statements on single elements, without data-dependent places, over a whole box."""
     plain = against_flat(kernel) is None and not kernel.constraints and kernel.reduction is None
     return plain and all(map(is_element, kernel.refinements)) and not chosen_by_data(kernel.statements)
 
 
 _FEW: Final = 256
-"""Elements of what is computed between aggregates and rows, again for each part, at most."""
+"""Maximum number of elements computed between aggregates and rows, repeated for each part."""
 
 
 @attrs.frozen
@@ -255,7 +253,7 @@ class SplitRows:
     rows: int = attrs.field(default=32, validator=at_least(0))
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
-        """Return the program with such rows cut."""
+        """Return the program with these rows split."""
         if self.parts < 2:
             return left(program, refused("TR620"))
         if not any(isinstance(kernel, stripe.Block) and self._parts(kernel) for kernel in program.main.statements):
@@ -272,14 +270,14 @@ class SplitRows:
         return cutting.program() if met else program
 
     def _parts(self, kernel: stripe.Block) -> int:
-        """Return how many parts the rows of a kernel shall have together; 0 for kernels that aggregate no such rows."""
+        """Return the total number of parts for the rows of a kernel; 0 for kernels that aggregate no long rows."""
         if not is_long(kernel, self.row_bytes, self.rows):
             return 0
         return max(self.parts, min(self.most_parts, kernel.points * widest(kernel) // self.part_bytes))
 
 
 def _tails(program: stripe.Program) -> frozenset[int]:
-    """Return the numbers of kernels that go on with each element of a product: they become one kernel with that."""
+    """Return the numbers of elementwise kernels on results of a product, which fuse with that."""
     products: set[str] = set()
     found: set[int] = set()
     for number, kernel in enumerate(program.main.statements):
@@ -295,21 +293,21 @@ def _tails(program: stripe.Program) -> frozenset[int]:
 
 
 def _outcome(member: Member | None, met: set[Rows]) -> tuple[Refused | None, tuple[Fact, ...]]:
-    """Return why a kernel stays as it is, or what was cut."""
+    """Return why a kernel stays as it is, or the facts about its split."""
     if member is None or member.rows not in met:
         return refused("TR669" if member is None else "TR670"), ()
     return None, (("index", member.coordinates[-1]), ("parts", member.rows.parts[-1]))
 
 
 def _with_own_axes(program: stripe.Program) -> stripe.Program:
-    """Return the program with views of tensors by their own axes, as far as kernels have such."""
+    """Return the program with views of tensors by their own axes, where possible."""
     shapes = {each.name: each.shape for each in program.main.refinements}
     kernels = (with_own_axes(k, shapes) if isinstance(k, stripe.Block) else k for k in program.main.statements)
     return with_kernels(program, tuple(kernels))
 
 
 def _met(program: stripe.Program, members: Mapping[int, Member]) -> set[Rows]:
-    """Return the rows whose aggregates, or what is computed of these alone, are read by what goes along them."""
+    """Return the rows whose aggregates, or values computed only from these, are used along the rows."""
     found: set[Rows] = set()
     told: dict[str, Rows] = {}
     for number, kernel in enumerate(program.main.statements if members else ()):
@@ -328,14 +326,14 @@ def _met(program: stripe.Program, members: Mapping[int, Member]) -> set[Rows]:
 
 
 def _is_few(kernel: stripe.Block) -> bool:
-    """Return whether a kernel computes few elements, each of others."""
+    """Return whether a kernel computes few elements, each from others."""
     merging = any(view.merges for view in kernel.refinements)
     return is_flat(kernel) and not merging and kernel.points <= _FEW
 
 
 @attrs.define(eq=False, repr=False)
 class _Cutting:
-    """The kernels so far, and of what aggregates tell the temporaries that have it once for each part."""
+    """The kernels so far, and the temporaries that hold aggregates once for each part."""
 
     before: stripe.Program
     members: Mapping[int, Member]
@@ -354,11 +352,11 @@ class _Cutting:
         return cls(program, members, NameScope.of(memory.name for memory in program.memory), once)
 
     def program(self) -> stripe.Program:
-        """Return the program by now, without the kernels whose results are only needed for each part."""
+        """Return the program so far, without the kernels whose results are only needed for each part."""
         return DeadCode()(with_temporaries(self.before, self.statements, self.added))
 
     def visit(self, number: int, kernel: stripe.Statement) -> None:
-        """Add what becomes of a kernel."""
+        """Add the replacement of a kernel."""
         member = self.members.get(number)
         if not isinstance(kernel, stripe.Block):
             self.statements.append(kernel)
@@ -371,7 +369,7 @@ class _Cutting:
             self.statements.append(self._cut(kernel, member)[0])
 
     def _cut(self, kernel: stripe.Block, member: Member) -> tuple[stripe.Block, tuple[stripe.Index, ...]]:
-        """Return a kernel over parts and what is in one, reading what each part has; and the indices of parts."""
+        """Return a kernel over parts and their elements, with inputs for each part; and the indices of parts."""
         *outer, name = member.coordinates
         rows, index = member.rows, kernel.index(name)
         part = stripe.Index(NameScope.of(kernel.ranges).fresh(f"{name}_part"), rows.parts[-1])
@@ -390,7 +388,7 @@ class _Cutting:
     def _reading(
         self, views: Iterable[stripe.Refinement], rows: Rows, own: tuple[stripe.Index, ...]
     ) -> tuple[stripe.Refinement, ...]:
-        """Return views of what each part has in place of those of what all have together."""
+        """Return views of the values of each part in place of views of the shared ones."""
 
         def one(view: stripe.Refinement) -> stripe.Refinement:
             found = self.each.get(view.source)
@@ -407,7 +405,7 @@ class _Cutting:
         return self.added[-1]
 
     def _aggregate(self, kernel: stripe.Block, member: Member) -> Iterator[stripe.Block]:
-        """Yield the kernels that aggregate parts, that merge them, and that do so for each part."""
+        """Yield the kernels that aggregate parts, that merge them, and that merge them for each part."""
         cut, own = self._cut(kernel, member)
         (output,) = (view for view in kernel.refinements if view.direction.writes)
         parts = self._temporary(f"{output.source}_parts", member.rows, output.source)
@@ -429,13 +427,13 @@ class _Cutting:
             yield self._for_each(merge, member.rows, len(kept))
 
     def _few(self, kernel: stripe.Block) -> Iterator[stripe.Block]:
-        """Yield the kernel that does for each part what one does with aggregates of rows."""
+        """Yield the kernel that repeats, for each part, a computation on aggregates of rows."""
         told = {self.each[view.source][0] for view in kernel.refinements if view.source in self.each}
         if len(told) == 1 and _is_few(kernel) and self.once.issuperset(stripe.views_written(kernel)):
             yield self._for_each(kernel, told.pop(), len(kernel.indices))
 
     def _for_each(self, kernel: stripe.Block, rows: Rows, kept: int) -> stripe.Block:
-        """Return the kernel with a result for each part, of what each part has; of its indices some move the result."""
+        """Return the kernel with inputs and a result for each part; some of its indices move the result."""
         names = NameScope.of(kernel.ranges)
         own = tuple(stripe.Index(names.fresh("each"), count) for count in rows.parts)
         views = list(self._reading(kernel.refinements, rows, own))

@@ -1,6 +1,6 @@
-"""Merges into places that data choose, in parts with a table each, so that several threads can share the work.
+"""Splitting of scatters into parts with a private table each, so that several threads can share the work.
 
-How many parts there are depends on sizes and options, never on how many threads run: results have the same bits anyway.
+The number of parts depends only on sizes and options, never on the number of threads, so results are reproducible.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class SplitScatter:
     run: int = attrs.field(default=0, validator=at_least(0))
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
-        """Return the program with such sums split."""
+        """Return the program with these scatters split."""
         if self.parts < 2:
             return left(program, refused("TR620"))
         return replaced_behind(program, self._split)
 
     @refusing
     def _split(self, before: stripe.Statement | None, kernel: stripe.Block, names: NameScope) -> Outcome:
-        """Return kernels that clear tables, fill them, and add them up; refused where several parts would not pay."""
+        """Return kernels that clear tables, fill them, and add them up; refused if several parts would not pay."""
         clear, output = accepted(cleared_scatter(before, kernel))
         rule_out(_against(kernel, output))
         free = [i for i in kernel.indices if all(i.name not in access.indices for access in output.access)]
@@ -66,7 +66,7 @@ class SplitScatter:
     def _parts(
         self, kernel: stripe.Block, output: stripe.Refinement, free: Sequence[stripe.Index]
     ) -> tuple[stripe.Index, int]:
-        """Return the index to cut, of those that do not move the place of an update, and into how many parts."""
+        """Return the index to split, of those that do not move the place of an update, and the number of parts."""
         beside = 1 if self.runs else product(index.range for index in kernel.indices if index not in free)
         index = max(free, key=lambda each: each.range)
         updates = product(each.range for each in free) // (self.updates * output.shape.dims[0].size)
@@ -120,7 +120,7 @@ class SplitScatter:
 
 
 def _against(kernel: stripe.Block, output: stripe.Refinement) -> Refused | None:
-    """Return why a kernel that merges into places which data choose has no tables; None where it may have some."""
+    """Return why a scatter kernel gets no tables; None if it may have some."""
     if kernel.constraints:
         return refused("TR616")
     if any(isinstance(s, stripe.Store) and stripe.ATOMIC in s.tags for s in kernel.statements):
@@ -131,7 +131,7 @@ def _against(kernel: stripe.Block, output: stripe.Refinement) -> Refused | None:
 
 
 _WHOLE: Final = 2
-"""So many parts are sorted as one sooner than their tables are added up."""
+"""Number of parts from which on sorting all updates is faster than adding up tables."""
 
 
 def _turns(kernel: stripe.Block, output: stripe.Refinement, index: stripe.Index, tables: _Tables) -> stripe.Block:
@@ -148,7 +148,7 @@ def _turns(kernel: stripe.Block, output: stripe.Refinement, index: stripe.Index,
 def _runs(
     kernel: stripe.Block, output: stripe.Refinement, index: stripe.Index, tables: _Tables
 ) -> Iterator[stripe.Block]:
-    """Yield the kernel that fills the tables with a run of updates each, and that of what is left, for the first."""
+    """Yield the kernel that fills the tables with a run of updates each, and that for the rest, into the first."""
     part = tables.part
     size, left = divmod(index.range, part.range)
     value = Affine.of({part.name: size, index.name: 1})
@@ -176,9 +176,9 @@ def _filling(
 
 @attrs.frozen(repr=False)
 class _Tables:
-    """A temporary with a table for each part, of which each has neighbouring elements.
+    """A temporary with a table for each part, interleaved by element.
 
-    The axis that data choose comes first, as a store by data asks, and that of the parts last.
+    The data-dependent axis comes first, as stores require, and that of the parts last.
     """
 
     name: str
@@ -199,12 +199,12 @@ class _Tables:
 
     @property
     def allocation(self) -> stripe.Refinement:
-        """The temporary itself."""
+        """The allocation of the temporary."""
         zero = tuple(Affine() for _ in self.shape.dims)
         return stripe.Refinement(self.name, stripe.Direction.NONE, "", zero, self.shape)
 
 
 def _sizes(clear: stripe.Block, cleared: stripe.Refinement) -> tuple[int, ...]:
-    """Return the extents of what a kernel clears, of whose axes each has an index, or one element."""
+    """Return the extents of the memory that a kernel clears, with an index or one element for each axis."""
     ranges = {index.name: index.range for index in clear.indices}
     return tuple(product(ranges[name] for name in access.indices) for access in cleared.access)

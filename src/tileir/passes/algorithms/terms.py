@@ -1,4 +1,4 @@
-"""The terms of a reduction as statements of one body: equal ones are shared, and known ones computed."""
+"""Terms of a reduction as statements of one body, with common subexpressions shared and constants folded."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from tileir.stripe.ir import (
 )
 
 Known: TypeAlias = np.generic | np.ndarray[Any, Any]
-"""A scalar known when compiling, of the NumPy dtype of its dtype."""
+"""A scalar known at compile time, as a NumPy value of its dtype."""
 
 Value: TypeAlias = "Known | str"
-"""A scalar of a term: its value, or the name of the scalar that has it."""
+"""A scalar of a term: its value, or its name."""
 
 _NEUTRAL = {Aggregation.SUM: 0.0, Aggregation.PROD: 1.0, Aggregation.MAX: -np.inf, Aggregation.MIN: np.inf}
 _KEEPS_FINITE = frozenset({Op.NEG, Op.ABS, Op.MAX, Op.MIN, Op.COND, Op.IDENT, Op.FLOOR, Op.CEIL, Op.ROUND, Op.TRUNC})
@@ -35,7 +35,7 @@ _KEEPS_FINITE = frozenset({Op.NEG, Op.ABS, Op.MAX, Op.MIN, Op.COND, Op.IDENT, Op
 
 @attrs.define(eq=False, repr=False)
 class Terms:
-    """Terms, one after the other.
+    """Builder of the terms of a reduction, one after the other.
 
     Attributes:
         aggregation: The aggregation of the terms.
@@ -59,15 +59,15 @@ class Terms:
     _scalars: NameScope = attrs.field(factory=NameScope, init=False)
 
     def begin(self) -> None:
-        """Begin with the next term, which knows no scalars of the one before."""
+        """Begin the next term, with no scalars from the previous one."""
         self._local.clear()
 
     def load(self, into: str, value: Known) -> None:
-        """Let a scalar of the term have a known value."""
+        """Set a scalar of the term to a known value."""
         self._local[into] = value
 
     def load_from(self, load: Load, view: Refinement) -> None:
-        """Load a scalar of the term from a view, which is given a name."""
+        """Load a scalar of the term from a view, which gets a name."""
         key = attrs.evolve(view, name="")
         name = self._named.get(key)
         if name is None:
@@ -77,7 +77,7 @@ class Terms:
         self._local[load.into] = self._emitted(Load(name, load.into, index, load.tags))
 
     def compute(self, statement: Constant | Convert | Intrinsic | LoadIndex) -> None:
-        """Compute a scalar of the term: now, if all is known that it is made of."""
+        """Compute a scalar of the term: at compile time, if all operands are known."""
         read = [self._local[name] for name in scalar_inputs(statement)]
         known = [value for value in read if not isinstance(value, str)]
         result: Value
@@ -96,13 +96,13 @@ class Terms:
         self._local[statement.into] = result
 
     def end(self, name: str) -> None:
-        """Make a scalar of the term its value, unless that changes nothing."""
+        """Make a scalar of the term its value, unless it is neutral."""
         value = self._local[name]
         if not self._is_neutral(value):
             self.values.append(value)
 
     def value(self, name: str) -> str:
-        """Return the name of what a scalar of the term is called among the statements."""
+        """Return the name of a scalar of the term among the statements."""
         return self.scalar(self._local[name])
 
     def merged(self, dtype: DType) -> tuple[Statement, ...]:
@@ -110,7 +110,7 @@ class Terms:
         return self.alive((self.total(dtype),))
 
     def total(self, dtype: DType) -> str:
-        """Return the name of the aggregate of all terms, in order; terms that follow are those of another one."""
+        """Return the name of the aggregate of all terms, in order; later terms belong to another one."""
         values, self.values = self.values, []
         if self.aggregation is Aggregation.SUM or not values:
             total: Value = arithmetic.constant(_NEUTRAL[self.aggregation], dtype)
@@ -121,7 +121,7 @@ class Terms:
         return self.scalar(total)
 
     def scalar(self, value: Value) -> str:
-        """Return the name of a scalar that has a value."""
+        """Return the name of a scalar with this value."""
         if isinstance(value, str):
             return value
         dtype = arithmetic.dtype_of(np.asarray(value))
@@ -149,7 +149,7 @@ class Terms:
                 return attrs.evolve(statement, deps=())
 
     def _emitted(self, statement: Statement) -> str:
-        """Return the scalar that a statement defines, or an equal one before it."""
+        """Return the scalar that a statement defines, or that of an earlier equal statement."""
         stem = scalar_output(statement)
         assert stem is not None  # it loads or computes one
         key = _into(statement, "")
@@ -162,7 +162,7 @@ class Terms:
         return name
 
     def _is_neutral(self, value: Value) -> bool:
-        """Return whether merging a value surely changes nothing."""
+        """Return whether merging a value certainly changes nothing."""
         neutral = _NEUTRAL[self.aggregation]
         if not isinstance(value, str):
             return bool(value == neutral)
@@ -178,7 +178,7 @@ class Terms:
                 return False
 
     def _absorbs(self, names: Iterable[str], absorbing: float) -> bool:
-        """Return whether one operand is what makes the result itself, and the others are finite."""
+        """Return whether one operand is ``absorbing``, which determines the result, and the others are finite."""
         values = {name: self._constant(name) for name in names}
         absorbed = any(value is not None and value == absorbing for value in values.values())
         return absorbed and all(self._is_finite(name) for name, value in values.items() if value != absorbing)
@@ -224,6 +224,6 @@ def _into(statement: Statement, name: str) -> Statement:
 
 
 def elements_of(buffer: Buffer, dtype: DType) -> arithmetic.Array:
-    """Return the elements of a constant, from which terms are made."""
+    """Return the elements of a constant for use in terms."""
     stored = np.frombuffer(buffer.data, dtype.numpy.newbyteorder("<"))
     return stored.astype(dtype.numpy, copy=False)

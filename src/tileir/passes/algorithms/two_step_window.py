@@ -1,4 +1,4 @@
-"""Aggregates over windows along rows in two steps: over a few neighbours, and then over every so-manieth of these."""
+"""Window aggregates along rows in two steps: over a few neighbours, and then over every n-th of these aggregates."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class TwoStepWindow(ReplacingPass):
         return Replacement(window.kernels(between), (between,), facts)
 
     def _window(self, kernel: Block) -> _Window | Refused:
-        """Return how to compute a kernel in two steps; refused where it is no such window, or too narrow."""
+        """Return the two steps of a kernel; refused if it is no window of this kind, or too narrow."""
         terms = terms_of(kernel)
         if terms is None or terms.slant != -1:
             return refused("TR671")
@@ -65,7 +65,7 @@ class TwoStepWindow(ReplacingPass):
 
 
 def _steps(width: int, *, overlapping: bool) -> tuple[int, int, int] | None:
-    """Return the widths of both steps, and how far apart the elements of the second are; None where none save much."""
+    """Return the widths of both steps, and the stride of the second; None if none save much."""
     ways = [
         (first, 1 + (width - first) // apart, apart)
         for first in range(2, width)
@@ -87,7 +87,7 @@ class _Window:
     apart: int
 
     def between(self, names: NameScope) -> Refinement:
-        """Return what holds the aggregates of the first step."""
+        """Return memory for the aggregates of the first step."""
         output, sizes = self.terms.output, [i.range for i in self._places()]
         return allocation(names.fresh(f"{output.source}_steps"), output.shape.dtype, sizes)
 
@@ -127,7 +127,7 @@ class _Window:
         return attrs.evolve(along, range=along.range + self.apart * (self.second - 1))
 
     def _places(self) -> tuple[Index, ...]:
-        """Return the indices of what the first step writes, in the order of the output's memory."""
+        """Return the indices of the first step's output, in memory order."""
         where = address(self.terms.output)
         indices = (self._longer(), *self.terms.others)
         return tuple(sorted(indices, key=lambda i: -abs(int(where.coefficient(i.name)))))

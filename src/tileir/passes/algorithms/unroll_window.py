@@ -1,6 +1,6 @@
-"""Small windows written out: a stencil becomes an elementwise kernel that reads its neighbours.
+"""Unrolling of small windows: a stencil becomes an elementwise kernel that reads its neighbours.
 
-Windows that slide over tensors, and that the border of these may cut: which of them follow each other.
+The module also recognises sliding windows, those cut by borders of their tensors, and chains of them.
 """
 
 from __future__ import annotations
@@ -41,13 +41,12 @@ from tileir.stripe.ir import (
 
 
 def is_cut_by_border(kernel: Block, window: Collection[str], main: Block) -> bool:
-    """Return whether what a kernel views is all that its constraints test, each along one axis of its result.
+    """Return whether constraints only keep a kernel's views in bounds, each along one axis of its result.
 
     Args:
-        kernel: A flat one.
+        kernel: A flat kernel.
         window: The indices of its reduction.
         main: The tensors that it views.
-
     """
     edges = {
         edge
@@ -61,14 +60,13 @@ def is_cut_by_border(kernel: Block, window: Collection[str], main: Block) -> boo
 
 
 def in_chains(program: Program, windows: Mapping[str, Block]) -> frozenset[str]:
-    """Return the windows that read what another one makes, or make what it reads, at most through elementwise kernels.
+    """Return the windows that read each other's results, at most through elementwise kernels.
 
-    No other kernel stores to what they write, so no element that they leave out has to keep what it had.
+    No other kernel stores to their outputs, so elements that they leave out need not keep their content.
 
     Args:
         program: All kernels.
         windows: Kernels by the tensors that they write.
-
     """
     made, wanted, found = set[str](), set[str](), set[str]()
     blocks = program.main.blocks
@@ -130,7 +128,7 @@ class UnrollWindow:
     most_apart: int = attrs.field(default=0, validator=at_least(0))
 
     def __call__(self, program: Program) -> Program:
-        """Return the program with small windows written out."""
+        """Return the program with small windows unrolled."""
         sliding: dict[str, Block] = {}
         weighed: set[_Walk] = set()
         for kernel in program.main.blocks:
@@ -149,7 +147,7 @@ class UnrollWindow:
         return map_kernels(program, partial(self._kernel, program.main, written, weighed), self.reqs)
 
     def _is_taken(self, kernel: Block, together: bool, main: Block) -> bool:
-        """Return whether a window that slides is written out."""
+        """Return whether a sliding window is unrolled."""
         if not kernel.constraints:
             return True
         found = self._window(kernel)
@@ -159,7 +157,7 @@ class UnrollWindow:
         return large and is_cut_by_border(kernel, [i.name for i in found[1]], main)
 
     def _window(self, kernel: Block) -> tuple[Refinement, list[Index]] | None:
-        """Return the result of a flat kernel that aggregates few points, and the indices of these."""
+        """Return the result of a flat kernel that aggregates few points, and their indices."""
         result = _aggregate(kernel)
         if result is None:
             return None
@@ -168,7 +166,7 @@ class UnrollWindow:
         return (result, window) if 1 < prod(i.range for i in window) <= self.most else None
 
     def _kernel(self, main: Block, taken: Collection[str], weighed: set[_Walk], kernel: Block) -> Block | Refused:
-        """Return a kernel written out where its window slides, or where it walks through tensors as such windows do."""
+        """Return an unrolled kernel, if its window slides, or if it accesses tensors as sliding windows do."""
         found = self._window(kernel)
         if found is None:
             return refused("TR678")
@@ -183,7 +181,7 @@ class UnrollWindow:
         return _written_out(kernel, *found) if alike or found[0].source in taken else refused("TR678")
 
     def _is_apart(self, kernel: Block, main: Block, result: Refinement, window: Sequence[Index]) -> bool:
-        """Return whether a small window that slides, and that the border cuts, writes no neighbours."""
+        """Return whether a small sliding window that the border cuts has results that are not adjacent."""
         small = prod(i.range for i in window) <= self.most_apart
         where = address(result)
         near = any(abs(where.coefficient(i.name)) == 1 for i in kernel.indices)
@@ -199,7 +197,7 @@ def _aggregate(kernel: Block) -> Refinement | None:
 
 @attrs.frozen(repr=False)
 class _Walk:
-    """Which elements of a tensor an aggregate takes: steps and ranges of the indices of its window, and of others."""
+    """Elements of a tensor in an aggregate: strides and ranges of the indices of its window, and of others."""
 
     tensor: str
     start: Rational
@@ -208,7 +206,7 @@ class _Walk:
 
 
 def _walks(kernel: Block, result: Refinement, window: Sequence[Index]) -> list[_Walk]:
-    """Return how an aggregate walks through each of its inputs."""
+    """Return the accesses of an aggregate to each of its inputs."""
     ranges, inner = kernel.ranges, {i.name for i in window}
     walks = []
     for view in kernel.refinements:
@@ -221,7 +219,7 @@ def _walks(kernel: Block, result: Refinement, window: Sequence[Index]) -> list[_
 
 
 def _lines(kernel: Block, result: Refinement) -> list[list[str]]:
-    """Return the indices along which elements of the result are neighbours, and those along which pixels are."""
+    """Return the indices along which elements of the result are adjacent, and those along which pixels are."""
     where = address(result)
     single = [i for i in kernel.indices if where.coefficient(i.name) == 1]
     lines = [[i.name for i in single]]
@@ -232,11 +230,11 @@ def _lines(kernel: Block, result: Refinement) -> list[list[str]]:
 
 
 _MOST_CHANNELS = 4
-"""Pixels have up to so many channels."""
+"""Maximum number of channels of a pixel."""
 
 
 def _slides(kernel: Block, result: Refinement, window: Sequence[Index]) -> bool:
-    """Return whether a window moves over one of the inputs, and nothing else is used again for other outputs."""
+    """Return whether a window slides over one of the inputs, and no other input is reused for other outputs."""
     inner = {i.name for i in window}
     views = [r for r in kernel.refinements if r is not result]
     outer = {r.name: {n for a in r.access for n in a.indices} - inner for r in views}
@@ -251,9 +249,9 @@ def _slides(kernel: Block, result: Refinement, window: Sequence[Index]) -> bool:
 
 
 def _written_out(kernel: Block, result: Refinement, window: Sequence[Index]) -> Block:
-    """Return the kernel with a copy of its statements for each point of the window, merged one after the other.
+    """Return the kernel with a copy of its statements for each point of the window, merged in order.
 
-    Points that constraints leave out are computed, too, and not merged.
+    Points excluded by constraints are computed, too, but not merged.
     """
     (store,) = (s for s in kernel.statements if isinstance(s, Store))
     scalars = NameScope.of(filter(None, map(scalar_output, kernel.statements)))
@@ -297,13 +295,13 @@ def _written_out(kernel: Block, result: Refinement, window: Sequence[Index]) -> 
 
 
 def _rows_first(kernel: Block, window: Sequence[Index]) -> list[Index]:
-    """Return the indices of a window, that which moves furthest in memory first."""
+    """Return the indices of a window, that with the largest stride first."""
     inputs = [address(r) for r in kernel.refinements if r.direction is Direction.IN]
     return sorted(window, key=lambda i: -max(abs(int(where.coefficient(i.name))) for where in inputs))
 
 
 def _factors(kernel: Block, result: Refinement, value: str) -> tuple[str, str] | None:
-    """Return the factors of a product that is added up and nothing else: such a step is one fused multiply-add."""
+    """Return the factors of a product that is only added up: this step is one fused multiply-add."""
     (merged,) = (s for s in kernel.statements if scalar_output(s) == value)
     once = sum(value in scalar_inputs(s) for s in kernel.statements) == 1
     adds = result.aggregation is not None and result.aggregation.op is Op.ADD
@@ -314,9 +312,9 @@ def _factors(kernel: Block, result: Refinement, value: str) -> tuple[str, str] |
 
 @attrs.define(eq=False, repr=False)
 class _Chain:
-    """The aggregate over the points so far, as a chain of scalars; or as a chain for each row, whose ends are merged.
+    """The aggregate over the points so far, as a chain of scalars; or as a chain for each row, merged at the end.
 
-    The aggregate of a row of a window is one that other windows have as well, where these are computed together.
+    Other windows can share the aggregate of a row, where they are computed together.
     """
 
     result: Refinement
@@ -329,14 +327,14 @@ class _Chain:
     start: str = ""
 
     def begin_with_identity(self) -> None:
-        """Let chains begin with what merges without a trace, for those of which any point may be left out."""
+        """Begin chains with the identity, so that any point may be left out."""
         how, dtype = self.result.aggregation, self.result.shape.dtype
         assert how is not None
         self.total = self.start = self.scalars.fresh(f"{self.result.name}_start")
         self.statements.append(Constant(self.start, dtype, how.identity(dtype)))
 
     def keep(self, before: str, tests: Sequence[Affine]) -> None:
-        """Keep what was merged before the last point where one of some affines is negative there."""
+        """Keep the aggregate before the last point where one of some affines is negative there."""
         for test in tests:
             at, zero, holds, total = map(self.scalars.fresh, ("at", "zero", "holds", self.result.name))
             self.statements += [
@@ -361,7 +359,7 @@ class _Chain:
             self._merge(row)
 
     def add(self, point: Sequence[Statement], fresh: dict[str, str]) -> None:
-        """Add the statements of one point, whose scalars are called as ``fresh`` says."""
+        """Add the statements of one point, with scalars renamed by ``fresh``."""
         value = fresh[self.value]
         if not self.total:
             self.statements.extend(point)

@@ -1,4 +1,4 @@
-"""Aggregates over wide windows that slide, by two scans, in time that does not depend on the width."""
+"""Aggregates over wide sliding windows by two scans, in time independent of the width."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Window(ReplacingPass):
         return Replacement(blocks, tuple(each for _, temporaries in made for each in temporaries))
 
     def _pieces(self, kernel: stripe.Block, terms: Terms) -> tuple[stripe.Block, ...]:
-        """Cut a kernel where other bounds begin to hold, if that makes a scan or a window of some piece."""
+        """Split a kernel where other bounds begin to hold, if that makes a scan or a window of some piece."""
         cuts = terms.cuts()
         if len(cuts) == 1 or len(cuts) > _MOST_PIECES:
             return (kernel,)
@@ -72,7 +72,7 @@ class Window(ReplacingPass):
     def _scans(
         self, kernel: stripe.Block, names: NameScope
     ) -> tuple[tuple[stripe.Block, ...], tuple[stripe.Refinement, ...]]:
-        """Return the kernels that take the place of one, and the temporaries between them."""
+        """Return the kernels that replace one, and their temporaries."""
         terms = terms_of(kernel)
         if terms is None or terms.low is None or terms.high is None or not self._is_window(terms):
             return (kernel,), ()
@@ -81,7 +81,7 @@ class Window(ReplacingPass):
 
 
 _MOST_PIECES = 4
-"""A window at both ends of a tensor makes three."""
+"""Maximum number of pieces; a window at both ends of a tensor makes three."""
 
 
 def _piece(kernel: stripe.Block, along: stripe.Index, start: int, count: int) -> stripe.Block:
@@ -92,9 +92,9 @@ def _piece(kernel: stripe.Block, along: stripe.Index, start: int, count: int) ->
 
 @attrs.define(eq=False, repr=False)
 class _WindowKernels:
-    """Builds the kernels of one window.
+    """Builder of the kernels of one window.
 
-    ``ends`` holds for each term what it and the rest of its block give, ``starts`` what those before it there do.
+    ``ends`` holds for each term the aggregate from it to the end of its block, ``starts`` that of the terms before it.
     """
 
     kernel: stripe.Block
@@ -112,7 +112,7 @@ class _WindowKernels:
         self.starts = self._temporary("starts", self._blocks + 1)
 
     def kernels(self) -> tuple[stripe.Block, ...]:
-        """Return them in order."""
+        """Return the kernels in order."""
         result = [self._scan("ends", self.ends, self._blocks, 0, self.width, -1), self._first()]
         if self._blocks > 1:
             result.append(self._scan("starts", self.starts, self._blocks - 1, 1, self.width, 1))
@@ -131,10 +131,10 @@ class _WindowKernels:
     def _scan(
         self, what: str, into: stripe.Refinement, blocks: int, first: int, width: int, direction: int
     ) -> stripe.Block:
-        """Return the contraction that makes one aggregate for each place of some blocks of terms."""
+        """Return the contraction that computes one aggregate for each place of some blocks of terms."""
         taken = NameScope.of(i.name for i in self.kernel.indices)
         block = stripe.Index(taken.fresh("block"), blocks)
-        # Of the terms before a place, its own is none: so there are as many, and one place more.
+        # A place excludes its own term: there are as many terms, and one place more.
         place = stripe.Index(taken.fresh("place"), width if direction < 0 else min(width + 1, self.width))
         term = stripe.Index(taken.fresh("term"), width)
         start = (Affine.index(block.name) + first) * self.width
@@ -159,7 +159,7 @@ class _WindowKernels:
         return {self.terms.along.name: Affine(), self.terms.reduced.name: number + first}
 
     def _first(self) -> stripe.Block:
-        """Return the kernel that says what stands before the first term of each block: nothing."""
+        """Return the kernel that stores the identity before the first term of each block."""
         output, aggregation = self.terms.output, self.terms.output.aggregation
         assert aggregation is not None
         dtype = output.shape.dtype

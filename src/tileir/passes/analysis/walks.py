@@ -37,7 +37,7 @@ class Walk:
 
 
 def walks(kernel: Block, main: Level) -> tuple[Walk, ...]:
-    """Return all accesses of a kernel to elements of tensors, except data-dependent ones."""
+    """Return all accesses of a kernel to elements of tensors at affine places."""
     found: list[Walk] = []
     pending = [Level(kernel, main)]
     while pending:
@@ -72,8 +72,9 @@ def _walk(level: Level, name: str, *, writes: bool, points: int) -> tuple[Walk, 
 def asked_axis(walk: Walk, together: Iterable[Walk]) -> int | None:
     """Return the axis of a walk's tensor that should be the fastest; None if the kernel has no preference.
 
-    ``together`` are all walks of the kernel. Its fastest index is the one that moves most accesses to other tensors by
-    one element, stores counting twice; the preferred axis is the one that only this index moves, by one.
+    ``together`` are all walks of the kernel. Its fastest index moves most accesses to other tensors by one element,
+    stores counting twice; only this index moves
+    the preferred axis, by one.
     """
     score: dict[str, int] = {}
     stored: set[str] = set()  # tie-breaker: counters that move results by one element

@@ -203,7 +203,8 @@ class _Builder:
         return scaled_logs(f"{self.found.kernel.name}_logs", indices, kept.logs, logs, _PER_BASE, blind)
 
     def dots(self, results: stripe.Refinement, dots: stripe.Refinement) -> stripe.Block | Refused:
-        """Return the kernel of dot products of results and their gradients, based on the one that multiplies values."""
+        """Return the kernel of dot products of results and their gradients, based on the kernel that multiplies values.
+        """
         found, kernel = self.found, self.found.given_kernel
         if results.shape.dtype is not found.values.shape.dtype:
             return refused(
@@ -408,8 +409,7 @@ class FuseAttention:
 def _stored_sums(
     found: Attention, sums: stripe.Refinement, outer: tuple[stripe.Index, ...], taken: NameScope
 ) -> tuple[stripe.Refinement, stripe.Block, stripe.Refinement]:
-    """Return memory for base-2 logarithms, the kernel that stores them to base e, and the view that ``attend`` writes.
-    """
+    """Return memory for base-2 logarithms, the kernel that stores them to base e, and the view for ``attend``."""
     rows = found.kernel.index(found.rows)
     logs = _Tensors(tuple(index.range for index in outer), 1, rows.range, 1, taken).made(
         f"{found.queries.source}_logs", "s"

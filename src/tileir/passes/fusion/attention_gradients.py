@@ -441,7 +441,7 @@ class _Joined:
 
 
 def _inverse(part: _Part) -> dict[str, Affine]:
-    """Return the indices of a part in those of the kernel of scores, without combined ones."""
+    """Return the indices of a part in those of the kernel of scores, without combined indices."""
     found: dict[str, Affine] = {}
     for name, value in part.scores.product.values:
         if len(value.indices) == 1 and value == Affine.index(value.indices[0]):

@@ -154,7 +154,8 @@ def _attention(
 def _sums(
     elements: Elements, scores: Scores, members: tuple[int, ...]
 ) -> tuple[stripe.Refinement, set[int], int] | None:
-    """Return the targets of logarithms of sums of exponentials of scores, the expanded kernels, and the storing ones.
+    """Return the targets of logarithms of sums of exponentials of scores, the expanded kernels, and the kernels that
+    store them.
 
     The view is in the indices of the kernel that weights values.
     """

@@ -139,7 +139,7 @@ def _counts_elements(block: Block, result: Refinement) -> bool:
 CHEAP: Final = frozenset(op for op in Op if max(op.info.weight) <= 1)
 """Operations that cost less than a load from memory."""
 _LARGER: Final = 4
-"""Size ratio from which on a tensor is read few times by the kernel where it meets smaller ones."""
+"""Size ratio to other tensors from which on a kernel reads a tensor few times."""
 _VECTOR: Final = 16
 """Width of a copy on cards in bytes."""
 _SMALL: Final = 8
@@ -453,7 +453,7 @@ def _read(kernel: Block) -> set[str]:
 
 
 def _is_flat_reduction(kernel: Block) -> bool:
-    """Return whether a block without nested ones merges several points into one element, or stores them in order."""
+    """Return whether a block without nested blocks merges several points into one element, or stores them in order."""
     if any(i.binding or i.role or i.tags.items for i in kernel.indices):
         return False
     if any(isinstance(s, Block | Special) for s in kernel.statements):

@@ -400,7 +400,7 @@ def _corner(view: Refinement, ranges: Mapping[str, int], shared: frozenset[str])
 
 
 def runs_along_memory(group: FusionGroup, shared: Iterable[str]) -> bool:
-    """Return whether elements along unshared indices are closer together in memory than along shared ones."""
+    """Return whether elements along unshared indices are closer together in memory than along shared indices."""
     return all(not outer or not inner or max(inner) < min(outer) for outer, inner in _all_steps(group, shared))
 
 
@@ -423,7 +423,7 @@ def _all_steps(group: FusionGroup, shared: Iterable[str]) -> Iterator[tuple[list
 
 
 def _steps(group: FusionGroup, view: Refinement, shared: Container[str], first: int) -> tuple[list[int], list[int]]:
-    """Return the strides, in elements, of shared indices and of all inner ones in a view, from an axis on."""
+    """Return the strides, in elements, of shared and of inner indices in a view, from an axis on."""
     outer: list[int] = []
     inner: list[int] = []
     for access, dim in zip(view.access[first:], view.shape.dims[first:], strict=True):

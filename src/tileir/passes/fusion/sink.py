@@ -89,7 +89,7 @@ def _sweeps(view: Refinement, ranges: Mapping[str, int]) -> bool:
 
 
 def owns(access: Affine, index: str, size: int) -> bool:
-    """Return whether an axis at ``access`` with ``size`` elements shows disjoint ones for each value of ``index``."""
+    """Return whether an axis at ``access`` shows disjoint ranges of ``size`` elements for all values of ``index``."""
     return access.indices == (index,) and abs(int(access.coefficient(index))) >= size
 
 

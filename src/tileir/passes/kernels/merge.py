@@ -40,7 +40,7 @@ NO_REDUCTION: Final = refused("TR113")
 
 
 def merged(nest: Nest, flat: Collection[str] = ()) -> Nest:
-    """Return the nest with neighbouring indices joined, outer ones and those of each reduction.
+    """Return the nest with neighbouring indices joined, among outer indices and those of each reduction.
 
     Uses of memory are then flat, with one axis: the distance from the start of the dense tensor. Allocations keep their
     axes, except those already ``flat``.

@@ -19,7 +19,7 @@ def rewrite_blocks(
     entry: bool = False,
     skip_tags: Iterable[str] = (),
 ) -> Program:
-    """Replace each block that carries all tags of ``reqs``, inner ones first, by the result of ``function``.
+    """Replace each block that carries all tags of ``reqs``, inner blocks first, by the result of ``function``.
 
     Its scope has the block with inner blocks already replaced, inside the original outer blocks. The program itself is
     returned if nothing changed.

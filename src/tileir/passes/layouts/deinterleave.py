@@ -97,7 +97,7 @@ class Deinterleave:
 def _beside_gathers(
     program: Program, candidates: Mapping[int, _Pixels], behind: Mapping[str, str], temporaries: set[str]
 ) -> list[int]:
-    """Return the candidates that read pixels at data-dependent places, or elementwise results of these.
+    """Return the candidates that read pixels at data-dependent places, or are elementwise functions of these.
 
     All channels of such a pixel are contiguous in memory; one channel of several pixels is scattered.
     """

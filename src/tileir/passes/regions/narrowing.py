@@ -30,7 +30,7 @@ def narrowed(block: Block, before: Block) -> Block:
 
 
 def _narrowed(block: Block) -> Block:
-    """Narrow the views of a block and of nested ones, innermost first; below a test nothing has to change."""
+    """Narrow the views of a block and of nested blocks, innermost first; below a test nothing has to change."""
     if block.constraints:
         return block
     statements = rewritten(block.statements, lambda s: (_narrowed(s) if isinstance(s, Block) else s,))

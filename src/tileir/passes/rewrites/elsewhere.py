@@ -79,7 +79,7 @@ class Elsewhere:
         return with_temporaries(self.program, kept, (), frozenset(self.moved))
 
     def _redirected(self, statement: Statement) -> Statement:
-        """Return a statement with views of the containing tensors in place of eliminated ones."""
+        """Return a statement with views of the containing tensors in place of those of eliminated tensors."""
         if not isinstance(statement, Block) or not any(r.source in self.moved for r in statement.refinements):
             return statement
         return attrs.evolve(statement, refinements=tuple(map(self._view, statement.refinements)), deps=())

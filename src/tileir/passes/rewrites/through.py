@@ -100,7 +100,7 @@ def _axis(coordinate: Affine, table: tuple[int | None, ...], first: int, last: i
 
 
 def _around(runs: Sequence[tuple[_Run, int]], first: int, last: int) -> tuple[_Run, ...]:
-    """Return runs extended by constant ones to cover all coordinates."""
+    """Return runs with constant runs at both ends to cover all coordinates."""
     (begin, _), (finish, end) = runs[0], runs[-1]
     before = (_Run(first, 0, begin.first + begin.step * begin.start),) if begin.start > first else ()
     behind = (_Run(end + 1, 0, finish.first + finish.step * end),) if end < last else ()
