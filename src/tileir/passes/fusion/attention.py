@@ -203,8 +203,7 @@ class _Builder:
         return scaled_logs(f"{self.found.kernel.name}_logs", indices, kept.logs, logs, _PER_BASE, blind)
 
     def dots(self, results: stripe.Refinement, dots: stripe.Refinement) -> stripe.Block | Refused:
-        """Return the kernel of dot products of results and their gradients, based on the kernel that multiplies values.
-        """
+        """Return the kernel of dot products of results and their gradients, like the one that multiplies values."""
         found, kernel = self.found, self.found.given_kernel
         if results.shape.dtype is not found.values.shape.dtype:
             return refused(

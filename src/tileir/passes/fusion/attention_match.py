@@ -154,8 +154,7 @@ def _attention(
 def _sums(
     elements: Elements, scores: Scores, members: tuple[int, ...]
 ) -> tuple[stripe.Refinement, set[int], int] | None:
-    """Return the targets of logarithms of sums of exponentials of scores, the expanded kernels, and the kernels that
-    store them.
+    """Return the target of the logarithms of sums of exponentials of scores, expanded kernels, and the storing kernel.
 
     The view is in the indices of the kernel that weights values.
     """
