@@ -1,6 +1,6 @@
-"""Schedules that users write: scripts of steps, for kernels that no other pass has scheduled.
+"""Schedules written by users: scripts of steps, for kernels that no other pass has scheduled.
 
-Which kernel makes what another one reads, so that this one may compute it itself.
+The module also finds the kernel that computes an input of another one, which may recompute it itself.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from tileir.stripe import Binding, Block, Program, Statement, ir as stripe, view
 
 _FACT: Final = re.compile(r"[A-Z][A-Z0-9_]*")
 _OF_GROUPS: Final = ("GROUP_THREADS", "LOCAL_BYTES")
-"""Facts that bound the groups of threads of a script."""
+"""Target facts that bound the groups of threads of a script."""
 
 SCHEDULES: Final = "tileir.passes.schedules."
-"""The rooms of the passes before which scripts have their turn."""
+"""Packages of the passes before which scripts run."""
 
 
 @attrs.frozen
@@ -60,7 +60,7 @@ class Scripted:
         return Script(self.steps, self.match, self.parameters)
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
-        """Return the program with the kernels scheduled that the script is for."""
+        """Return the program with the matching kernels scheduled."""
         apply = self.script.apply
         told_apart = self.match.kernel or any(isinstance(step, Inline | ComputeAt | JoinKernel) for step in self.steps)
         if told_apart:
@@ -68,7 +68,7 @@ class Scripted:
         return expand_kernels(program, lambda kernel: done_by_steps(apply(kernel)))
 
     def for_target(self, target: Target) -> Scripted:
-        """Return the pass with a parameter for each fact of a target that it names or needs, and that is a number."""
+        """Return the pass with a parameter for each numeric fact of a target that it names or needs."""
         known = {name: value for name, value in facts(target).items() if type(value) is int and value > 0}
         own = {parameter.name for parameter in self.parameters}
         named = dict.fromkeys(_FACT.findall(to_text(written((self.steps, self.parameters)))))
@@ -96,14 +96,14 @@ def with_scripts(target: Target, *scripts: Scripted | Script) -> tuple[Pass, ...
 def expanded_with_makers(
     program: Program, function: Callable[[Block, Producers], tuple[Block, ...] | Refused]
 ) -> Program:
-    """Return the program with kernels in place of each that may take in what makes the tensors that it reads.
+    """Return the program with each kernel replaced, possibly together with the producers of its inputs.
 
-    Launches of one kernel are told apart, since other kernels may stand before them. Kernels that are no longer needed
-    go, and so do those whose work others do. Whoever listens is told the outcomes.
+    Launches of one kernel are handled separately, since other kernels may precede them. Kernels that are no longer
+    needed, or whose work others do, are removed. A listener gets the outcomes.
 
     Args:
         program: A program without loops.
-        function: What becomes of a kernel; its second argument returns the kernel that makes a tensor.
+        function: Returns the replacement of a kernel; its second argument returns the kernel that writes a tensor.
     """
     makers = Makers.of(program)
     statements: list[tuple[Statement, ...]] = []
@@ -126,7 +126,7 @@ def expanded_with_makers(
 
 @attrs.frozen(repr=False)
 class Makers:
-    """The kernels of a program that make tensors.
+    """The producers of the tensors of a program.
 
     Attributes:
         statements: The kernels, in order.
@@ -140,23 +140,25 @@ class Makers:
 
     @classmethod
     def of(cls, program: Program) -> Makers:
-        """Return those of a program without loops."""
+        """Return the producers of a program without loops."""
         memory = roots(program)
         written = [{memory[name] for name in views_written(statement)} for statement in program.main.statements]
         writers = grouped((root, number) for number, own in enumerate(written) for root in own)
         return cls(program.main.statements, memory, writers)
 
     def replaced(self, number: int, made: Iterable[Statement]) -> list[int]:
-        """Return the numbers of kernels whose work is done by what became of another one."""
+        """Return the numbers of kernels whose work is done by the replacement of another one."""
         own = {self.roots[name] for name in views_written(self.statements[number])}
         written = {self.roots[name] for each in made for name in views_written(each)}
         return sorted(self.writers[root][0] for root in written - own)
 
     def before(self, number: int, joined: Container[int], source: str, unread: bool) -> Block | None:
-        """Return the kernel that alone writes a tensor before another one, and would do the same in its place.
+        """Return the only earlier kernel that writes a tensor, if it would have the same effect in place of another
+        one.
 
-        None where there is none: what it reads is written in between, or by the other kernel. With ``unread``, None as
-        well where somebody between reads the tensor, or where the kernel is one of those ``joined`` with others.
+        None if its inputs are written in between, or by the other kernel. With ``unread``, None as well if a kernel
+        between
+        reads the tensor, or if the producer is one of those ``joined`` with others.
         """
         earlier = [each for each in self.writers.get(self.roots.get(source, source), ()) if each < number]
         maker = self.statements[earlier[0]] if len(earlier) == 1 else None

@@ -1,6 +1,6 @@
 """Strategies: passes that offer scripts for a kernel, the best first.
 
-The first whose steps all apply is taken: a strategy says by refusals that a kernel is none of its own.
+The first script whose steps all apply is used; a strategy refuses kernels that it is not for.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class Strategy(KernelPass):
 
     @abstractmethod
     def candidates(self, kernel: Block) -> Iterator[Candidate | Refused]:
-        """Yield scripts for a kernel in order of predicted time, or why one that might do better is none.
+        """Yield scripts for a kernel in order of predicted time, or why one that might do better is not possible.
 
-        A strategy rules out kernels that are not its own by :func:`~tileir.schedule.remarks.accepted` and ``rule_out``,
-        and leaves to steps what they refuse anyway.
+        A strategy rules out other kernels by :func:`~tileir.schedule.remarks.accepted` and ``rule_out``, and leaves
+        refusals of steps to these.
         """
 
     def _kernel(self, kernel: Block) -> Done | Refused:
@@ -35,7 +35,7 @@ class Strategy(KernelPass):
 
 
 def shared_out(loops: Sequence[tuple[str, int]], threads: int) -> Iterator[Rearrangement]:
-    """Yield what shares loops of these sizes out to threads, from the last one on, and unrolls what each has left."""
+    """Yield steps that divide loops of these sizes among threads, last loop first, and unroll each thread's share."""
     team: list[tuple[str, str]] = []
     for name, size in reversed(loops):
         if size > 1:

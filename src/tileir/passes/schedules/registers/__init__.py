@@ -1,1 +1,1 @@
-"""Contractions in register tiles."""
+"""Schedules of contractions with register tiles."""

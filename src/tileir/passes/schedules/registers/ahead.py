@@ -1,10 +1,10 @@
-"""Fetching ahead: each step of a reduction over a tile asks for what the same step of a later tile reads.
+"""Software prefetching: each step of a reduction over a tile prefetches the inputs of that step of a later tile.
 
-Where steps are far apart in memory, as pixels of channels that come first are, no hardware foresees the next tile: it
-waits for a cache line, and for the place of a page, at each step. Nor does hardware foresee the rows of the next tile,
-where several that are read along the steps share a page. A panel that all tiles read again, and that the nearest cache
-does not hold, is asked for some steps ahead, by each of them. A step has many multiply-adds, beside which a request
-costs next to nothing. What a tile reads after its reduction, as the sums of a shortcut are, it asks for before.
+If steps are far apart in memory, as with channels-first pixels, no hardware prefetcher foresees the next tile: it waits
+for a cache line and a TLB entry at each step. Nor does hardware foresee the rows of the next tile if several that are
+read along the steps share a page. A panel that all tiles read again, and that exceeds the nearest cache, is prefetched
+some steps ahead by each of them. A step has many multiply-adds, beside which a prefetch costs next to nothing. Inputs
+after the reduction, such as residual inputs, are prefetched before it.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from tileir.schedule.nest import Nest, Node, Use
 from tileir.stripe import ir as stripe
 
 _LEAST_ADDS: Final = 6
-"""Fewest multiply-adds of vectors for each request."""
+"""Minimum vector multiply-adds per prefetch."""
 
 _LEAST_SHARE: Final = LINE // 4
-"""Fewest bytes that a step asks for: each line is asked for at most so often."""
+"""Minimum bytes that a step prefetches, which bounds the prefetches per line."""
 
 _ANSWER_ADDS: Final = 512
-"""Multiply-adds of vectors that take about as long as memory takes to answer a request."""
+"""Memory latency in vector multiply-adds."""
 
 _SHORT: Final = 4
-"""Loops over fewer tiles than these end so often that they leave requests to the loop around them."""
+"""Minimum tiles of a loop that prefetches; shorter loops end too often and leave it to the outer loop."""
 
 
 def far_roots(nest: Nest, cache_bytes: int, panel_bytes: int) -> frozenset[str]:
-    """Return the roots of which a nest reads more than lies near: of panels, as layers have, twice a cache."""
+    """Return the roots of which a nest reads more than nearby caches hold: for panels, twice a cache."""
     near_bytes = 2 * cache_bytes if PANELS in nest.kernel.tags else panel_bytes
     seen = ((use, segment.loops) for segment in nest.segments for use in sch.reads_of(nest, segment))
     reads = ((use, loops) for use, loops in seen if not use.direction.writes)
@@ -45,7 +45,7 @@ def far_roots(nest: Nest, cache_bytes: int, panel_bytes: int) -> frozenset[str]:
 
 @attrs.frozen
 class Tile:
-    """Tile whose steps ask for what later tiles read.
+    """A tile whose steps prefetch inputs of later tiles.
 
     Attributes:
         around: The loops around the reduction, outermost first.
@@ -60,10 +60,10 @@ class Tile:
     values: Mapping[str, Affine]
 
     def requests(self, use: Use, *, shares: bool = False) -> Iterator[Node]:
-        """Yield the requests of one step for what is read through a use; none where hardware foresees it.
+        """Yield the prefetches of one step for a use; none if hardware foresees its reads.
 
-        With ``shares``, a step asks for its share of rows that follow each other: where a group packs panels first, the
-        caches have better to do.
+        With ``shares``, a step prefetches its share of consecutive rows; groups that first pack panels have no spare
+        cache bandwidth for that.
         """
         place = use.substitute(self.values)
         later, lines = self._later(place), self._lines(place)
@@ -86,10 +86,11 @@ class Tile:
             yield _request(use.name, ahead + line, first)
 
     def _ahead(self, use: Use, later: stripe.Index, adds: int) -> int:
-        """Return how far from a step with so many multiply-adds lies what it asks for, in elements.
+        """Return the prefetch distance, in elements, of a step with ``adds`` multiply-adds.
 
-        Tiles that read the same again, from where it does not all fit, ask for what a later step of theirs reads;
-        others, and those with few steps, for what the next tile does.
+        Tiles that read an operand again that exceeds the cache prefetch for one of their own later steps; others, and
+        those
+        with few steps, for the next tile.
         """
         again = prod(i.range for i in self.around[self.around.index(later) + 1 :]) > 1
         steps = 1
@@ -100,10 +101,11 @@ class Tile:
         return use.stride(later.name)
 
     def _share(self, use: Use) -> int:
-        """Return how many elements a step asks for where rows of a tile follow each other, each read along its steps.
+        """Return the elements that a step prefetches if the rows of a tile are consecutive, each read along its steps.
 
-        A tile is one piece of memory then, of which each step asks for its share; 0 where it is not, or where that is
-        more than a cache line, or so little that each line would be asked for again and again.
+        A tile is then one piece of memory, of which each step prefetches its share; 0 if it is not, or if the share is
+        more
+        than a cache line, or so small that lines would be prefetched repeatedly.
         """
         moving = self._moving(use)
         if len(moving) != 1 or use.stride(moving[0].name) != 1:
@@ -120,21 +122,21 @@ class Tile:
         return [i for i in self.steps if use.stride(i.name) and i.range > 1]
 
     def _later(self, use: Use) -> stripe.Index | None:
-        """Return the loop whose next iteration reads elsewhere; None without such."""
+        """Return the loop whose next iteration reads elsewhere; None if there is none."""
         moving = [i for i in self.around if use.stride(i.name) and i.range > 1]
         if len(moving) > 1 and moving[-1].range < _SHORT:
             return moving[-2]
         return moving[-1] if moving else None
 
     def _is_apart(self, use: Use) -> bool:
-        """Return whether steps read other cache lines each."""
+        """Return whether steps read distinct cache lines."""
         strides = [abs(use.stride(i.name)) * use.dtype.itemsize for i in self.steps if use.stride(i.name)]
         return bool(strides) and min(strides) >= LINE
 
     def _lines(self, use: Use) -> tuple[int, ...]:
-        """Return an element of each cache line of a step, the last one first; none where these are apart.
+        """Return an element of each cache line of a step, the last one first; none if they are strided.
 
-        A tile begins in the line in which the one before it ends, so that the last elements are what is new.
+        A tile begins in the line in which the previous one ends, so that the last elements are the new ones.
         """
         size, reach = use.dtype.itemsize, 0
         for stride, count in sorted((use.stride(i.name) * size, i.range) for i in self.inside):
@@ -149,7 +151,7 @@ def _request(name: str, ahead: int, use: Use) -> Node:
 
 
 def before_tile(use: Use, inside: Sequence[stripe.Index], values: Mapping[str, Affine], names: NameScope) -> Node:
-    """Return requests for all that a tile reads through a use at the points ``inside`` of it.
+    """Return prefetches for all reads of a tile through a use, at the points ``inside`` of it.
 
     ``values`` has the indices of the nest in terms of all loops; ``names`` holds all names of the kernel.
     """

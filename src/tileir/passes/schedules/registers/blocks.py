@@ -1,6 +1,6 @@
-"""The blocks of a contraction over registers: packed panels, tiles of sums, and loops around them.
+"""Construction of the blocks of a contraction in registers: packed panels, tiles of sums, and loops around them.
 
-:func:`kernels` makes whole kernels with a launch grid; :func:`nested` the same without one, for a reduction that is
+:func:`kernels` makes whole kernels with a launch grid; :func:`nested` makes blocks without one, for a reduction that is
 part of a larger kernel.
 """
 
@@ -28,17 +28,17 @@ from tileir.schedule.nest import Nest, Node, Segment, Use, leaf, product
 from tileir.stripe import ir as stripe
 
 _GROUPS: Final = 4
-"""Groups for each thread, so that one which starts late leaves others more to do."""
+"""Groups per thread, so that others can do more when one starts late."""
 
 _PACKED_ROWS: Final = 32
-"""Fewest rows of a group that packs a panel for itself."""
+"""Minimum rows of a group that packs its own panel."""
 
 
 def kernels(nest: Nest, plan: Tiling, threads: int, pieces: Pieces | CopiedPieces | None = None) -> Iterator[Node]:
-    """Yield a kernel for the full panels, and one for each width of the columns that are left over.
+    """Yield a kernel for the full panels, and one for each width of the remaining columns.
 
-    Where panels alone would not keep ``threads`` threads busy, rows are shared out as well. Where there are ``pieces``,
-    all panels pass over one before the next.
+    If panels alone would not keep ``threads`` threads busy, rows are divided, too. With ``pieces``, all panels pass
+    over one piece before the next.
     """
     builder = TileBlocks(nest, plan, nest.taken_names())
     for piece in column_pieces(plan):
@@ -49,7 +49,7 @@ def kernels(nest: Nest, plan: Tiling, threads: int, pieces: Pieces | CopiedPiece
 
 
 def nested(nest: Nest, plan: Tiling, names: NameScope) -> tuple[Node, ...]:
-    """Return blocks that run all points of a nest in serial loops, for a kernel that has loops around it.
+    """Return blocks that run all points of a nest in serial loops, inside a kernel with outer loops.
 
     Accesses may depend on indices of that kernel; ``names`` holds all its names.
     """
@@ -68,7 +68,7 @@ class Piece:
 
 
 def column_pieces(plan: Tiling) -> Iterator[Piece]:
-    """Yield the runs of columns that have tiles of a width of their own."""
+    """Yield the runs of columns whose tiles have one width."""
     width = plan.columns * plan.lanes
     count, left = divmod(plan.vector.range, width)
     start = count * width
@@ -89,10 +89,10 @@ def column_pieces(plan: Tiling) -> Iterator[Piece]:
 
 @attrs.frozen
 class Split:
-    """One index as loops: ``around`` outside of all tiles, ``rows`` inside of them, ``value`` in terms of these.
+    """An index split into loops: ``around`` outside all tiles, ``rows`` inside them, ``value`` in terms of both.
 
-    Points at which some of ``tests`` is negative do not exist. Over the ranges in ``blocks`` of the loops around,
-    ``place`` has exactly the values of the index. A group that has some of the values numbers them by ``kept``.
+    Points at which some of ``tests`` is negative do not exist. Over the ranges in ``blocks`` of the outer loops,
+    ``place`` has exactly the values of the index. A group with some of the values numbers them by ``kept``.
     """
 
     around: tuple[stripe.Index, ...]
@@ -108,7 +108,7 @@ class Split:
 
 @attrs.frozen
 class Chunk:
-    """Division of an index among groups: ``grid`` counts them, each takes ``size`` blocks, and at most ``rows``."""
+    """Division of an index among groups: ``grid`` counts them, each takes ``size`` blocks, of at most ``rows`` rows."""
 
     grid: stripe.Index
     size: int
@@ -118,7 +118,7 @@ class Chunk:
 
 @attrs.frozen
 class TileBlocks:
-    """Builds the blocks of one plan."""
+    """Builder of the blocks of one plan."""
 
     nest: Nest
     plan: Tiling
@@ -126,7 +126,7 @@ class TileBlocks:
 
     @cached_property
     def selected(self) -> dict[str, frozenset[Affine]]:
-        """Tests that hold wherever the sums in an accumulator matter."""
+        """Tests that hold wherever the value of an accumulator matters."""
         return selecting(self.nest)
 
     def kernel(self, piece: Piece, threads: int, pieces: Pieces | None) -> Node:
@@ -154,7 +154,7 @@ class TileBlocks:
         return self._panel(grid, within, {self.plan.vector.name: start + columns.inner}, columns, chunks)
 
     def copying(self, piece: Piece, pieces: CopiedPieces) -> Node:
-        """Return the kernel for some columns whose groups copy what all panels read of their rows."""
+        """Return the kernel for some columns whose groups copy the inputs of their rows."""
         panels, columns, start = self.columns(piece, None)
         vector = self.plan.vector.name
         heights = {r.index.name: r.height for r in self.plan.rows}
@@ -186,7 +186,7 @@ class TileBlocks:
         return lambda i: -max(abs(copied.use.stride(i.name)) for copied in pieces.copies)
 
     def serial(self, piece: Piece) -> Node:
-        """Return the same without a grid."""
+        """Return the blocks for some columns without a grid."""
         panels, columns, start = self.columns(piece, None)
         own = {i.name for i in self.outside()}
         within = [i for i in self.nest.indices if i.name not in own and i.name != self.plan.vector.name]
@@ -194,7 +194,7 @@ class TileBlocks:
         return self._panel(indices, within, {self.plan.vector.name: start + columns.inner}, columns, {})
 
     def columns(self, piece: Piece, binding: stripe.Binding | None) -> tuple[tuple[stripe.Index, ...], Columns, Affine]:
-        """Return the loop over panels, the columns of a tile, and where a panel starts."""
+        """Return the loop over panels, the columns of a tile, and the start of a panel."""
         vector = self.plan.vector.name
         panel = sch.index(self.names.fresh(f"{vector}_panel"), piece.count, binding)
         column = sch.index(self.names.fresh(f"{vector}_vector"), piece.columns, stripe.Binding.UNROLL)
@@ -205,7 +205,7 @@ class TileBlocks:
         return sch.present((panel,)), columns, sch.part(panel, width) + piece.start
 
     def outside(self) -> tuple[stripe.Index, ...]:
-        """Return the indices of which every value has panels of its own, or, without any, those that share nothing."""
+        """Return the indices whose values each have their own panels, or, without any, those that share nothing."""
         rows = {r.index.name for r in self.plan.rows}
         others = [i for i in self.nest.indices if i is not self.plan.vector and i.name not in rows]
         if self.plan.plane is not None:
@@ -217,7 +217,7 @@ class TileBlocks:
         return tuple(i for i in others if along and all(use.stride(i.name) for use in along))
 
     def chunks(self, within: Sequence[stripe.Index], wanted: int) -> dict[str, Chunk]:
-        """Share the outermost loops of a group out to about ``wanted`` groups."""
+        """Divide the outermost loops of a group among about ``wanted`` groups."""
         heights = {r.index.name: r.height for r in self.plan.rows}
         chunks: dict[str, Chunk] = {}
         for index in sorted(within, key=lambda i: i.name in heights):
@@ -232,7 +232,7 @@ class TileBlocks:
         return chunks
 
     def _chunk(self, index: stripe.Index, height: int, size: int) -> Chunk | None:
-        """Return the division of an index into chunks of ``size`` tiles; None where one has all of them."""
+        """Return the division of an index into chunks of ``size`` tiles; None if one chunk has all of them."""
         blocks, left = divmod(index.range, height)
         count = -(-blocks // size)
         if count < 2:
@@ -260,7 +260,7 @@ class TileBlocks:
     def _pack(self, use: Use, mapping: Mapping[str, Affine], columns: Columns) -> Panel:
         if self.plan.plane is not None and use == self.plan.plane.use:
             return self.plan.plane.panel(self.plan.vector.name, mapping, columns, self.names)
-        # Several reductions may read a panel by loops of one name: they run through the same rows of it.
+        # Several reductions may read the same rows of a panel, by loops of one name.
         reading = (s for s in self.nest.segments if use in s.uses)
         loops = tuple(dict.fromkeys(i for s in reading for i in s.loops if use.stride(i.name)))
         return panel(
@@ -268,7 +268,7 @@ class TileBlocks:
         )
 
     def splits(self, index: stripe.Index, chunk: Chunk | None) -> Iterator[Split]:
-        """Yield how an index is run through: whole tiles, and the rows that are left."""
+        """Yield the loops over an index: whole tiles, and the remaining rows."""
         height = next((r.height for r in self.plan.rows if r.index.name == index.name), 1)
         blocks, left = divmod(index.range, height)
         if blocks:
@@ -311,7 +311,7 @@ class TileBlocks:
         replaced: Mapping[Use, Use],
         panels: Sequence[stripe.Index] = (),
     ) -> Node:
-        """Return the loops over tiles, inside of ``panels``; each sets its sums, reduces, and stores."""
+        """Return the loops over tiles, inside of ``panels``; each initialises its sums, reduces, and stores."""
         values = {**mapping, **{i.name: split.value for i, split in zip(within, splits, strict=True)}}
         height, row = 1, Affine()
         for _, split in sorted(zip(within, splits, strict=True), key=lambda pair: -self._reach(pair[0])):
@@ -354,7 +354,7 @@ class TileBlocks:
                     yield before_tile(use, inside, values, self.names)
 
     def _reach(self, index: stripe.Index) -> int:
-        """Return how far apart results along an index are: rows of a tile are in the order of these."""
+        """Return the distance of results along an index: rows of a tile are ordered by it."""
         return max((abs(use.stride(index.name)) for use in sch.written_uses(self.nest)), default=0)
 
     def reduction(
@@ -368,7 +368,7 @@ class TileBlocks:
     ) -> Node:
         """Return the loops of a reduction over one tile, inside of ``panels``.
 
-        Rows of it, and unrolled steps, that constraints may leave out have tests of their own.
+        Rows of it, and unrolled steps, that constraints may exclude have tests of their own.
         """
         rows = tuple(i for split in splits for i in split.rows)
         size = product(i.range for i in (*rows, *columns.vectors))
@@ -403,14 +403,14 @@ class TileBlocks:
         return tuple(sorted(frozenset.intersection(*needs), key=str)) if needs else ()
 
     def _spare_registers(self, height: int, size: int) -> int:
-        """Return how many registers a step leaves that has ``size`` sums, and loads a column and ``height`` elements.
+        """Return the registers left by a step with ``size`` sums that loads a column and ``height`` elements.
 
         A single row has nothing to share.
         """
         return self.plan.registers - size - size // height - height if height > 1 else UNROLLED
 
     def _terms(self, uses: Sequence[Use]) -> tuple[stripe.Index, ...]:
-        """Return the index of the terms of dot products, where it moves one of ``uses``."""
+        """Return the index of the terms of dot products, if it moves one of ``uses``."""
         term = self.plan.term
         return () if term is None or not any(use.stride(term.name) for use in uses) else (term,)
 
@@ -421,7 +421,7 @@ def _replaced(
     registers: Mapping[str, stripe.Refinement],
     place: tuple[Affine, Affine],
 ) -> Segment:
-    """Let a segment read packed panels, and keep its sums in the tile."""
+    """Return a segment that reads packed panels, and keeps its sums in the tile."""
     uses = []
     for use in segment.uses:
         if use.root in registers:

@@ -38,17 +38,19 @@ from tileir.schedule import Nest, Node, Refused, Segment, Use, product
 from tileir.stripe import ir as stripe
 
 _LEAST_GROUPS: Final = 8
-"""Fewest groups, each of which copies planes of its own: fewer would leave threads without work."""
+"""Minimum groups, each of which copies its own planes; fewer would leave threads idle."""
 
 _MOST_UNROLLED: Final = 16
-"""Most steps along a row: they are unrolled, so that each knows which of its lanes are beyond an edge."""
+"""Maximum steps along a row: they are unrolled, so that the lanes beyond an edge are known at compile time."""
 
 _WIDE: Final = 7
-"""Windows of so many steps along a row are worth a copy of planes that only a further cache holds: vectors with tests
-would take longer, and loops over single columns at the edges."""
+"""Minimum steps along a row for a copy of planes that only a farther cache holds: otherwise, tested vectors and loops
+over
+single columns at the edges take less time.
+"""
 
 _MOST_VECTORS: Final = 14
-"""Rows of so many vectors are one tile; of longer ones the ends are tiles of their own."""
+"""Maximum vectors of a row that is one tile; the ends of longer rows are separate tiles."""
 
 
 @attrs.frozen
@@ -77,7 +79,7 @@ class Bordered:
 
 
 def bordered(nest: Nest, shapes: Mapping[str, stripe.TensorShape]) -> Bordered | None:
-    """Return how to copy an input of a contraction with zeros around its rows; None where that does not help.
+    """Return the copy of a contraction's input with zeros around its rows; None if that has no benefit.
 
     ``shapes`` holds those of the tensor behind each root, as far as they are known.
     """
@@ -101,7 +103,7 @@ def bordered(nest: Nest, shapes: Mapping[str, stripe.TensorShape]) -> Bordered |
 
 
 def _along(nest: Nest, window: Use, vector: stripe.Index, shape: stripe.TensorShape) -> Bordered | None:
-    """Return the constraints on an index that only keep lanes along it inside of an input; None for another index."""
+    """Return the constraints on an index that only keep its lanes inside an input; None for another index."""
     segment = nest.reductions[0]
     axis = len(window.access) - 1
     place = window.access[axis]
@@ -121,7 +123,7 @@ def _along(nest: Nest, window: Use, vector: stripe.Index, shape: stripe.TensorSh
 
 
 def _planes(found: Bordered) -> Bordered | None:
-    """Return the same with the indices outside: those that lead to other planes, over which no window slides."""
+    """Return the copy with its outside indices: those that lead to other planes, over which no window slides."""
     nest, window = found.nest, found.window
     loops = {loop.name for loop in nest.reductions[0].loops}
     slid = {name for access in window.access if loops & set(access.indices) for name in access.indices}
@@ -140,7 +142,7 @@ def _without(nest: Nest, tests: tuple[Affine, ...]) -> Nest:
 
 
 def bordered_kernel(found: Bordered, limits: Limits, shapes: Mapping[str, stripe.TensorShape]) -> Node | None:
-    """Return the kernel; None where its planes are too large to be near, or no tile suits its rows."""
+    """Return the kernel; None if its planes exceed nearby caches, or if no tile suits its rows."""
     names = found.nest.taken_names()
     planes = _Planes.of(found, names)
     along = found.window.access[found.axis].indices
@@ -164,7 +166,7 @@ def bordered_kernel(found: Bordered, limits: Limits, shapes: Mapping[str, stripe
 
 
 def _suits(plan: Tiling | Refused, vector: str) -> TypeGuard[Tiling]:
-    """Return whether a plan has its lanes along an index, and its sums in registers all the while."""
+    """Return whether a plan has its lanes along an index, and its sums always in registers."""
     return not isinstance(plan, Refused) and plan.vector.name == vector and plan.visit is None and not plan.packed
 
 
@@ -188,7 +190,7 @@ class _Planes:
 
     @classmethod
     def of(cls, found: Bordered, names: NameScope) -> _Planes:
-        """Return what all points of a group read, whether it exists or not."""
+        """Return memory for all places that a group reads, in the tensor or outside."""
         apart = {index.name for index in found.outside}
         loops = found.nest.reductions[0].loops
         ranges = {i.name: i.range for i in (*found.nest.indices, *loops) if i.name not in apart}
@@ -202,17 +204,17 @@ class _Planes:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the planes of a group."""
+        """Size of the planes of a group in bytes."""
         return self.memory.shape.elements * self.found.window.dtype.itemsize
 
     def read(self, use: Use) -> Use:
-        """Return a use of the input as one of this memory."""
+        """Return a use of this memory in place of one of the input."""
         places = zip(self.axes, self.low, strict=True)
         access = tuple(use.access[axis] - low for axis, low in places)
         return attrs.evolve(use, root=self.memory.name, access=access, strides=self.memory.shape.strides, sizes=())
 
     def copies(self, lanes: int, names: NameScope) -> Iterator[Node]:
-        """Yield what copies the input, a row at a time, and writes zeros at both ends of each row."""
+        """Yield blocks that copy the input, a row at a time, and write zeros at both ends of each row."""
         sizes = [self.found.shape.sizes[axis] for axis in self.axes]
         first = [max(0, low) for low in self.low]
         count = [min(high, size - 1) - low + 1 for low, high, size in zip(first, self.high, sizes, strict=True)]
@@ -254,9 +256,9 @@ def _zero(dtype: DType) -> stripe.Constant:
 
 
 def _ways(found: Bordered, lanes: int) -> Iterator[tuple[tuple[int, int, bool], ...]]:
-    """Yield ways to divide a row: where runs of columns begin, how many there are, and whether a step has some outside.
+    """Yield divisions of a row into runs: start, number of columns, and whether a step has some columns outside.
 
-    Runs with some outside have to be one tile: in a loop over tiles, each step would compute which lanes are outside.
+    Runs with columns outside must be one tile: in a loop over tiles, each step would compute which lanes are outside.
     """
     size = found.vector.range
     ranges = {i.name: i.range for i in (*found.nest.indices, *found.nest.reductions[0].loops)}
@@ -290,11 +292,11 @@ def _whole_vectors(size: int, lanes: int, *, overlaps: bool) -> Iterator[tuple[i
 
 
 _LEAST_LANES: Final = 4
-"""Vectors of so few lanes are no slower than whole ones that overlap others."""
+"""Minimum lanes of a partial vector that is no slower than an overlapping whole one."""
 
 
 def _inner(found: Bordered, planes: _Planes, start: int, count: int, *, tested: bool) -> Nest:
-    """Return what one group does with some columns, with its planes in place of the input."""
+    """Return the work of one group on some columns, with its planes in place of the input."""
     apart = {index.name for index in found.outside}
     moved = {found.vector.name: Affine.index(found.vector.name) + start}
     along = set(found.window.access[found.axis].indices)
@@ -312,7 +314,7 @@ def _inner(found: Bordered, planes: _Planes, start: int, count: int, *, tested: 
 
 
 def _masked(found: Bordered, segment: Segment) -> tuple[stripe.Statement, ...]:
-    """Return the statements of a product with 0 for the other factor in lanes that read beyond an edge."""
+    """Return the statements of a product with the other factor set to 0 in lanes that read beyond an edge."""
     taken = NameScope.of(filter(None, map(stripe.scalar_output, segment.statements)))
     weights = {weight.name for weight in found.weights}
     result: list[stripe.Statement] = []

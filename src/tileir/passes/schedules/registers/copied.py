@@ -1,9 +1,9 @@
-"""Copies of pieces: a group copies what its rows read to contiguous memory, before all panels pass over it.
+"""Copies of pieces: a group copies the inputs of its rows to contiguous memory, before all panels pass over it.
 
-Rows of a tile that read channel after channel, each of which is far from the one before, wait for memory at each step,
-and planes that lie a power of two apart meet in few sets of the caches, so that the next tile waits again. A piece of
-the rows, as a few rows of an image are, is copied in runs, which hardware fetches ahead; the copy is near while all
-panels pass over it, and its runs lie an odd number of cache lines apart.
+Rows of a tile that read distant channels in turn wait for memory at each step, and planes that are a power of two apart
+collide in few cache sets, so that the next tile waits again. A piece of the rows, such as a few rows of an image, is
+copied in runs, which hardware prefetches; the copy stays in a cache while all panels pass over it, and its runs are an
+odd number of cache lines apart.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.check.views import is_compact
 
 _WAYS: Final = 16
-"""Ways of a cache that holds a piece: as many lines that meet in one set stay."""
+"""Associativity of the cache that holds a piece."""
 
 _GROUPS: Final = 2
-"""Fewest groups for each thread."""
+"""Minimum groups per thread."""
 
 _PACKING: Final = 1 / 16
-"""Most that packing panels for each piece may cost, as a share of all work."""
+"""Maximum cost of packing panels for each piece, as a share of all work."""
 
 _LEAST_USES: Final = 12
-"""Fewest multiply-adds of vectors with an element for which it is copied."""
+"""Minimum vector multiply-adds per copied element."""
 
 
 @attrs.frozen
 class Run:
-    """Places of an operand that are equally far apart, which are neighbours in the copy.
+    """Equidistant places of an operand, which are contiguous in the copy.
 
     Attributes:
         terms: The indices that move along it, with the number of places that each moves.
@@ -56,7 +56,7 @@ class Run:
 
 @attrs.frozen
 class Copied:
-    """Copy of what the rows of a group read through one use.
+    """Copy of the elements that the rows of a group read through one use.
 
     Attributes:
         use: The use.
@@ -76,7 +76,7 @@ class Copied:
     def of(
         cls, use: Use, nest: Nest, sizes: Mapping[str, int], shapes: Mapping[str, stripe.TensorShape]
     ) -> Copied | None:
-        """Return the copy; None where it is not known which elements there are.
+        """Return the copy; None if the existing elements are unknown.
 
         ``shapes`` holds those of the tensor behind each root, as far as they are known.
         """
@@ -99,16 +99,16 @@ class Copied:
 
     @property
     def elements(self) -> int:
-        """Elements that a group copies."""
+        """Number of elements that a group copies."""
         return product(run.count for run in self.runs)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the copy."""
+        """Size of the copy in bytes."""
         return product(self.extents) * self.use.dtype.itemsize
 
     def is_crowded(self, cache_bytes: int) -> bool:
-        """Return whether a cache has too few sets where the lines that are copied meet, before they are."""
+        """Return whether the lines of the original operand exceed the cache sets that they map to."""
         *outer, last = self.runs
         lines, way = -(-last.count * self.use.dtype.itemsize // LINE), cache_bytes // _WAYS
         steps = ((run.count, run.step * self.use.dtype.itemsize) for run in outer)
@@ -131,9 +131,9 @@ class Copied:
     def nodes(
         self, memory: stripe.Refinement, starts: Mapping[str, Affine], ranges: Mapping[str, int], names: NameScope
     ) -> Iterator[Node]:
-        """Yield what fills the copy of a group that begins at ``starts``, in terms of indices with ``ranges``.
+        """Yield nodes that fill the copy of a group that begins at ``starts``, in terms of indices with ``ranges``.
 
-        Runs all of whose elements exist are copied in vectors; of others, only those that do.
+        Runs whose elements all exist are copied in vectors; of others, only existing elements.
         """
         lanes = max(1, LINE // self.use.dtype.itemsize)
         *outer, last = self.runs
@@ -184,7 +184,7 @@ def _is_seen(use: Use, shape: stripe.TensorShape) -> bool:
 
 
 def _runs_of(place: Affine, sizes: Mapping[str, int]) -> Iterator[Run]:
-    """Yield the runs of the places that an affine has, with the farthest apart first."""
+    """Yield the runs of places of an affine, those with the largest steps first."""
     found: list[list[tuple[str, int]]] = []
     reach = 0
     moving = sorted(((abs(int(step)), int(step), name) for name, step in place.terms if sizes[name] > 1))
@@ -204,7 +204,7 @@ def _runs_of(place: Affine, sizes: Mapping[str, int]) -> Iterator[Run]:
 
 
 def vectors(count: int, lanes: int) -> Iterator[tuple[int, int]]:
-    """Yield how many vectors of how many lanes, a power of two, make up ``count`` elements."""
+    """Yield numbers of vectors, and their lanes (powers of two), that make up ``count`` elements."""
     while count and lanes:
         if count >= lanes:
             yield count // lanes, lanes
@@ -213,7 +213,7 @@ def vectors(count: int, lanes: int) -> Iterator[tuple[int, int]]:
 
 @attrs.frozen
 class CopiedPieces:
-    """Division of rows into pieces of which each group copies what it reads.
+    """Division of rows into pieces whose inputs each group copies.
 
     Attributes:
         blocks: Number of tiles, or values, of an index in a group; indices that are not split have no entry.
@@ -229,7 +229,7 @@ class CopiedPieces:
 def copied_pieces(
     nest: Nest, plan: Tiling, limits: Limits, threads: int, shapes: Mapping[str, stripe.TensorShape]
 ) -> CopiedPieces | None:
-    """Return the pieces whose copies pay; None where what is read stays near anyway, or is read too seldom.
+    """Return the pieces whose copies pay; None if inputs stay in caches anyway, or are read too seldom.
 
     ``shapes`` holds those of the tensor behind each root, as far as they are known.
     """
@@ -261,7 +261,7 @@ def copied_pieces(
 
 @attrs.frozen(repr=False)
 class _Pieces:
-    """Search for pieces: tiles have ``heights`` rows, ``rows`` may be cut, and each value of ``apart`` has its own."""
+    """Search for pieces: tiles have ``heights`` rows, ``rows`` may be split, each value of ``apart`` has its own."""
 
     nest: Nest
     heights: Mapping[str, int]
@@ -270,35 +270,35 @@ class _Pieces:
     shapes: Mapping[str, stripe.TensorShape]
 
     def whole_bytes(self, use: Use) -> int:
-        """Return how many bytes all points read."""
+        """Return the bytes that all points read."""
         loops = (i for segment in self.nest.segments if use in segment.uses for i in segment.loops)
         return product(i.range for i in (*self.nest.indices, *loops) if use.stride(i.name)) * use.dtype.itemsize
 
     def tiles(self, index: stripe.Index) -> int:
-        """Return how many whole tiles, or single values, an index has."""
+        """Return the number of whole tiles, or single values, of an index."""
         return index.range // self.heights.get(index.name, 1)
 
     def groups(self, blocks: Mapping[str, int]) -> int:
-        """Return how many pieces there are."""
+        """Return the number of pieces."""
         cut = (-(-self.tiles(i) // blocks[i.name]) for i in self.nest.indices if i.name in blocks)
         apart = (i.range for i in self.nest.indices if i.name in self.apart)
         return product(cut) * product(apart)
 
     def copies(self, uses: Sequence[Use], blocks: Mapping[str, int]) -> tuple[Copied, ...] | None:
-        """Return what pieces of so many tiles copy; None where it is not known which elements there are."""
+        """Return the copies for pieces of ``blocks`` tiles; None if the existing elements are unknown."""
         sizes = {i.name: 1 if i.name in self.apart else i.range for i in self.nest.indices}
         for index in (i for i in self.nest.indices if i.name in blocks):
             height = self.heights.get(index.name, 1)
-            left = index.range % height  # what is left behind whole tiles goes to the last group
+            left = index.range % height  # the last group also takes the remainder
             sizes[index.name] = min(index.range, blocks[index.name] * height + left)
         found = tuple(Copied.of(use, self.nest, sizes, self.shapes) for use in uses)
         kept = tuple(copied for copied in found if copied is not None)
         return kept if kept and len(kept) == len(found) else None
 
     def cut(self, uses: Sequence[Use], most_bytes: int) -> dict[str, int] | None:
-        """Return how many tiles of an index a piece has whose copies are small enough; None where one row is too large.
+        """Return the tiles of each index in a piece whose copies are small enough; None if one row is too large.
 
-        The outermost indices are cut to single values first.
+        The outermost indices are split to single values first.
         """
         rows = (i for i in self.nest.indices if i.name in self.rows and any(use.stride(i.name) for use in uses))
         blocks: dict[str, int] = {}

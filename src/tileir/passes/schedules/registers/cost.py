@@ -1,6 +1,6 @@
 """Choice of a register tile for a contraction: the vector index, the rows, and the size of both, by the cost of a step.
 
-Tiles that do not divide the output pay for their remainders, and each tile once for setting and storing its sums.
+Remainders of tiles that do not divide the output cost extra, as do initialising and storing the sums of each tile.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from tileir.schedule import Nest, Refused, Segment, Use, product, refused, refus
 from tileir.stripe import ir as stripe
 
 _PIECE: Final = 0.04
-"""What a further kernel for the columns that are left over costs beside its work, as a share of all."""
+"""Cost of a further kernel for remaining columns beside its work, as a share of all work."""
 
 _SETTING: Final = 3.0
-"""What it costs to set and to store a sum."""
+"""Cost of initialising and storing a sum."""
 
 _TURNED: Final = 1.5
-"""What it costs to pack an element where the lanes run across memory."""
+"""Cost of packing an element if the lanes are strided in memory."""
 
 _WIDEST_PANEL: Final = 4
-"""Vectors of a panel that lies ready: what is wider is a matrix."""
+"""Maximum vectors of a packed panel; a wider operand is a matrix."""
 
 _MOST_ROWS: Final = 14
-_MOST_MEETING_ROWS: Final = 8  # in one set of the nearest cache, which has as many ways mostly
+_MOST_MEETING_ROWS: Final = 8  # associativity of most first-level caches
 _MOST_COLUMNS: Final = 8
 _MOST_COLUMNS_OF_ONE_ROW: Final = 16
 _LEAST_POINTS: Final = 8
-"""Points that a panel which is turned must serve: fewer are better off with lanes along the reduction."""
+"""Minimum points that use a transposed panel; with fewer, lanes along the reduction are better."""
 
 _LEAST_BOUNDED: Final = 2
-"""The same where indices bound the reduction, as at the corners of a convolution: there lanes cannot run along it."""
+"""Minimum points if indices bound the reduction, as at corners of a convolution: lanes cannot run along it."""
 
 
 @attrs.frozen
@@ -60,7 +60,7 @@ class Limits:
 
 @attrs.frozen
 class Rows:
-    """An outer index of which a tile has ``height`` values."""
+    """An outer index with ``height`` values in a tile."""
 
     index: stripe.Index
     height: int
@@ -104,7 +104,7 @@ class Tiling:
 def choose(
     nest: Nest, limits: Limits, shapes: Mapping[str, stripe.TensorShape], *, overlaps: bool = True
 ) -> Tiling | Refused:
-    """Return the cheapest plan; where no index can have a vector's lanes, why the longest one cannot.
+    """Return the cheapest plan; if no index can have vector lanes, the reason why the longest one cannot.
 
     ``shapes`` holds those of the tensor behind each root, as far as they are known. ``overlaps`` allows the last
     columns to overlap others.
@@ -137,7 +137,7 @@ def choose(
 
 
 def ready_indices(nest: Nest, lanes: int) -> tuple[stripe.Index, ...]:
-    """Return the indices along which panels lie ready, by the pass ``lay_panels``: lanes along these need no copies."""
+    """Return the indices along which the pass ``lay_panels`` packed panels: lanes along these need no copies."""
     if PANELS not in nest.kernel.tags:
         return ()
     found = []
@@ -151,22 +151,22 @@ def ready_indices(nest: Nest, lanes: int) -> tuple[stripe.Index, ...]:
 
 
 def _lies_ready(use: Use, index: stripe.Index, segment: Segment) -> bool:
-    """Return whether the steps of a reduction follow each other in memory, each with all values of an index."""
+    """Return whether the steps of a reduction are consecutive in memory, each with all values of an index."""
     loops = [loop for loop in segment.loops if use.stride(loop.name) and loop.range > 1]
     return use.stride(index.name) == 1 and is_dense(use, loops, index.range)
 
 
 def panel_uses(nest: Nest, vector: str) -> tuple[Use, ...]:
-    """Return what the reductions read along the vector index."""
+    """Return the uses of reductions along the vector index."""
     reads = sch.read_uses(nest)
     uses = (u for s in nest.segments if s.loops for u in s.uses if u in reads)
     return tuple(dict.fromkeys(u for u in uses if u.stride(vector)))
 
 
 def against_vector(nest: Nest, index: str) -> Refused | None:
-    """Return what keeps lanes from an index; None where it moves what is written, and the rest can follow.
+    """Return why an index cannot have lanes; None if it moves the output, and all else can follow.
 
-    Where reductions run, accesses are contiguous or packed; before and after them, lanes may be far apart.
+    In reductions, accesses are contiguous or packed; before and after them, lanes may be strided.
     """
     if still := [use.root for use in sch.written_uses(nest) if use.stride(index) == 0]:
         return refused("TR307", index=index, output=still[0])
@@ -183,22 +183,22 @@ def against_vector(nest: Nest, index: str) -> Refused | None:
 
 
 def overlapping(left: int, lanes: int, *, only_whole: bool = False) -> int:
-    """Return how many whole vectors to take for ``left`` columns, where those overlap others; 0 where none should.
+    """Return the number of overlapping whole vectors for ``left`` columns; 0 for none.
 
-    A tile of whole vectors and one of fewer lanes are as fast; but where vectors are ``only_whole``, others are slow.
+    A tile of whole vectors and one of fewer lanes are as fast; but with ``only_whole``, partial vectors are slow.
     """
     whole, rest = divmod(left, lanes)
     return whole + 1 if rest.bit_count() > 1 or (only_whole and rest) else 0
 
 
 def _reach(nest: Nest, index: stripe.Index) -> int:
-    """Return how far apart in memory rows along an index are: of equally fast tiles, that with near ones is best."""
+    """Return the distance in memory of rows along an index: of equally fast tiles, the closest rows are best."""
     return max((abs(use.stride(index.name)) for s in nest.segments if s.loops for use in s.uses), default=0)
 
 
 @attrs.frozen(repr=False)
 class _Candidate:
-    """A vector index, and what depends on it."""
+    """A candidate vector index, with all that depends on it."""
 
     nest: Nest
     limits: Limits
@@ -225,7 +225,7 @@ class _Candidate:
         *,
         overlaps: bool,
     ) -> _Candidate | Refused:
-        """Return the candidate; refused where lanes cannot run there, or what it reads is not worth packing."""
+        """Return the candidate; refused if it cannot have lanes, or if its inputs are not worth packing."""
         if vector.name in constrained:
             return refused("TR306", index=vector.name)
         rule_out(against_vector(nest, vector.name))
@@ -252,18 +252,18 @@ class _Candidate:
         return tuple(use for segment in self.nest.segments if not segment.loops for use in segment.uses)
 
     def _apart(self, rows: Mapping[str, int]) -> float:
-        """Return what accesses of a point before and after the reductions cost, whose lanes are apart."""
+        """Return the cost of strided accesses of a point before and after the reductions."""
         return apart(self._outside, self.vector.name, self.lanes, rows, overlaps=self.overlaps)
 
     @property
     def least(self) -> float:
-        """Cost that every tiling has: all multiply-adds, and to set and store the sums."""
+        """Cost of every tiling: all multiply-adds, and initialising and storing the sums."""
         adds = sum(step.depth * step.sums for step in self.steps)
         after = self._apart({index.name: self.lanes for index in self.rows})
         return (after + (adds + _SETTING) / self.lanes) * product(i.range for i in self.nest.indices)
 
     def best(self) -> Tiling | Refused:
-        """Return the cheapest tile; refused where the registers hold none."""
+        """Return the cheapest tile; refused if none fits the registers."""
         found: tuple[float, int, tuple[Rows, ...]] | None = None
         visits, rates = self._visits(), Rates(self.steps)
         pieces = {columns: tuple(self._column_pieces(columns)) for columns in visits}
@@ -284,7 +284,7 @@ class _Candidate:
         )
 
     def _visits(self) -> dict[int, Visit | None]:
-        """Return how tiles cut the reduction, by the columns that they have; None where they do not."""
+        """Return the cache blocking of the reduction for each number of columns; None for none."""
         widths = range(1, max(_MOST_COLUMNS_OF_ONE_ROW, self.limits.columns) + 1)
         found = along_lanes(self.nest, self.vector.name)
         if found is None or self.vector in ready_indices(self.nest, self.lanes):
@@ -316,13 +316,13 @@ class _Candidate:
             yield ()
 
     def _meet(self, rows: stripe.Index) -> bool:
-        """Return whether rows of an input are in one set of the first-level cache."""
+        """Return whether rows of an input map to one set of the first-level cache."""
         read = (use for s in self.nest.segments if s.loops for use in s.uses)
         strides = (use.stride(rows.name) * use.dtype.itemsize for use in read)
         return any(stride and stride % WAY_BYTES == 0 for stride in strides)
 
     def _most_columns(self, rows: Sequence[Rows]) -> int:
-        """Return how many columns of sums, and of what a step loads, are within the registers; 0 for none."""
+        """Return the maximum columns whose sums and loads of a step fit the registers; 0 for none."""
         registers, height = self.limits.registers, product(r.height for r in rows)
         sums = max(1, len(self.nest.allocations)) * height
         names = {r.index.name for r in rows}
@@ -331,7 +331,7 @@ class _Candidate:
             most = registers // sums if again else self.limits.columns or _MOST_COLUMNS_OF_ONE_ROW
         elif rows and any(not names.isdisjoint(moved) for step in self.steps for moved in step.vectors):
             own = max(prod(r.height for r in rows if r.index.name in m) for step in self.steps for m in step.vectors)
-            others = int(own < height)  # beside sums, and what rows of their own load
+            others = int(own < height)  # beside sums, and loads of the rows
             most = (registers - others) // (sums + max(1, len(self.nest.allocations)) * own)
         else:
             others = 1 if rows and all(step.is_fused for step in self.steps) else 2  # registers beside sums
@@ -345,7 +345,7 @@ class _Candidate:
         pieces: Mapping[int, tuple[tuple[int, int], ...]],
         rates: Rates,
     ) -> Iterator[tuple[int, float]]:
-        """Yield how many columns a tile may have, and what all tiles cost together then.
+        """Yield possible columns of a tile, each with the cost of all tiles.
 
         The cost is that of all points of the other indices and all steps of the reduction.
         """
@@ -360,7 +360,7 @@ class _Candidate:
         for columns in widths:
             visit, parts = visits[columns], pieces[columns]
             if visit is not None and own:
-                continue  # a visit packs what all rows of a tile read
+                continue  # a visit packs inputs that all rows of a tile share
             beside, blocks = (0, 1) if visit is None else (min(visit.panels, parts[0][0]), visit.blocks)
             cost = 0.0
             for count, height, heights in tiles:
@@ -379,11 +379,11 @@ class _Candidate:
         return range(1, min(widest, most) + 1)
 
     def _column_pieces(self, columns: int) -> Iterator[tuple[int, int]]:
-        """Yield how often a tile of how many vectors is needed; vectors of fewer lanes count as whole ones."""
+        """Yield the number of tiles of each width in vectors; partial vectors count as whole."""
         panels, left = divmod(self.vector.range, columns * self.lanes)
         if panels:
             yield panels, columns
-        # Two tiles of fewer lanes count as such: lanes along another index, none of which works twice, are preferred.
+        # Two partial vectors count twice: lanes along another index, without repeated work, are preferred.
         pieces = (left >= self.lanes) + (left % self.lanes).bit_count()
         if self.overlaps and pieces > 2 and (last := overlapping(left, self.lanes)):
             yield 1, last
@@ -394,7 +394,7 @@ class _Candidate:
             yield (left % self.lanes).bit_count(), 1
 
     def _packs(self, use: Use, rows: Sequence[Rows], columns: int) -> bool:
-        """Return whether to copy a panel: it is strided, or read again and again from beyond the first-level cache."""
+        """Return whether to copy a panel: it is strided, or read repeatedly from beyond the first-level cache."""
         if use in self.strided:
             return True
         if use not in self.whole and any(i in self.constrained for a in use.access for i in a.indices):
@@ -415,7 +415,7 @@ class _Candidate:
         return reads * dear >= self.limits.reads
 
     def _packing(self, packed: Sequence[Use]) -> float:
-        """Return what copying costs, element by element where the lanes run across memory."""
+        """Return the cost of copying, element by element if the lanes are strided."""
         cost = 0.0
         for use in packed:
             loops = {i.name: i.range for s in self.nest.segments for i in s.loops if use.stride(i.name)}
@@ -425,7 +425,7 @@ class _Candidate:
 
 
 def row_pieces(rows: Sequence[Rows]) -> Iterator[tuple[int, dict[str, int]]]:
-    """Yield how often a tile of which heights is needed: whole tiles, and what is left along each index."""
+    """Yield the number of tiles of each combination of heights: whole tiles, and remainders along each index."""
     pieces: list[tuple[int, dict[str, int]]] = [(1, {})]
     for row in rows:
         count, left = divmod(row.index.range, row.height)

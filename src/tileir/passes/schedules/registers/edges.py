@@ -1,8 +1,8 @@
-"""Rows of a register tile that constraints may leave out: runs of rows which need the same tests have a block each.
+"""Rows of a register tile that constraints may exclude: runs of rows with equal tests have a block each.
 
 At the edge of an image some steps of a reduction leave out the first or the last rows of a tile. All other rows never
-fail a test, so that the multiply-adds of these are free of branches, and one kernel serves inside and edges. Steps that
-are unrolled are told apart in the same way: here they count as rows.
+fail a test, so that their multiply-adds are free of branches, and one kernel serves interior and edges. Unrolled steps
+are distinguished in the same way: here they count as rows.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ def has_edges(nest: Nest) -> bool:
 
 
 def bears_edges(nest: Nest, plan: Tiling, limits: Limits, percent: int) -> bool:
-    """Return whether one kernel is about as fast as several would be for a nest that has edges.
+    """Return whether one kernel for a nest with edges is about as fast as several would be.
 
-    Several are one for the points that no constraint leaves out, and others in which points take half as long again.
-    Where lanes share no factor, as in convolutions of each channel alone, loads bound a step. Steps that follow each
-    other share them once they are unrolled, and steps with tests seldom are. Nor may one kernel cost more where most
-    rows of its tiles have tests, or where it has no rows: few multiply-adds share what a step loads then.
+    These are one for the unconstrained points, and others whose points take half as long again. If lanes share no
+    factor,
+    as in depthwise convolutions, loads bound a step. Unrolled consecutive steps share them, and steps with tests are
+    seldom
+    unrolled. One kernel must not cost more at all if most rows of its tiles have tests, or if it has no rows: few
+    multiply-adds then share the loads of a step.
 
     Args:
         nest: A kernel that reduces.
-        plan: How to tile it as one kernel.
-        limits: What the processor offers.
-        percent: How much more one kernel may cost.
-
+        plan: Its tiling as one kernel.
+        limits: The facts about the processor.
+        percent: Maximum extra cost of one kernel.
     """
     reads = (use for segment in nest.segments for use in reads_of(nest, segment) if segment.loops)
     if all(use.stride(plan.vector.name) for use in reads):
@@ -80,7 +81,7 @@ class Edges:
     def of(
         cls, segment: Segment, places: Mapping[str, Affine], rows: tuple[Index, ...], ranges: Mapping[str, int]
     ) -> Edges:
-        """Return the edges of a segment, whose indices have the values ``places`` over ``ranges``, and no others."""
+        """Return the edges of a segment, whose indices have the values ``places`` over ``ranges``."""
         names = {row.name for row in rows}
         moved = {c: c.substitute(places) for c in segment.constraints}
         tests = tuple(c for c, place in moved.items() if not names.isdisjoint(place.indices))
@@ -98,8 +99,9 @@ class Edges:
     ) -> Iterator[Node]:
         """Yield the blocks of one step over all rows of a tile, those without tests first.
 
-        ``values`` has what the indices of the segment are in terms of the loops; ``indices`` are those of a tile beside
-        its rows; ``names`` holds all names of the kernel.
+        ``values`` has the indices of the segment in terms of the loops; ``indices`` are those of a tile except its
+        rows;
+        ``names`` holds all names of the kernel.
         """
         pieces = combinations(*(tuple(self._runs(place)) for place in range(len(self.rows))))
         for piece in sorted(pieces, key=lambda piece: len(self._needed(piece))):
@@ -111,11 +113,13 @@ class Edges:
             yield leaf(tested, mapping, (*present(loops), *indices))
 
     def _needed(self, piece: Sequence[_Run]) -> frozenset[Affine]:
-        """Return the tests that may fail in runs of several row indices: each test is in all runs that it ignores."""
+        """Return the tests that may fail in runs of several row indices; tests that ignore an index are in all its
+        runs.
+        """
         return frozenset(self.tests).intersection(*(run.tests for run in piece))
 
     def _runs(self, place: int) -> Iterator[_Run]:
-        """Yield the runs of neighbouring rows that need the same tests."""
+        """Yield the runs of adjacent rows with equal tests."""
         row, failing = self.rows[place], self.failing[place]
         for tests, values in groupby(range(row.range), key=failing.__getitem__):
             first, *others = values
@@ -132,6 +136,6 @@ class _Run:
     tests: frozenset[Affine]
 
     def index(self, names: NameScope) -> Index:
-        """Return the loop over these rows: an index has one range in a kernel, so that runs need names of their own."""
+        """Return the loop over these rows: an index has one range in a kernel, so runs need distinct names."""
         whole = self.count == self.row.range
         return attrs.evolve(self.row, name=self.row.name if whole else names.fresh(self.row.name), range=self.count)

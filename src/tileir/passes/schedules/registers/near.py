@@ -1,9 +1,9 @@
-"""Into which pieces the rows of a kernel are cut, so that all panels read a piece before the next one.
+"""Division of the rows of a kernel into pieces, so that all panels read a piece before the next one.
 
-Panel after panel reads what the rows have. Where that is more than the caches near the processor hold, and jumps from
-page to page, as pixels of channels that come first do, each panel waits for it again. A piece, as a few images of a
-batch or a few rows of an image are, stays near while all panels pass over it; each packs the panels again, which have
-to be near for that, or reads those again that lie ready.
+Panel after panel reads the inputs of the rows. If these exceed nearby caches and jump from page to page, as with
+channels-first pixels, each panel waits for them again. A piece, such as a few images of a batch or a few rows of an
+image, stays in a cache while all panels pass over it; each piece packs the panels again, which must be in a cache for
+that, or reads packed ones again.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from tileir.schedule.nest import Nest, Use, product
 from tileir.stripe.ir import Index
 
 _LEAST_SHARE: Final = 1 / 32
-"""Waiting for less than this share of all work is not worth that loops over rows begin more often."""
+"""Minimum share of waiting in all work at which restarting loops over rows pays."""
 
 _RESULTS: Final = 8
-"""Share of the cache for panels that a piece of results may have: what tiles read is there as well."""
+"""Divisor of the panel cache for a piece of results, beside the inputs of tiles."""
 
 
 @attrs.frozen
@@ -42,11 +42,11 @@ class Pieces:
 
 
 def pieces(nest: Nest, plan: Tiling, limits: Limits) -> Pieces | None:
-    """Return the pieces that pay; None where one panel is all there is, or reading panels again costs more than waits.
+    """Return the pieces that pay; None if there is one panel, or if reading panels again costs more than waiting.
 
-    A piece has little memory in common with the others: between images there are but borders. It and all panels fit a
-    cache of twice ``limits.panel_bytes``; panels that lie ready may come from farther away. Where these are near, it
-    pays as well to write results, and to read what is added to them, row by row.
+    A piece has little memory in common with others: between images there are only borders. It and all panels fit a
+    cache of twice ``limits.panel_bytes``; packed panels may be farther away. If these are near, it also pays to write
+    results, and to read addends, row by row.
     """
     segments, width = nest.reductions, plan.columns * plan.lanes
     reads = [(use, segment.loops) for segment in segments for use in sch.reads_of(nest, segment)]
@@ -91,10 +91,10 @@ def pieces(nest: Nest, plan: Tiling, limits: Limits) -> Pieces | None:
 def _cut_results(
     nest: Nest, vector: Index, outer: Sequence[Index], panels: Sequence[Index], panel_bytes: int
 ) -> tuple[tuple[Index, ...], int] | None:
-    """Return pieces of what is read and written after the reductions; None where lanes are apart there, or it is near.
+    """Return pieces of the epilogue's inputs and outputs; None if lanes are strided there, or if all fits a cache.
 
-    Each panel has a part of each row of it. All panels after each other finish a row while the place of its page is
-    near, and hardware foresees the next part.
+    Each panel has a part of each row of these. All panels in turn finish a row while its TLB entry is present, and
+    hardware foresees the next part.
     """
     after = [use for s in nest.segments if not s.loops for use in sch.reads_of(nest, s) if use.stride(vector.name) == 1]
     rows = [use for use in dict.fromkeys(after) if any(use.stride(i.name) for i in outer)]
@@ -106,9 +106,9 @@ def _cut_results(
 def _cut(
     use: Use, outer: Sequence[Index], loops: Sequence[Index], panel_bytes: int
 ) -> tuple[tuple[Index, ...], int] | None:
-    """Return the fewest pieces of what is read that are near, by the outermost indices; None where that takes one.
+    """Return the fewest pieces of a use that fit a cache, by the outermost indices; None if one piece does.
 
-    Nor are there any where they would read twice as much as all of it.
+    None, too, if the pieces would read twice as much as the whole.
     """
     order = sorted((i for i in outer if use.stride(i.name)), key=lambda i: -abs(use.stride(i.name)))
     whole = touched(use, (*order, *loops))

@@ -1,4 +1,4 @@
-"""Panels of a contraction that may be copied whole, though some points do not exist, or that need no copy."""
+"""Panels of a contraction that can be copied whole, though some points do not exist, or that need no copy."""
 
 from __future__ import annotations
 
@@ -15,26 +15,29 @@ from tileir.stripe.check.views import is_compact
 from tileir.stripe.ir import Index, TensorShape
 
 _FAR: Final = 32
-"""How many times as dear reading a panel is that no cache near the processor holds."""
+"""Relative cost of reading a panel that exceeds the caches near the processor."""
 
 _CROWDED: Final = 16
-"""The same where its rows crowd each other out of the nearest cache: copying a vector, a load that misses and a store,
-is worth it when five tiles of rows or so load it from there."""
+"""Relative cost if rows of a panel evict each other from the nearest cache: copying a vector, a load that misses and a
+store, pays if about five tiles of rows load it.
+"""
 
 WAY_BYTES: Final = 4096
-"""Bytes of a way of the nearest cache: addresses so far apart meet in one set, as the page is what it is indexed by."""
+"""Bytes of a way of the nearest cache, its set-index period: addresses this far apart map to one set."""
 
 _PAGES: Final = 64
-"""Pages that the nearest buffer of translations holds."""
+"""Entries of the first-level TLB."""
 
 
 def whole_uses(nest: Nest, shapes: Mapping[str, TensorShape]) -> frozenset[Use]:
-    """Return the uses that stay inside of their memory over the whole box of their indices, constraints aside.
+    """Return the uses that stay in bounds over the whole box of their indices, ignoring constraints.
 
-    ``shapes`` holds those of the tensor behind each root, as far as they are known: bounds decide then. Where they do
-    not, an axis stays inside where points exist at both of its ends: the kernel itself reads there, and what lies
-    between is inside, too. Axes that are not those of the tensor count as one, the distance from its start: along
-    diagonals, a place between the ends of each axis may still be behind the last element.
+    ``shapes`` holds those of the tensor behind each root; known bounds decide. Otherwise an axis is in bounds if points
+    exist at both of its ends: the kernel itself reads there, so all between is inside, too. Axes that are not those of
+    the
+    tensor count as one, the distance from its start: along diagonals, a place between the ends of each axis may still
+    be
+    behind the last element.
     """
     boxes = (_Box.of(nest, segment) for segment in nest.segments)
     return frozenset(use for box in boxes for use in box.segment.uses if box.is_inside(use, shapes.get(use.root)))
@@ -42,7 +45,7 @@ def whole_uses(nest: Nest, shapes: Mapping[str, TensorShape]) -> frozenset[Use]:
 
 @attrs.frozen(eq=False, repr=False)
 class _Box:
-    """All points of a segment, also those that its constraints leave out."""
+    """All points of a segment, including those excluded by constraints."""
 
     segment: Segment
     ranges: Mapping[str, int]
@@ -56,7 +59,7 @@ class _Box:
         return cls(segment, ranges, frozenset(name for c in segment.constraints for name in c.indices))
 
     def is_inside(self, use: Use, shape: TensorShape | None) -> bool:
-        """Return whether a use stays inside of its memory at all points."""
+        """Return whether a use stays in bounds at all points."""
         places, sizes = use.access, () if shape is None else shape.sizes
         if shape is None or use.strides != shape.strides:
             places = (use.address,)
@@ -70,7 +73,7 @@ class _Box:
         return low >= 0 and high < size
 
     def _is_reached(self, place: Affine) -> bool:
-        """Return whether there is a point at which an affine is as large as anywhere in the box."""
+        """Return whether some existing point attains the maximum of an affine over the box."""
         terms = ((name, coefficient) for name, coefficient in place.terms if name in self.tested)
         corner = frozenset((name, self.ranges[name] - 1 if coefficient > 0 else 0) for name, coefficient in terms)
         if corner not in self._existing:
@@ -85,7 +88,7 @@ class _Box:
 
 
 def is_dense(use: Use, loops: Sequence[Index], width: int) -> bool:
-    """Return whether a panel of ``width`` elements is contiguous in memory, as it would be if it were packed."""
+    """Return whether a panel of ``width`` elements is contiguous in memory, like a packed one."""
     expected = width
     for index in sorted(loops, key=lambda i: abs(use.stride(i.name))):
         if use.stride(index.name) != expected:
@@ -95,9 +98,9 @@ def is_dense(use: Use, loops: Sequence[Index], width: int) -> bool:
 
 
 def dearness(use: Use, loops: Sequence[Index], width: int, cache_bytes: int, panel_bytes: int) -> int:
-    """Return how many times as dear reading a panel of ``width`` elements is in place as packed in the nearest cache.
+    """Return the cost of reading a panel of ``width`` elements in place, relative to a packed one in the nearest cache.
 
-    The nearest cache has ``cache_bytes``, and ``panel_bytes`` is what a panel may have in the next one.
+    The nearest cache has ``cache_bytes``, and a panel may have ``panel_bytes`` in the next one.
     """
     if product(i.range for i in loops) * width * use.dtype.itemsize > panel_bytes:
         return _FAR
@@ -105,10 +108,11 @@ def dearness(use: Use, loops: Sequence[Index], width: int, cache_bytes: int, pan
 
 
 def is_crowded(use: Use, loops: Sequence[Index], width: int, cache_bytes: int) -> bool:
-    """Return whether the rows of a panel do not stay in the nearest cache, though they are few enough for it.
+    """Return whether rows of a panel evict each other from the nearest cache, though it is large enough for them.
 
-    Rows meet in few of its sets where their distance has a large power of two, or they are in more pages than it knows
-    the places of. Rows that overlap, as those of windows do, are not asked for: they are never crowded.
+    Rows map to few cache sets if their distance has a large power of two as a factor, or they are in more pages than
+    the
+    TLB holds. Overlapping rows, as in windows, are never crowded.
     """
     size, reach = use.dtype.itemsize, width
     sets, pages = 1, 1.0

@@ -1,7 +1,7 @@
-"""Panels: what a tile reads along its lanes, copied to contiguous memory before it is read again and again.
+"""Packed panels: inputs of a tile along its lanes, copied to contiguous memory for repeated reads.
 
-Where neighbouring lanes are far apart, and neighbours in memory are steps of the reduction, square tiles are turned in
-vector registers; what fills no tile is copied element by element, in the order of memory.
+If neighbouring lanes are strided, and elements are contiguous along steps of the reduction, square tiles are transposed
+in vector registers; the remainder is copied element by element, in memory order.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ from tileir.schedule.steps.tensors import turned_tile
 from tileir.stripe import ir as stripe
 
 UNROLLED: Final = 48
-"""Most multiply-adds of vectors that one iteration of a reduction is unrolled to."""
+"""Maximum vector multiply-adds in one iteration of an unrolled reduction."""
 
 _SLIDING: Final = 128
-"""The same where windows slide along rows: a step then loads one row, and has the others from the steps before."""
+"""Maximum for windows that slide along rows: a step then loads one row, and has the others from earlier steps."""
 
 _LEAST_TILE: Final = 4
 _MOST_TILE: Final = 8
-"""Rows of the tiles that are turned: as many registers hold one. Tiles of 16 rows are no faster, and to select shuffles
-for them takes LLVM a fifth of the time to compile a convolution."""
+"""Rows of transposed tiles, which take this many registers. Tiles of 16 rows are no faster, and selecting shuffles for
+them takes LLVM a fifth of the compile time of a convolution.
+"""
 
 
 @attrs.frozen
 class Columns:
-    """The columns of a tile: unrolled vectors, lanes, the column as an affine of both, and how many there are."""
+    """The columns of a tile: unrolled vectors, lanes, the column as an affine of both, and the number of columns."""
 
     vectors: tuple[stripe.Index, ...]
     lanes: tuple[stripe.Index, ...]
@@ -41,7 +42,7 @@ class Columns:
 
 @attrs.frozen
 class Panel:
-    """A packed panel: the use of it by reductions, its memory, and what fills it."""
+    """A packed panel: its use by reductions, its memory, and the nodes that fill it."""
 
     use: Use
     allocation: stripe.Refinement
@@ -50,7 +51,7 @@ class Panel:
 
 @attrs.frozen
 class Plane:
-    """Plane that windows slide over: a panel holds all elements of it, one for each column.
+    """A plane that windows slide over: a panel holds all its elements, for each column.
 
     Attributes:
         use: The reduction's use of it, with the axes of the tensor.
@@ -75,7 +76,7 @@ class Plane:
     def panel(self, vector: str, mapping: Mapping[str, Affine], columns: Columns, names: NameScope) -> Panel:
         """Return the panel along the index ``vector``; ``mapping`` holds the values of the indices around it.
 
-        Rows follow each other as they do in memory where all exist.
+        Rows are consecutive, as in memory, if all exist.
         """
         loops = tuple(
             sch.index(names.fresh(f"place_{axis}"), size) for axis, size in zip(self.axes, self.sizes, strict=True)
@@ -115,21 +116,20 @@ class Plane:
 
 
 def ordered_loops(loops: tuple[stripe.Index, ...], uses: tuple[Use, ...]) -> tuple[stripe.Index, ...]:
-    """Order reduction loops by how far they move the accesses, farthest outermost."""
+    """Order reduction loops by their strides in the accesses, largest outermost."""
     return tuple(sorted(loops, key=lambda i: -max((abs(u.stride(i.name)) for u in uses), default=0)))
 
 
 def unrolled(
     loops: tuple[stripe.Index, ...], size: int, spare: int, sliding: frozenset[str]
 ) -> tuple[stripe.Index, ...]:
-    """Mark the innermost loops of which all iterations are few, so that what they share is loaded once.
+    """Mark the innermost loops with few iterations in all for unrolling, so that they share loads.
 
     Args:
         loops: The loops of a reduction.
         size: Multiply-adds of vectors in one iteration.
-        spare: Registers for what further iterations share with the first: one element each, which stays in a register.
-        sliding: The loops along which windows slide in the same way as along rows.
-
+        spare: Registers for elements that further iterations share with the first, one each.
+        sliding: The loops along which windows slide as along rows.
     """
     result = list(loops)
     iterations = 1
@@ -143,7 +143,7 @@ def unrolled(
 
 
 def sliding(segment: Segment, tiled: frozenset[str]) -> frozenset[str]:
-    """Return the loops of a reduction that move along an axis of which tiles have several rows."""
+    """Return the loops of a reduction that move along an axis with several rows in a tile."""
     axes = [frozenset(place.indices) for use in segment.uses for place in use.access]
     return frozenset(i.name for i in segment.loops if any(i.name in axis and axis & tiled for axis in axes))
 
@@ -161,7 +161,7 @@ def panel(
     """Return the panel of a use along the index ``vector``: a row of columns for each point of ``loops``.
 
     ``mapping`` holds the values of the indices around it, with the columns that a tile's indices number; ``terms`` are
-    neighbours that dot products add; ``beside`` numbers panels that are packed together, one behind the other.
+    adjacent terms of dot products; ``beside`` numbers panels that are packed together, one after another.
     """
     rows = (product(i.range for i in loops), columns.width, *(i.range for i in terms))
     sizes = (*(i.range for i in beside), *rows)
@@ -189,7 +189,7 @@ def panel(
 
 
 def _copy(indices: tuple[stripe.Index, ...], source: Use, target: Use, *terms: stripe.Index) -> Node:
-    """Return a copy, all values of ``terms`` side by side: vectors that interleave are stored as whole ones."""
+    """Return a copy with all values of ``terms`` adjacent: interleaved vectors are stored whole."""
     statements: list[stripe.Statement] = []
     uses: list[Use] = []
     for number in range(product(i.range for i in terms)):
@@ -203,7 +203,7 @@ def _copy(indices: tuple[stripe.Index, ...], source: Use, target: Use, *terms: s
 def _across(
     source: Use, target: Use, loops: tuple[stripe.Index, ...], column: stripe.Index, lanes: int, names: NameScope
 ) -> Iterator[Node]:
-    """Yield nodes that copy ``source``, of which neighbouring columns are far apart, to ``target``."""
+    """Yield nodes that copy ``source``, whose neighbouring columns are strided, to ``target``."""
     both, (source,) = joined(loops, (source,))
     fresh = {i.name: attrs.evolve(i, name=names.fresh(i.name)) for i in both}  # an index has one range in a kernel
     loops = tuple(fresh.values())
@@ -225,7 +225,7 @@ def _across(
 
 
 def _tiles(count: int, most: int) -> Iterator[tuple[int, int]]:
-    """Yield how many tiles of which size to take of ``count`` rows, until what is left is not worth turning."""
+    """Yield numbers and sizes of tiles of ``count`` rows, until the rest is not worth transposing."""
     size = min(most, sch.power_of_two_below(count))
     while size >= _LEAST_TILE:
         yield count // size, size
@@ -246,7 +246,7 @@ class _Rows:
 def _turned(
     source: Use, target: Use, loops: tuple[stripe.Index, ...], rows: _Rows, column: stripe.Index, names: NameScope
 ) -> Node:
-    """Return the copy of whole tiles, whose rows are contiguous in memory, and whose columns are so in the panel."""
+    """Return the copy of whole tiles, with contiguous rows in memory, and contiguous columns in the panel."""
     across, down = (
         (
             sch.index(names.fresh(f"{index.name}_tile"), count),

@@ -33,21 +33,22 @@ from tileir.schedule import Nest, Segment, Use, product
 from tileir.stripe import ir as stripe
 
 _MOST_ROWS: Final = 14
-"""Rows of a tile: half the vector registers of the largest set."""
+"""Maximum rows of a tile: half the vector registers of the largest set."""
 
 _STEPS: Final = 25
-"""Steps of a window from which on planes are worth turning however long rows are."""
+"""Minimum steps of a window for which transposing planes pays, for rows of any length."""
 
 _GROUPS: Final = 4
-"""Groups for each thread, so that one which starts late leaves others more to do."""
+"""Groups per thread, so that others can do more when one starts late."""
 
 
 def over_planes(
     nest: Nest, limits: Limits, shapes: Mapping[str, stripe.TensorShape], threads: int
 ) -> tuple[tuple[Nest, Tiling], ...]:
-    """Return kernels whose lanes run along channels with windows of their own, and their tiles; none where none helps.
+    """Return kernels whose lanes run along channels with their own windows, and their tiles; none without benefit.
 
-    ``shapes`` holds those of the tensor behind each root, as far as they are known; ``threads`` of them run at a time.
+    ``shapes`` holds those of the tensor behind each root, as far as they are known; ``threads`` threads run in
+    parallel.
     """
     others = (segment for segment in nest.segments if not segment.loops)
     if len(nest.reductions) != 1 or any(segment.constraints for segment in others):
@@ -69,7 +70,7 @@ def over_planes(
 
 
 def factors_of_sum(nest: Nest, segment: Segment) -> tuple[Use, ...]:
-    """Return the one or two inputs of which products are added up; none for another reduction."""
+    """Return the one or two inputs whose products are summed; none for another reduction."""
     *body, last = segment.statements
     loads = {s.into: s.source for s in body if isinstance(s, stripe.Load) and s.index is None}
     if not isinstance(last, stripe.Store) or last.index is not None:
@@ -88,7 +89,7 @@ def factors_of_sum(nest: Nest, segment: Segment) -> tuple[Use, ...]:
 
 @attrs.frozen
 class _Found:
-    """A window, and what may be the index of channels that have windows of their own.
+    """A window, and a candidate index of channels with their own windows.
 
     Attributes:
         nest: The kernel; its accesses have the axes of the tensors.
@@ -118,7 +119,7 @@ class _Found:
 
     @property
     def is_plane(self) -> bool:
-        """True if windows slide over planes, each of which has one value of the index, and results, too."""
+        """True if windows slide over planes, each with one value of the index, and so do results."""
         name, places = self.vector.name, self.window.access
         own = [place for place in places if place.coefficient(name)]
         slid = {index for axis in self.axes for index in places[axis].indices}
@@ -137,7 +138,7 @@ class _Found:
         )
 
     def stays(self, whole: frozenset[Use]) -> bool:
-        """Return whether all points of a plane have the same weights, and these may be copied whole."""
+        """Return whether all points of a plane have equal weights, which may be copied whole."""
         names = {self.vector.name, *(loop.name for loop in self.segment.loops)}
         return all(use in whole and names.issuperset(i for p in use.access for i in p.indices) for use in self.weights)
 
@@ -146,9 +147,9 @@ class _Found:
         return sch.vector_lanes(limits.vector_bytes, sch.widest_itemsize(self.nest), limits.max_lanes)
 
     def is_better(self, limits: Limits) -> bool:
-        """Return whether lanes along rows would be too few, or far apart, or channels have large windows of their own.
+        """Return whether lanes along rows would be too few or strided, or channels have large windows of their own.
 
-        To turn a plane and its results takes as long as four to eight steps of a window.
+        Transposing a plane and its results takes as long as four to eight steps of a window.
         """
         (row,) = self.along(self.axes[-1])
         near = all(use.stride(row.name) == 1 for use in (self.window, *sch.written_uses(self.nest)))
@@ -157,7 +158,7 @@ class _Found:
         return not near or (large and own) or row.range < 2 * self.lanes(limits)
 
     def kernels(self, limits: Limits, threads: int) -> Iterator[tuple[Nest, Tiling]]:
-        """Yield the kernels over strips of rows, and over the rows that are left; none where no strip is near."""
+        """Yield the kernels over strips of rows, and over the remaining rows; none if no strip fits a cache."""
         lanes = self.lanes(limits)
         (down,) = self.along(self.axes[0])
         height = self.height(down, lanes, limits, threads)
@@ -178,7 +179,7 @@ class _Found:
             yield nest, self.tiling(nest, value, lanes, limits)
 
     def height(self, down: stripe.Index, lanes: int, limits: Limits, threads: int) -> int:
-        """Return how many rows of results a strip has; 0 where too few are near. Rows themselves are not cut."""
+        """Return the result rows of a strip; 0 if too few fit a cache. Rows themselves are not split."""
         axis, ranges = self.axes[0], self.ranges
         step = abs(int(self.window.access[axis].coefficient(down.name)))
         sizes = [self.places(self.window.access[each], ranges)[1] for each in self.axes]
@@ -204,12 +205,12 @@ class _Found:
         return {index.name: index.range for index in (*self.nest.indices, *self.segment.loops)}
 
     def places(self, place: Affine, ranges: Mapping[str, int]) -> tuple[int, int]:
-        """Return the first of the places on an axis, and how many there are, whether they exist or not."""
+        """Return the first place on an axis, and the number of places, in the tensor or outside."""
         low, high = place.bounds(ranges)
         return int(low), int(high - low) + 1
 
     def tiling(self, nest: Nest, value: Mapping[str, Affine], lanes: int, limits: Limits) -> Tiling:
-        """Return the tile of a kernel in which rows have other values."""
+        """Return the tile of a kernel with other values of rows."""
         plane = self.plane(nest, value)
         name = self.along(self.axes[-1])[0].name
         width = next((i.range for i in nest.indices if i.name == name), 1)

@@ -1,14 +1,14 @@
-"""Contractions over registers: a tile of output elements is kept in vector registers during the reduction.
+"""Contractions with register tiles: a tile of output elements stays in vector registers during the reduction.
 
-The scheme is the one of Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (ACM TOMS
-34(3), 2008), said in Stripe blocks: a panel of the operand that runs along the vector index is packed into
-contiguous scratch memory, then rows x lanes of accumulators pass over the reduction.
+The scheme is that of Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (ACM TOMS 34(3), 2008),
+in Stripe blocks: a panel of the operand along the vector index is packed into contiguous scratch memory, then rows x
+lanes of accumulators pass over the reduction.
 
-Register tiles whose steps are dot products: each lane adds the products of a few neighbours by one instruction.
-
-Processors have such instructions for narrow factors and wide sums, as VNNI has for bytes. The reduction index along
-which one factor is contiguous is split, its inner part is bound to ``dot``, and the panel of the other factor is
-packed so that the terms of each lane are neighbours.
+Steps may be dot products: each lane adds the products of a few neighbours by one instruction. Processors have such
+instructions for narrow factors and wide sums, such as VNNI for bytes. The reduction index along which one factor is
+contiguous is split, its inner part is bound to ``dot``, and the panel of the other factor is packed so that the terms
+of
+each lane are adjacent.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class RegisterTile:
         return Done(tuple(emit(node, kernel) for node in nodes), (*facts, *more))
 
     def _over_planes(self, kernel: stripe.Block, shapes: Mapping[str, stripe.TensorShape]) -> Done | None:
-        """Return a kernel whose lanes run along channels with windows of their own; None where that is not for it."""
+        """Return a kernel whose lanes run along channels with their own windows; None if it does not qualify."""
         nest = nest_of(kernel)
         if isinstance(nest, Refused):
             return None
@@ -158,7 +158,7 @@ class RegisterTile:
 
     @staticmethod
     def _bordered(kernel: stripe.Block, limits: Limits, shapes: Mapping[str, stripe.TensorShape]) -> Done | None:
-        """Return a kernel whose lanes run over the edges of an input; None where that is not for it."""
+        """Return a kernel whose lanes run over the edges of an input; None if it does not qualify."""
         nest = nest_of(kernel)
         found = None if isinstance(nest, Refused) else bordered(nest, shapes)
         node = None if found is None else bordered_kernel(found, limits, shapes)
@@ -174,9 +174,9 @@ def _is_whole(view: stripe.Refinement) -> bool:
 def with_dots(
     nest: Nest, plan: Tiling, fragments: Collection[str], shapes: Mapping[str, stripe.TensorShape]
 ) -> tuple[Nest, Tiling]:
-    """Return a nest and its plan with dot products by one of ``fragments``; both as they are where none fits.
+    """Return a nest and its plan with dot products by one of ``fragments``; unchanged if none fits.
 
-    What is left of an index whose range is no multiple of the terms is added by ordinary instructions.
+    Ordinary instructions add the remainder of an index whose range is no multiple of the terms.
     """
     names, segments = nest.taken_names(), []
     for segment in nest.segments:
@@ -199,7 +199,7 @@ def with_dots(
 
 @attrs.frozen
 class _Dots:
-    """How a segment adds dot products: the loop whose neighbours are their terms, and the factor that has a panel."""
+    """Dot products of a segment: the loop whose neighbours are their terms, and the factor that has a panel."""
 
     index: stripe.Index
     terms: int
@@ -209,7 +209,7 @@ class _Dots:
 def _dots(
     nest: Nest, segment: Segment, plan: Tiling, fragments: Collection[str], shapes: Mapping[str, stripe.TensorShape]
 ) -> _Dots | None:
-    """Return how a segment adds dot products by one of ``fragments``; None where none fits."""
+    """Return the dot products of a segment by one of ``fragments``; None if none fits."""
     factors = _factors(nest, segment, plan.vector.name)
     product = dtype_of_product(segment.statements, segment.uses)
     if factors is None or product is None:
@@ -230,7 +230,7 @@ def _replaced(segment: Segment, index: stripe.Index, loop: stripe.Index, value: 
 
 
 def _factors(nest: Nest, segment: Segment, vector: str) -> tuple[Use, Use] | None:
-    """Return what a segment reads: the factor that stays along the lanes, and the one that moves; each once."""
+    """Return the two factors of a segment: the one that is constant along the lanes, and the one that moves."""
     factors = factors_of_product(segment.statements, segment.uses)
     if factors is None or len(sch.reads_of(nest, segment)) != 2:
         return None

@@ -1,7 +1,7 @@
-"""Points at which the sums of a reduction matter: a test of coordinates alone may choose what is computed of them.
+"""Points at which the sums of a reduction matter: a test of coordinates may select results that ignore them.
 
-Scores under a mask are such: ``cond(t <= s, sum, -inf)`` needs no sum above the diagonal. Tiles in which the test holds
-nowhere skip their reductions, and store what is chosen instead.
+Scores under a mask are an example: ``cond(t <= s, sum, -inf)`` needs no sum above the diagonal. Tiles in which the test
+holds nowhere skip their reductions, and store the other value.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def selecting(nest: Nest) -> dict[str, frozenset[Affine]]:
 
 
 def _demanded(segment: Segment, views: set[str], ranges: Mapping[str, int]) -> frozenset[Affine]:
-    """Return what is >= 0 at all points where a result depends on what a segment loads from ``views``."""
+    """Return affines that are >= 0 at all points where a result depends on loads of a segment from ``views``."""
     tests = coordinate_tests(segment.statements, ranges)
     needs: dict[str, frozenset[Affine]] = {}
     loads: list[frozenset[Affine]] = []
@@ -64,13 +64,12 @@ def _demanded(segment: Segment, views: set[str], ranges: Mapping[str, int]) -> f
 
 
 def tests_of_tile(tests: Sequence[Affine], values: Mapping[str, Affine], inner: Sequence[Index]) -> tuple[Affine, ...]:
-    """Return what is >= 0 for the tiles in which each of some tests holds at some point.
+    """Return affines that are >= 0 for the tiles in which each of some tests holds at some point.
 
     Args:
         tests: Affines of the indices of a nest.
         values: These indices in terms of the loops.
         inner: The loops inside of a tile.
-
     """
     result = []
     for test in tests:

@@ -1,9 +1,9 @@
-"""Reductions that constraints bound by the place of the output, as on one side of a diagonal, or in a band along it.
+"""Reductions bounded by the place of the output, as on one side of a diagonal, or in a band along it.
 
-Where ``t <= s`` for an output row s and a step t, no tile of rows s0 to s1 needs the steps behind s1, and those up to
-s0 need no test. So the loop over t runs as several: one over the steps that all rows of a tile take, without tests, and
-for each constraint one over the steps that only some rows take. Their bounds are affine in the place of the tile, so
-that one kernel serves all tiles, and steps that no row takes are never visited.
+With ``t <= s`` for an output row s and a step t, no tile of rows s0 to s1 needs the steps beyond s1, and those up to s0
+need no test. So the loop over t is split: one loop over the steps that all rows of a tile take, without tests, and for
+each constraint one over the steps that only some rows take. Their bounds are affine in the place of the tile, so that
+one kernel serves all tiles, and steps that no row takes are never executed.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from tileir.schedule.nest import Segment
 from tileir.stripe.ir import Binding, Index
 
 _LEAST_STEPS: Final = 32
-"""Fewest steps of a loop that is worth bounds: the steps which only some rows of a tile take are about as many as these
-rows, and taps of a window are fewer."""
+"""Minimum steps of a loop for which bounds pay: steps that only some rows of a tile take are about as many as these
+rows,
+and a window has fewer.
+"""
 
 
 _MOST_EDGE_STEPS: Final = 16
-"""Most steps of an edge, where each is unrolled so that its tests are decided when it is compiled."""
+"""Maximum steps of an edge, which are unrolled so that their tests are decided at compile time."""
 
 
 @attrs.frozen
@@ -60,7 +62,7 @@ class Span:
 
 @attrs.frozen
 class Edge:
-    """The steps that only some rows of a tile take: ``steps``, unrolled, count them from ``first`` on."""
+    """The steps that only some rows of a tile take, unrolled: ``steps`` counts them from ``first`` on."""
 
     loop: str
     steps: Index
@@ -69,7 +71,7 @@ class Edge:
 
 @attrs.frozen
 class Spans:
-    """A loop of a reduction over one tile of rows, and the constraints that tell its spans apart.
+    """A loop of a reduction over one tile of rows, with the constraints that separate its spans.
 
     Attributes:
         segment: The reduction.
@@ -93,7 +95,7 @@ class Spans:
         serial: Sequence[Index],
         names: NameScope,
     ) -> Spans | None:
-        """Return the spans of a segment, whose indices have these values; None where one loop runs all steps.
+        """Return the spans of a segment, whose indices have these values; None if one loop runs all steps.
 
         ``serial`` are its loops that are not unrolled, and ``names`` holds all names of the kernel.
         """
@@ -105,7 +107,7 @@ class Spans:
         return cls(segment, loop, rows, cut, names) if loop is not None and cut else None
 
     def __iter__(self) -> Iterator[Span]:
-        """Yield the edges, and then the steps that all rows take; no step belongs to two of them."""
+        """Yield the edges, and then the steps that all rows take; spans are disjoint."""
         cut = tuple(self.places)
         for number, failing in enumerate(cut):
             before, behind = cut[:number], cut[number + 1 :]
@@ -115,7 +117,7 @@ class Spans:
         yield Span(tuple(self._end(c, least=True) for c in cut), self._without(cut))
 
     def _edge(self, failing: Affine, bounds: tuple[Affine, ...], segment: Segment) -> Span:
-        """Return the steps that only some rows take, by one of the constraints."""
+        """Return the steps that only some rows take because of one constraint."""
         least, most = self._end(failing, least=True), self._end(failing, least=False)
         count = int((most - least).offset)
         if count > _MOST_EDGE_STEPS:
@@ -134,14 +136,14 @@ class Spans:
         return attrs.evolve(self.segment, constraints=kept)
 
     def _end(self, constraint: Affine, *, least: bool) -> Affine:
-        """Return the value of a constraint where it is least, or greatest, among the rows of a tile."""
+        """Return the minimum (``least``) or maximum of a constraint among the rows of a tile."""
         place = self.places[constraint]
         ends = {row.name: 0 if (place.coefficient(row.name) > 0) is least else row.range - 1 for row in self.rows}
         return place.substitute(ends)
 
 
 def bounding(segment: Segment) -> tuple[str, tuple[Affine, ...]]:
-    """Return the longest loop that constraints bound by outer indices, and these; an empty name where there is none."""
+    """Return the longest loop that constraints bound by outer indices, and these; an empty name if there is none."""
     loops = {loop.name: loop for loop in segment.loops if loop.range >= _LEAST_STEPS}
     inner = {loop.name for loop in segment.loops}
     found: dict[str, list[Affine]] = {}

@@ -1,8 +1,8 @@
-"""Epilogues of a reduction over registers that touch memory in which neighbouring lanes are apart.
+"""Epilogues of a reduction in registers with accesses that are strided along the lanes.
 
-Each of its vectors would take an instruction for each lane. Where rows of the tile are neighbours in memory instead, as
-the columns of a picture are whose channels are lanes, squares of the finished sums are turned in vector registers, and
-lanes run along the rows.
+Each vector access would take an instruction per lane. If rows of the tile are contiguous in memory instead, as with
+columns of a channels-first picture whose channels are lanes, squares of the finished sums are transposed in vector
+registers, and lanes run along the rows.
 """
 
 from __future__ import annotations
@@ -21,25 +21,24 @@ from tileir.stripe import ir as stripe
 
 _LEAST_TURNED: Final = 4
 _MOST_TURNED: Final = 8
-"""Rows of the squares that are turned: half the vector registers of the smallest set hold one."""
+"""Maximum rows of transposed squares, which take half the vector registers of the smallest set."""
 
 _LONG: Final = 8
-"""Operations of an epilogue, by their weight, from which on it is computed before sums are turned."""
+"""Minimum weight of the operations of an epilogue that is computed before sums are transposed."""
 
 _APART: Final = 12.0
-"""What it costs to store or load a lane after a reduction, where lanes are apart: a cache line for each."""
+"""Cost of a strided store or load of a lane after a reduction: a cache line for each."""
 
 
 def apart(uses: Sequence[Use], vector: str, lanes: int, rows: Mapping[str, int], *, overlaps: bool) -> float:
-    """Return what accesses of a point cost, in multiply-adds of vectors, of which lanes are no neighbours in memory.
+    """Return the cost, in vector multiply-adds, of a point's accesses that are strided along the lanes.
 
     Args:
-        uses: What is touched before and after the reductions.
+        uses: The accesses before and after the reductions.
         vector: The index along the lanes.
         lanes: Lanes of a vector.
-        rows: How many values of which index a tile has.
+        rows: Number of values of each index in a tile.
         overlaps: Whether elements may be stored twice.
-
     """
     count = sum(use.stride(vector) not in (0, 1) for use in uses)
     sizes = [square(lanes, height, overlaps=overlaps) for height in (_runs(uses, rows) if count else ())]
@@ -48,7 +47,7 @@ def apart(uses: Sequence[Use], vector: str, lanes: int, rows: Mapping[str, int],
 
 
 def _runs(uses: Sequence[Use], rows: Mapping[str, int]) -> Iterator[int]:
-    """Yield how many rows of a tile are neighbours in memory: those along an index, or along two that are one run."""
+    """Yield the numbers of contiguous rows of a tile: those along an index, or along two that form one run."""
     for name, height in rows.items():
         if all(use.stride(name) in (0, 1) for use in uses):
             yield height
@@ -58,19 +57,19 @@ def _runs(uses: Sequence[Use], rows: Mapping[str, int]) -> Iterator[int]:
 
 
 def square(lanes: int, height: int, *, overlaps: bool) -> int:
-    """Return how many rows and columns the squares have that a tile of some height is cut into; 0 where it is not.
+    """Return the size of the squares that a tile of some height is split into; 0 if it is not.
 
-    The last ones begin before the others end where ``overlaps`` lets elements be stored twice.
+    The last squares overlap others if ``overlaps`` lets elements be stored twice.
     """
     size = min(_MOST_TURNED, lanes, sch.power_of_two_below(height))
     return size if size >= _LEAST_TURNED and (overlaps or height % size == 0) else 0
 
 
 def is_spread(segment: Segment, sums: frozenset[str], vector: str) -> bool:
-    """Return whether a segment reads finished sums, and touches memory in which neighbouring lanes are apart.
+    """Return whether a segment reads finished sums, and has accesses that are strided along the lanes.
 
-    Unrolled for all rows, an instruction for each lane would be most of the code of a convolution whose channels are
-    not innermost, and most of the time that compiling it takes.
+    Unrolled for all rows, an instruction per lane would be most of the code, and of the compile time, of a convolution
+    whose channels are not innermost.
     """
     reads = [use for use in segment.uses if use.root in sums]
     if segment.loops or not reads or any(use.direction is not stripe.Direction.IN for use in reads):
@@ -80,7 +79,7 @@ def is_spread(segment: Segment, sums: frozenset[str], vector: str) -> bool:
 
 @attrs.frozen
 class Spread:
-    """A segment of which :func:`is_spread` holds, at one tile of sums.
+    """A segment for which :func:`is_spread` holds, at one tile of sums.
 
     Attributes:
         segment: The segment; it reads sums from the registers of the tile.
@@ -103,10 +102,11 @@ class Spread:
     overlaps: bool
 
     def nodes(self) -> tuple[tuple[stripe.Refinement, ...], tuple[Node, ...]]:
-        """Return the segment as loops over the tile, and memory for that.
+        """Return the segment as loops over the tile, with memory for the sums.
 
-        Its sums are copied there before: a loop cannot choose a register, and sums that it chose would be in memory
-        during the reduction, too.
+        Sums are first copied to memory: a loop cannot index registers, and sums that it indexed would be in memory
+        during
+        the reduction, too.
         """
         spilled: list[stripe.Refinement] = []
         uses: list[Use] = []
@@ -145,7 +145,7 @@ class Spread:
         return tuple(spilled), tuple(nodes)
 
     def _is_long(self, segment: Segment, memories: frozenset[str]) -> bool:
-        """Return whether results are long to compute, and of sums and what lies beside their lanes or is for all.
+        """Return whether results are long to compute, from sums and operands that are contiguous or shared along lanes.
 
         Whole vectors of these take as long as the squares' shorter ones, or single elements.
         """
@@ -189,7 +189,7 @@ class Spread:
         return attrs.evolve(segment, statements=moved.statements, uses=moved.uses, constraints=moved.constraints)
 
     def _joined(self, segment: Segment) -> tuple[tuple[stripe.Index, ...], Segment]:
-        """Return the loops over rows, as one where two of them are one along all axes, and the segment with these."""
+        """Return the loops over rows, two joined if they are one along all axes, and the segment with these."""
         looked_at = segment.constraints or any(isinstance(each, stripe.LoadIndex) for each in segment.statements)
         if looked_at or len(self.rows) != len(("outer", "inner")):
             return self.rows, segment
@@ -202,7 +202,7 @@ class Spread:
         return self.rows, segment
 
     def _row(self, segment: Segment, memories: frozenset[str], rows: tuple[stripe.Index, ...]) -> stripe.Index | None:
-        """Return the loop along which lanes run once the sums are turned; None where they are better not."""
+        """Return the loop along which lanes run after transposition; None if that has no benefit."""
         plain = not segment.constraints and not sch.indirect_names(segment)
         plain = plain and all(size == 1 for use in segment.uses for size in use.sizes)
         sums = [use for use in segment.uses if use.root in memories]
@@ -221,9 +221,9 @@ class Spread:
     def _squares(
         self, segment: Segment, memories: frozenset[str], rows: tuple[stripe.Index, ...], row: stripe.Index
     ) -> Iterator[Node]:
-        """Yield the segment over squares with their lanes along a row, in one loop where equal steps reach its end.
+        """Yield the segment over squares with lanes along a row, in one loop if equal steps reach its end.
 
-        Squares overlap where they must. A loop of its own for the last one takes as long to compile as all the others.
+        Squares overlap if necessary. A separate loop for the last one would take as long to compile as all the others.
         """
         size = self._size(row)
         count, rest = -(-row.range // size), row.range - size

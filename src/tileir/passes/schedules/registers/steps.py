@@ -1,7 +1,7 @@
 """Cost of a step of a reduction over a register tile.
 
-The model counts multiply-adds and loads: what comes from the first-level cache costs as much as a multiply-add, a
-vector from farther away twice that; multiply-adds that depend on each other are four apart. Whichever is more decides.
+The model counts multiply-adds and loads: a load from the first-level cache costs as much as a multiply-add, a vector
+from farther away twice that; dependent multiply-adds have a latency of four. The larger of the two decides.
 """
 
 from __future__ import annotations
@@ -20,37 +20,36 @@ from tileir.stripe import ir as stripe
 LATENCY: Final = 4.0
 FAR: Final = 2.0
 _LOADS_BESIDE: Final = 1 / 8
-"""What loads cost even while multiply-adds hide them: of equally fast tiles, the one that loads less is better."""
+"""Cost of loads that multiply-adds hide: of equally fast tiles, the one with fewer loads is better."""
 
 _RUN: Final = 1.5
-"""What it costs to begin a run of neighbouring vectors elsewhere in memory, for each row that brings its own."""
+"""Cost of beginning a run of contiguous vectors elsewhere in memory, for each row with its own run."""
 
 _ELSEWHERE: Final = 16.0
-"""What it costs in a step to begin in another page of an operand that the caches near the processor do not hold."""
+"""Cost in a step of a new page of an operand that exceeds the caches near the processor."""
 
 LINE: Final = 64
 """Bytes of a cache line."""
 
 _FURTHER: Final = 8.0
-"""What it costs in a step that a further row begins another cache line of a large operand: nothing fetches these ahead,
-as it does what one row reads."""
+"""Cost in a step of a new cache line of a large operand for a further row: only reads of one row are prefetched."""
 
 _TEST: Final = 1.5
-"""What it costs in a step that a row at one side of a tile may be left out: a branch."""
+"""Cost in a step of a test that may exclude a row at one side of a tile: a branch."""
 
 _ALL: Final = 1 << 30
-"""Columns of which all panels are near: more than there are."""
+"""Number of columns, beyond any tile, for which all panels fit."""
 
 _STREAMS: Final = 32
-"""Pages that are read by turns, of which processors fetch more than the next line ahead."""
+"""Maximum pages read in turn for which processors prefetch more than the next line."""
 
 _SHARED_COLUMNS: Final = 4
-"""Columns of which the cache lines come with those of a narrower panel."""
+"""Columns whose cache lines a narrower panel loads as well."""
 
 
 @attrs.frozen
 class Window:
-    """Elements of an operand that points of a tile read along the vector index, most of them again by neighbours.
+    """Elements of an operand that points of a tile read along the vector index, most of them shared by neighbours.
 
     Attributes:
         column: Bytes of a vector.
@@ -62,7 +61,7 @@ class Window:
 
     @classmethod
     def of(cls, use: Use, nest: Nest, segment: Segment, vector: stripe.Index, lanes: int) -> Window | None:
-        """Return the window of a use; None where no loop moves along an axis that an outer index moves along."""
+        """Return the window of a use; None if no loop moves along an axis of an outer index."""
         counts = {i.name: 0 for i in nest.indices if i is not vector} | {i.name: i.range for i in segment.loops}
         axes = tuple(
             tuple((name, abs(int(step)), counts[name]) for name, step in place.terms if name in counts)
@@ -72,7 +71,7 @@ class Window:
         return cls(lanes * use.dtype.itemsize, axes) if slides else None
 
     def nbytes(self, heights: Mapping[str, int]) -> int:
-        """Return how many bytes a column of a tile reads in all steps."""
+        """Return the bytes that a column of a tile reads in all steps."""
         found = self.column
         for axis in self.axes:
             counts = [(step, count or heights.get(name, 1)) for name, step, count in axis]
@@ -82,7 +81,7 @@ class Window:
 
 @attrs.frozen
 class Step:
-    """One step of a reduction, as far as it costs: uses are known by the indices of the nest that move them.
+    """Cost facts about one step of a reduction, with each use represented by the indices of the nest that move it.
 
     Attributes:
         depth: Number of steps.
@@ -165,17 +164,16 @@ class Step:
         )
 
     def over(self, heights: Mapping[str, int], beside: int = 0) -> Rate:
-        """Return what a step costs over tiles with some rows.
+        """Return the cost of a step over tiles with some rows.
 
-        Where it is one of ``beside`` panels that were packed into the nearest caches, these read one after the other
-        what is read elsewhere.
+        As one of ``beside`` panels packed into the nearest caches, it shares distant reads with the others.
         """
         runs = [_moving(heights, moved) for moved in self.vectors]
         scalars = sum([_moving(heights, moved) for moved in self.scalars])
         elsewhere = self.lines if beside else self.elsewhere
         pages = sum([share * _moving(heights, moved) for share, moved in elsewhere])
         further = sum([share * (_moving(heights, moved) - 1) for share, moved in self.lines])
-        # The next line is fetched ahead; a tile that moves on by more waits for what is behind it.
+        # The next line is prefetched; a tile that moves further waits for the lines after it.
         moved = (share * max(0.0, heights.get(n, 1) * b / LINE - 1) for share, rows in self.moving for n, b in rows)
         return Rate(
             depth=self.depth,
@@ -203,9 +201,9 @@ def _near(
     lanes: int,
     cache_bytes: int,
 ) -> int:
-    """Return of how many columns the nearest cache holds a panel; all or none of them where each element is read once.
+    """Return the number of columns whose panel fits the nearest cache; all or none if each element is read once.
 
-    Then a cache that holds all elements may have them from before, and no width of tiles brings others there.
+    A cache that holds all elements may then have them already, and no tile width changes that.
     """
     others = [i for i in nest.indices if i is not vector and i.range > 1]
     again = [u for u, window in windows.items() if window is not None or not all(u.stride(i.name) for i in others)]
@@ -220,10 +218,11 @@ def _near(
 
 
 def _elsewhere(use: Use, nest: Nest, segment: Segment, near_bytes: int, apart: int) -> float:
-    """Return at which share of the steps what is read is in another piece of ``apart`` bytes of a large operand.
+    """Return the share of steps that read another piece of ``apart`` bytes of a large operand.
 
-    0 where all of it is in ``near_bytes``: elements as often as windows read them, or the lines that they are in. Loops
-    that move within a cache line do not count: what they read is fetched ahead.
+    0 if it fits ``near_bytes``, counting elements as often as windows read them, or their lines. Loops that move within
+    a
+    cache line do not count: their reads are prefetched.
     """
     size = use.dtype.itemsize
     moving = [(i.range, abs(use.stride(i.name)) * size) for i in segment.loops if use.stride(i.name)]
@@ -234,7 +233,7 @@ def _elsewhere(use: Use, nest: Nest, segment: Segment, near_bytes: int, apart: i
 
 
 def touched(use: Use, indices: Iterable[stripe.Index]) -> int:
-    """Return about how many bytes the cache lines have that are read."""
+    """Estimate the bytes of the cache lines that are read."""
     size = use.dtype.itemsize
     found = reach = size
     for stride, count in sorted((abs(use.stride(i.name)) * size, i.range) for i in indices if use.stride(i.name)):
@@ -245,7 +244,7 @@ def touched(use: Use, indices: Iterable[stripe.Index]) -> int:
 
 
 def left_out(constraint: Affine, nest: Nest, segment: Segment) -> tuple[tuple[str, int], ...]:
-    """Return how many rows along each index of a nest a constraint may leave out, those at its end negative."""
+    """Return the rows along each index of a nest that a constraint may exclude, those at its end negative."""
     least, _ = constraint.bounds({i.name: i.range for i in (*nest.indices, *segment.loops)})
     names = {i.name for i in nest.indices}
     steps = ((name, step) for name, step in constraint.terms if name in names and least < 0)
@@ -291,9 +290,9 @@ class Rate:
 
 
 class Rates(dict[tuple[tuple[tuple[str, int], ...], int, int], float]):
-    """Cost of all steps over a tile, by its rows along each index, panels beside each other, and columns.
+    """Cost of all steps over a tile, by its rows along each index, adjacent panels, and columns.
 
-    Tiles of few rows occur in many plans: as what is left behind larger ones.
+    Tiles of few rows occur in many plans, as remainders of larger tiles.
     """
 
     def __init__(self, steps: Sequence[Step]) -> None:

@@ -1,11 +1,11 @@
-"""Products whose sums wait in memory, so that what is read once for all rows is read in its own order, or in blocks.
+"""Products with sums in memory, so that operands read once for all rows are read in their own order, or in blocks.
 
-A tile whose sums stay in registers during the whole reduction goes down the columns of the larger operand, a few cache
+A tile whose sums stay in registers during the whole reduction reads down the columns of the larger operand, a few cache
 lines of each row: every step is elsewhere in memory, often in another page, where neither prefetching nor the cache
-helps. Here a group takes many panels beside each other, and a few steps of the reduction for all of them before the
-next ones: its rows of the operand are as many runs through memory as the steps are, which hardware follows. The sums of
-all panels are in a cache meanwhile; each visit of a tile adds what it summed in registers. Where rows are many, a group
-packs the steps of one visit before, which are more then (:mod:`tileir.passes.schedules.registers.blocked`).
+helps. Here a group takes many adjacent panels, and a few steps of the reduction for all of them before the next ones:
+it reads one run of the operand per step, which hardware prefetches. The sums of all panels stay in a cache; each visit
+of a tile adds its partial sums from registers. With many rows, a group first packs the steps of one visit, which then
+has more (:mod:`tileir.passes.schedules.registers.blocked`).
 """
 
 from __future__ import annotations
@@ -25,33 +25,34 @@ from tileir.schedule.nest import Nest, Node, Segment, Use, leaf, product
 from tileir.stripe import ir as stripe
 
 _STEPS: Final = 16
-"""Steps of the reduction in one visit of a tile: so many runs through memory cores prefetch at the same time. Adding
-to sums in memory costs an eighth of these steps then."""
+"""Reduction steps per visit of a tile: cores prefetch this many runs at a time, and adding to sums in memory costs an
+eighth of these steps.
+"""
 
 _LINES: Final = 4
-"""Fewest cache lines between two steps: nearer ones are one run anyway."""
+"""Minimum cache lines between two steps; closer steps form one run anyway."""
 
 _LINE: Final = 64
 _PARTS: Final = 512
-"""Most visits of a tile: what they give is added up one after the other."""
+"""Maximum visits of a tile, whose partial sums are added in sequence."""
 
 _GROUPS: Final = 2
-"""Groups for each thread: with more, the runs through memory would be short."""
+"""Groups per thread; with more, the runs through memory would be short."""
 
 _LEAST_ROWS: Final = 2
-"""A single row, as of a plain sum, has tiles so wide that their runs through memory are long."""
+"""Minimum rows; a single row, as of a plain sum, has tiles wide enough for long runs through memory."""
 
 _LEAST_CHUNK: Final = 96
-"""Fewest rows that are shared out to a group which packs panels of its own."""
+"""Minimum rows of a group that packs its own panels."""
 
 _LEAST_PANELS: Final = 8
-"""Fewest panels, which threads share: that there are fewer threads must not change in which order sums are added."""
+"""Minimum panels for threads to share, so that the number of threads does not change the order of additions."""
 
 
 def is_streamed(nest: Nest, plan: Tiling, limits: Limits) -> bool:
-    """Return whether a nest is a product of few rows and a large operand that nothing else keeps near.
+    """Return whether a nest is a product of few rows and a large operand that nothing else keeps in caches.
 
-    How many threads there are does not matter: sums are added up in the same order on any number.
+    The number of threads does not matter, so that sums are added in a fixed order.
     """
     use = _streamed_operand(nest, plan)
     if use is None:
@@ -71,7 +72,7 @@ def is_streamed(nest: Nest, plan: Tiling, limits: Limits) -> bool:
 
 
 def _streamed_operand(nest: Nest, plan: Tiling) -> Use | None:
-    """Return the one operand of a reduction with one loop that lanes run along, or None."""
+    """Return the only operand along the lanes of a reduction with one loop, or None."""
     if len(nest.reductions) != 1 or plan.term is not None or len(nest.allocations) != 1:
         return None
     (segment,) = nest.reductions
@@ -92,7 +93,7 @@ class _Sums:
     columns: Columns
 
     def use(self, use: Use, row: Affine) -> Use:
-        """Return what used an accumulator as a use of this memory, in a certain row."""
+        """Return a use of this memory, in a certain row, in place of an accumulator."""
         access = (self.panel, row, self.columns.inner)
         return attrs.evolve(use, root=self.memory.name, access=access, strides=self.memory.shape.strides, sizes=())
 
@@ -100,7 +101,7 @@ class _Sums:
 def streamed_kernels(nest: Nest, plan: Tiling, threads: int, most_bytes: int) -> Iterator[Node]:
     """Yield a kernel for each width of columns.
 
-    Where the plan has no visit, the sums of a group take at most ``most_bytes``.
+    Without a visit in the plan, the sums of a group take at most ``most_bytes``.
     """
     builder = TileBlocks(nest, plan, nest.taken_names())
     visit = plan.visit
@@ -144,14 +145,14 @@ def _streamed(builder: TileBlocks, piece: Piece, visit: Visit, threads: int, mos
 
 
 def _parts(within: Sequence[stripe.Index], threads: int, groups: int) -> int:
-    """Return to how many groups rows are shared out, so that each thread has some work."""
+    """Return the number of groups that share rows, so that each thread has some work."""
     rows = product(i.range for i in within)
     return 1 if threads == 1 else max(1, min(-(-_GROUPS * threads // groups), rows // _LEAST_CHUNK))
 
 
 @attrs.frozen(repr=False)
 class _Block:
-    """Some steps of a reduction: its loops, where they are, and packed panels with what fills them."""
+    """Some steps of a reduction: its loops, their places, and packed panels with the nodes that fill them."""
 
     loops: tuple[stripe.Index, ...]
     place: Mapping[str, Affine]
@@ -167,9 +168,9 @@ class _Block:
 
 @attrs.frozen(repr=False)
 class _Phases:
-    """What a group does: it sets its sums, adds all steps to them, and goes on with them.
+    """The work of a group: it initialises its sums, adds all steps to them, and runs the epilogue.
 
-    Where the visit has panels, they are packed; one that is the whole reduction leaves its sums in registers.
+    Panels of the visit are packed; a visit of the whole reduction leaves its sums in registers.
     """
 
     builder: TileBlocks
@@ -208,7 +209,7 @@ class _Phases:
         return tuple(allocations), (*nodes, *self._points(after))
 
     def _block(self, loops: tuple[stripe.Index, ...], place: Mapping[str, Affine]) -> _Block:
-        """Return some steps of the reduction: ``loops``, at some ``place``; packed where the visit has panels."""
+        """Return some steps of the reduction: ``loops``, at some ``place``; packed if the visit has panels."""
         if not self.visit.panels:
             return _Block(loops, place, {}, (), ())
         builder, columns = self.builder, self.sums.columns
@@ -222,11 +223,11 @@ class _Phases:
         return _Block(loops, place, {use: packed.use}, (packed.allocation,), nodes)
 
     def _beside(self, tile: Node) -> Node:
-        """Return a loop over tiles as one over those of all panels beside each other, which find one row there."""
+        """Return a loop over tiles extended to all adjacent panels, which share one row."""
         return attrs.evolve(tile, indices=(*tile.indices, *self.panels), constraints=(*tile.constraints, *self.tests))
 
     def _tiles(self) -> Iterator[tuple[tuple[Split, ...], dict[str, Affine], Affine]]:
-        """Yield the kinds of tiles: loops over them, what indices are there, and the row of the sums."""
+        """Yield the kinds of tiles: loops over them, the values of indices, and the row of the sums."""
         choices = (tuple(self.builder.splits(index, self.chunks.get(index.name))) for index in self.within)
         for splits in combinations(*choices):
             values = {**self.mapping, **{i.name: s.value for i, s in zip(self.within, splits, strict=True)}}
@@ -255,7 +256,7 @@ class _Phases:
     def _steps(
         self, part: Segment, before: Sequence[Segment], blocks: tuple[stripe.Index, ...], packing: tuple[Node, ...]
     ) -> Node:
-        """Return some steps of all tiles: sums in registers, which are added to those in memory."""
+        """Return some steps of all tiles: sums in registers, which are then added to those in memory."""
         tiles = (self._tile(part, before, *kind) for kind in self._tiles())
         if self.visit.panels:
             return Node(blocks, children=(*packing, *map(self._beside, tiles)))

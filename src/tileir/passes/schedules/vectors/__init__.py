@@ -1,1 +1,1 @@
-"""Vector lanes, and grids for kernels that have none."""
+"""Vector schedules, and launch grids for kernels without one."""

@@ -1,13 +1,13 @@
-"""Rows, or vectors of a row, that are computed beside each other because they load some of the same elements.
+"""Joint computation of rows, or of vectors of a row, that share loads.
 
-Windows along a row of neighbours that are a vector apart overlap as those of neighbouring rows do: a window of 17
-elements and that of the vector of 8 behind it have 9 of 17 vectors in common, which are unaligned and often lie across
-two lines of the cache. Loads, not sums, are then what a processor waits for; and chains of sums that do not depend on
-each other hide the time that each step takes. At the sides of pictures, where lanes lie apart, the opposite may be
-better: each element by itself (:func:`computed_apart`).
+Windows along a row at neighbouring vectors overlap like those of neighbouring rows: a window of 17 elements and that of
+the next vector of 8 have 9 of 17 vectors in common, which are unaligned and often straddle cache lines. Loads, not
+sums,
+are then the bottleneck; and independent chains of sums hide the latency of each step. At the sides of pictures, with
+strided lanes, scalar computation may be better (:func:`computed_apart`).
 
-A function of a vector is a chain of twenty or forty operations that wait for each other, of which a processor overlaps
-two or three. Vectors of several registers make as many chains that are written step by step, one beside the other.
+A function of a vector is a chain of twenty or forty dependent operations, of which a processor overlaps two or three.
+Vectors of several registers give as many chains, which are interleaved step by step.
 """
 
 from __future__ import annotations
@@ -27,30 +27,29 @@ from tileir.schedule.steps.loops import Bind, Cut, Reorder, Split
 from tileir.stripe.ir import Binding, Convert, Intrinsic, Load, LoadIndex, scalar_inputs, scalar_output
 
 _SAVED: Final = 4
-"""Vectors are computed beside each other where that saves at least one of so many loads."""
+"""Vectors are computed together if that saves at least one in this number of loads."""
 
 _CHAIN: Final = 8
-"""Operations of a function for each value that it holds while it computes others."""
+"""Operations of a function per value that it keeps live."""
 
 _ABREAST: Final = 4
-"""Chains beside each other leave no step to wait for: four of additions and products of four cycles, two a cycle."""
+"""Interleaved chains that hide the latency of additions and products: four cycles, two per cycle."""
 
 _PLACES: Final = 512
-"""Most loads of a body without loops."""
+"""Maximum loads of a body without loops."""
 
 _DATA: Final = 2
-"""Operations beside each load of a lane that take no longer than to find its place, and to put it into the vector."""
+"""Maximum operations per load of a lane that cost no more than computing and inserting the lane in a vector."""
 
 
 def vectors_beside(nest: Nest, vector: str, lanes: int, most: int) -> int:
-    """Return how many vectors of a row to compute at the same time: 1, or up to ``most`` that share loads.
+    """Return the number of vectors of a row to compute together: 1, or up to ``most`` that share loads.
 
     Args:
         nest: An elementwise kernel of one segment.
         vector: The index along the lanes.
         lanes: Elements of a vector.
-        most: Most vectors.
-
+        most: Maximum number of vectors.
     """
     reads = {(nest.sources[use.root], use.address) for use in sch.read_uses(nest) if use.stride(vector)}
     best, fewest = 1, (_SAVED - 1) * len(reads) / _SAVED
@@ -63,12 +62,11 @@ def vectors_beside(nest: Nest, vector: str, lanes: int, most: int) -> int:
 
 
 def vectors_abreast(nest: Nest, registers: int) -> int:
-    """Return how many registers a vector is to fill, a power of two: 1 where no function of floats is computed.
+    """Return the number of registers for a vector, a power of two: 1 without functions of floats.
 
     Args:
         nest: An elementwise kernel of one segment.
-        registers: Vector registers, which hold what is computed for all of them.
-
+        registers: Number of vector registers, which hold the live values of all vectors.
     """
     (segment,) = nest.segments
     made = [each for each in segment.statements if isinstance(each, Intrinsic) and each.op.info.approximates]
@@ -79,10 +77,10 @@ def vectors_abreast(nest: Nest, registers: int) -> int:
 
 
 def computed_apart(nest: Nest, vector: str, points: int) -> bool:
-    """Return whether ``points`` at the side of a picture, whose places are constants, are better computed one by one.
+    """Return whether ``points`` at the side of a picture, with constant places, are better computed one by one.
 
-    Lanes that lie apart are loaded one by one whatever is done, and a vector made of them; where little is computed of
-    each, that takes longer than to compute it of scalars, whose places cost nothing where they are known beforehand.
+    Strided lanes are loaded one by one in any case, and assembled into a vector; with little arithmetic, that takes
+    longer than scalar computation, where known places cost nothing.
     """
     (segment,) = nest.segments
     data, lanes = set[str | None](), set[str | None]()
@@ -105,12 +103,12 @@ def computed_apart(nest: Nest, vector: str, points: int) -> bool:
 
 @attrs.frozen(repr=False)
 class Vectors:
-    """The loops below the grid: a loop ``inner`` of rows, if any, around the vectors of a run, or ``beside`` each.
+    """The loops below the grid: a loop ``inner`` over rows, if any, around the vectors of a run, or ``beside`` each.
 
     Attributes:
         name: The index along the rows.
         lanes: Elements of a vector.
-        names: The names that are taken.
+        names: Names in use.
         sources: The tensor behind each root of a use.
         inner: The loop over rows; empty for none.
         beside: Whether rows are computed together (unroll-and-jam).
@@ -128,7 +126,7 @@ class Vectors:
     vectors: int = 1
 
     def steps(self, loop: str, runs: Sequence[tuple[int, int]]) -> Iterator[Rearrangement]:
-        """Yield what makes runs of a loop, each so many vectors of so many lanes."""
+        """Yield steps that split a loop into runs, each with a number of vectors and lanes."""
         several = [each for run in runs for each in self._parts(*run)]
         parts = [self.names.fresh(f"{self.name}_run") for _ in several] if len(several) > 1 else [loop]
         if len(several) > 1:
@@ -150,7 +148,7 @@ class Vectors:
             yield Bind(lane, Binding.LANE)
 
     def _parts(self, count: int, lanes: int) -> Iterator[tuple[int, int, int]]:
-        """Yield the parts of a run, each so many vectors of so many lanes, and how many of them beside each other."""
+        """Yield the parts of a run: elements in vectors, lanes, and vectors that are computed together."""
         vectors = self.vectors if lanes == self.lanes and not self.inner else 1
         whole = count // vectors * vectors
         if whole:
@@ -161,7 +159,7 @@ class Vectors:
 
 @attrs.frozen(repr=False)
 class _Rows:
-    """Puts what rows compute at once in place of the loop over them inside of a run; or unrolls it for None."""
+    """Step that replaces the loop over rows in a run by their joint computation; None unrolls it."""
 
     name: ClassVar[str] = "beside"
     together: Segment | None
@@ -169,7 +167,7 @@ class _Rows:
     vector: str
 
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002  # all steps are called alike
-        """Return the tree with rows beside each other."""
+        """Return the tree with rows computed together."""
         return with_loops_replaced(tree, self.run, lambda run, _: Replaced((attrs.evolve(run, body=self._rows(run)),)))
 
     def _rows(self, run: Loop) -> tuple[Item, ...]:
@@ -181,14 +179,14 @@ class _Rows:
 
 @attrs.frozen(repr=False)
 class _Jam:
-    """Moves a loop over vectors into the body of their lanes; or unrolls it where they would share nothing."""
+    """Step that moves a loop over vectors into the body of their lanes; or unrolls it if they would share nothing."""
 
     name: ClassVar[str] = "jam"
     loop: str
     sources: Mapping[str, str]
 
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002  # all steps are called alike
-        """Return the tree with vectors beside each other."""
+        """Return the tree with vectors computed together."""
         return with_loops_replaced(tree, self.loop, lambda loop, _: Replaced((self._jammed(loop),)))
 
     def _jammed(self, loop: Loop) -> Loop:

@@ -1,4 +1,4 @@
-"""Kernels over pixels at constant places, and vectors of neighbours in which these places are."""
+"""Kernels over pixels at constant places, and the vectors of neighbours that contain these places."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tileir.stripe.ir import Block, Direction, Index, Load, LoadIndex, Refinemen
 
 @attrs.frozen(eq=False)
 class Neighbours:
-    """Vectors of neighbours that some gathers of one view read.
+    """Contiguous vectors from which some gathers of one view read.
 
     Attributes:
         view: The view that they read.
@@ -58,7 +58,7 @@ class NearPlaces:
     @classmethod
     @refusing
     def of(cls, kernel: Block, known: Mapping[str, Array], width: int) -> NearPlaces | Refused:
-        """Return what is near in a kernel, given the elements of constant tensors; refused where something is not."""
+        """Analyse a kernel, given the elements of constant tensors; refused if some place is not near."""
         if not any(isinstance(s, Load) and s.index is not None for s in kernel.statements):
             return refused("TR313")
         line = accepted(_line(kernel))
@@ -81,7 +81,7 @@ class NearPlaces:
 
 @refusing
 def _line(kernel: Block) -> tuple[Index, ...] | Refused:
-    """Return the indices of the line along which all results run without gaps; refused where there is none."""
+    """Return the indices of the line along which all results are contiguous; refused if there is none."""
     rule_out(_against_plain(kernel))
     stored = [kernel.refinement(s.into) for s in kernel.statements if isinstance(s, Store)]
     *others, last = kernel.indices
@@ -98,7 +98,7 @@ def _line(kernel: Block) -> tuple[Index, ...] | Refused:
 
 @refusing
 def _against_plain(kernel: Block) -> Refused | None:
-    """Return what keeps a kernel from computing each point of its indices by itself, without loops inside."""
+    """Return why a kernel does not compute each point of its indices independently, without inner loops."""
     if kernel.constraints:
         return refused("TR306", index=kernel.constraints[0].indices[0] if kernel.constraints[0].indices else "")
     rule_out(against_flat(kernel))
@@ -118,7 +118,7 @@ _MOST_CHANNELS = 4
 
 @attrs.define(eq=False, repr=False)
 class _Reader:
-    """What the loads of a kernel read along a line.
+    """Loads of a kernel along a line.
 
     Attributes:
         kernel: The kernel.
@@ -139,7 +139,7 @@ class _Reader:
     gathers: list[tuple[str, Refinement, Array]] = attrs.field(factory=list, init=False)
 
     def against(self) -> Refused | None:
-        """Return which load is neither of constants of pixels, nor of what no pixel moves, nor a gather there."""
+        """Return a load that is neither a constant of pixels, nor constant along pixels, nor a gather there."""
         names = {index.name for index in self.line}
         used_at = {s.index for s in self.kernel.statements if isinstance(s, Load) and s.index is not None}
         other_uses = {
@@ -166,7 +166,7 @@ class _Reader:
         return None if self.gathers else refused("TR313")
 
     def _values(self, view: Refinement) -> Array | None:
-        """Return the constants that a view shows along the pixels of a line; None for other views."""
+        """Return the constants of a view along the pixels of a line; None for other views."""
         where, pixels = address(view), self.line[0]
         if view.source not in self.known or where.indices != (pixels.name,) or not is_element(view):
             return None
@@ -174,7 +174,7 @@ class _Reader:
         return self.known[view.source][first + step * np.arange(pixels.range)]
 
     def _gathers(self, load: Load, view: Refinement) -> bool:
-        """Note a gather; return whether channels are neighbours there, and pixels anywhere."""
+        """Record a gather; return whether its channels are contiguous, at arbitrary pixels."""
         assert load.index is not None
         where, names = address(view), [index.name for index in self.line]
         wanted = [0, 1] if len(names) > 1 else [0]
@@ -188,7 +188,7 @@ class _Reader:
         return True
 
     def neighbours(self, elements: Array, width: int) -> tuple[Neighbours, ...]:
-        """Return vectors in which all that is gathered is, as few as possible; none where some do not reach."""
+        """Return vectors, as few as possible, that contain all gathered elements; none if some do not fit."""
         channel = np.arange(elements.max() + 1) % self.channels
         found: list[Neighbours] = []
         views = dict.fromkeys(view.name for _, view, _ in self.gathers)
@@ -212,7 +212,7 @@ class _Reader:
 def _window(
     group: Sequence[tuple[str, Refinement, Array]], channels: int, channel: Array, elements: Array, width: int
 ) -> Neighbours | None:
-    """Return vectors that hold what a group of gathers reads; None where some places are too far apart."""
+    """Return vectors that contain a group of gathers; None if some places are too far apart."""
     view = group[0][1]
     first = view.shape.dims[0]
     extent = first.stride * (first.size - 1) + channels

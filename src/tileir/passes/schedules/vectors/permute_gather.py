@@ -1,4 +1,4 @@
-"""Elements at constant places that are near each other: vectors of neighbours, whose lanes are put in order."""
+"""Gathers at close constant places, by vectors of neighbours with permuted lanes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class PermuteGather:
     max_lanes: int = attrs.field(default=0, validator=at_least(0))
 
     def __call__(self, program: Program) -> Program:
-        """Return the program with such kernels over vectors, and their constants."""
+        """Return the program with these kernels vectorised, and their constants."""
         lanes = vector_lanes(self.vector_bytes, 4, self.max_lanes)
         held = {buffer.name: buffer for buffer in program.buffers}
         behind = roots(program)
@@ -92,7 +92,7 @@ _LEAST_LANES = 8
 
 @attrs.define(eq=False, repr=False)
 class _Tables:
-    """Constant tensors that the pass makes."""
+    """Constant tensors created by the pass."""
 
     names: NameScope
     made: dict[str, tuple[Array, DType]] = attrs.field(factory=dict)
@@ -104,7 +104,7 @@ class _Tables:
         return name
 
     def added(self, program: Program, statements: tuple[Statement, ...]) -> Program:
-        """Return the program with other kernels, and with all that was made."""
+        """Return the program with other kernels, and the created tensors."""
         allocations, buffers = [], []
         for name, (elements, dtype) in self.made.items():
             allocations.append(attrs.evolve(allocation(name, dtype, elements.shape), constant=True))
@@ -114,7 +114,7 @@ class _Tables:
 
 @attrs.define(eq=False, repr=False)
 class _Permuted:
-    """Builds one kernel.
+    """Builder of one kernel.
 
     Attributes:
         near: The neighbours that it reads.
@@ -165,7 +165,7 @@ class _Permuted:
         return self.near.kernel.refinement(load.source).shape.dtype
 
     def _vectors(self, loop: tuple[Index, ...], number: Affine, first: Affine) -> Node:
-        """Return a loop over vectors: the one of this ``number`` begins with the element ``first`` of the line."""
+        """Return a loop over vectors; that with this ``number`` begins with the element ``first`` of the line."""
         near = self.near
         lane = sch.index(self.names.fresh("lane"), near.width, Binding.LANE)
         allocations, children = [], []
@@ -197,7 +197,7 @@ class _Permuted:
     def _produced(
         self, producer: RowProducer, lane: Index, start: str, scalars: NameScope
     ) -> tuple[list[Statement], list[Use]]:
-        """Return what computes the elements of a row from the one on that a scalar tells, but for its store."""
+        """Return statements that compute the elements of a row from a scalar's place on, without their store."""
         statements: list[Statement] = []
         uses: dict[str, Use] = {}
         row = producer.kernel.ranges[producer.along] - self.near.width
@@ -231,13 +231,13 @@ class _Permuted:
         return statements, list(uses.values())
 
     def _here(self, root: str) -> str:
-        """Return what blocks call their view of a constant tensor or of a register."""
+        """Return the name in blocks of the view of a constant tensor or of a register."""
         if root not in self._seen:
             self._seen[root] = self.names.fresh(root)
         return self._seen[root]
 
     def _view_of(self, producer: RowProducer, source: str) -> Refinement:
-        """Return a view of a producer under a name that nothing here has."""
+        """Return a view of a producer under a fresh name."""
         key = (producer.kernel.name, source)
         if key not in self._views:
             view = producer.kernel.refinement(source)
@@ -277,9 +277,9 @@ class _Permuted:
         return Node((lane,), statements=tuple(statements), uses=tuple(uses.values()), tags=kernel.tags)
 
     def _flat(self, view: Refinement, along: Affine, chosen: tuple[int, ...] = ()) -> Use:
-        """Return a view with an axis for each index beside the line, and one for where it is ``along`` that.
+        """Return a view with an axis for each index except the line's, and one for the place ``along`` the line.
 
-        In front stands the axis along which ``chosen`` elements can be chosen, if any.
+        In front is the axis along which ``chosen`` elements can be selected, if any.
         """
         line = {index.name for index in self.near.line}
         where = address(view)
@@ -287,7 +287,7 @@ class _Permuted:
         access = [*(Affine() for _ in chosen), *(Affine.index(name) for name, _ in outer), along + int(where.offset)]
         strides = [*(1 for _ in chosen), *(step for _, step in outer), 1]
         sizes = [*chosen, *(1 for _ in outer), 1]
-        if len(access) == self.ranks[view.source]:  # axes of the tensor would have its distances
+        if len(access) == self.ranks[view.source]:  # axes of the tensor would have its strides
             access, strides, sizes = [*access, Affine()], [*strides, 1], [*sizes, 1]
         direction = Direction.OUT if view.direction.writes else Direction.IN
         return Use(

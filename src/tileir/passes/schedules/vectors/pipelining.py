@@ -1,7 +1,7 @@
-"""Rows that run side by side: those that share what they load, or each a loop behind the one before.
+"""Software pipelining of rows: rows that share loads run together, or each a loop behind the previous one.
 
-While one computes, others wait for memory. This is software pipelining (Lam, "Software pipelining: an effective
-scheduling technique for VLIW machines", PLDI 1988) of the loops of a kernel, over a few of its points.
+While one computes, others wait for memory (Lam, "Software pipelining: an effective scheduling technique for VLIW
+machines", PLDI 1988). It applies to the loops of a kernel, over a few of its points.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from tileir.stripe import ir as stripe
 
 
 def pipelined(nest: Nest, rows: int) -> Nest:
-    """Return a nest whose points are ``rows`` points of ``nest``, with loop number n of one beside n + 1 of the next.
+    """Return a nest whose points are ``rows`` points of ``nest``, with loop n of one beside loop n + 1 of the next.
 
-    The very same nest where it has no two loops over equal ranges, or no index that ``rows`` divides.
+    The identical nest if no two loops have equal ranges, or if ``rows`` divides no index.
     """
     loops = nest.reductions
     index = next((i for i in reversed(nest.indices) if i.range % rows == 0 and i.range > rows), None)
@@ -30,9 +30,9 @@ def pipelined(nest: Nest, rows: int) -> Nest:
 
 
 def with_shared_reads(nest: Nest) -> stripe.Index | None:
-    """Return the index of rows that each multiply elements of their own by some that all share, and add up; if any.
+    """Return the index of rows that sum products of their own elements with elements that all share, if any.
 
-    Rows that are computed at once load what they share once.
+    Rows that are computed together load shared elements once.
     """
     loops = nest.reductions
     if len(loops) != 1 or any(len(s.loops) > 1 or s.constraints for s in nest.segments):
@@ -71,7 +71,7 @@ def beside(nest: Nest, index: stripe.Index, rows: int, count: int, *, start: int
 
 
 def _stages(segments: Iterable[Segment]) -> list[list[Segment]]:
-    """Return runs of segments, each of which ends with a loop, but perhaps the last."""
+    """Return runs of segments, each ending with a loop, except perhaps the last."""
     stages: list[list[Segment]] = [[]]
     for segment in segments:
         stages[-1].append(segment)
@@ -82,7 +82,7 @@ def _stages(segments: Iterable[Segment]) -> list[list[Segment]]:
 
 @attrs.frozen(repr=False)
 class _Copy:
-    """One of the points: the value of its index, and names for what is its own."""
+    """Copy of one point: the value of its index, and names for its own memory."""
 
     values: Mapping[str, Affine]
     roots: Mapping[str, str]
@@ -91,7 +91,7 @@ class _Copy:
 
     @classmethod
     def of(cls, nest: Nest, index: stripe.Index, value: Affine, suffix: str, names: NameScope) -> _Copy:
-        """Return the copy of a nest at ``value`` of ``index``; what it allocates gets names that nothing else has."""
+        """Return the copy of a nest at ``value`` of ``index``, with fresh names for its allocations."""
         roots = {r.name: names.fresh(f"{r.name}{suffix}") for r in nest.allocations}
         allocations = tuple(attrs.evolve(r, name=roots[r.name]) for r in nest.allocations)
         return cls({index.name: value}, roots, allocations, suffix)

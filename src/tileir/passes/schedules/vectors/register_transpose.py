@@ -1,7 +1,4 @@
-"""Elementwise kernels with transposed inputs, on processors: tiles of these are turned in vector registers.
-
-Square tiles of memory that are loaded along one index, turned in vector registers, and read along another.
-"""
+"""Elementwise kernels with transposed inputs on processors, by square tiles transposed in vector registers."""
 
 from __future__ import annotations
 
@@ -53,7 +50,7 @@ class RegisterTranspose(Strategy):
     columns: int = attrs.field(default=64, validator=at_least(1))
 
     def candidates(self, kernel: stripe.Block) -> Iterator[Candidate | Refused]:
-        """Yield tiles of as many rows as a vector has lanes, beside what fills none."""
+        """Yield tiles with as many rows as a vector has lanes, leaving partial tiles."""
         nest = accepted(unscheduled_elementwise(kernel))
         rule_out(against_plain_places(nest) or against_parallel(nest))
         nest = merged(nest)
@@ -75,7 +72,7 @@ class RegisterTranspose(Strategy):
         yield Candidate(tuple(parts), (("row", row.name), ("column", column.name), ("lanes", lanes)))
 
     def _steps(self, nest: Nest, crossing: tuple[str, str], lanes: int) -> Iterator[Rearrangement]:
-        """Yield what cuts the two indices into blocks of tiles for the grid, and turns each of the tiles."""
+        """Yield steps that split the two indices into blocks of tiles for the grid, and transpose each tile."""
         names, ranges = nest.taken_names(), {index.name: index.range for index in nest.indices}
         loops: list[tuple[str, str, str]] = []
         for name, wanted in zip(crossing, (self.rows, self.columns), strict=True):

@@ -49,7 +49,7 @@ class StreamReduction(Strategy):
     threads: int = attrs.field(default=1, validator=at_least(1))
 
     def candidates(self, kernel: stripe.Block) -> Iterator[Candidate | Refused]:
-        """Yield stretches that keep all threads busy, as long as these allow."""
+        """Yield stretches that keep all threads busy, as long as possible."""
         nest = accepted(reduction_nest(kernel))
         rule_out(against_reading(nest))
         lanes = sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes)
@@ -66,7 +66,7 @@ class StreamReduction(Strategy):
         others = product(i.range for i in nest.indices if i is not vector)
 
         def busiest(width: int) -> tuple[int, int]:
-            """Return how much the busiest thread has, and how short stretches are; one that overlaps runs alone."""
+            """Return the load of the busiest thread, and how short stretches are; an overlapping one runs alone."""
             whole, left = divmod(vector.range, width)
             turns = -(-others * whole // self.threads) + (-(-others // self.threads) if left else 0)
             return turns * width, -width
@@ -77,7 +77,7 @@ class StreamReduction(Strategy):
 
     @refusing
     def _vector(self, nest: Nest) -> stripe.Index | Refused:
-        """Return the index along which rows run; refused where the reduction is of another kind."""
+        """Return the index along rows; refused for other reductions."""
         if constrained := sch.constrained_indices(nest):
             return refused("TR306", index=min(constrained))
         rule_out(against_scalars(nest) or against_plain_places(nest))
@@ -89,7 +89,7 @@ class StreamReduction(Strategy):
             plain = all(u.stride(index.name) in (0, 1) for u in sch.read_uses(nest))
             if not contiguous or not plain or not along:
                 continue
-            # Rows that some other index does not move are read again for each of its values: a register tile is better.
+            # Rows that another index does not move are read again for each of its values: a register tile is better.
             reused = any(i is not index and not any(u.stride(i.name) for u in along) for i in nest.indices)
             far = all(abs(u.stride(name)) * u.dtype.itemsize >= self.stretch_bytes for u in along for name in loops)
             if far and not reused:
@@ -97,7 +97,7 @@ class StreamReduction(Strategy):
         return refused("TR601")
 
     def _steps(self, nest: Nest, vector: str, lanes: int, width: int) -> tuple[Rearrangement, ...]:
-        """Return what makes stretches of a row, the last of which may overlap, and adds a few rows to one at a time."""
+        """Yield steps for stretches of a row, the last perhaps overlapping, to which a few rows are added at a time."""
         names = nest.taken_names()
         panel, stretch, step, lane = (names.fresh(f"{vector}_{what}") for what in ("panel", "in", "vector", "lane"))
         others = [index.name for index in nest.indices if index.name != vector]

@@ -1,4 +1,4 @@
-"""A launch grid for kernels that no other pass has given one."""
+"""Launch grids for kernels without one."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class Thread(KernelPass):
 
 
 _SCHEDULED = (stripe.Binding.GRID, stripe.Binding.THREAD, stripe.Binding.UNROLL, stripe.Binding.LANE)
-"""Indices with these bindings have their place in a schedule already."""
+"""Bindings of indices that are already scheduled."""
 
 
 def independent_indices(kernel: stripe.Block) -> frozenset[str]:
-    """Return the indices of a kernel, of whatever form, whose values may run at the same time."""
+    """Return the indices of a kernel of any form whose values may run in parallel."""
     nest = nest_of(kernel)
     if isinstance(nest, Nest):
         return frozenset(index.name for index in sch.parallel_indices(nest))
@@ -78,7 +78,7 @@ class Shares:
 
 
 def shared_out(kernel: stripe.Block, threads: int, order: Callable[[str], tuple[int, ...]]) -> Shares:
-    """Share out the independent indices of a kernel to threads, those that come first in ``order`` innermost."""
+    """Divide the independent indices of a kernel among threads, those first in ``order`` innermost."""
     allowed = independent_indices(kernel)
     parallel = [i for i in kernel.indices if i.name in allowed and i.range > 1 and i.affine is None]
     names = NameScope.of(i.name for i in kernel.indices)
@@ -100,12 +100,12 @@ def shared_out(kernel: stripe.Block, threads: int, order: Callable[[str], tuple[
 
 
 def _share(count: int, threads: int) -> int:
-    """Return how many threads stand along an index: a divisor of it, where that is more than half of all."""
+    """Return the number of threads along an index: a divisor of it, if that is more than half of all threads."""
     most = min(count, threads)
     return next((size for size in range(most, most // 2, -1) if count % size == 0), most)
 
 
 def _has_its_own(view: stripe.Refinement, index: str) -> bool:
-    """Return whether different values of ``index`` surely show different elements: it alone moves an axis far."""
+    """Return whether distinct values of ``index`` certainly show disjoint elements: it alone moves an axis far."""
     axes = zip(view.access, view.shape.sizes, strict=True)
     return any(a.indices == (index,) and abs(int(a.coefficient(index))) >= size for a, size in axes)

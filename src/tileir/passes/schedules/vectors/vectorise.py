@@ -1,9 +1,7 @@
 """Elementwise kernels over vector lanes and a grid of chunks.
 
-The inside of an elementwise kernel that tests for the edge of a row, apart from its ends.
-
-Such kernels copy rows into longer ones, or every other element of a row. Where no test fails, lanes may run along the
-row; what is left at both ends is a few elements of each row, which keep their tests.
+Kernels that test for the edge of a row, such as copies of rows into longer ones, are split into interior and ends. In
+the interior no test fails, so that lanes may run along the row; the few elements at both ends keep their tests.
 """
 
 from __future__ import annotations
@@ -52,7 +50,7 @@ class Vectorise(Strategy):
     registers: int = attrs.field(default=0, validator=at_least(0))
 
     def candidates(self, kernel: stripe.Block) -> Iterator[Candidate | Refused]:
-        """Yield vectors along the index that most is contiguous along, over all of it or where no test cuts it."""
+        """Yield vectors along the index with the most contiguous accesses, over all of it or its untested interior."""
         nest = accepted(elementwise_nest(kernel))
         ends: Sequence[Nest] = ()
         vector = self._vector_index(nest)
@@ -66,7 +64,7 @@ class Vectorise(Strategy):
         yield Candidate((*steps, *((end, self._few(end)) for end in ends)), facts)
 
     def _few(self, nest: Nest) -> Iterator[Rearrangement]:
-        """Yield what gives a group of the grid many rows of which a few elements are left."""
+        """Yield steps that give a group of the grid the few remaining elements of many rows."""
         names, many = nest.taken_names(), max(nest.indices, key=lambda index: index.range)
         others = [index for index in nest.indices if index is not many]
         most = self.chunk // (_APART * product(index.range for index in others))
@@ -76,7 +74,7 @@ class Vectorise(Strategy):
         yield Bind(block, stripe.Binding.GRID)
 
     def _parts(self, nest: Nest, vector: stripe.Index) -> list[tuple[Nest, int]]:
-        """Return the nest, and how many of its rows to compute together; in two parts where some rows are left."""
+        """Return the nest with the number of rows to compute together; in two parts if some rows remain."""
         row = _shared_index(nest, vector, self.rows)
         points = product(i.range for i in nest.indices)
         if row is None or points < 2 * self.chunk:
@@ -121,7 +119,7 @@ class Vectorise(Strategy):
         return min(lanes, sch.power_of_two_below(vector.range))
 
     def _steps(self, nest: Nest, vector: stripe.Index, rows: int) -> Iterator[Rearrangement]:
-        """Yield what cuts rows into parts for the grid and vectors, and takes the elements that fill none."""
+        """Yield steps that split rows into parts for the grid and vectors, with scalar remainders."""
         single, names, name = self._lanes(nest, vector), nest.taken_names(), vector.name
         row = _shared_index(nest, vector, rows) if rows > 1 else None
         cut = _crossed_index(nest, vector) if row is None else (row, rows)
@@ -141,7 +139,7 @@ class Vectorise(Strategy):
             together = None if row is None else unroll_and_jam(nest.segments[0], row.name, values, nest.sources)
             shape = Vectors(name, lanes, names, nest.sources, within, row is not None, together)
         elif not others or (vector.range > self.chunk and STRIP not in nest.kernel.tags):
-            # One group takes whole rows while rows are short, else a part of one row.
+            # One group takes several short rows, or a part of a long one.
             per_group = max(1, self.chunk // lanes)
         several = sch.present(others) and "border" not in nest.kernel.tags
         blocks, grid, loops = self._grid(nest, others, vector.range, names)
@@ -163,7 +161,7 @@ class Vectorise(Strategy):
         for loop, (size, _), chunk, part in zip(cuts, parts, chunks, inside, strict=True):
             yield Split(loop, size, (chunk, part), Tail.EVEN)
             yield Reorder((*grid, chunk, *loops, part, *inner))
-        # Where one group takes a kernel, its outer loops may still become a grid; the vectors of a row do not.
+        # If one group takes a kernel, its outer loops may still become a grid, but not the vectors of a row.
         groups_of = chunks if groups > 1 or not loops else []
         yield from (Bind(loop, stripe.Binding.GRID) for loop in (*grid, *groups_of))
         sides = [loop for loop in loops if loop in _sides(nest)]
@@ -176,7 +174,7 @@ class Vectorise(Strategy):
     def _grid(
         self, nest: Nest, others: Sequence[stripe.Index], row: int, names: NameScope
     ) -> tuple[list[Rearrangement], list[str], list[str]]:
-        """Return which of the outer loops are axes of the grid, which others there are, and a step that makes them so.
+        """Return the outer loops that are axes of the grid, the other ones, and a step that binds them.
 
         A group that would have one short row gets several, unless other kernels write more between the rows: these are
         joined with it, a row for each group.
@@ -204,7 +202,7 @@ class Vectorise(Strategy):
 
 
 def _ends(left: int, vectors: int) -> Iterator[tuple[int, int]]:
-    """Yield runs, so many vectors of so many lanes, over the last elements of a row: short ones if these are few."""
+    """Yield runs (vectors, lanes) over the last elements of a row: short vectors if these are few."""
     while left:
         lanes = sch.power_of_two_below(left) if 0 < vectors < _SHORT_ROW else 1
         yield left // lanes, lanes
@@ -216,17 +214,17 @@ def _divisor_up_to(value: int, most: int) -> int:
 
 
 _APART = 16
-"""Elements of which each lies in another line of the cache take so many times as long."""
+"""Relative cost of elements that are each in another cache line."""
 
 _SHORT_GROUP = 256
-"""A group with fewer points takes no longer than it takes to begin it."""
+"""Minimum points of a group, whose start takes that long."""
 
 _SHORT_ROW = 256
-"""From so many vectors on, elements that fill none take no time beside them."""
+"""Number of vectors from which on the time of remaining elements does not matter."""
 
 
 def _crossed_index(nest: Nest, vector: stripe.Index) -> tuple[stripe.Index, int] | None:
-    """Return the index to block for a transposed input, and the size of blocks; None where no input is transposed."""
+    """Return the index to block for a transposed input, and the size of blocks; None without a transposed input."""
     constrained = sch.constrained_indices(nest)
     for use in sch.read_uses(nest):
         if use.stride(vector.name) in (0, 1):
@@ -239,9 +237,9 @@ def _crossed_index(nest: Nest, vector: stripe.Index) -> tuple[stripe.Index, int]
 
 
 def _whole_steps(nest: Nest, index: str) -> set[int] | None:
-    """Return by how many elements an index moves outputs of which it then writes all; None where it leaves gaps.
+    """Return the stride of an index along which outputs are written without gaps; None if there are gaps.
 
-    It leaves none where it moves one element, or as many as there are channels, all of which are written.
+    There are none if it moves one element, or as many as there are channels, all of which are written.
     """
     channels: dict[tuple[str, int, tuple[int, ...]], set[int]] = {}
     for use in sch.written_uses(nest):
@@ -254,7 +252,7 @@ def _whole_steps(nest: Nest, index: str) -> set[int] | None:
 
 
 def _against_lanes(nest: Nest, constrained: Collection[str]) -> Refused:
-    """Return why no index of a nest can have the lanes: what keeps the longest one that leaves no gaps from it."""
+    """Return why no index of a nest can have lanes: the reason for the longest one without gaps."""
     whole = [index for index in nest.indices if _whole_steps(nest, index.name) is not None]
     if not whole:
         return refused("TR302", outputs=len(sch.written_uses(nest)))
@@ -265,19 +263,19 @@ def _against_lanes(nest: Nest, constrained: Collection[str]) -> Refused:
 
 
 def _tested_index(why: Refused) -> str:
-    """Return the index that has no lanes for nothing but constraints on it; an empty name for another reason."""
+    """Return the index that lacks lanes only because of constraints on it; an empty name for another reason."""
     return str(dict(why.facts)["index"]) if why.code == "TR306" else ""
 
 
 _LEAST = 4
-"""Fewer values of an index are not worth the lanes."""
+"""Minimum values of an index for which lanes pay."""
 
 _MOST_CHANNELS = 4
-"""Up to so many interleaved channels are written by whole vectors."""
+"""Maximum interleaved channels that whole vectors write."""
 
 
 def _shared_index(nest: Nest, vector: stripe.Index, rows: int) -> stripe.Index | None:
-    """Return an index fewer than ``rows`` steps along which lead from one read to another; None where there is none."""
+    """Return an index along which less than ``rows`` steps lead from one read to another; None if there is none."""
     constrained = sch.constrained_indices(nest)
     names = [i.name for i in nest.indices]
     reads = [
@@ -300,7 +298,7 @@ def _shared_index(nest: Nest, vector: stripe.Index, rows: int) -> stripe.Index |
 
 
 def _sides(nest: Nest) -> set[str]:
-    """Return the indices that count the two sides of a border, at which places are computed in different ways."""
+    """Return the indices that count the two sides of a border, whose places are computed differently."""
     return {index.name for index in nest.indices if index.range == 2 and "border" in nest.kernel.tags}
 
 
@@ -313,9 +311,9 @@ _CROSSED_BLOCK = 32
 
 
 def untested(nest: Nest, index: str, least: int) -> tuple[Nest, ...]:
-    """Return a nest of one segment in parts along an index: first the one in which no test on it fails, then the ends.
+    """Return a nest of one segment in parts along an index: the untested interior, and then the ends.
 
-    Nothing where fewer than ``least`` values of the index, or less than half of them, are inside.
+    Empty if less than ``least`` values of the index, or less than half of them, are inside.
     """
     (segment,) = nest.segments
     loop = next(each for each in nest.indices if each.name == index)

@@ -1,4 +1,4 @@
-"""Loops inside kernels, such as those over a row, along vector lanes, which keep accumulators of their own."""
+"""Vectorisation of inner loops, such as those over a row, with separate accumulators for lanes."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ class VectoriseReduction(Strategy):
     threads: int = attrs.field(default=1, validator=at_least(1))
 
     def candidates(self, kernel: stripe.Block) -> Iterator[Candidate | Refused]:
-        """Yield vectors along the loops that have contiguous elements, with rows that share what they load."""
+        """Yield vectors along the loops with contiguous elements, with rows that share loads."""
         parts = [accepted(self._vectorised(nest)) for nest in self._parts(accepted(reduction_nest(kernel)))]
         yield Candidate(tuple((nest, steps) for nest, steps, _ in parts), parts[0][2])
 
     def _parts(self, nest: Nest) -> Iterator[Nest]:
-        """Yield nests for all points of a nest: for rows beside each other, and for what is left of them."""
+        """Yield nests for all points of a nest: for rows computed together, and for the remaining rows."""
         index = with_shared_reads(nest)
         rows = 1 if index is None else self._sharing(nest)
         if index is None or rows == 1:
@@ -74,16 +74,16 @@ class VectoriseReduction(Strategy):
             yield beside(nest, index, 1, index.range % rows, start=whole * rows)
 
     def _sharing(self, nest: Nest) -> int:
-        """Return how many rows share what they load; 1 where they are short, or registers do not hold their sums."""
+        """Return the number of rows that share loads; 1 if they are short, or if registers do not hold their sums."""
         points = product(i.range for i in nest.indices)
         steps = max(i.range for s in nest.segments for i in s.loops) // (self._lanes(nest) * self.unroll)
-        most = (self.registers - 1) // self.unroll - 1  # beside the sums of each row, vectors that they share
+        most = (self.registers - 1) // self.unroll - 1  # beside the sums of each row, the shared vectors
         choices = (n for n in (4, 2) if n <= most and points >= 2 * n * self.threads)
         return 1 if steps < _LEAST_STEPS else next(choices, 1)
 
     @refusing
     def _vectorised(self, nest: Nest) -> tuple[Nest, list[Rearrangement], tuple[Fact, ...]] | Refused:
-        """Return a nest whose loops have names of their own, and steps that vectorise those of which that can be."""
+        """Return a nest with distinct loop names, and steps that vectorise loops where possible."""
         names, lanes = nest.taken_names(), self._lanes(nest)
         segments, taken = [], set[str]()
         for segment in nest.segments:
@@ -110,7 +110,7 @@ class VectoriseReduction(Strategy):
         unrolled: list[str],
         wide: list[str],
     ) -> Iterator[Rearrangement]:
-        """Yield what vectorises ``size`` values of an index, and note the loops that are to be unrolled, or lanes."""
+        """Yield steps that vectorise ``size`` values of an index, and record the loops to unroll or to use as lanes."""
         along, others = index.name, tuple(i.name for i in segment.loops if i is not index)
         part, step, vector, lane = (names.fresh(f"{along}_{what}") for what in ("part", "step", "vector", "lane"))
         wide.append(lane)
@@ -146,7 +146,7 @@ class VectoriseReduction(Strategy):
         unrolled.append(vector)
 
     def _inside(self, nest: Nest, segment: Segment, lanes: int) -> tuple[Segment, stripe.Index, int] | Refused:
-        """Return the index of a loop to vectorise along, and how many of its values no constraint on it cuts off."""
+        """Return the index of a loop to vectorise, and the number of its unconstrained values."""
         index = _index(nest, segment, lanes)
         if not isinstance(index, Refused):
             return segment, index, index.range
@@ -163,17 +163,17 @@ class VectoriseReduction(Strategy):
 
 
 _LEAST_STEPS: Final = 8
-"""Rows of fewer steps are unrolled whole, and what they share is in registers all the time."""
+"""Minimum steps of a row; shorter ones are fully unrolled, with shared elements always in registers."""
 
 _MOST_APART: Final = 4
-"""Vectors of memory are loaded whole and shuffled where lanes are up to so many elements apart."""
+"""Maximum distance of lanes, in elements, for loading whole vectors and shuffling them."""
 
 _LEAST_LANES: Final = 4
-"""That takes vectors of so many lanes."""
+"""Minimum lanes of vectors for that."""
 
 
 def _least(segment: Segment, lanes: int) -> int:
-    """Return how many elements a loop must have: a whole vector, but where rows are stored one after the other."""
+    """Return the minimum elements of a loop: a whole vector, unless rows are stored one after another."""
     rows = len(segment.loops) > 1 and _may_repeat(segment)
     return min(lanes, _LEAST_LANES) if rows else lanes
 
@@ -209,7 +209,7 @@ def _index(nest: Nest, segment: Segment, lanes: int) -> stripe.Index | Refused:
 
 
 def _near(segment: Segment, reads: Sequence[Use], plain: Sequence[Use], apart: int) -> list[stripe.Index]:
-    """Return the loops along which stores are contiguous, and what is read lies at most so many elements apart."""
+    """Return the loops along which stores are contiguous, and reads at most ``apart`` elements apart."""
     return [
         i
         for i in segment.loops
@@ -220,7 +220,7 @@ def _near(segment: Segment, reads: Sequence[Use], plain: Sequence[Use], apart: i
 
 
 def _may_repeat(segment: Segment) -> bool:
-    """Return whether a segment only stores, whatever it did before, so that it may store some elements twice."""
+    """Return whether a segment only stores results independent of stored elements, so that it may store some twice."""
     written = {use.root for use in segment.uses if use.direction.writes}
     reads = (use.root for use in segment.uses if not use.direction.writes)
     return written.isdisjoint(reads) and not any(use.merges for use in segment.uses)

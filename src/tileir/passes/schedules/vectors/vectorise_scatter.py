@@ -1,4 +1,4 @@
-"""Vector lanes and a grid for kernels that merge into places that data choose, such as histograms, or store there."""
+"""Vector lanes and a grid for scatters: merges into, or stores to, data-dependent places, such as histograms."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class VectoriseScatter(Strategy):
     threads: int = attrs.field(default=1, validator=at_least(1))
 
     def candidates(self, kernel: stripe.Block) -> Iterator[Candidate | Refused]:
-        """Yield lanes along a row, or along updates; for updates in order, groups with elements of their own."""
+        """Yield lanes along a row, or along updates; for ordered updates, groups with disjoint elements."""
         ordered = frozenset(index.name for index in kernel.indices if index.serial)
         free = tuple(attrs.evolve(index, serial=False) for index in kernel.indices)
         nest = accepted(elementwise_nest(attrs.evolve(kernel, indices=free) if ordered else kernel))
@@ -75,7 +75,7 @@ class VectoriseScatter(Strategy):
         return Candidate.of(nest, steps, index=along.name, lanes=lanes)
 
     def _in_order(self, nest: Nest, ordered: frozenset[str]) -> Candidate | Refused:
-        """Return lanes along a row, and groups that store to elements of their own, in order."""
+        """Return lanes along a row, and groups that store to disjoint elements, in order."""
         apart = [i for i in sch.indices_apart(nest, sch.written_uses(nest)) if i.range > 1]
         if not apart:
             return refused("TR103")
@@ -90,16 +90,16 @@ class VectoriseScatter(Strategy):
         return min(most, sch.power_of_two_below(along.range))
 
     def _stores_rows(self, nest: Nest, along: stripe.Index) -> bool:
-        """Return whether lanes along an index are columns of rows that updates choose.
+        """Return whether lanes along an index are columns of rows selected by updates.
 
-        What is stored along updates, or at a place that is the same for all points, has lanes like any other kernel.
+        Stores along updates, or at a place common to all points, have lanes like any other kernel.
         """
         (segment,) = nest.segments
         moves = [index.name for index in nest.indices if sch.scatters(segment, index.name)]
         return bool(moves) and along.name not in moves
 
     def _along(self, nest: Nest) -> stripe.Index | Refused:
-        """Return the index of the lanes: that of a row, or the innermost of updates that reads are contiguous along."""
+        """Return the index of the lanes: that of a row, or the innermost of updates with contiguous reads."""
         (segment,) = nest.segments
         constrained = sch.constrained_indices(nest)
         free = [i for i in nest.indices if i.name not in constrained and i.range >= _LEAST]
@@ -120,7 +120,7 @@ class VectoriseScatter(Strategy):
     def _steps(
         self, nest: Nest, along: stripe.Index | None, lanes: int, parallel: Iterable[stripe.Index]
     ) -> Iterator[Rearrangement]:
-        """Yield what makes lanes, and a grid of what may run in parallel."""
+        """Yield steps for lanes, and for a grid of the parallel indices."""
         grid = [i.name for i in parallel if i is not along and i.range > 1][:_AXES]
         loops = [i.name for i in nest.indices if i is not along and i.name not in grid]
         if along is None:
@@ -142,7 +142,7 @@ class VectoriseScatter(Strategy):
         yield from Vectors(name, lanes, names, nest.sources).steps(part, runs)
 
     def _part(self, row: stripe.Index, lanes: int, itemsize: int) -> int:
-        """Return the elements of a part of a row: whole vectors, of which parts of equal size are made."""
+        """Return the elements of a part of a row: whole vectors, in parts of equal size."""
         least = max(lanes, self.part_bytes // itemsize, -(-row.range // self.threads))
         return next(
             (size for size in range(least, row.range) if row.range % size == 0 and size % lanes == 0), row.range
@@ -151,7 +151,7 @@ class VectoriseScatter(Strategy):
 
 @attrs.frozen
 class _InOrder:
-    """Run the iterations of loops in order, those that are no groups of a grid."""
+    """Step that runs the iterations of all loops outside the grid in order."""
 
     name: ClassVar[str] = "in order"
     loops: frozenset[str]
@@ -168,7 +168,7 @@ class _InOrder:
 
 
 _LEAST = 4
-"""Fewer values of an index are not worth the lanes."""
+"""Minimum values of an index for which lanes pay."""
 
 _AXES = 2
-"""Axes of the grid."""
+"""Maximum axes of the grid."""

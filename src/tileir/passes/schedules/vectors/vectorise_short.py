@@ -1,4 +1,4 @@
-"""Vector lanes for indices that fill no vector, such as the channels of pixels that data choose."""
+"""Vector lanes for indices that fill no vector, such as the channels of gathered pixels."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class VectoriseShort:
     max_lanes: int = attrs.field(default=0, validator=at_least(0))
 
     def __call__(self, program: Program) -> Program:
-        """Return the program with lanes along short rows that data choose."""
+        """Return the program with lanes along short data-dependent rows."""
         return map_blocks(program, self._below)
 
     def _below(self, block: Block) -> Block | Refused:
@@ -64,7 +64,7 @@ class VectoriseShort:
         return attrs.evolve(block, statements=unordered(inner), deps=())
 
     def _against_short_row(self, block: Block, index: Index) -> Refused | None:
-        """Return why not all that a block stores, and some that data choose, are neighbours along an index."""
+        """Return why stores, or some gathers, of a block are not contiguous along an index."""
         itemsize = max((view.shape.dtype.itemsize for view in block.refinements), default=1)
         lanes = sch.vector_lanes(self.vector_bytes, itemsize, self.max_lanes)
         if not index.is_plain:
@@ -77,7 +77,7 @@ class VectoriseShort:
 
 
 def _against_neighbours(block: Block, index: Index) -> Refused | None:
-    """Return which view of a block an index moves by more than an element, or why data choose no rows along it."""
+    """Return the view of a block that an index moves by more than an element, or why no gathered rows run along it."""
     strides = {view.name: int(address(view).coefficient(index.name)) for view in block.refinements}
     stored = {s.into for s in block.statements if isinstance(s, Store)}
     if far := [name for name, stride in strides.items() if stride not in (0, 1)]:
