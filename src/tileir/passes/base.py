@@ -355,8 +355,7 @@ def expand_kernels(program: Program, function: Callable[[Block], Outcome], reqs:
     """Replace each kernel that carries all tags of ``reqs`` by none or more kernels.
 
     If ``main`` carries them all, every kernel is selected. ``function`` sees the block of each kernel's first launch,
-    and
-    its result serves the other launches, too: it may use names only to tell things apart. Refused kernels stay. A
+    and its result serves the other launches, too: it may use names only to tell things apart. Refused kernels stay. A
     listener gets the outcome of each kernel.
     """
     wanted = tuple(reqs)

@@ -1,11 +1,10 @@
 """Scatters whose order does not matter, by concurrent atomic updates.
 
-```text
-O = fill(0)                     O = fill(0)
-O[$i] = store_add($d)    ->     O[$i] = store_add($d)  atomic          of i32
+```text O = fill(0)                     O = fill(0) O[$i] = store_add($d)    ->     O[$i] = store_add($d)  atomic
+of i32
 
-O = fill(0)                     W = fill(0)                            an i32 for each i8
-O[$i] = store_add($d)    ->     W[$i] = store_add(i32($d))  atomic
+O = fill(0)                     W = fill(0)                            an i32 for each i8 O[$i] = store_add($d)    ->
+W[$i] = store_add(i32($d))  atomic
                                 O = i8(W)
 ```
 """

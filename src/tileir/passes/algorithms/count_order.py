@@ -1,7 +1,6 @@
 """Sorting by counting ranks, for devices with many threads and few rows.
 
-```text
-(O) = order(X)   ->   R[i] = +(X[j] is before X[i])
+```text (O) = order(X)   ->   R[i] = +(X[j] is before X[i])
                       O[k] = +(R[i] == k ? i : 0)
 ```
 

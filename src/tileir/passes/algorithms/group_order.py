@@ -1,7 +1,6 @@
 """Merge sort for devices whose threads form groups: first parts of a row, then merges of pairs of runs.
 
-```text
-(O) = order(X)   ->   (P, S) = order(X, part of 4352 elements)              a group sorts each part
+```text (O) = order(X)   ->   (P, S) = order(X, part of 4352 elements)              a group sorts each part
                       (Q, T) = order(S, P, part of 8704, runs of 4352)      groups join two of them
                       (O)    = order(T, Q, runs of 8704)
 ```

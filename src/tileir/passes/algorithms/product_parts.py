@@ -118,8 +118,7 @@ _WAITING: Final = 3
 
 _COPIED: Final = 1 << 28
 """Products from which on factors that are contiguous along the sum are copied to be so along outputs: parts then have
-no
-shorter rows. Factors of two bytes are read so fast that this makes no difference.
+no shorter rows. Factors of two bytes are read so fast that this makes no difference.
 """
 
 _HALF: Final = 2

@@ -1,8 +1,7 @@
 """Reproducible scatters of float sums: updates are first sorted by their place.
 
-```text
-O = fill(0)                     O = fill(0)
-O[$i] = store_add($d)    ->     (P, K) = order(I)                                     update numbers, and their places
+```text O = fill(0)                     O = fill(0) O[$i] = store_add($d)    ->     (P, K) = order(I)
+update numbers, and their places
                                 (O, K1, S1) = add_segments(K, D, P, parts of 32)      rows that one part has alone
                                 (O, K2, S2) = add_segments(K1, S1, parts of 32)       what begins or ends a part
                                 (O) = add_segments(K2, S2)

@@ -73,8 +73,7 @@ def asked_axis(walk: Walk, together: Iterable[Walk]) -> int | None:
     """Return the axis of a walk's tensor that should be the fastest; None if the kernel has no preference.
 
     ``together`` are all walks of the kernel. Its fastest index moves most accesses to other tensors by one element,
-    stores counting twice; only this index moves
-    the preferred axis, by one.
+    stores counting twice; only this index moves the preferred axis, by one.
     """
     score: dict[str, int] = {}
     stored: set[str] = set()  # tie-breaker: counters that move results by one element

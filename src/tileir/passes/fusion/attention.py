@@ -5,8 +5,7 @@ the sum of its weights. Its share of the result is r / sum(2^(k - l)), where k a
 with the greatest exponents dominate, and none overflows.
 
 The kernels: one for results and logarithms, one for queries, one for keys and values. A fourth, which multiplies
-results
-and their gradients row by row, is an ordinary sum of products.
+results and their gradients row by row, is an ordinary sum of products.
 """
 
 from __future__ import annotations

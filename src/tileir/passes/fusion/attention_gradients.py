@@ -1,11 +1,9 @@
 """Recognition of the gradients of attention by their computation, as :mod:`tileir.passes.fusion.attention_match` does.
 
 A softmax P = exp(S - top) / total of scores S has the gradient P * (G - sum(P * G)) for the gradient G of P.
-Derivatives
-use the exponentials E = P * total: E * (G / total - sum(G / total * E) / total), times the scale of scores. Rows of G
-are
-products of gradients of results and values. Sums of these score gradients ("changes") times keys or queries are the
-gradients of queries and keys, and sums of P times gradients of results are the gradients of values.
+Derivatives use the exponentials E = P * total: E * (G / total - sum(G / total * E) / total), times the scale of scores.
+Rows of G are products of gradients of results and values. Sums of these score gradients ("changes") times keys or
+queries are the gradients of queries and keys, and sums of P times gradients of results are the gradients of values.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Recognition of attention by its computation: sums of values weighted by the softmax of scores.
 
 Scores are products of queries and keys, scaled by a constant, and outside of a band minus infinity or greater by
-another
-constant. The number of kernels and the form of the softmax make no difference.
+another constant. The number of kernels and the form of the softmax make no difference.
 """
 
 from __future__ import annotations

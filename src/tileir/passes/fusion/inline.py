@@ -225,10 +225,8 @@ class _Scan:
         """Return the tensors that must be in memory for their readers.
 
         These are the inputs of other than elementwise kernels, and of elementwise users of a product of them: such a
-        user is
-        fused with the product, as with residual connections. A sum that reads its elements once may still be fused with
-        their
-        producer.
+        user is fused with the product, as with residual connections. A sum that reads its elements once may still be
+        fused with their producer.
         """
         stored: set[str] = set()
         bits = {root: 1 << number for number, root in enumerate(self._sizes)}  # sets as integers, for long programs
@@ -397,10 +395,8 @@ class _Scan:
         """Return whether a copy with one reader costs more than reading the source in its own order.
 
         It does if neighbours are terms of a sum, which schedules pack, and no other input is larger. Strided rows map
-        to
-        few cache sets, so if neighbours go to different sums, the tensor must be so large that its elements are read
-        few
-        times.
+        to few cache sets, so if neighbours go to different sums, the tensor must be so large that its elements are read
+        few times.
         """
         own = self._roots[view.source]
         most = max((self._sizes[root] for n in _read(kernel) if (root := self._roots[n]) != own), default=0)

@@ -270,8 +270,7 @@ def shared_indices(first: FusionGroup, second: FusionGroup, *, sibling: bool) ->
 
     For every pair of views of one tensor, of which one writes, each shared index must move both along one axis in equal
     steps, to elements that no other value of it reaches. Siblings have no such pair; they share the indices that move
-    them
-    alike along the first tensor that both read.
+    them alike along the first tensor that both read.
     """
     found: dict[str, str] | None = None
     for root in sorted(hazards(first, second)):
@@ -312,10 +311,8 @@ def read_as_written(first: FusionGroup, second: FusionGroup, shared: Shared, fre
     """Return whether, over shared indices, the second block reads by the views by which the first writes.
 
     Other views, such as those of a row's last elements, or of more than one of several blocks writes, would need
-    content
-    from before the joined block: tensors in ``fresh`` have none. So would one element that all points of the second
-    block
-    load, of several that a nested block of the first stores.
+    content from before the joined block: tensors in ``fresh`` have none. So would one element that all points of the
+    second block load, of several that a nested block of the first stores.
     """
     mine = {i.name: i.range for i in first.indices if i not in shared.first}
     their_own = {i.name: i.range for i in second.indices if i.name not in shared.second}

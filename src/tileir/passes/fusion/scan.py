@@ -162,8 +162,7 @@ _NARROW = 2
 """Maximum bytes of an element of narrow matrices."""
 _DEEP = 32
 """Steps of products from which on those without a common factor stay apart: tiles of both sums would be half as large,
-so
-that each step loads more per multiplication. Storing and reloading a result costs less by then.
+so that each step loads more per multiplication. Storing and reloading a result costs less by then.
 """
 
 _MOST_USERS = 256
@@ -510,10 +509,8 @@ class FusionScan:
         """Return whether distant groups, joined at ``position``, need more memory between them than apart.
 
         The unit is bytes times statements. The live ranges of the moved group's results grow or shrink, and so do those
-        of
-        its inputs without later users. Outputs of blocks that are excluded from fusion do not count: copies that are
-        going
-        to be bypassed may go.
+        of its inputs without later users. Outputs of blocks that are excluded from fusion do not count: copies that are
+        going to be bypassed may go.
         """
         start, end = first.position, second.position
         if end - start < self.options.far:

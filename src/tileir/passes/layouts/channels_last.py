@@ -1,20 +1,17 @@
 """Channels-last layout of temporaries between products with constants.
 
 A convolution of pictures with channels first reads a few pixels of one channel, then of the next, far away: a cache
-line
-and a page for each step of its sum; and its results, with lanes along channels, have to be transposed. With channels
-last, the steps of the sum are contiguous, and vectors of sums are stored as they are::
+line and a page for each step of its sum; and its results, with lanes along channels, have to be transposed. With
+channels last, the steps of the sum are contiguous, and vectors of sums are stored as they are::
 
     Y[k, p] = +(W[k, c] * X[c, p])   reads X in runs along c, and stores Y in runs along k
 
 A temporary gets this layout if all products that use it prefer the same axis, and other kernels, such as pools and
-sums,
-walk along that axis of all their tensors, or do little work compared to the products. Temporaries that no product uses,
-such as those between two steps of a pool, follow the others of their kernels. A product that reads it and transposes
-its
-result counts as one of these other kernels. A depthwise convolution then has lanes along its channels, and neither
-transposes planes of pixels nor tests the edges of rows. A kernel with a product and further loops, over all pixels for
-which it computed a factor, keeps its layouts.
+sums, walk along that axis of all their tensors, or do little work compared to the products. Temporaries that no product
+uses, such as those between two steps of a pool, follow the others of their kernels. A product that reads it and
+transposes its result counts as one of these other kernels. A depthwise convolution then has lanes along its channels,
+and neither transposes planes of pixels nor tests the edges of rows. A kernel with a product and further loops, over all
+pixels for which it computed a factor, keeps its layouts.
 """
 
 from __future__ import annotations

@@ -26,8 +26,7 @@ class EliminateTransposes:
 
     the window reads ``X[p + i, c]``, and ``T`` is removed. An output that is a transposed copy likewise replaces its
     source. Other temporaries along whose fastest axis windows slide get the layout of the tensor with these channels,
-    if
-    kernels compute them from each other element by element, or by windows of each channel alone.
+    if kernels compute them from each other element by element, or by windows of each channel alone.
 
     Nothing changes if the elements are written again between copy and use, or if a kernel sees the tensor with other
     axes, or at data-dependent places.

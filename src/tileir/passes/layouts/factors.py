@@ -223,13 +223,10 @@ def takes_boxes_alone(
     """Return whether instructions should take a factor from local memory, which it can only reach as boxes.
 
     These are 32-bit words, which box copies round to TF32, where the instructions would truncate them. Otherwise
-    threads
-    load and round the factors, which is as fast if sums are short, since the results take most of the time, if few
-    terms
-    are contiguous, and if outputs are few on one side: on an H200, 64 products of 1024 x 1024 x 65 took 150 us so and
-    177 with boxes and copies for these, 3x3 over 32x56x56x33 66 and 105, and 3x3 from 32x56x56x65 to 33 channels 108
-    and
-    142.
+    threads load and round the factors, which is as fast if sums are short, since the results take most of the time, if
+    few terms are contiguous, and if outputs are few on one side: on an H200, 64 products of 1024 x 1024 x 65 took 150
+    us so and 177 with boxes and copies for these, 3x3 over 32x56x56x33 66 and 105, and 3x3 from 32x56x56x65 to 33
+    channels 108 and 142.
     """
     other = _other(walk, together)
     if other is None:

@@ -153,12 +153,10 @@ class Makers:
         return sorted(self.writers[root][0] for root in written - own)
 
     def before(self, number: int, joined: Container[int], source: str, unread: bool) -> Block | None:
-        """Return the only earlier kernel that writes a tensor, if it would have the same effect in place of another
-        one.
+        """Return the only earlier kernel that writes a tensor, if it may run in the place of another one.
 
         None if its inputs are written in between, or by the other kernel. With ``unread``, None as well if a kernel
-        between
-        reads the tensor, or if the producer is one of those ``joined`` with others.
+        between reads the tensor, or if the producer is one of those ``joined`` with others.
         """
         earlier = [each for each in self.writers.get(self.roots.get(source, source), ()) if each < number]
         maker = self.statements[earlier[0]] if len(earlier) == 1 else None

@@ -1,4 +1,4 @@
-"""The blocks of a contraction that the threads of a group share: staging, tiles in registers, and what follows."""
+"""Construction of a contraction shared by the threads of a group: staging, tiles in registers, and epilogue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tileir.stripe import ir as stripe
 
 @attrs.frozen(eq=False)
 class Tiles:
-    """The part of a contraction that a group does at a time, and the share of each thread.
+    """Tile of a contraction for a group, and the share of each thread.
 
     Attributes:
         row: The output index along the rows of a tile; None for one row.
@@ -80,7 +80,7 @@ class Tiles:
 
 
 def local_bytes(nest: Nest, tiles: Tiles, *, staged: bool) -> int:
-    """Return how much local memory a tile takes."""
+    """Return the local memory of a tile in bytes."""
     segment, shape = nest.reductions[0], tiles.shape
     inputs = sum(shape.local_bytes(use) for use in sch.reads_of(nest, segment)) if staged else 0
     results = sum(use.dtype.itemsize for use in segment.uses if use.direction.writes)
@@ -94,7 +94,7 @@ def build(nest: Nest, tiles: Tiles, elements: Mapping[str, int]) -> Node:
 
 @attrs.frozen(eq=False, repr=False)
 class _ContractionKernel:
-    """Builds one kernel."""
+    """Builder of one kernel."""
 
     nest: Nest
     tiles: Tiles
@@ -189,7 +189,7 @@ class _ContractionKernel:
 
     @property
     def _row(self) -> Affine:
-        """The row in its tile: those of a thread are neighbours, or neighbouring threads have neighbouring runs."""
+        """The row in its tile: those of a thread are adjacent, or adjacent threads have adjacent runs."""
         row = self.tiles.row
         rows = [u for u in sch.reads_of(self.nest, self.segment) if row is not None and u.stride(row.name)]
         if any(map(self.tiles.shape.in_runs, rows)):
@@ -198,7 +198,7 @@ class _ContractionKernel:
 
     @property
     def _column(self) -> Affine:
-        """The column in its tile: neighbouring threads have neighbouring vectors."""
+        """The column in its tile: adjacent threads have adjacent vectors."""
         lanes = self.tiles.lanes
         vector = sch.part(self.own[1], self.tiles.across * lanes) + sch.part(self.team[3], lanes)
         return vector + sch.part(self.own[2])
@@ -213,7 +213,7 @@ class _ContractionKernel:
 
     @property
     def _axes(self) -> tuple[tuple[stripe.Index, Affine], ...]:
-        """The output indices of the tile, and where in it a thread is along them."""
+        """The output indices of the tile, with the place of a thread along each."""
         indices = (self.tiles.above, self.tiles.row, self.tiles.column)
         places = (sch.part(self.team[1]), self._row, self._column)
         return tuple((i, place) for i, place in zip(indices, places, strict=True) if i is not None)
@@ -224,7 +224,7 @@ class _ContractionKernel:
 
     @property
     def _ends(self) -> tuple[Affine, ...]:
-        """Tests for rows and columns behind the end; lanes take no part, since vectors are whole."""
+        """Tests for rows and columns past the end; not for lanes, since vectors are whole."""
         values = self._outputs
         return tuple(
             index.range - 1 - values[index.name].substitute({self.own[2].name: Affine()})
@@ -263,7 +263,7 @@ class _ContractionKernel:
         return Node((*others, *sch.present((self.step,))), tuple(stages.values()), tuple(fills), instruction=ahead)
 
     def _multiply(self, sums: Mapping[Use, Use], staged: Mapping[Use, Use], first: Affine) -> Node:
-        """Return what a thread adds to its tile for one staged part of the reduction."""
+        """Return the products that a thread adds to its tile for one staged part of the reduction."""
         loop, depth, parts = self.tiles.loop, self.tiles.depth, self.tiles.parts
         place = self._places()[loop.name]
         values = {**self._outputs, loop.name: first + place}
@@ -288,7 +288,7 @@ class _ContractionKernel:
         return self._threads([around])
 
     def _finish(self, results: Mapping[Use, Use]) -> Node:
-        """Return what follows the reduction, once for each output: with what was before it, which nothing waits for."""
+        """Return the epilogue, once for each output, with the prologue, for which nothing waits."""
         *unrolled, lane = self.own
         lanes = sch.present((lane,))
         own = {
@@ -314,9 +314,9 @@ class _ContractionKernel:
 
 
 def _adds_zeros(reads: Sequence[Use], segment: Segment, tiles: Tiles, staging: Staging) -> bool:
-    """Return whether steps behind the end of a reduction add products of zeros, so that nothing has to skip them.
+    """Return whether steps past the end of a reduction add products of zeros, so that they need no tests.
 
-    A loop with as many steps for each tile is unrolled whole.
+    A loop with equally many steps for each tile is fully unrolled.
     """
     computed = [s.op for s in segment.statements if isinstance(s, stripe.Intrinsic)]
     merged = {use.aggregation for use in segment.uses if use.direction.writes}

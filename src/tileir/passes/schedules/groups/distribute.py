@@ -1,4 +1,4 @@
-"""Groups of threads for kernels that no other pass has given some."""
+"""Groups of threads for kernels without any."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Distribute(KernelPass):
 
 
 def _jumps(kernel: stripe.Block, index: str) -> tuple[int, int, int]:
-    """Return how many written, and how many other views ``index`` jumps through, and how far apart it writes."""
+    """Return the number of written, and of other, views with stride in ``index``, and its largest output stride."""
     steps = [(abs(int(address(r).coefficient(index))), r.direction.writes) for r in kernel.refinements]
     written = [step for step, writes in steps if writes]
     far = sum(step > 1 for step in written) + (not any(written))

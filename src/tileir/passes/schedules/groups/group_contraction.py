@@ -1,8 +1,8 @@
 """Contractions over groups of threads: tiles of the inputs in local memory, a tile of the output in registers.
 
-Each step stages a tile of every input by loads that neighbouring threads do side by side. Loads past the end of a
-tensor are moved to its last element, and what they brought is merged into nothing that is kept. Threads that outputs
-leave idle share the reduction, as in PlaidML's first code generator.
+Each step stages a tile of every input by coalesced loads. Loads past the end of a tensor are clamped to its last
+element, and their values do not reach any result. Threads without outputs share the reduction, as in PlaidML's first
+code generator.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class GroupContraction:
         return Done((emit(build(nest, tiles, elements), kernel),), facts)
 
     def _tiles(self, nest: Nest) -> Tiles:
-        """Choose the indices of a tile, and how large it is."""
+        """Choose the indices and the size of a tile."""
         reads = sch.reads_of(nest, nest.reductions[0])
         free = sch.constrained_indices(nest)
         column = _column_of(nest, reads, free)
@@ -104,7 +104,7 @@ class GroupContraction:
         lanes = sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes)
         outside = [u for s in nest.segments if not s.loops for u in sch.reads_of(nest, s)]
         lanes = min(lanes, 4, sch.power_of_two_below(self.columns or lanes))
-        # Results that are far apart are stored one by one, but what is staged is read in vectors all the same.
+        # Strided results are stored one by one, but staged inputs are still read in vectors.
         near = (use for use in (*outside, *sch.written_uses(nest)) if use.stride(column.name) in (0, 1))
         lanes = sch.aligned_lanes(near, column.name, lanes)
         while column.range % lanes:
@@ -112,10 +112,10 @@ class GroupContraction:
         return lanes
 
     def _several(self, nest: Nest, tiles: Tiles, moved: list[Use]) -> Tiles | None:
-        """Return a tile whose rows go on along another index, by waves of groups; None where a tile has no use for it.
+        """Return a tile whose rows continue along another index, chosen by waves of groups; None if it has no use.
 
         ``moved`` are the inputs that columns move. Threads have rows along the first index alone, so that constraints
-        on the other one hold for all that a thread does or for nothing.
+        on the other one hold for all or none of a thread's work.
         """
         row, column = tiles.row, tiles.column
         if row is None or column is None or self.rows or self.columns or self.always:
@@ -147,7 +147,7 @@ class GroupContraction:
         return attrs.evolve(best, depth=self.depth or min(tiles.loop.range, _DEPTH))
 
     def _sized(self, nest: Nest, tiles: Tiles) -> Tiles:
-        """Return the largest tile of which there are enough to keep the device busy, else the one with most threads."""
+        """Return the largest tile with enough groups to keep the device busy, else the one with most threads."""
         height = min(self.rows or 1 << 30, tiles.row.range if tiles.row else 1)
         width = min(self.columns or 1 << 30, tiles.column.range if tiles.column else 1)
         outputs = product(i.range for i in nest.indices)
@@ -172,11 +172,11 @@ class GroupContraction:
         return attrs.evolve(tile, parts=parts, depth=depth)
 
     def _by_waves(self, nest: Nest, tile: Tiles) -> Tiles:
-        """Return a tile, or another one whose groups fill the device better the last time it takes some."""
+        """Return a tile, or another one whose groups fill the last wave better."""
         chosen = self.rows or self.columns or self.always or tile.row is None or tile.column is None
         if chosen or self.groups == 1 or sch.constrained_indices(nest) or self._groups(nest, tile) < self.groups:
             return tile
-        assert tile.row is not None  # as above, for those who read types
+        assert tile.row is not None  # as above, for type checkers
         assert tile.column is not None
         others = [
             attrs.evolve(tile, rows=rows, vectors=columns // tile.lanes, down=down, across=across)
@@ -190,7 +190,7 @@ class GroupContraction:
             each
             for each in fitting
             if 2 * each.down * each.across > self.threads or outputs // (each.height * each.width) >= self.groups
-        )  # where threads are left, they would share the reduction
+        )  # remaining threads would share the reduction
         return min((tile, *busy), key=lambda each: self._time(nest, each))
 
     def _groups(self, nest: Nest, tiles: Tiles) -> int:
@@ -198,13 +198,13 @@ class GroupContraction:
         return product(-(-i.range // extents.get(i.name, 1)) for i in nest.indices)
 
     def _time(self, nest: Nest, tiles: Tiles) -> float:
-        """Return about how long all groups take where threads have several outputs, in products of elements.
+        """Estimate the time of all groups if threads have several outputs, in products of elements.
 
-        Threads read as much of each step as their outputs have rows and columns; few of them do not hide each other's
-        waiting. Of the tiles that were measured on an H200 in f32 this chooses the fastest ones at 1000, 1024, 1280,
-        1536, 2048, 2560, 4096 and 5000, and at 3000 one that takes 1 % more; it tells the times of tiles of one size
-        within some 20 %. Of those for windows of 3 x 3 it chooses the fastest ones on 14 x 14 pixels and, in parts of
-        the sum, on 7 x 7: there a group of one row of pixels skips steps in which all of it is beside the border.
+        The reads of a thread in each step are the rows plus columns of its outputs; with few threads, latency is
+        exposed. Of the tiles measured on an H200 in f32 this chooses the fastest at 1000, 1024, 1280, 1536, 2048, 2560,
+        4096 and 5000, and at 3000 one that takes 1 % more; its error for tiles of one size is within some 20 %. For
+        windows of 3 x 3 it chooses the fastest on 14 x 14 pixels and, in parts of the sum, on 7 x 7: there a group of
+        one row of pixels skips steps in which all of it is beside the border.
         """
         rows, columns = tiles.rows, tiles.vectors * tiles.lanes
         tested = _overhangs(nest, attrs.evolve(tiles, depth=_DEPTH))
@@ -219,44 +219,44 @@ class GroupContraction:
 
 
 _TILES = ((8, 8), (8, 4), (4, 4), (2, 4), (1, 4), (4, 2), (2, 2), (1, 2), (4, 1), (2, 1), (1, 1))
-"""Outputs of one thread: rows and columns."""
+"""Rows and columns of the outputs of one thread."""
 
 _LARGE = 2
-"""So many of these, the first ones, are worth rows along another index."""
+"""Number of the first :data:`_TILES` that may have rows along another index."""
 
 _OF_WAVES = ((8, 8), (6, 8), (8, 4))
-"""Outputs of one thread in tiles of which the number of groups decides."""
+"""Outputs of one thread in tiles that the number of groups selects."""
 
 _TEAMS = ((16, 16), (16, 8), (8, 16), (8, 32))
-"""Threads along a column and along a row of such tiles."""
+"""Threads along a column and along a row of tiles of :data:`_OF_WAVES`."""
 
 _TOGETHER = 32
-"""So many threads along a row read each element of a column at once, as no other ones beside them do."""
+"""Threads along a row that read each element of a column at once, since no others are beside them."""
 
 _SHARED = 10
-"""Such tiles take less time by this part of that of their products."""
+"""Divisor of the products saved in tiles of :data:`_TOGETHER` threads."""
 
 _HIDING = 384
-"""Threads of a processor that hide each other's waiting."""
+"""Threads of a processor that hide latency."""
 
 _IDLE_COST = 640
-"""So many fewer would take twice the time."""
+"""Missing threads that double the time."""
 
 _TESTED_COST = 50
-"""What :data:`_READ_COST` is where copies test for the end of a tensor."""
+""":data:`_READ_COST` if copies test for the end of a tensor."""
 
 _RESIDENT = 160
-"""Threads for each group that keeps the device busy: fewer wait for memory too often."""
+"""Minimum threads for each group that keeps the device busy, to hide memory latency."""
 
 _FEWEST = 64
-"""Threads of a group that share what they read."""
+"""Minimum threads of a group, which share loads."""
 
 _READ_COST = 16
-"""Products that take as long as reading an element of a tile."""
+"""Cost of reading an element of a tile, in products."""
 
 
 def _column_of(nest: Nest, reads: Sequence[Use], constrained: Collection[str]) -> stripe.Index | None:
-    """Return the index along the columns of a tile: outputs are neighbours along it, if that costs no tests."""
+    """Return the index along the columns of a tile: one with contiguous outputs, if that costs no tests."""
     contiguous = [i for i in nest.indices if all(u.stride(i.name) == 1 for u in sch.written_uses(nest))]
     column = max(contiguous or nest.indices, key=lambda i: i.range, default=None)
     if column is None or column.name not in constrained:
@@ -270,23 +270,22 @@ def _column_of(nest: Nest, reads: Sequence[Use], constrained: Collection[str]) -
 
 
 def _is_tested(nest: Nest, tiles: Tiles) -> bool:
-    """Return whether copies test for the end of a tensor, or are moved into it.
+    """Return whether copies test for the end of a tensor, or are clamped.
 
-    Each of them takes several instructions then, so that it is worth while to make fewer and wider ones. Elsewhere it
-    is not: steps that threads read at once come in registers of one bank, by which a product of 4096 takes an eighth
-    more on an H200.
+    Each of them takes several instructions then, so that fewer and wider copies pay. Otherwise they do not: steps that
+    threads read together arrive in registers of one bank, by which a product of 4096 takes an eighth more on an H200.
     """
     return bool(sch.constrained_indices(nest)) or _overhangs(nest, tiles)
 
 
 def _overhangs(nest: Nest, tiles: Tiles) -> bool:
-    """Return whether some tiles reach beyond the end of an index."""
+    """Return whether some tiles extend beyond the end of an index."""
     extents = tiles.shape.extents
     return any(i.range % extents.get(i.name, 1) for i in (*nest.indices, *nest.reductions[0].loops))
 
 
 def _share_of_steps(nest: Nest, tiles: Tiles) -> float:
-    """Return in which part of all steps constraints on the index above leave some term to a group."""
+    """Return the share of steps in which constraints on the index above leave some term to a group."""
     if tiles.above is None:
         return 1.0
     segment, above, share = nest.reductions[0], tiles.above, 1.0
@@ -308,10 +307,10 @@ def _powers(most: int) -> list[int]:
 
 
 _ROWS = 8
-"""So many rows along an index without constraints are better than more along another one."""
+"""Minimum rows along an unconstrained index that is preferred to a longer constrained one."""
 
 _COLUMNS = 32
-"""The same for columns, even where outputs are no neighbours along them."""
+"""Minimum columns along an unconstrained index, even without contiguous outputs."""
 
 _DEPTH = 16
-"""Steps that are staged at a time: long enough to be worth two barriers."""
+"""Steps staged at a time, enough to amortise two barriers."""

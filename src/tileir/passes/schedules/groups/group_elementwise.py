@@ -1,4 +1,4 @@
-"""Elementwise kernels over groups of threads, each of which takes whole vectors of neighbouring elements."""
+"""Elementwise kernels over groups of threads, each with whole vectors."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ class GroupElementwise(Strategy):
     single: bool = False
 
     def candidates(self, kernel: stripe.Block) -> Iterator[Candidate | Refused]:
-        """Yield threads along the index that most is contiguous along."""
+        """Yield threads along the index with the most contiguous accesses."""
         nest = accepted(unscheduled_elementwise(kernel))
         rule_out(against_parallel(nest))
         nest = merged(nest)
         yield Candidate.of(nest, self._steps(nest, accepted(_contiguous(nest))))
 
     def _steps(self, nest: Nest, index: stripe.Index) -> Iterator[Rearrangement]:
-        """Yield what shares rows, and the elements of each along ``index``, out to groups and their threads."""
+        """Yield steps that divide rows, and the elements of each along ``index``, among groups and their threads."""
         lanes, others = self._lanes(nest, index), [each for each in nest.indices if each is not index]
         vectors = index.range // lanes
         columns = min(vectors, _columns(nest, others, self.threads))
@@ -96,9 +96,9 @@ class GroupElementwise(Strategy):
 
 
 def _contiguous(nest: Nest) -> stripe.Index | Refused:
-    """Return the index for neighbouring threads: it moves results by one element, and most inputs by one or none.
+    """Return the index for adjacent threads: it moves results by one element, and most inputs by one or none.
 
-    Where no index does, it is one along which data choose the place of each result.
+    If there is none, an index along which the places of results are data-dependent.
     """
     written, reads, (segment,) = sch.written_uses(nest), sch.read_uses(nest), nest.segments
     candidates = [i for i in nest.indices if i.range > 1 and all(u.stride(i.name) == 1 for u in written)]
@@ -110,7 +110,7 @@ def _contiguous(nest: Nest) -> stripe.Index | Refused:
 
 
 def _copies(nest: Nest, index: stripe.Index) -> bool:
-    """Return whether a kernel reads one tensor only, each element once, and makes cheap operations of it."""
+    """Return whether a kernel applies cheap operations to one tensor, reading each element once."""
     (segment,), reads = nest.segments, sch.read_uses(nest)
     moved = [i for i in nest.indices if i.range > 1]
     once = len(reads) == 1 and reads[0].stride(index.name) == 1 and all(reads[0].stride(i.name) for i in moved)
@@ -119,23 +119,23 @@ def _copies(nest: Nest, index: stripe.Index) -> bool:
 
 
 def _columns(nest: Nest, others: Sequence[stripe.Index], threads: int) -> int:
-    """Return how many threads stand side by side: all of them, but for inputs that rows are contiguous along."""
+    """Return the number of adjacent threads along a row: all, unless inputs are contiguous across rows."""
     crossed = any(use.stride(other.name) == 1 for use in sch.read_uses(nest) for other in others)
     return min(threads, _CROSSED) if crossed else threads
 
 
 _MANY = 8
-"""So many times the groups that keep a device busy: it starts others while these wait, and reads and writes mix."""
+"""Multiple of the groups that keep a device busy, so that others run while some wait, and reads and writes mix."""
 
 _CROSSED = 32
-"""Threads side by side where an input is transposed: a group then uses whole cache lines of it."""
+"""Adjacent threads if an input is transposed: a group then uses whole cache lines of it."""
 
 
 @attrs.frozen(repr=False)
 class _Row:
-    """Shares a loop over neighbours out to groups, the threads of each, and vectors of each thread.
+    """Step that divides a contiguous loop among groups, their threads, and vectors of each thread.
 
-    Only the last group tests for the end; its threads take the elements that fill no vector, one each where they can.
+    Only the last group tests for the end; its threads take the remaining elements, one each if possible.
     """
 
     name: ClassVar[str] = "row"
@@ -148,7 +148,7 @@ class _Row:
     lanes: int = 1
 
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002  # all steps are called alike
-        """Return the tree with the loop shared out."""
+        """Return the tree with the loop divided."""
         names = tree.names()
         return with_loops_replaced(tree, self.loop, lambda loop, _: Replaced((self._shared(loop, names),)))
 
@@ -165,7 +165,7 @@ class _Row:
         parts = [Loop(lane, self.lanes, body, stripe.Binding.LANE) for body in items]
         parts = [Loop(step, self.vectors, (part,), stripe.Binding.UNROLL) for part in parts]
         if left:
-            # Where threads are fewer, the first one takes all.
+            # With fewer threads, the first one takes all.
             own, each = (self.thread, 1) if self.threads >= left else (rest, left)
             tests = (Affine.of({self.group: 1}, 1 - self.groups), left // each - 1 - Affine.index(self.thread))
             body = map_leaves(loop.body, {loop.name: Affine.index(own) + (loop.size - left)}, *tests)

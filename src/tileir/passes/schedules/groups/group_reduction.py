@@ -1,7 +1,7 @@
-"""Reductions over groups of threads, which share the work on an output, or on a few of them.
+"""Reductions over groups of threads, which share the work on one or a few outputs.
 
-Each thread reduces its part with accumulators of its own; a tree in local memory merges those of a group (Harris,
-"Optimizing parallel reduction in CUDA", 2007), and the first threads do what follows, elementwise tails included.
+Each thread reduces its part with its own accumulators; a tree in local memory merges those of a group (Harris,
+"Optimizing parallel reduction in CUDA", 2007), and the first threads run the epilogue.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class GroupReduction:
     groups: int = attrs.field(default=1, validator=at_least(1))
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
-        """Return the program with such reductions scheduled."""
+        """Return the program with these reductions scheduled."""
         sizes = {r.name: r.shape.elements for r in program.main.refinements}
         return map_kernels(program, lambda kernel: self._kernel(kernel, sizes))
 
@@ -86,9 +86,9 @@ class GroupReduction:
         return first_that_fits(SharedReduction.of(nest, each).candidate() for each in plans)
 
     def _slid(self, nest: Nest, *, apart: bool = False) -> tuple[Use, stripe.Index, int] | None:
-        """Return the input that windows of one channel could slide over, the index of channels, and lanes along it.
+        """Return the input of possible depthwise windows, the index of channels, and the lanes along it.
 
-        Results may be stored ``apart`` from each other where they are few.
+        Results may be stored ``apart`` if they are few.
         """
         segment = nest.reductions[0]
         streamed = _streamed(nest, sch.reads_of(nest, segment))
@@ -104,7 +104,7 @@ class GroupReduction:
         return (streamed[0], column, lanes) if fits else None
 
     def _places(self, nest: Nest) -> tuple[Nest, WindowPlan] | None:
-        """Plan for gradients of one channel by the places of a window, all of which along an axis a thread has."""
+        """Plan for depthwise weight gradients, where a thread has all places of a window along an axis."""
         segment, slid = nest.reductions[0], self._slid(nest, apart=True)
         if slid is None or product(i.range for i in segment.loops) < _MANY:
             return None
@@ -133,7 +133,7 @@ class GroupReduction:
         return nest, WindowPlan(column, use, (slide,), lanes, team, (), (held,), loops)
 
     def _windows(self, nest: Nest, elements: Mapping[str, int]) -> tuple[Nest, WindowPlan] | None:
-        """Plan for a window that slides over an input, channel by channel, where outputs are many; else None."""
+        """Plan for a depthwise window with many outputs; else None."""
         segment, slid = nest.reductions[0], self._slid(nest)
         if slid is None:
             return self._rows(nest)
@@ -155,7 +155,7 @@ class GroupReduction:
         return nest, attrs.evolve(plan, staged=staged, held=held)
 
     def _rows(self, nest: Nest) -> tuple[Nest, WindowPlan] | None:
-        """Plan for a window that slides along rows in memory, of which a thread has several outputs; else None."""
+        """Plan for a window that slides along rows in memory, with several outputs per thread; else None."""
         segment = nest.reductions[0]
         streamed = _streamed(nest, sch.reads_of(nest, segment))
         others = [each for each in sch.reads_of(nest, segment) if each not in streamed]
@@ -185,7 +185,7 @@ class GroupReduction:
         return nest, WindowPlan(across.output, use, slides, 1, tuple(team), (), (held,), (), *bounds)
 
     def _along_reduction(self, nest: Nest) -> Plan | Refused:
-        """Plan for inputs that are contiguous along a reduction index; refused where they are not."""
+        """Plan for inputs that are contiguous along a reduction index; refused for others."""
         segment = nest.reductions[0]
         reads = sch.reads_of(nest, segment)
         streamed = _streamed(nest, reads)
@@ -208,7 +208,7 @@ class GroupReduction:
         return attrs.evolve(plan, deep=deep, depth=depth) if depth > 1 else plan
 
     def _deep(self, nest: Nest, loop: stripe.Index, threads: int) -> tuple[stripe.Index, int]:
-        """Return another index along which this many times more threads share an output, at most half of its range."""
+        """Return another index along which more threads, by this factor, share an output, at most half of its range."""
         tested = sch.constrained_indices(nest)
         others = [i for i in nest.reductions[0].loops if i is not loop and i.name not in tested]
         deep = max(others, key=lambda i: i.range, default=None)
@@ -218,7 +218,7 @@ class GroupReduction:
         return (loop, 1) if deep is None else (deep, depth)
 
     def _beside(self, nest: Nest, vectors: int, outputs: int) -> int:
-        """Return how many threads share one output, a power of two."""
+        """Return the number of threads that share one output, a power of two."""
         alone = min(self.threads * max(1, self.groups // outputs), max(self.threads, self.most_threads))
         most = self._within_local_memory(nest, 1, sch.power_of_two_below(alone))
         wanted = -(-vectors // (self.vectors if outputs >= self.groups else 1))
@@ -226,7 +226,7 @@ class GroupReduction:
         return min(most, sch.power_of_two_below(threads))
 
     def _along_outputs(self, nest: Nest, elements: Collection[str]) -> Plan | Refused:
-        """Plan for inputs that are contiguous along an output index; refused where they are not."""
+        """Plan for inputs that are contiguous along an output index; refused for others."""
         segment = nest.reductions[0]
         reads = sch.reads_of(nest, segment)
         streamed = _streamed(nest, reads)
@@ -275,7 +275,7 @@ class GroupReduction:
         return self._with_rows(nest, plan, elements) if rows == 1 else plan
 
     def _with_rows(self, nest: Nest, plan: Plan, elements: Collection[str]) -> Plan:
-        """Return a plan whose groups take several rows of outputs too, and copy what they share and lies crosswise."""
+        """Return a plan whose groups take several rows of outputs, too, and copy shared transposed inputs."""
         (written, *_) = sch.written_uses(nest)
         others = [i for i in nest.indices if i is not plan.column and i.range > 1]
         row = min(others, key=lambda i: abs(written.stride(i.name)), default=None)
@@ -293,7 +293,7 @@ class GroupReduction:
     def _copied(
         self, nest: Nest, column: stripe.Index | None, shape: TileShape, elements: Collection[str]
     ) -> tuple[Use, ...]:
-        """Return the inputs of a reduction that only columns move, and crosswise, as far as copies of them fit."""
+        """Return the transposed inputs of a reduction that only columns move, as far as copies of them fit."""
         left, staged = self.local_bytes // _STAGED, []
         segment = nest.reductions[0]
         chosen = sch.indirect_names(segment)
@@ -307,7 +307,7 @@ class GroupReduction:
         return tuple(staged)
 
     def _lanes(self, nest: Nest, index: stripe.Index, uses: tuple[Use, ...], streamed: tuple[Use, ...] = ()) -> int:
-        """Return the lanes of aligned accesses along an index: as wide as one of ``streamed`` where outputs are few."""
+        """Return the lanes of aligned accesses along an index: as wide as one of ``streamed`` if outputs are few."""
         if index.name in sch.constrained_indices(nest):
             return 1
         terms = product(i.range for i in nest.reductions[0].loops)
@@ -317,7 +317,7 @@ class GroupReduction:
         return sch.aligned_lanes(uses, index.name, min(lanes, sch.power_of_two_below(index.range)))
 
     def _within_local_memory(self, nest: Nest, elements: int, threads: int) -> int:
-        """Return at most ``threads`` rows of ``elements`` elements of each accumulator that local memory can hold."""
+        """Return how many rows, at most ``threads``, of ``elements`` elements per accumulator fit local memory."""
         size = sum(u.dtype.itemsize for u in nest.reductions[0].uses if u.direction.writes) * elements
         while threads > 1 and threads * size > self.local_bytes:
             threads //= 2
@@ -325,17 +325,17 @@ class GroupReduction:
 
 
 def _streamed(nest: Nest, reads: tuple[Use, ...]) -> tuple[Use, ...]:
-    """Return the inputs that most outputs have elements of their own of: what they read decides about the time."""
+    """Return the inputs with separate elements for most outputs: they dominate the time."""
     moved = {use: product(i.range for i in nest.indices if use.stride(i.name)) for use in reads}
     most = max(moved.values(), default=0)
     return tuple(use for use in reads if moved[use] * _REUSE > most)
 
 
 def _places_of_window(nest: Nest, column: stripe.Index, reads: Sequence[Use]) -> stripe.Index | None:
-    """Return the output index whose few values are neighbouring places of a window over inputs, where there is one.
+    """Return the output index that has few adjacent places of a window over inputs, if there is one.
 
-    What it does not move is read again for each, and what it moves is the same for the most part, so that threads of
-    one group find both near. Products of matrices have none, of which each input is read again along another index.
+    Inputs that it does not move are read again for each, and inputs that it moves mostly overlap, so that threads of
+    one group find both in a cache. Matrix products have none, as each input is read again along another index.
     """
     outputs = [i.name for i in nest.indices if i.range > 1]
     if not any(all(map(use.stride, outputs)) for use in reads):
@@ -353,16 +353,16 @@ def _places_of_window(nest: Nest, column: stripe.Index, reads: Sequence[Use]) ->
 
 
 def _slides(nest: Nest, use: Use, loops: Sequence[stripe.Index]) -> bool:
-    """Return whether neighbouring outputs read neighbours, as the terms of one do, and there are more of them."""
+    """Return whether adjacent outputs read adjacent elements, as the terms of one do, and outputs are more."""
     terms = max((i.range for i in loops if use.stride(i.name) == 1), default=0)
     near = (i for i in nest.indices if 0 < use.stride(i.name) < max(2, terms))
     return terms > 0 and any(i.range > terms for i in near)
 
 
 def is_product_of_panels(nest: Nest) -> bool:
-    """Return whether a nest reads two tensors, each of them again for many outputs: tiles of both should be reused.
+    """Return whether a nest reads two tensors, each repeatedly for many outputs: tiles of both should be reused.
 
-    They are not where each term meets an element that no other one does: those take longer to read.
+    False if each term meets an element that no other one does: those take longer to read.
     """
     segment = nest.reductions[0]
     reads = sch.reads_of(nest, segment)
@@ -375,7 +375,7 @@ def is_product_of_panels(nest: Nest) -> bool:
 
 
 def _times_again(nest: Nest, use: Use) -> int:
-    """Return for how many outputs an input is read again; short indices count together in large results of halves."""
+    """Return the number of outputs that reread an input; short indices count together in large results of halves."""
     again = [i.range for i in nest.indices if not use.stride(i.name)]
     large = product(i.range for i in nest.indices) >= _LARGE and use.dtype.itemsize == _HALF
     return product(again) if large and max(again, default=1) >= _SHORT else max(again, default=1)
@@ -383,44 +383,45 @@ def _times_again(nest: Nest, use: Use) -> int:
 
 _HALF: Final = 2
 _LARGE: Final = 1 << 17
-"""Bytes of elements, and outputs, from which on groups have tiles enough along several indices that are short."""
+"""Bytes of elements, and outputs, from which on groups have enough tiles along several short indices."""
 
 _SHORT: Final = 4
-"""Places of a window along one axis that are fewer make no tiles: on an H200 gradients of 3 x 3 places over three
-channels took 0.9 ms so, not 0.33, but those of 7 x 7 places 0.33, not 1.3."""
+"""Minimum places of a window along one axis for tiles: on an H200 gradients of 3 x 3 places over three channels took
+0.9 ms with tiles, not 0.33, but those of 7 x 7 places 0.33, not 1.3.
+"""
 
 PLACES: Final = 16
-"""Places of a window, at most, that the threads of one group take beside each other."""
+"""Maximum window places that the threads of one group take together."""
 
 _SUMS: Final = 128
-"""Terms of sums that are long enough for threads of one group to read places of a window beside each other."""
+"""Minimum terms of a sum for threads of one group to read window places together."""
 
 _STAGED = 4
 """Reciprocal of the share of local memory for copied inputs, so that several groups fit."""
 
 _SECTOR = 32
-"""Bytes side by side that cards fetch at a time: groups of columns may be so narrow where there would be few."""
+"""Sector size of memory transactions on cards: minimum width of a group's columns if there would be few groups."""
 
 _LONG = 32
-"""Elements of a column from which several threads share it."""
+"""Elements of a column from which on several threads share it."""
 
 _MANY = 32
-"""Terms of a sum from which wide loads count more than wide stores."""
+"""Terms of a sum from which on wide loads count more than wide stores."""
 
 _FEW = 1 << 18
-"""Outputs of long sums that are fewer may be stored away from each other, where inputs are read side by side."""
+"""Maximum outputs of long sums with strided stores, if inputs are contiguous."""
 
 _OF_REGISTERS = 64
-"""Sums that a thread holds in registers, at most, where they are of all places of a window along an axis."""
+"""Maximum sums in a thread's registers, for all window places along an axis."""
 
 _OF_WINDOWS = 128
-"""Threads of a group that hold the sums of several windows each: of larger groups fewer would fit a processor."""
+"""Threads of a group with sums of several windows each; fewer larger groups would fit a processor."""
 
 _OF_SUMS = 4
-"""Bytes of a sum, by which lanes are counted where threads hold several of them."""
+"""Bytes of a sum, by which lanes are counted if threads hold several of them."""
 
 _REUSE = 8
-"""Outputs that read an input from which it is copied to local memory."""
+"""Minimum outputs per input element for a copy to local memory."""
 
 
 def power_of_two_from(value: int) -> int:

@@ -1,4 +1,4 @@
-"""Kernels that go over rows several times, over groups of threads: each thread keeps its part of a row in registers."""
+"""Kernels with several passes over rows, over groups of threads: each thread keeps its part of a row in registers."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from tileir.schedule import Done, Nest, Refused, Segment, Use, accepted, emit, p
 from tileir.stripe import ir as stripe
 
 _SECTOR: Final = 32
-"""Bytes side by side that cards fetch at a time."""
+"""Sector size of memory transactions on cards in bytes."""
 
 _REGISTER: Final = 4
-"""Bytes of a register: single elements that are narrower take one each, and a quarter of all is for other things."""
+"""Bytes of a register, which even a narrower element occupies; a quarter of all are for other data."""
 
 _MOST_NARROW: Final = 32
-"""So many narrow elements of a longer row a thread keeps: compilers may keep what they are widened to instead."""
+"""Maximum narrow elements of a longer row per thread: compilers may keep their widened values instead."""
 
 _RESERVED: Final = 1024
-"""Bytes of local memory that cards keep for themselves of what each group has."""
+"""Bytes of local memory that cards reserve for each group."""
 
 _EACH: Final = 8
-"""So many times ``vectors`` elements a thread takes of rows that lie side by side, one by one."""
+"""Multiple of ``vectors`` elements per thread, one by one, of adjacent rows."""
 
 
 _WINDOW: Final = 64
-"""So few terms of a window are for one thread: neighbours share what they read."""
+"""Maximum terms of a window for one thread: neighbours share loads."""
 
 _SHARED: Final = 16
-"""Length of a loop from which on a longer one is no better for threads to share."""
+"""Loop length beyond which a longer loop is no better to share among threads."""
 
 _MEET_ONCE: Final = 16
-"""Largest group whose threads meet only behind a merge of what each found; larger ones meet before it, too."""
+"""Largest group whose threads synchronise only after merging partial results; larger ones do before it, too."""
 
 
 @attrs.frozen
@@ -99,9 +99,9 @@ class GroupRows(KernelPass):
         return Done((emit(build(nest, plan), kernel),), facts)
 
     def _shared(self, nest: Nest, plan: Plan) -> Plan:
-        """Return a plan for groups that share a processor, or that of one for itself where that is as fast.
+        """Return a plan for groups that share a processor, or for single groups if that is as fast.
 
-        Rows that fill all registers keep memory busy, and single elements that are narrow waste most of them.
+        Rows that fill all registers keep memory busy, and single narrow elements waste most of them.
         """
         size, groups = sch.widest_access(nest), product(i.range for i in nest.indices) // plan.beside
         longest = max(loop.range for loop in plan.loops.values()) * size
@@ -122,7 +122,7 @@ class GroupRows(KernelPass):
         return several
 
     def _plan(self, nest: Nest) -> Plan | Refused:
-        """Choose threads, lanes, and where rows are kept; refused where local memory does not suffice."""
+        """Choose threads, lanes, and the memory of rows; refused if local memory does not suffice."""
         loops = {number: _loop(segment) for number, segment in enumerate(nest.segments) if segment.loops}
         if (side := _side_by_side(nest)) is not None:
             return self._across(nest, loops, side)
@@ -140,10 +140,10 @@ class GroupRows(KernelPass):
         return self._within_local_memory(nest, Plan(column, threads, beside, lanes, loops, rows))
 
     def _each(self, nest: Nest, loops: Mapping[int, stripe.Index], lanes: int) -> int:
-        """Return how many vectors of a row a thread takes at least: fewer of which it keeps wider elements.
+        """Return the minimum vectors of a row per thread, fewer if it keeps wider elements.
 
-        Its registers are as many then as for rows that are as wide, as long as groups still share a processor. Threads
-        whose accesses are joined take short rows as they are.
+        Registers then equal those for rows of wide elements, as long as groups still share a processor. Threads with
+        coalesced accesses take short rows as they are.
         """
         width, longest = sch.widest_access(nest), max(loop.range for loop in loops.values())
         wide = max((row.dtype.itemsize for row in _computed_rows(nest, loops)), default=width)
@@ -152,7 +152,7 @@ class GroupRows(KernelPass):
         return each if lanes > 1 and short < longest <= long else self.vectors
 
     def _across(self, nest: Nest, loops: Mapping[int, stripe.Index], column: stripe.Index) -> Plan | Refused:
-        """Plan for rows that lie side by side along ``column``: groups take as few of them as keep accesses whole."""
+        """Plan for rows that are adjacent along ``column``: groups take as few of them as keep accesses whole."""
         outputs = product(i.range for i in nest.indices)
         most = sch.power_of_two_below(self.most_threads)
         whole = min(most, max(1, _SECTOR // sch.widest_access(nest)))
@@ -168,9 +168,9 @@ class GroupRows(KernelPass):
         return self._within_local_memory(nest, Plan(column, threads, beside, 1, loops, rows, across=True))
 
     def _within_local_memory(self, nest: Nest, plan: Plan) -> Plan | Refused:
-        """Return a plan for as many rows beside each other as local memory can hold; refused where not even for one.
+        """Return a plan with as many adjacent rows as fit local memory; refused if not even one fits.
 
-        What is left of it keeps what registers cannot.
+        The rest of local memory keeps what exceeds the registers.
         """
         held, beside = {each.row.root for each in plan.rows}, plan.beside
         shared = [r for r in nest.allocations if r.shape.elements > 1 and r.name not in held]
@@ -213,9 +213,9 @@ class GroupRows(KernelPass):
     def _rows(
         self, nest: Nest, loops: Mapping[int, stripe.Index], threads: int, lanes: int, beside: int
     ) -> tuple[Kept, ...]:
-        """Return what threads keep in registers: first what needs local memory otherwise, then what is read again.
+        """Return the rows to keep in registers: first those that need local memory otherwise, then reread rows.
 
-        The more threads a group has, the fewer registers each of them has beside those of rows.
+        The more threads a group has, the fewer registers each has beside those of rows.
         """
         found: list[Kept] = []
         left = self.register_bytes
@@ -227,7 +227,7 @@ class GroupRows(KernelPass):
             fitting = min(vectors, min(left, most) // (lanes * row.dtype.itemsize), 3 * most // (2 * _REGISTER))
             if fitting < vectors and row not in computed and row.dtype.itemsize < _REGISTER:
                 fitting = min(fitting, max(1, _MOST_NARROW // lanes))
-            if row in computed and fitting < vectors:  # vectors need others beside, for what is computed of them
+            if row in computed and fitting < vectors:  # vectors need further registers for computed values
                 fitting = min(fitting, most // (_REGISTER if lanes == 1 else 2 * lanes * row.dtype.itemsize))
             if fitting == vectors or row in computed or self._keeps_parts(nest, row, beside):
                 left -= fitting * lanes * row.dtype.itemsize
@@ -235,9 +235,9 @@ class GroupRows(KernelPass):
         return tuple(found)
 
     def _keeps_parts(self, nest: Nest, row: Row, beside: int) -> bool:
-        """Return whether groups keep as much as they can of a row that is read again, rather than be small.
+        """Return whether groups keep as much as they can of a reread row, rather than be small.
 
-        A group with a row for itself keeps narrow elements, of which memory near it holds more.
+        A group with a row for itself keeps narrow elements, of which its caches hold more.
         """
         groups, nbytes = product(i.range for i in nest.indices) // beside, row.range * row.dtype.itemsize * beside
         narrow = row.dtype.itemsize < _REGISTER and beside == 1
@@ -245,7 +245,7 @@ class GroupRows(KernelPass):
 
 
 def _side_by_side(nest: Nest) -> stripe.Index | None:
-    """Return the output index along which most of what loops touch is contiguous; None where that is along loops."""
+    """Return the output index along which most accesses in loops are contiguous; None if they are along loops."""
     votes: Counter[str] = Counter()
     for segment in nest.segments:
         for use in segment.uses:
@@ -258,7 +258,7 @@ def _side_by_side(nest: Nest) -> stripe.Index | None:
 
 
 def _across_threads(nest: Nest) -> Refused | None:
-    """Return which memory of the caller a thread may read or overwrite that another one of its group writes."""
+    """Return the caller's memory that a thread may access after another one of its group writes it."""
     written = Counter(root for s in nest.segments for root in {u.root for u in s.uses if u.direction.writes})
     again = {use.root for use in sch.read_uses(nest)} | {root for root, segments in written.items() if segments > 1}
     back = {use.root for use in sch.written_uses(nest)} & again
@@ -274,7 +274,7 @@ def _across_threads(nest: Nest) -> Refused | None:
 
 
 def _of_windows(nest: Nest) -> Refused | None:
-    """Return the loop of short rows that lie in each other, as windows do: a thread has all of one, beside the next."""
+    """Return the loop of short overlapping rows, as in windows: a thread has all of one, beside the next."""
     for segment in nest.segments:
         terms = product(i.range for i in segment.loops)
         for use in segment.uses if 1 < terms <= _WINDOW else ():
@@ -286,9 +286,9 @@ def _of_windows(nest: Nest) -> Refused | None:
 
 
 def _without_barrier(nest: Nest, *, meeting: bool) -> Refused | None:
-    """Return memory of the caller that a segment touches after another has written it, and no barrier in between.
+    """Return the caller's memory that a segment accesses after another has written it, without a barrier in between.
 
-    Threads wait for each other where they merge what they found alone, if they are ``meeting`` there.
+    Threads synchronise where they merge their partial results, if they are ``meeting`` there.
     """
     written: set[str] = set()
     for segment in nest.segments:
@@ -303,7 +303,7 @@ def _without_barrier(nest: Nest, *, meeting: bool) -> Refused | None:
 
 @attrs.frozen
 class _Walk:
-    """A way along a row: what several segments touch in one way is touched by one thread, element by element.
+    """A walk along a row: segments with equal walks access each element in one thread.
 
     Attributes:
         row: Index of the loop that threads share; other indices have numbers.
@@ -317,7 +317,7 @@ class _Walk:
 
     @classmethod
     def of(cls, use: Use, segment: Segment) -> _Walk:
-        """Return how a segment with loops goes along what it uses."""
+        """Return the walk of a use in a segment with loops."""
         loop = _loop(segment)
         others = [i for i in segment.loops if i is not loop]
         numbers = {i.name: Affine.index(f"%{number}") for number, i in enumerate(others)}
@@ -327,13 +327,13 @@ class _Walk:
 
 
 def _loop(segment: Segment) -> stripe.Index:
-    """Return the index of a segment that threads share: of long ones that along which most uses are contiguous."""
+    """Return the index of a segment that threads share: among long ones, that with most contiguous uses."""
     near = {i.name: sum(u.stride(i.name) in (0, 1) for u in segment.uses) for i in segment.loops}
     return max(segment.loops, key=lambda i: (min(i.range, _SHARED), near[i.name], i.range))
 
 
 def _computed_rows(nest: Nest, loops: Mapping[int, stripe.Index]) -> Iterator[Row]:
-    """Yield the allocations whose every element is written and read by the same thread."""
+    """Yield the allocations whose every element is written and read by one thread."""
     for allocation in nest.allocations:
         if allocation.shape.elements == 1:
             continue
@@ -349,7 +349,7 @@ def _computed_rows(nest: Nest, loops: Mapping[int, stripe.Index]) -> Iterator[Ro
 
 
 def _rows_read_again(nest: Nest, loops: Mapping[int, stripe.Index]) -> Iterator[Row]:
-    """Yield what several loops read from memory of the caller that the kernel does not write."""
+    """Yield the caller's rows that several loops read, and the kernel does not write."""
     written = {u.root for u in nest.uses if u.direction.writes}
     times: Counter[Row] = Counter()
     for number, loop in loops.items():
@@ -364,9 +364,9 @@ def _rows_read_again(nest: Nest, loops: Mapping[int, stripe.Index]) -> Iterator[
 def _replaced(
     nest: Nest, loops: Mapping[int, stripe.Index], computed: Iterable[Row], again: Iterable[Row]
 ) -> dict[Row, Row]:
-    """Return by rows that the kernel computes which row that it reads again each may take the place of.
+    """Return, for computed rows, a reread row whose place each may take.
 
-    That is one of as many elements of the same dtype, read for the last time before the computed ones are stored.
+    It has equally many elements of one dtype, and its last read is before the computed elements are stored.
     """
     loaded: dict[Row, tuple[int, int]] = {}
     stored: dict[Row, tuple[int, int]] = {}
@@ -387,7 +387,7 @@ def _replaced(
 
 
 def _keeps_all(nest: Nest, plan: Plan) -> bool:
-    """Return whether threads keep all of each row that is computed or read again."""
+    """Return whether threads keep all of each computed or reread row."""
     whole = {each for each in plan.rows if each.row.range <= (each.registers + each.local) * plan.threads * plan.lanes}
     kept = {row for each in whole for row in (each.row, each.before)}
     return kept.issuperset((*_computed_rows(nest, plan.loops), *_rows_read_again(nest, plan.loops)))
@@ -395,7 +395,7 @@ def _keeps_all(nest: Nest, plan: Plan) -> bool:
 
 @refusing
 def _against_rows(nest: Nest) -> Refused | None:
-    """Return what keeps a nest from having several loops, or one that stores elements, that threads can share."""
+    """Return why a nest does not have several loops, or one that stores elements, that threads can share."""
     storing = any(u.direction.writes and not u.merges for s in nest.reductions for u in s.uses)
     if len(nest.reductions) < 2 and not storing:
         return refused("TR407")
@@ -406,7 +406,7 @@ def _against_rows(nest: Nest) -> Refused | None:
 
 
 def _against_sharing(segment: Segment, scalars: frozenset[str]) -> Refused | None:
-    """Return what keeps threads from sharing a segment, given the accumulators of the kernel."""
+    """Return why threads cannot share a segment, given the accumulators of the kernel."""
     for use in segment.uses if segment.loops else ():
         if use.merges and use.root not in scalars:
             return refused("TR408", memory=use.root)

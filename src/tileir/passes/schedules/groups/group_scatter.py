@@ -1,4 +1,4 @@
-"""Updates of small tables by groups of threads, each of which updates a table of its own in local memory first."""
+"""Updates of small tables by groups of threads, each first in a private table in local memory."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class GroupScatter(Strategy):
     max_lanes: int = attrs.field(default=0, validator=at_least(0))
 
     def candidates(self, kernel: stripe.Block) -> Iterator[Candidate | Refused]:
-        """Yield a table for each group, where groups make enough updates."""
+        """Yield a table for each group, if groups have enough updates."""
         nest = accepted(unscheduled_elementwise(kernel))
         (segment,) = nest.segments
         written = sch.written_uses(nest)
@@ -62,7 +62,7 @@ class GroupScatter(Strategy):
     def _steps(
         self, nest: Nest, along: stripe.Index, root: str, reach: Sequence[int], groups: int
     ) -> Iterator[Rearrangement]:
-        """Yield what shares updates ``along`` an index out to groups and their threads, beside all others."""
+        """Yield steps that divide updates ``along`` an index, and all others, among groups and their threads."""
         names, name = nest.taken_names(), along.name
         others = [i for i in nest.indices if i is not along]
         wide = next((i for i in reversed(others) if not sch.scatters(nest.segments[0], i.name)), None)
@@ -91,7 +91,7 @@ class GroupScatter(Strategy):
         yield from self._shared(into, reach)
 
     def _shared(self, into: str, reach: Sequence[int]) -> Iterator[Rearrangement]:
-        """Yield what shares out to threads the loops that clear a table, and those that merge it."""
+        """Yield steps that divide the loops that clear and merge a table among threads."""
         threads = self.threads
         for axis in reversed(range(len(reach))):
             size = min(threads, reach[axis])

@@ -1,4 +1,4 @@
-"""Elementwise kernels with transposed inputs: tiles go through local memory, so that all accesses are along rows."""
+"""Elementwise kernels with transposed inputs, by tiles in local memory, so that all accesses are along rows."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class GroupTranspose(Strategy):
     tile: int = attrs.field(default=32, validator=at_least(2))
 
     def candidates(self, kernel: stripe.Block) -> Iterator[Candidate | Refused]:
-        """Yield tiles whose rows fill banks, and smaller ones of narrow elements."""
+        """Yield tiles whose rows fill banks, and smaller tiles of narrow elements."""
         nest = accepted(unscheduled_elementwise(kernel))
         rule_out(against_plain_places(nest) or against_parallel(nest))
         nest = merged(nest)
@@ -63,7 +63,7 @@ class GroupTranspose(Strategy):
                 yield refused("TR406", bytes=needed, local_bytes=self.local_bytes)
 
     def _tile(self, nest: Nest, row: stripe.Index, column: stripe.Index, crossing: Sequence[Use], width: int) -> _Tile:
-        """Return the tile whose rows are ``width`` bytes for each of ``tile`` threads, which access them as vectors."""
+        """Return the tile whose rows are ``width`` bytes for each of ``tile`` threads, accessed as vectors."""
         written = sch.written_uses(nest)
         direct = [use for use in (*sch.read_uses(nest), *written) if use not in crossing]
         lanes = sch.aligned_lanes(direct, column.name, sch.vector_lanes(width, _widest(direct), self.max_lanes))
@@ -72,14 +72,14 @@ class GroupTranspose(Strategy):
         return _Tile(row, column, height, across, lanes if whole else 1)
 
     def _extent(self, uses: Sequence[Use], index: stripe.Index, width: int) -> int:
-        """Return the extent of a tile along the index that uses are contiguous along."""
+        """Return the extent of a tile along the contiguous index of uses."""
         extent = self.tile * max(1, width // _widest(uses))
         while extent > max(self.tile, index.range):
             extent //= 2
         return extent
 
     def _steps(self, nest: Nest, tile: _Tile, crossing: Sequence[Use]) -> Iterator[Rearrangement]:
-        """Yield what shares tiles out to groups, stages them, and shares their elements out to threads."""
+        """Yield steps that divide tiles among groups, stage them, and divide their elements among threads."""
         names, row, column = nest.taken_names(), tile.row.name, tile.column.name
         inside = (names.fresh(f"{row}_in"), names.fresh(f"{column}_in"))
         yield Split(row, tile.height, (row, inside[0]))
@@ -102,7 +102,7 @@ class GroupTranspose(Strategy):
         yield from shared_out(((inside[0], tile.height), (inside[1], tile.width // tile.lanes)), team)
 
     def _lanes(self, nest: Nest, use: Use, tile: _Tile, threads: int) -> int:
-        """Return how many neighbours of an input one load can stage: whole vectors that are aligned, in all tiles."""
+        """Return the elements of an input that one load can stage: whole vectors, aligned in all tiles."""
         lanes = sch.power_of_two_below(sch.vector_lanes(self.vector_bytes, use.dtype.itemsize, self.max_lanes))
         lanes = sch.aligned_lanes((use,), tile.row.name, lanes)
         wholes = [tile.height]
@@ -117,7 +117,7 @@ class GroupTranspose(Strategy):
 
 @attrs.frozen(eq=False, repr=False)
 class _Tile:
-    """Rows and columns that a group takes, in vectors of so many lanes."""
+    """Rows and columns of a group's tile, in vectors of ``lanes`` lanes."""
 
     row: stripe.Index
     column: stripe.Index
@@ -127,7 +127,7 @@ class _Tile:
 
     @property
     def pad(self) -> int:
-        """Elements behind a row in local memory: those of a column then lie in different banks, vectors aligned."""
+        """Padding of a row in local memory: elements of a column are then in distinct banks, and vectors aligned."""
         return self.lanes if self.lanes > 1 else 1 - self.width % 2
 
 
@@ -136,4 +136,4 @@ def _widest(uses: Sequence[Use]) -> int:
 
 
 _BANK_BYTES: Final = 4
-"""Width of a bank of local memory: threads side by side access such words at a time, and fill cache lines with them."""
+"""Width of a bank of local memory: adjacent threads access words of this size, which fill cache lines."""

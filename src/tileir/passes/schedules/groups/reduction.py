@@ -21,7 +21,7 @@ from tileir.schedule.steps.tensors import Interleave
 from tileir.stripe import ir as stripe
 
 _ALONE: Final = 16
-"""Partial results that one thread merges; more are first reduced by several threads."""
+"""Maximum partial results that one thread merges; more are first reduced by several threads."""
 
 _AT_ONCE: Final = 8
 """Partial results that each of several threads merges, with its reads in flight together and few barriers."""
@@ -62,11 +62,11 @@ class Plan:
 
     @property
     def width(self) -> int:
-        """Values of ``column`` that a group takes."""
+        """Values of ``column`` in a group."""
         return self.beside * (self.lanes if self.along_outputs else 1)
 
     def shape(self, segment: Segment) -> TileShape:
-        """Return how far staged inputs reach: over all of the reduction, and the columns of a group, which it needs."""
+        """Return the extents of staged inputs: the whole reduction, and the columns of a group."""
         extents = {i.name: i.range for i in segment.loops}
         extents[self.column.name] = min(self.width, self.column.range)
         return TileShape(extents, self.column.name, self.lanes)
@@ -116,7 +116,7 @@ class SharedReduction:
         return cls(nest, plan, names, team, parts, vector, lane, () if plan.along_outputs else (lane,), bound)
 
     def candidate(self) -> Candidate:
-        """Return the script, and what remarks tell of it."""
+        """Return the script with facts for remarks."""
         plan = self.plan
         return Candidate.of(
             self.nest, self._steps(), threads=plan.threads, lanes=plan.lanes, along_outputs=plan.along_outputs
@@ -143,10 +143,10 @@ class SharedReduction:
         yield from (Bind(tuple(loops), binding) for binding, loops in self.bound.items() if loops)
 
     def _outputs(self) -> Iterator[Rearrangement]:
-        """Yield what shares outputs out to groups and their threads."""
+        """Yield steps that divide outputs among groups and their threads."""
         plan, column, (*above, place) = self.plan, self.plan.column.name, self.team
         inside = self.names.fresh(f"{column}_in") if plan.along_outputs else place
-        short = plan.column.range < plan.width and not plan.staged  # threads fill warps, though some have nothing to do
+        short = plan.column.range < plan.width and not plan.staged  # threads fill warps, though some are idle
         yield Split(column, plan.width, (column, inside), Tail.MASK if short else Tail.GUARD)
         if plan.row is not None:
             yield Split(plan.row.name, plan.down, (plan.row.name, above[0]))
@@ -159,7 +159,7 @@ class SharedReduction:
             yield Jam((self.lane,))
 
     def _copied(self, use: Use, at: str, inside: str) -> Iterator[Rearrangement]:
-        """Yield what copies all that a group reads of an input to local memory."""
+        """Yield steps that copy a group's part of an input to local memory."""
         plan, (segment,) = self.plan, self.nest.reductions
         stage, shape = self.names.fresh(f"{word(use.root)}_stage"), plan.shape(segment)
         axes = [*(index for index in segment.loops if use.stride(index.name)), plan.column]
@@ -170,7 +170,7 @@ class SharedReduction:
         yield from shared_out([(f"{stage}_{axis}", sizes[axis]) for axis in loops], plan.beside * plan.down)
 
     def _parts(self) -> Iterator[Rearrangement]:
-        """Yield what shares terms out to threads, in vectors, a few of which each has at a time."""
+        """Yield steps that divide terms among threads, in a few vectors at a time."""
         plan, loop, (segment,) = self.plan, self.plan.loop.name, self.nest.reductions
         others = tuple(index.name for index in segment.loops if index is not plan.loop)
         vectors, left = divmod(plan.loop.range, 1 if plan.along_outputs else plan.lanes)
@@ -199,7 +199,7 @@ class SharedReduction:
         yield Reorder((*others, step, self.vector, *self.inner))
 
     def _tree(self, roots: tuple[str, ...], arrays: tuple[str, ...]) -> Iterator[Rearrangement]:
-        """Yield what lets parts of all threads meet in local memory, so that rows of it are read side by side."""
+        """Yield steps that merge the parts of all threads in local memory, with coalesced reads of rows."""
         plan, count, through = self.plan, self.plan.threads * self.plan.depth, list[int]()
         while count > _ALONE:
             count //= _AT_ONCE
@@ -222,14 +222,14 @@ class SharedReduction:
 
 
 def in_registers(nest: Nest, use: Use, place: Affine) -> Use:
-    """Return a use of what a nest allocates as one of the element at a place of registers, and others as they are."""
+    """Return a use of a nest's allocation as one of the element at a place in registers, and other uses unchanged."""
     if all(use.root != r.name for r in nest.allocations):
         return use
     return attrs.evolve(use, access=(place,), strides=(1,), sizes=())
 
 
 def identity_block(use: Use, indices: Iterable[stripe.Index]) -> Node:
-    """Return a block that sets accumulators to what changes no value that is merged into them."""
+    """Return a block that sets accumulators to the identity of their aggregation."""
     statements = (identity_of(use, "identity"), stripe.Store("identity", use.name))
     plain = attrs.evolve(use, aggregation=None, direction=stripe.Direction.OUT)
     return Node(sch.present(indices), statements=statements, uses=(plain,))

@@ -1,4 +1,4 @@
-"""The blocks of a kernel over rows that the threads of a group share: loops over a row, and exchanges between them."""
+"""Construction of a kernel over rows shared by the threads of a group: loops over a row, and exchanges between them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
 ELEMENT: Final = "%element"
-"""Stands for the number of an element of a row in :attr:`Row.access`; no index can have this name."""
+"""Name of the element number of a row in :attr:`Row.access`; no index can have it."""
 
 VECTOR: Final = "%vector"
-"""Stands for the number of a vector of a thread."""
+"""Name of the vector number of a thread."""
 
 
 @attrs.frozen
 class Row:
-    """A row that threads may keep: the elements of ``root`` at ``access``, one for each of ``range`` elements."""
+    """A row that threads may keep: the elements of ``root`` at ``access``, one for each of ``range`` values."""
 
     root: str
     access: tuple[Affine, ...]
@@ -35,8 +35,8 @@ class Row:
 class Kept:
     """A row of which each thread keeps its first vectors: ``registers`` of them there, then some in ``local`` memory.
 
-    The others are read again. A row that the kernel computes is kept as a whole, in the place of ``before``, if there
-    is one: a row that is read for the last time before the computed elements are stored.
+    The others are read again. A computed row is kept as a whole, in the place of ``before``, if there is one: a row
+    whose last read precedes the stores of the computed elements.
     """
 
     row: Row
@@ -47,7 +47,7 @@ class Kept:
 
 @attrs.frozen(eq=False)
 class Piece:
-    """Vectors of a thread that an array holds, from number ``first`` on."""
+    """Vectors of a thread in an array, from number ``first`` on."""
 
     first: int
     count: int
@@ -79,7 +79,7 @@ class Plan:
 
 
 def row_of(use: Use, loop: stripe.Index) -> Row:
-    """Return the row that a use in a loop goes over."""
+    """Return the row of a use in a loop."""
     element = {loop.name: Affine.index(ELEMENT)}
     return Row(use.root, tuple(a.substitute(element) for a in use.access), loop.range, use.dtype)
 
@@ -101,19 +101,19 @@ def pieces(kept: Kept, plan: Plan, names: NameScope) -> Iterator[Piece]:
 _T = TypeVar("_T")
 
 _REGISTER: Final = 4
-"""Bytes of a register, which a single element takes for itself."""
+"""Bytes of a register, which a single element occupies."""
 
 _MOST_UNROLLED: Final = 256
-"""So many bytes of a row a thread takes without a loop; registers it always finds by their numbers."""
+"""Maximum bytes of a row that a thread handles without a loop; registers always need unrolled code."""
 
 _AT_A_TIME: Final = 64
-"""So many it takes at a time in such a loop: enough loads are under way together, and registers suffice."""
+"""Bytes per iteration of this loop: enough loads in flight, within the registers."""
 
 _ALONE: Final = 16
-"""So many partial results every thread merges itself; more are first merged by fewer threads."""
+"""Maximum partial results that every thread merges itself; more are first merged by fewer threads."""
 
 _AT_ONCE: Final = 8
-"""So many partial results a thread merges before: its reads are under way together, and more would wait in a chain."""
+"""Partial results that a thread merges first, with its reads in flight together, and no long chain."""
 
 
 def build(nest: Nest, plan: Plan) -> Node:
@@ -123,7 +123,7 @@ def build(nest: Nest, plan: Plan) -> Node:
 
 @attrs.define(eq=False, repr=False)
 class _Builder:
-    """Builds one kernel, phase by phase."""
+    """Builder of one kernel, phase by phase."""
 
     nest: Nest
     plan: Plan
@@ -194,7 +194,7 @@ class _Builder:
         return Node(self.grid, memories, tuple(self.phases))
 
     def _flush(self, part: stripe.Index | None = None) -> None:
-        """Make a phase of what is pending, for all threads or for those of ``part``."""
+        """Make a phase of the pending nodes, for all threads or for those of ``part``."""
         if self.pending:
             indices = self._in_order(self.place, part or self.part)
             team = Node(sch.present(indices), tuple(self.private), tuple(self.pending), constraints=self.ends)
@@ -202,7 +202,7 @@ class _Builder:
         self.pending, self.private = [], []
 
     def _in_order(self, place: _T, part: _T) -> tuple[_T, _T]:
-        """Return what stands for a row and for a part of it, that of neighbours in memory last."""
+        """Return the values for a row and for a part of it, the contiguous one last."""
         return (part, place) if self.plan.across else (place, part)
 
     @property
@@ -210,7 +210,7 @@ class _Builder:
         return sch.number_of(self._in_order(self.place, self.part))
 
     def _in_memory(self, use: Use) -> Use:
-        """Return a use with allocations of the kernel where this one has them."""
+        """Return a use of the kernel's allocation with this builder's memory."""
         if use.root in self.owned:
             return attrs.evolve(use, access=(self._number,), strides=(1,), sizes=())
         shared = next((r for r in self.shared if r.name == use.root), None)
@@ -221,7 +221,7 @@ class _Builder:
         return attrs.evolve(use, access=access, strides=shared.shape.strides, sizes=())
 
     def _once(self, segment: Segment) -> None:
-        """Add statements that each thread runs for itself, but for stores to memory of the caller."""
+        """Add statements that each thread runs itself, without stores to memory of the caller."""
         mine = {*self.owned, *(r.name for r in self.shared)}
         moved = attrs.evolve(segment, uses=tuple(self._in_memory(use) for use in segment.uses))
         for outside in (False, True):
@@ -233,7 +233,7 @@ class _Builder:
                 self.pending.append(Node(children=(attrs.evolve(inside, constraints=()),), constraints=tests))
 
     def _loop(self, segment: Segment, loop: stripe.Index) -> None:
-        """Add a loop over a row, and the exchange of what it merges."""
+        """Add a loop over a row, and the exchange of its partial results."""
         results = [use for use in segment.uses if use.merges]
         wide = {}
         for use in results:
@@ -257,7 +257,7 @@ class _Builder:
         return frozenset(row for row in read if row in self.kept and row not in self.filled)
 
     def _with_rows(self, segment: Segment, loop: stripe.Index, filling: Collection[Row], vector: int) -> Segment:
-        """Return a segment that finds the vector where it is kept, and puts it there where it reads it first."""
+        """Return a segment that accesses a vector where it is kept, and keeps it at its first read."""
         uses: list[Use] = []
         loaded: dict[str, Use] = {}
         for use in segment.uses:
@@ -280,12 +280,12 @@ class _Builder:
         return attrs.evolve(segment, uses=(*uses, *loaded.values()), statements=tuple(statements))
 
     def _piece(self, row: Row, vector: int) -> Piece | None:
-        """Return what holds a vector of a row; None where it is read again."""
+        """Return the piece with a vector of a row; None if it is read again."""
         pieces = self.kept.get(row, ())
         return next((p for p in pieces if p.first <= vector < p.first + p.count), None)
 
     def _place_in(self, piece: Piece) -> tuple[Affine, Affine, Affine]:
-        """Return where in an array a thread has a vector: its own, or in local memory beside those of others."""
+        """Return the place of a vector in an array: private, or in local memory beside those of other threads."""
         vector = Affine.index(VECTOR) - piece.first
         own = piece.array.location == sch.REGISTER
         return (self._number, vector, sch.part(self.lane)) if own else (vector, self._number, sch.part(self.lane))
@@ -293,7 +293,7 @@ class _Builder:
     def _passes(
         self, segment: Segment, loop: stripe.Index, filling: Collection[Row], wide: Mapping[Use, Use]
     ) -> list[Node]:
-        """Return what a thread does for a row: its vectors one by one, the last of which may be behind the end."""
+        """Return a thread's work on a row: its vectors one by one, the last perhaps past the end."""
         plan = self.plan
         segment = self._with_several(segment, loop)
         others = tuple(i for i in segment.loops if i.name != loop.name)
@@ -313,7 +313,7 @@ class _Builder:
         return nodes
 
     def _with_several(self, segment: Segment, loop: stripe.Index) -> Segment:
-        """Return a segment that takes several stretches of a row at a time, whose loads are then under way together."""
+        """Return a segment that takes several stretches of a row at a time, with their loads in flight together."""
         rest = [i for i in segment.loops if i.name != loop.name]
         several = next((n for n in (8, 4, 2) if rest and rest[-1].range % n == 0 and rest[-1].range > n), 1)
         if several == 1 or loop.range * sch.widest_access(self.nest) > _AT_A_TIME * self.plan.threads:
@@ -333,14 +333,14 @@ class _Builder:
     def _in_place(
         self, segment: Segment, loop: stripe.Index, filling: Collection[Row], wide: Mapping[Use, Use], vector: int
     ) -> Segment:
-        """Return a segment with all that it touches where this kernel has it, for a vector of a row."""
+        """Return a segment with all accesses to the memory of this kernel, for a vector of a row."""
         moved = self._with_rows(segment, loop, filling, vector)
         return attrs.evolve(moved, uses=tuple(wide.get(use) or self._in_memory(use) for use in moved.uses))
 
     def _run(
         self, segment: Segment, loop: stripe.Index, others: tuple[stripe.Index, ...], numbers: range, *, looped: bool
     ) -> list[Node]:
-        """Return what a thread does for some of its vectors, in a loop where they are many."""
+        """Return a thread's work on some of its vectors, in a loop if they are many."""
         size = max(_REGISTER, self.plan.lanes * sch.widest_access(self.nest))
         each = max(1, _AT_A_TIME // size)
         looped = looped and len(numbers) * max(size, self.plan.lanes * _REGISTER) > _MOST_UNROLLED
@@ -369,7 +369,7 @@ class _Builder:
         return Node(indices, children=(body,), constraints=(*inside.constraints, *tests), tags=segment.tags)
 
     def _exchange(self, results: Iterable[Use], wide: Mapping[Use, Use]) -> None:
-        """Merge what the threads of a row have found, so that each of them has the result."""
+        """Merge the partial results of the threads of a row, so that each of them has the total."""
         if self.plan.threads == 1:
             self.pending += [merge_block(wide[use], self._in_memory(use), (self.lane,)) for use in results]
             return
@@ -392,7 +392,7 @@ class _Builder:
     def _alone(
         self, use: Use, source: Use, part: Affine, count: int, more: stripe.Index | None = None
     ) -> stripe.Refinement:
-        """Merge elements in a register, put that into local memory at ``part`` of ``count``, and return the memory."""
+        """Merge elements in a register, store that in local memory at ``part`` of ``count``, and return the memory."""
         register = stripe.allocation(self.names.fresh(f"{use.root}_part"), use.dtype, (), sch.REGISTER)
         extents = self._in_order(self.plan.beside, count)
         array = stripe.allocation(self.names.fresh(f"{use.root}_shared"), use.dtype, extents, sch.LOCAL)
@@ -413,7 +413,7 @@ class _Builder:
 
 
 def _storing(segment: Segment, local: Collection[str], *, outside: bool) -> Segment | None:
-    """Return the part of a segment that stores to memory of the caller, or that which does not; None for nothing."""
+    """Return the part of a segment that stores to memory of the caller, or the rest; None if empty."""
     roots = {use.name: use.root for use in segment.uses}
     needed: set[str] = set()
     kept: list[stripe.Statement] = []

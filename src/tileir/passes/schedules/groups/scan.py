@@ -1,9 +1,9 @@
-"""Scans by the threads of a group, which take tiles of neighbouring terms together.
+"""Scans by the threads of a group, which take tiles of contiguous terms together.
 
-Threads load and store side by side, and each scans a few neighbouring terms in local memory in between. What these
-give is scanned by steps of powers of two (Hillis and Steele, "Data parallel algorithms", 1986), all threads in each
-step; the last of them begins the next tile. This is the scheme of Sengupta et al., "Scan primitives for GPU computing"
-(2007), with more than one term for a thread.
+Loads and stores are coalesced, and each thread scans a few adjacent terms in local memory in between. Their totals are
+scanned by steps of powers of two (Hillis and Steele, "Data parallel algorithms", 1986), all threads in each step; the
+last total begins the next tile. This is the scheme of Sengupta et al., "Scan primitives for GPU computing" (2007),
+with more than one term per thread.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tileir.stripe import ir as stripe
 
 @attrs.frozen
 class GroupPlan:
-    """So many threads take so many terms each."""
+    """Number of threads, and of terms that each takes."""
 
     threads: int
     each: int
@@ -30,13 +30,13 @@ class GroupPlan:
         return self.threads * self.each
 
     def local_bytes(self, itemsize: int) -> int:
-        """Return the local memory that a group needs; rows are padded so that threads meet in no bank."""
+        """Return the local memory of a group in bytes; rows are padded against bank conflicts."""
         return (self.threads * (self.each + 1) + 2 * (self.threads + 1)) * itemsize
 
 
 @attrs.define(eq=False, repr=False)
 class GroupScanKernels(ScanKernels):
-    """Builds kernels whose groups have several threads."""
+    """Builder of kernels whose groups have several threads."""
 
     plan: GroupPlan
     _tile: stripe.Refinement = attrs.field(init=False)
@@ -52,7 +52,7 @@ class GroupScanKernels(ScanKernels):
         self._sums = first, second
 
     def together(self, part: Part) -> stripe.Block:
-        """Return a kernel each group of which takes the steps of a part."""
+        """Return a kernel in which each group takes the steps of a part."""
         number = sch.index(self._names.fresh(f"{self.found.along.name}_part"), part.repeats, stripe.Binding.GRID)
         tiles = -(-part.steps // self.plan.terms)
         tile = stripe.Index(self._names.fresh(f"{self.found.along.name}_tile"), tiles, serial=True)
@@ -79,8 +79,8 @@ class GroupScanKernels(ScanKernels):
     def _sum(self, buffer: int, place: Affine) -> Use:
         """Return an element of one of the two arrays of sums, to merge into.
 
-        Element 0 holds what came before a tile, element t + 1 what thread t has found. Steps of powers of two go from
-        one array to the other, and end in the first.
+        Element 0 holds the total before a tile, element t + 1 that of thread t. Steps of powers of two alternate
+        between the arrays, and end in the first.
         """
         return self._local(self._sums[buffer], (place,), self.found.output.aggregation)
 
@@ -93,7 +93,7 @@ class GroupScanKernels(ScanKernels):
         return merge_block(self._sum(0, source), _as(self._sum(0, target), merges=merges), ())
 
     def _element(self, start: Affine) -> tuple[tuple[stripe.Index, ...], stripe.Index, Affine, tuple[Affine, Affine]]:
-        """Return indices by which neighbouring threads take neighbouring terms.
+        """Return indices for coalesced access to terms.
 
         These are two thread indices, a loop, the number of the term in the part, and its place in the tile: the thread
         that scans it, and its number there.
@@ -109,7 +109,7 @@ class GroupScanKernels(ScanKernels):
         threads, more, term, place = self._element(start)
         inside = self._terms(self.found.at_step(first + term), (more,), self._local(self._tile, place, None))
         children = [attrs.evolve(inside, constraints=(count - 1 - term,))]
-        if count % self.plan.terms:  # threads scan what the last tile has beyond the terms, too
+        if count % self.plan.terms:  # threads also scan the last tile's elements past the terms
             beyond = identity_block(self._local(self._tile, place, self.found.output.aggregation), (more,))
             children.append(attrs.evolve(beyond, constraints=(term - count,)))
         return Node(sch.present(threads), children=tuple(children))
@@ -140,7 +140,7 @@ class GroupScanKernels(ScanKernels):
         return (self.plan.threads.bit_length() - 1) % 2
 
     def _steps_of_powers(self) -> list[Node]:
-        """Return the scan of what all threads have found."""
+        """Return the scan of the totals of all threads."""
         nodes = []
         buffer, distance = self._first_buffer, 1
         while distance < self.plan.threads:
@@ -173,7 +173,7 @@ class GroupScanKernels(ScanKernels):
         return Node(sch.present(threads), children=(inside,))
 
     def _earlier(self, part: Part, totals: stripe.Refinement, number: stripe.Index) -> list[Node]:
-        """Return the blocks that merge what the parts before this one gave, all threads together."""
+        """Return the blocks that merge the totals of earlier parts, by all threads together."""
         thread = self._thread()
         count = max(part.known, part.repeats)
         more = sch.index(self._names.fresh("more"), -(-count // self.plan.threads))

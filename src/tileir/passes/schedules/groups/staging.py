@@ -1,7 +1,7 @@
-"""Tiles of inputs in local memory: their layout, and the loads by which the threads of a group fill them.
+"""Tiles of inputs in local memory: their layout, and the cooperative loads that fill them.
 
-Neighbouring threads load neighbours. Loads that may pass the end of a tensor are moved into it instead of being tested
-for: what they bring must take part in nothing that is kept.
+Loads are coalesced. Loads that may pass the end of a tensor are clamped into it instead of tested: their values must
+not reach any result.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class TileShape:
     """Extents of a tile along its indices, slowest first in local memory.
 
     It is read in vectors of ``lanes`` along the index ``vector``. With ``ahead`` it is filled by asynchronous copies.
-    With ``runs`` tiles of tensors that lie along the reduction do, too, if they can (:meth:`in_runs`).
-    The indices ``together``, one after the other, share an axis of local memory where both move an input.
+    With ``runs`` tiles of tensors that are contiguous along the reduction keep that, if possible (:meth:`in_runs`).
+    The indices ``together``, in order, share an axis of local memory if both move an input.
     """
 
     extents: Mapping[str, int]
@@ -38,9 +38,9 @@ class TileShape:
         return (*found[1:], found[0]) if self.in_runs(use) else found
 
     def in_runs(self, use: Use) -> bool:
-        """Return whether a tile lies along the reduction in local memory, as its tensor does.
+        """Return whether a tile is contiguous along the reduction in local memory, as its tensor is.
 
-        Then copies that run ahead are wide, and threads read several steps of a row at once.
+        Prefetching copies are then wide, and threads read several steps of a row at once.
         """
         loop, *others = self.extents
         moving = [name for name in others if self.extents[name] > 1 and use.stride(name)]
@@ -54,7 +54,7 @@ class TileShape:
         )
 
     def access(self, use: Use, places: Mapping[str, Affine]) -> tuple[Affine, ...]:
-        """Return where in the tile of an input each index is, by axes of local memory."""
+        """Return the place of each index in the tile of an input, by axes of local memory."""
         found = {name: places[name] for name in self.axes(use)}
         if self._share(use):
             above, below = self.together
@@ -65,11 +65,11 @@ class TileShape:
         return bool(self.together) and set(self.together) <= set(self.axes(use))
 
     def layout(self, use: Use) -> tuple[int, ...]:
-        """Return the extents of a tile of an input in local memory, padding included; none where it has no axes.
+        """Return the extents of a tile of an input in local memory, padding included; none without axes.
 
-        Where the loads of neighbouring threads go down a column, the distance of rows is odd, so that these are in
-        different banks; but for vectors, which want to be aligned, and for copies of single elements, beside which the
-        loads of neighbours along a row count more. Runs of neighbouring rows are in different banks, too.
+        If adjacent threads read down a column, the row stride is odd, so that their reads are in distinct banks; except
+        for vectors, which need alignment, and for copies of single elements, where coalesced loads along a row count
+        more. Runs of adjacent rows are in distinct banks, too.
         """
         axes = self.axes(use)
         if not axes:
@@ -87,14 +87,14 @@ class TileShape:
         return (*rows, width)
 
     def local_bytes(self, use: Use) -> int:
-        """Return how much local memory a tile of an input takes; 0 where it has no axes."""
+        """Return the local memory of an input's tile in bytes; 0 without axes."""
         layout = self.layout(use)
         return product(layout) * use.dtype.itemsize if layout else 0
 
 
 @attrs.frozen(eq=False)
 class Staging:
-    """Fills tiles of one kernel.
+    """Builder of the loads that fill the tiles of one kernel.
 
     Attributes:
         shape: The tiles.
@@ -104,7 +104,7 @@ class Staging:
         load_bytes: Width of a staging load in bytes.
         max_lanes: Maximum number of lanes of a load; 0 for as many as fit.
         elements: The size of the tensor behind each root.
-        names: The names taken in the kernel.
+        names: Names in use in the kernel.
     """
 
     shape: TileShape
@@ -121,7 +121,7 @@ class Staging:
         return stripe.allocation(self.names.fresh(f"{use.root}_stage"), use.dtype, self.shape.layout(use), sch.LOCAL)
 
     def staged(self, use: Use, stage: stripe.Refinement, places: Mapping[str, Affine]) -> Use:
-        """Return a use of the tile in place of the input; ``places`` are where in the tile each index is."""
+        """Return a use of the tile in place of the input; ``places`` holds the place of each index in the tile."""
         access = self.shape.access(use, places)
         return Use(use.name, stage.name, access, stage.shape.strides, use.dtype, stripe.Direction.IN)
 
@@ -159,14 +159,14 @@ class Staging:
         return Node(sch.present(team), children=(around,), instruction=stripe.Copy() if self.shape.ahead else None)
 
     def _lanes(self, use: Use, axis: str) -> int:
-        """Return how many neighbours along an axis one load can stage: whole vectors that are aligned."""
+        """Return the elements along an axis that one load can stage: whole aligned vectors."""
         if self.shape.ahead and axis != self.shape.axes(use)[-1]:
             return 1
         lanes = sch.vector_lanes(self.load_bytes, use.dtype.itemsize, self.max_lanes)
         lanes = sch.aligned_lanes((use,), axis, sch.power_of_two_below(lanes))
         moved = self._may_miss(use) and not self.pads(use)
         wholes = [i.range for i in self.indices if i.name == axis] if moved or self.pads(use) else []
-        wholes += [self.elements[use.root]] if moved else []  # then a vector is in the tensor, or beside it
+        wholes += [self.elements[use.root]] if moved else []  # then a vector is inside or outside the tensor
         tile = product(self.shape.extents[name] for name in self.shape.axes(use))
         lanes = min(lanes, sch.power_of_two_below(max(1, tile // self.threads))) if moved else lanes  # no thread idles
         while any(size % lanes for size in (self.shape.extents[axis], *wholes)):
@@ -174,7 +174,7 @@ class Staging:
         return lanes
 
     def _load(self, use: Use, target: Use, values: Mapping[str, Affine], lanes: tuple[stripe.Index, ...]) -> Node:
-        """Return the load of an element; its place is moved into the tensor where it may be outside."""
+        """Return the load of an element, with its place clamped to the tensor if it may be outside."""
         moved = use.substitute(values)
         if not self._may_miss(use) or self.pads(use):
             plain = (stripe.Load(use.name, "value"), stripe.Store("value", target.name))
@@ -192,17 +192,17 @@ class Staging:
         return Node(lanes, statements=statements, uses=(whole, target))
 
     def pads(self, use: Use) -> bool:
-        """Return whether zeros stand for what is behind the end of an input: a test is enough, no copy is moved."""
+        """Return whether zeros replace elements past the end of an input: a test suffices, without clamping."""
         moving = [i for i in self.indices if use.stride(i.name)]
         return self.shape.ahead and not any(i.name in self.tested for i in moving)
 
     def _inside(self, name: str, place: Affine) -> tuple[Affine, ...]:
-        """Return the test for a value of an index that may be behind the end, if there is such a tile."""
+        """Return the test that a value of an index is not past the end, if there are partial tiles."""
         ends = (i.range for i in self.indices if i.name == name and i.range % self.shape.extents[name])
         return tuple(end - 1 - place for end in ends)
 
     def _may_miss(self, use: Use) -> bool:
-        """Return whether a tile of an input may reach beyond the tensor."""
+        """Return whether a tile of an input may extend beyond the tensor."""
         moving = [i for i in self.indices if use.stride(i.name)]
         if any(i.range % self.shape.extents.get(i.name, 1) for i in moving):
             return True
@@ -222,9 +222,10 @@ def copied_whole(
     names: NameScope,
     column: tuple[str, Affine, Affine],
 ) -> tuple[tuple[stripe.Refinement, ...], tuple[Node, ...], Segment]:
-    """Return local memory, what fills it, and a reduction that reads there what it has of ``uses``: all of its terms.
+    """Return local memory, its fills, and a reduction that reads ``uses`` there, for all of its terms.
 
-    Copies begin where ``column``, an index, has its first value; the last value is that of a thread behind the first.
+    Copies begin at the first value of the index in ``column``; its last value is that of a thread relative to the
+    first.
     """
     segment = nest.reductions[0]
     tested = frozenset(name for constraint in segment.constraints for name in constraint.indices)
@@ -239,4 +240,4 @@ def copied_whole(
 
 
 RUN: Final = 4
-"""Neighbours along a reduction that are copied, and read, at once."""
+"""Contiguous elements along a reduction that are copied, and read, at once."""

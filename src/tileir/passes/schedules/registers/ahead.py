@@ -89,8 +89,7 @@ class Tile:
         """Return the prefetch distance, in elements, of a step with ``adds`` multiply-adds.
 
         Tiles that read an operand again that exceeds the cache prefetch for one of their own later steps; others, and
-        those
-        with few steps, for the next tile.
+        those with few steps, for the next tile.
         """
         again = prod(i.range for i in self.around[self.around.index(later) + 1 :]) > 1
         steps = 1
@@ -104,8 +103,7 @@ class Tile:
         """Return the elements that a step prefetches if the rows of a tile are consecutive, each read along its steps.
 
         A tile is then one piece of memory, of which each step prefetches its share; 0 if it is not, or if the share is
-        more
-        than a cache line, or so small that lines would be prefetched repeatedly.
+        more than a cache line, or so small that lines would be prefetched repeatedly.
         """
         moving = self._moving(use)
         if len(moving) != 1 or use.stride(moving[0].name) != 1:

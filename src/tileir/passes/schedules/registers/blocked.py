@@ -1,11 +1,10 @@
 """Cache blocking of a product along its depth, and over adjacent panels.
 
-A panel of all steps of a long reduction exceeds the nearest cache, and reading down its columns touches another page
-at each step. Here a group packs a block of the operand along the lanes, of several panels and reduction steps, such
-that
-a panel fits the nearest cache and all of them the next one, and runs all its rows over it before the next block. Its
-sums stay in a cache between two blocks; if they are too many, panels are read in place. The scheme is that of Goto and
-van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (ACM TOMS 34(3), 2008).
+A panel of all steps of a long reduction exceeds the nearest cache, and reading down its columns touches another page at
+each step. Here a group packs a block of the operand along the lanes, of several panels and reduction steps, such that a
+panel fits the nearest cache and all of them the next one, and runs all its rows over it before the next block. Its sums
+stay in a cache between two blocks; if they are too many, panels are read in place. The scheme is that of Goto and van
+de Geijn, "Anatomy of High-Performance Matrix Multiplication" (ACM TOMS 34(3), 2008).
 """
 
 from __future__ import annotations
@@ -19,8 +18,7 @@ from tileir.stripe.ir import Index
 
 _LEAST_ROWS: Final = 24
 """Minimum rows for packing a block: it is loaded and stored once, and read for each tile of them. Inputs of fewer rows
-are
-streamed in their own order.
+are streamed in their own order.
 """
 
 _LEAST_STEPS: Final = 32

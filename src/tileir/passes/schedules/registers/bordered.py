@@ -45,8 +45,7 @@ _MOST_UNROLLED: Final = 16
 
 _WIDE: Final = 7
 """Minimum steps along a row for a copy of planes that only a farther cache holds: otherwise, tested vectors and loops
-over
-single columns at the edges take less time.
+over single columns at the edges take less time.
 """
 
 _MOST_VECTORS: Final = 14

@@ -28,11 +28,9 @@ def bears_edges(nest: Nest, plan: Tiling, limits: Limits, percent: int) -> bool:
     """Return whether one kernel for a nest with edges is about as fast as several would be.
 
     These are one for the unconstrained points, and others whose points take half as long again. If lanes share no
-    factor,
-    as in depthwise convolutions, loads bound a step. Unrolled consecutive steps share them, and steps with tests are
-    seldom
-    unrolled. One kernel must not cost more at all if most rows of its tiles have tests, or if it has no rows: few
-    multiply-adds then share the loads of a step.
+    factor, as in depthwise convolutions, loads bound a step. Unrolled consecutive steps share them, and steps with
+    tests are seldom unrolled. One kernel must not cost more at all if most rows of its tiles have tests, or if it has
+    no rows: few multiply-adds then share the loads of a step.
 
     Args:
         nest: A kernel that reduces.
@@ -100,8 +98,7 @@ class Edges:
         """Yield the blocks of one step over all rows of a tile, those without tests first.
 
         ``values`` has the indices of the segment in terms of the loops; ``indices`` are those of a tile except its
-        rows;
-        ``names`` holds all names of the kernel.
+        rows; ``names`` holds all names of the kernel.
         """
         pieces = combinations(*(tuple(self._runs(place)) for place in range(len(self.rows))))
         for piece in sorted(pieces, key=lambda piece: len(self._needed(piece))):
@@ -113,8 +110,9 @@ class Edges:
             yield leaf(tested, mapping, (*present(loops), *indices))
 
     def _needed(self, piece: Sequence[_Run]) -> frozenset[Affine]:
-        """Return the tests that may fail in runs of several row indices; tests that ignore an index are in all its
-        runs.
+        """Return the tests that may fail in runs of several row indices.
+
+        A test belongs to all runs of an index that it ignores.
         """
         return frozenset(self.tests).intersection(*(run.tests for run in piece))
 

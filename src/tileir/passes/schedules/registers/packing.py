@@ -34,10 +34,8 @@ def whole_uses(nest: Nest, shapes: Mapping[str, TensorShape]) -> frozenset[Use]:
 
     ``shapes`` holds those of the tensor behind each root; known bounds decide. Otherwise an axis is in bounds if points
     exist at both of its ends: the kernel itself reads there, so all between is inside, too. Axes that are not those of
-    the
-    tensor count as one, the distance from its start: along diagonals, a place between the ends of each axis may still
-    be
-    behind the last element.
+    the tensor count as one, the distance from its start: along diagonals, a place between the ends of each axis may
+    still be behind the last element.
     """
     boxes = (_Box.of(nest, segment) for segment in nest.segments)
     return frozenset(use for box in boxes for use in box.segment.uses if box.is_inside(use, shapes.get(use.root)))
@@ -111,8 +109,7 @@ def is_crowded(use: Use, loops: Sequence[Index], width: int, cache_bytes: int) -
     """Return whether rows of a panel evict each other from the nearest cache, though it is large enough for them.
 
     Rows map to few cache sets if their distance has a large power of two as a factor, or they are in more pages than
-    the
-    TLB holds. Overlapping rows, as in windows, are never crowded.
+    the TLB holds. Overlapping rows, as in windows, are never crowded.
     """
     size, reach = use.dtype.itemsize, width
     sets, pages = 1, 1.0

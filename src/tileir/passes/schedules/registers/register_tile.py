@@ -7,8 +7,7 @@ lanes of accumulators pass over the reduction.
 Steps may be dot products: each lane adds the products of a few neighbours by one instruction. Processors have such
 instructions for narrow factors and wide sums, such as VNNI for bytes. The reduction index along which one factor is
 contiguous is split, its inner part is bound to ``dot``, and the panel of the other factor is packed so that the terms
-of
-each lane are adjacent.
+of each lane are adjacent.
 """
 
 from __future__ import annotations

@@ -18,8 +18,7 @@ from tileir.stripe.ir import Binding, Index
 
 _LEAST_STEPS: Final = 32
 """Minimum steps of a loop for which bounds pay: steps that only some rows of a tile take are about as many as these
-rows,
-and a window has fewer.
+rows, and a window has fewer.
 """
 
 

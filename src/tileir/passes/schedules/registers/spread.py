@@ -105,8 +105,7 @@ class Spread:
         """Return the segment as loops over the tile, with memory for the sums.
 
         Sums are first copied to memory: a loop cannot index registers, and sums that it indexed would be in memory
-        during
-        the reduction, too.
+        during the reduction, too.
         """
         spilled: list[stripe.Refinement] = []
         uses: list[Use] = []

@@ -221,8 +221,7 @@ def _elsewhere(use: Use, nest: Nest, segment: Segment, near_bytes: int, apart: i
     """Return the share of steps that read another piece of ``apart`` bytes of a large operand.
 
     0 if it fits ``near_bytes``, counting elements as often as windows read them, or their lines. Loops that move within
-    a
-    cache line do not count: their reads are prefetched.
+    a cache line do not count: their reads are prefetched.
     """
     size = use.dtype.itemsize
     moving = [(i.range, abs(use.stride(i.name)) * size) for i in segment.loops if use.stride(i.name)]

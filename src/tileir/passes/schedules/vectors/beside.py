@@ -2,9 +2,8 @@
 
 Windows along a row at neighbouring vectors overlap like those of neighbouring rows: a window of 17 elements and that of
 the next vector of 8 have 9 of 17 vectors in common, which are unaligned and often straddle cache lines. Loads, not
-sums,
-are then the bottleneck; and independent chains of sums hide the latency of each step. At the sides of pictures, with
-strided lanes, scalar computation may be better (:func:`computed_apart`).
+sums, are then the bottleneck; and independent chains of sums hide the latency of each step. At the sides of pictures,
+with strided lanes, scalar computation may be better (:func:`computed_apart`).
 
 A function of a vector is a chain of twenty or forty dependent operations, of which a processor overlaps two or three.
 Vectors of several registers give as many chains, which are interleaved step by step.

@@ -1,1 +1,1 @@
-"""Contractions by instructions that multiply matrices: plans, tiles, copies, and results."""
+"""Contractions by matrix instructions: plans, tiles, copies, and results."""

@@ -1,4 +1,4 @@
-"""The blocks of a contraction by matrix instructions: copies, products, and what follows on what threads hold."""
+"""Construction of a contraction by matrix instructions: copies, products, and epilogue."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tileir.stripe import FOLD, PADDED, SWIZZLE_MASK, SWIZZLE_SHIFT, Binding, Ro
 
 _OUT: Final = stripe.Direction.OUT
 _SWATH: Final = 8
-"""So many rows of groups run side by side, column by column: what they read stays in the cache that all share."""
+"""Rows of groups that run side by side, column by column: their inputs stay in the shared cache."""
 
 
 def build(nest: Nest, plan: MatrixTiling) -> Node:
@@ -37,12 +37,11 @@ def build(nest: Nest, plan: MatrixTiling) -> Node:
 
 @attrs.frozen(eq=False, repr=False)
 class _MatrixKernel:
-    """Builds one kernel.
+    """Builder of one kernel.
 
     ``team`` numbers threads by rows above, rows and columns of tiles, and then by ``lanes``, one index for each run of
-    the fragment's layout; ``own`` the elements of a thread by tiles above, tiles of rows and of columns, and then by
-    ``elements``, one for each run as well. Where neighbours among these are neighbours of a row, ``pair`` is their
-    index.
+    the fragment's layout; ``own`` numbers the elements of a thread by tiles above, tiles of rows and of columns, and
+    then by ``elements``, also one per run. If adjacent elements are adjacent in a row, ``pair`` is their index.
     """
 
     nest: Nest
@@ -121,7 +120,7 @@ class _MatrixKernel:
     @property
     def _above(self) -> Affine:
         across = self.plan.across
-        rows = max(1, self.plan.fragment.mnk[0] // across)  # of a fragment that has several along it
+        rows = max(1, self.plan.fragment.mnk[0] // across)  # of a fragment with several along it
         inner = self._inner("m", lambda bit: (1 << bit) // across)
         return sch.part(self.team[0], self.own[0].range * rows) + sch.part(self.own[0], rows) + inner
 
@@ -152,9 +151,9 @@ class _MatrixKernel:
         return {**self.starts, self.plan.loop.name: sch.part(self.step, self.plan.depth)}
 
     def _inside(self, index: stripe.Index, extent: int, place: Affine) -> tuple[Affine, ...]:
-        """Return the test for a place in a tile that may be behind the end, if there is such a tile.
+        """Return the test that a place in a tile is not past the end, if there are partial tiles.
 
-        ``extent`` is that of tiles that lie side by side, 0 where they overlap.
+        ``extent`` is that of adjacent tiles, 0 if they overlap.
         """
         whole = extent * (self.plan.cluster if index.name == self.plan.top.name else 1)
         behind = not extent or index.range % whole
@@ -162,7 +161,7 @@ class _MatrixKernel:
 
     @property
     def _ends(self) -> tuple[Affine, ...]:
-        """Tests for rows and columns behind the end; pairs that are vectors are whole."""
+        """Tests for rows and columns past the end; vector pairs are whole."""
         plan = self.plan
         pair = {index.name: Affine() for index in self._vector}
         rows = self._inside(plan.left.index, plan.across, self._row)
@@ -178,10 +177,10 @@ class _MatrixKernel:
         return attrs.evolve(use, root=held.name, access=access, strides=held.shape.strides, sizes=())
 
     def _steps(self, use: Use, sums: Use, part: Use | None) -> Node:
-        """Return the loop over the reduction; copies may run ahead of the products.
+        """Return the loop over the reduction, in which copies may precede the products by several steps.
 
-        Where constraints choose among the outputs of a tile, or the instruction's sums have too few digits, products
-        are added to ``part`` first.
+        If constraints select among the outputs of a tile, or the instruction accumulates with low precision, products
+        are first added to ``part``.
         """
         plan, segment = self.plan, self.nest.reductions[0]
         others = tuple(i for i in segment.loops if i is not plan.loop)
@@ -218,10 +217,10 @@ class _MatrixKernel:
         return tuple(each.substitute(values) for each in self.plan.constraints)
 
     def _commit(self, part: Use, sums: Use) -> Node:
-        """Return the block that adds what the last steps gave where constraints hold, and begins anew.
+        """Return the block that adds the last partial sums where constraints hold, and clears them.
 
-        Where the sums of the instruction keep too few digits, every step does so, and begins anew before its product.
-        A factor that constraints leave out is zero, but zero times infinity is none: no sum may have such a product.
+        With low-precision accumulators, every step does so. A factor excluded by constraints is zero, but zero times
+        infinity is NaN: no sum may include this product.
         """
         masks = self.plan.masks
         column = any(self.plan.right.index.name in each.indices for each in masks)
@@ -235,7 +234,7 @@ class _MatrixKernel:
         return Node(sch.present(self.team), children=(add, identity_block(part, self.own)), constraints=last)
 
     def _again(self, use: Use, sums: Use) -> Node:
-        """Return the block that computes sums of which a constraint takes terms again, in memory of a thread's own."""
+        """Return the block that recomputes sums with excluded terms in private memory of a thread."""
         segment = self.nest.reductions[0]
         extents = tuple(i.range for i in self.own)
         room = stripe.allocation(self.names.fresh(f"{use.root}_again"), use.dtype, extents, sch.REGISTER)
@@ -253,7 +252,7 @@ class _MatrixKernel:
         return Node(sch.present(self.team), children=(repair,))
 
     def _with_roles(self, indices: tuple[stripe.Index, ...], depth: stripe.Index) -> tuple[stripe.Index, ...]:
-        """Return the indices of the product, which know what they move along."""
+        """Return the indices of the product with their roles."""
         roles = {depth.name: Role(RoleKind.DEPTH)}
         for index, kind in zip(self.own, (RoleKind.TILE_HIGH, RoleKind.TILE_ROW, RoleKind.TILE_COLUMN), strict=False):
             roles[index.name] = Role(kind)
@@ -262,7 +261,7 @@ class _MatrixKernel:
         return tuple(attrs.evolve(index, role=roles.get(index.name)) for index in indices)
 
     def _stage(self, panel: Panel, extent: int) -> stripe.Refinement:
-        """Return the allocation of a tile of an input: swizzled, so that what is read together has its own banks."""
+        """Return the allocation of an input's tile, swizzled so that concurrent reads use distinct banks."""
         extents = (extent, self.plan.depth) if panel.along_loop else (self.plan.depth, extent)
         dtype = panel.use.dtype
         stage = stripe.allocation(self.names.fresh(f"{panel.use.root}_stage"), dtype, extents, sch.LOCAL)
@@ -274,7 +273,7 @@ class _MatrixKernel:
         return attrs.evolve(stage, tags=stripe.Tags.of(**tags))
 
     def _copy(self, panel: Panel, stage: stripe.Refinement) -> Node:
-        """Return the block that copies a tile of an input; neighbouring threads copy neighbours."""
+        """Return the block that copies a tile of an input, coalesced."""
         plan, index = self.plan, panel.index
         own = [(index, plan.extent(panel) if panel is plan.right else plan.across)]
         if panel is plan.left and plan.above is not None:
@@ -321,12 +320,12 @@ class _MatrixKernel:
         return Node(sch.present(team), children=(around,), instruction=box if plan.stages > 1 else None)
 
     def _finish(self, use: Use, sums: Use) -> Node:
-        """Return what follows the reduction, once for each output: with what was before it, which nothing waits for."""
+        """Return the epilogue, once for each output, with the prologue, for which nothing waits."""
         if not self.plan.staged and not self.plan.slots:
             return Node(sch.present(self.team), children=(self._point(use, sums, None),))
         turns, found = Results.in_turn(self.nest, self.plan, self.names)
         steps, stages = list[Node](), tuple(dict.fromkeys(results.stage for results in found))
-        together = len(found) if len(stages) == len(found) else 1  # threads meet once where there is room for all
+        together = len(found) if len(stages) == len(found) else 1  # one barrier if there is room for all
         for number in range(0, len(found), together):
             part = found[number : number + together]
             points = tuple(self._point(use, sums, results) for results in part)
@@ -335,7 +334,7 @@ class _MatrixKernel:
         return Node(turns, stages, tuple(steps))
 
     def _point(self, use: Use, sums: Use, results: Results | None) -> Node:
-        """Return what a thread does for its outputs; with ``results`` for those of some columns, in local memory."""
+        """Return a thread's work on its outputs; with ``results`` on those of some columns, in local memory."""
         pairs = self._vector
         unrolled = [i for i in self.own if i not in pairs]
         moved: dict[str, Affine] = {}
@@ -369,7 +368,7 @@ class _MatrixKernel:
 
 
 def _staged(use: Use, stage: stripe.Refinement, access: tuple[Affine, Affine], direction: stripe.Direction) -> Use:
-    """Return a use of a tile in local memory; what is written has another name than the input."""
+    """Return a use of a tile in local memory; an output has another name than the input."""
     name = use.name if direction is stripe.Direction.IN else stage.name
     return Use(name, stage.name, access, stage.shape.strides, use.dtype, direction)
 
@@ -379,7 +378,7 @@ def _word(run: Run) -> str:
 
 
 def _pairs(nest: Nest, plan: MatrixTiling) -> bool:
-    """Return whether what follows the reduction can be done for the neighbours that a thread holds at a time."""
+    """Return whether the epilogue can process the adjacent elements that a thread holds together."""
     pair = next((run.extent for run in plan.fragment.sums.element_runs() if are_neighbours(run)), 1)
     column = plan.right.index
     uses = (*sch.written_uses(nest), *(u for s in nest.segments if not s.loops for u in sch.reads_of(nest, s)))

@@ -15,39 +15,41 @@ from tileir.schedule.nest import Nest, Use
 from tileir.stripe.ir import Copy, Index
 
 _UNIT: Final = 16
-"""Bytes of which all distances in a tensor are multiples, but that of neighbours."""
+"""Required alignment, in bytes, of all strides of a tensor except the innermost."""
 
 _LINE: Final = 128
-"""Bytes of a line of the cache that all processors share."""
+"""Line size of the shared cache in bytes."""
 
 _AXES: Final = 5
 _SIDE: Final = 256
 _STEP: Final = 8
 _EXTENT: Final = 1 << 32
 _REACH: Final = 1 << 40
-"""Most axes, elements that a box spans along one, their distance, elements of a tensor along one, and bytes between."""
+"""Maximum axes, elements of a box along an axis, their stride, elements of a tensor along an axis, and byte stride."""
 
 _ROWS: Final = (128, 64, 32)
-"""Bytes of the rows that are swizzled as matrix instructions read them."""
+"""Bytes of rows that are swizzled for matrix instructions."""
 
 
 _FEW: Final = 4
-"""Groups for each of those that keep the device busy, beside which there is local memory for more stages."""
+"""Ratio to the groups that keep the device busy up to which local memory has room for more stages."""
 
 _AHEAD_BYTES: Final = 48 * 1024
-"""Bytes that a group copies ahead where it waits for memory alone."""
+"""Bytes of prefetched copies of a group that waits only for memory."""
 
 _AHEAD: Final = 8
-"""As many stages have more, if groups have room beside each other: on an H200, 64 rows of f16 by 8192 x 8192 took 43 us
-with these, 54 with four, and 128 rows 47 and 57."""
+"""Number of stages with this prefetch if several groups fit together: on an H200, 64 rows of f16 by 8192 x 8192 took 43
+us with these, 54 with four, and 128 rows 47 and 57.
+"""
 
 _WINDOW_STEPS: Final = 8
 _LINE_STEPS: Final = 2
 _PART_STEPS: Final = 3
-"""Steps of a sum for each of its stages that make copying further ahead worth a longer beginning, of windows and of
-products whose rows begin where lines of the cache do or lie in two: on an H200, 64 rows of f16 by 2048 x 2048 took
-9.8 us with two and 13.5 with eight, by 2000 x 2000 10.4 with three and 13.8 with eight, but squares of 1000 13.8 with
-two, 13.0 with three and 13.1 with eight."""
+"""Minimum steps of a sum per stage for which deeper prefetching pays its longer prologue, for windows and for products
+with rows that are aligned to cache lines or straddle them: on an H200, 64 rows of f16 by 2048 x 2048 took 9.8 us with
+two and 13.5 with eight, by 2000 x 2000 10.4 with three and 13.8 with eight, but squares of 1000 13.8 with two, 13.0
+with three and 13.1 with eight.
+"""
 
 OF_TWO: Final = 256
 """Threads of two teams."""
@@ -56,14 +58,14 @@ _HALF: Final = 2
 """Bytes of an element of f16 and bf16."""
 
 _REGISTERS: Final = {OF_TWO: (40, 232), 384: (32, 160)}
-"""Registers of threads that copy and of those that multiply, by how many of these there are: all that a group has."""
+"""Registers of copying and of multiplying threads, by the number of the latter: all of a group."""
 
 
 @attrs.frozen
 class _Axis:
-    """An axis of a tensor: what moves along it, the distance of elements, how many there are, and those of the box.
+    """An axis of a tensor: its moving place, stride, extent, and the extent of the box.
 
-    ``step`` is the distance of the box's, ``number`` that of the axis among those of the use.
+    ``step`` is the stride of the box's elements, ``number`` the number of the axis in the use.
     """
 
     index: str
@@ -75,10 +77,10 @@ class _Axis:
 
 
 def boxes(plan: MatrixTiling, ranges: Mapping[str, int]) -> tuple[Copy, Copy] | str:
-    """Return how both inputs are copied as boxes, the left one first; else what keeps one from that, as a word.
+    """Return how both inputs are copied as boxes, the left one first; else a word for the reason against it.
 
-    ``ranges`` are those of the indices of the kernel and of its reduction. What constraints leave out lies outside of
-    one of the tensors, where boxes are zero.
+    ``ranges`` are those of the indices of the kernel and of its reduction. Points excluded by constraints are outside
+    of one of the tensors, where boxes are zero.
     """
     seen: set[Affine] = set()
     left, right = (_box(panel, plan, ranges, seen) for panel in (plan.left, plan.right))
@@ -90,14 +92,14 @@ def boxes(plan: MatrixTiling, ranges: Mapping[str, int]) -> tuple[Copy, Copy] | 
 
 
 def are_whole_lines(plan: MatrixTiling) -> bool:
-    """Return whether rows of both inputs begin where lines of the cache do, so that a row of a box lies in one."""
+    """Return whether rows of both inputs are aligned to cache lines, so that a row of a box is in one."""
     uses = (plan.left.use, plan.right.use)
     moved = [(use, use.stride(name)) for use in uses for affine in use.access for name in affine.indices]
     return all(step * use.dtype.itemsize % _LINE == 0 for use, step in moved if step != 1)
 
 
 def with_copier(plan: MatrixTiling) -> MatrixTiling:
-    """Return the plan with a warp of its own that copies, where a group has a processor and many warps multiply."""
+    """Return the plan with a separate copying warp, if a group has a processor and many warps multiply."""
     registers = _REGISTERS.get(plan.threads, ()) if plan.boxes is not None and plan.beside == 1 else ()
     if not registers or plan.stages == 1:
         return plan
@@ -106,22 +108,22 @@ def with_copier(plan: MatrixTiling) -> MatrixTiling:
 
 
 def copier_pays(plan: MatrixTiling) -> bool:
-    """Return whether a warp of its own should copy: where two teams take turns with tiles, and store results alone.
+    """Return whether a separate warp should copy: if two teams take turns with tiles, and only store results.
 
     On an H200, squares of 4096, 5120 and 8192 in f16 took 0.988, 0.987 and 0.988 of the time with stores of boxes and
-    such a warp, and 0.997, 0.993 and 0.997 with these alone. Three teams that add up sums in parts took 1.15.
+    this warp, and 0.997, 0.993 and 0.997 with these alone. Three teams that add up sums in parts took 1.15.
     """
     return bool(plan.groups and plan.slots) and plan.threads == OF_TWO
 
 
 def fits_pairs(plan: MatrixTiling) -> bool:
-    """Return whether a plan is for two teams of products of halves, not of windows, which share no processor."""
+    """Return whether a plan is for two teams with products of halves, not windows, one group per processor."""
     halves = plan.left.use.dtype.itemsize == _HALF and not plan.constraints and plan.repeats == 1
     return halves and plan.threads == OF_TWO and plan.beside == 1
 
 
 def further_ahead(nest: Nest, plan: MatrixTiling, stages: int, groups: int, local_bytes: int) -> MatrixTiling:
-    """Return the plan with more copies under way where few groups do long sums: these wait for memory alone.
+    """Return the plan with deeper prefetching if few groups compute long sums, as these wait only for memory.
 
     Others have ``stages``; ``groups`` keep the device busy, and each may have ``local_bytes``.
     """
@@ -137,14 +139,14 @@ def further_ahead(nest: Nest, plan: MatrixTiling, stages: int, groups: int, loca
 
 
 def ends(copy: Copy, use: Use) -> Iterator[Affine]:
-    """Yield the tests whether what a use sees lies in the tensor of which a copy takes boxes."""
+    """Yield tests that a use is within the tensor of which a copy takes boxes."""
     for place, extent in zip(copy.places(use.access, use.strides), copy.extents, strict=True):
         yield place
         yield extent - 1 - place
 
 
 def _box(panel: Panel, plan: MatrixTiling, ranges: Mapping[str, int], seen: set[Affine]) -> Copy | str:
-    """Return how an input is copied; ``seen`` gets the constraints that say where its tensor ends."""
+    """Return how an input is copied; ``seen`` gets the constraints that delimit its tensor."""
     axes = _axes(panel, plan, ranges, seen)
     if isinstance(axes, str):
         return axes
@@ -195,7 +197,7 @@ def _axes(panel: Panel, plan: MatrixTiling, ranges: Mapping[str, int], seen: set
             continue
         extent = _extent(place, plan, ranges, seen)
         name, step = moving[0] if moving else ("", 1)
-        cut = name == plan.loop.name and plan.loop.range % plan.depth > 0  # what is behind the end has to be zero
+        cut = name == plan.loop.name and plan.loop.range % plan.depth > 0  # elements past the end have to be zero
         if extent is None or step < 1 or (cut and len(place.terms) > 1):
             return "window"
         axes.append(_Axis(name, stride * apart, extent, sizes.get(name, 1), step, number))
@@ -210,9 +212,9 @@ def _axes(panel: Panel, plan: MatrixTiling, ranges: Mapping[str, int], seen: set
 def _parts(
     place: Affine, sizes: Mapping[str, int], loop: Index, ranges: Mapping[str, int]
 ) -> list[tuple[str, int, int]]:
-    """Return an axis as those of the tile that it stands for: what moves along it, distance and number of elements.
+    """Split an axis into those of the tile: for each the moving place, stride and extent.
 
-    Nothing where these are no digits of a place, or where a box would have more than is read.
+    Empty if these are no digits of a place, or if a box would have more elements than are read.
     """
     moving = sorted(((int(step), name) for name, step in place.terms if name in sizes), reverse=True)
     strides = [step for step, _ in moving]
@@ -252,9 +254,9 @@ def _parts(
 
 
 def _extent(place: Affine, plan: MatrixTiling, ranges: Mapping[str, int], seen: set[Affine]) -> int | None:
-    """Return how many elements of an axis are read from 0 on; None where others are, or not all of these.
+    """Return the number of elements of an axis that are read, from 0 on; None if others are read, or with gaps.
 
-    ``seen`` gets the constraints that say so.
+    ``seen`` gets the constraints used.
     """
     low, high = place.bounds(ranges)
     if not place.terms:

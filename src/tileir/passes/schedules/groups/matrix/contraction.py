@@ -1,8 +1,7 @@
-"""Contractions by instructions that multiply matrices, in groups of threads.
+"""Contractions by matrix instructions in groups of threads.
 
-A group computes a tile of the output, and the threads of a fragment (:mod:`tileir.core.fragments`) at a time a part of
-that, whose elements they hold in registers all along. Tiles of both inputs are copied to local memory some steps ahead
-of their use.
+A group computes a tile of the output, and the threads of a fragment (:mod:`tileir.core.fragments`) together a part of
+that, whose elements stay in their registers. Tiles of both inputs are prefetched to local memory.
 """
 
 from __future__ import annotations
@@ -94,9 +93,9 @@ class MatrixContraction:
     promote: bool = True
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
-        """Return the program with such contractions scheduled."""
+        """Return the program with these contractions scheduled."""
         sizes = {r.name: r.shape.elements for r in program.main.refinements}
-        alone = attrs.evolve(self, boxes=0)  # kernels of one launch fill a card: smaller tiles let it go on sooner
+        alone = attrs.evolve(self, boxes=0)  # kernels of one launch fill a card: smaller tiles finish sooner
 
         def scheduled(kernel: stripe.Block) -> Done | Refused:
             return (alone if stripe.BESIDE in kernel.tags else self)._kernel(kernel, sizes)
@@ -122,7 +121,7 @@ class MatrixContraction:
 
     @refusing
     def _plan(self, nest: Nest, sizes: Mapping[str, int]) -> MatrixTiling | Refused:
-        """Choose the indices and the sizes of tiles of a product; refused where instructions do not fit them.
+        """Choose the indices and the sizes of tiles of a product; refused if no instruction fits.
 
         ``sizes`` holds the elements of each input.
         """
@@ -156,7 +155,7 @@ class MatrixContraction:
         fitting: list[MatrixTiling] = []
         for fragment in fragments:
             if fitting and fragment.a.where is not Where.LOCAL:
-                break  # those that read local memory are faster wherever they fit
+                break  # instructions that read local memory are faster if they fit
             either = [*plans, *others] if fragment.a.turns and not fragment.b.turns else plans
             sized = (self._fitting(nest, attrs.evolve(plan, fragment=fragment)) for plan in either)
             fitting += _fitting_ones(sized, said)
@@ -171,7 +170,7 @@ class MatrixContraction:
     def _cut(
         self, nest: Nest, pair: tuple[Panel, Panel], loop: stripe.Index, fragment: Fragment
     ) -> Iterator[MatrixTiling]:
-        """Yield the ways in which rows of the left input of a pair can lie in a tile."""
+        """Yield the possible arrangements of rows of a pair's left input in a tile."""
         segment = nest.reductions[0]
         repeats = product(i.range for i in segment.loops if i is not loop)
         right = self._with_axes(pair[1], loop, segment.constraints)
@@ -180,9 +179,9 @@ class MatrixContraction:
             yield MatrixTiling(one, right, loop, fragment, segment.constraints, repeats, above, across)
 
     def _in_turns(self, nest: Nest, plan: MatrixTiling) -> MatrixTiling:
-        """Return the plan for as many groups as run at a time, if there are more that wait for their first boxes.
+        """Return the plan for persistent groups, if more groups would wait for their first boxes.
 
-        Pairs hide that. Rows of boxes in two lines of the cache have none: on an H100, 3000 took 158 us, not 139.
+        Pairs hide that latency. Boxes with rows in two cache lines are excluded: on an H100, 3000 took 158 us, not 139.
         """
         waits = plan.boxes is not None and plan.beside == 1 and plan.steps >= plan.stages
         waits = waits and (are_whole_lines(plan) or plan.cluster > self.cluster)
@@ -193,13 +192,13 @@ class MatrixContraction:
         return attrs.evolve(plan, groups=groups, slots=stored_boxes(nest, plan, room))
 
     def _running(self, plan: MatrixTiling) -> int:
-        """Return how many groups that share no processor run at a time: whole clusters."""
+        """Return the number of groups that run concurrently, one per processor, in whole clusters."""
         return max(1, self.groups // plan.cluster) * plan.cluster
 
     def _joined(self, nest: Nest, plan: MatrixTiling) -> MatrixTiling:
-        """Return the plan in clusters: pairs where rows of boxes lie in two lines of the cache, if they cost less.
+        """Return the plan in clusters: pairs if rows of boxes straddle cache lines, and if pairs cost less.
 
-        On an H200, clusters of four took up to twice as long at 2000 to 6000: not all of a launch found a place.
+        On an H200, clusters of four took up to twice as long at 2000 to 6000: some did not fit in the first wave.
         """
         alone = in_clusters(plan, self.cluster)
         if not self.pairs or are_whole_lines(plan) or not fits_pairs(plan):
@@ -207,7 +206,7 @@ class MatrixContraction:
         return min(alone, in_clusters(plan, max(_PAIR, self.cluster)), key=lambda each: self._cost(nest, each))
 
     def _fitting(self, nest: Nest, plan: MatrixTiling) -> MatrixTiling | Refused:
-        """Return a plan with the sizes of tiles for its instruction; refused where it does not fit the product."""
+        """Return a plan with tile sizes for its instruction; refused if it does not fit the product."""
         fragment, loop = plan.fragment, plan.loop
         if loop.range * _SHORTEST < fragment.mnk[2]:
             return refused("TR433", index=loop.name, range=loop.range, depth=fragment.mnk[2], least=_SHORTEST)
@@ -220,7 +219,7 @@ class MatrixContraction:
         return refused("TR435", local_bytes=self.local_bytes, threads=self.threads) if sized is None else sized
 
     def _with_axes(self, panel: Panel, loop: stripe.Index, constraints: Collection[Affine]) -> Panel:
-        """Return a panel whose neighbours in memory are copied together, where a test holds for all or for none."""
+        """Return a panel whose contiguous elements are copied together, if tests hold for all or none of them."""
         use, most = panel.use, self.vector_bytes // panel.use.dtype.itemsize
         lanes = {name: sch.aligned_lanes((use,), name, most) for name in (panel.index.name, loop.name)}
         along = max((loop, panel.index), key=lambda i: lanes[i.name] if use.stride(i.name) == 1 else 0)
@@ -235,7 +234,7 @@ class MatrixContraction:
         (unit, side, _), word = plan.fragment.mnk, plan.fragment.c.dtype.itemsize
         local = reads_local(plan)
         size, is_window = plan.left.use.dtype.itemsize, plan.constraints or plan.repeats > 1
-        # kernels of one launch, of which some may be no windows, have as many threads each
+        # kernels of one launch, of which some may be no windows, need equal numbers of threads
         of_local = OF_WINDOWS if is_window and size == _HALF and self.boxes else OF_LOCAL
         for rows, columns, tall, wide in of_local if local else TILES.get(size, SMALL):
             held = tall * wide * word * (2 if plan.has_parts else 1)
@@ -262,11 +261,11 @@ class MatrixContraction:
         return found
 
     def _may_be_wide(self, plan: MatrixTiling) -> bool:
-        """Return whether more threads than copy tiles may share one: not where all wait for two lines of each row."""
+        """Return whether more threads than copy tiles may share one: not if all wait for two cache lines per row."""
         return plan.threads <= self.most_threads and plan.boxes is not None and are_whole_lines(plan)
 
     def _moved(self, nest: Nest, plan: MatrixTiling) -> MatrixTiling:
-        """Return the plan with how its inputs come to local memory, and its results from there."""
+        """Return the plan with the copies of its inputs to local memory, and of its results from there."""
         found = self._boxes(nest, plan)
         if not isinstance(found, str):
             plan = attrs.evolve(plan, boxes=found)
@@ -279,7 +278,7 @@ class MatrixContraction:
         return attrs.evolve(plan, staged=staged_columns(nest, plan, room))
 
     def _boxes(self, nest: Nest, plan: MatrixTiling) -> tuple[stripe.Copy, stripe.Copy] | str:
-        """Return how inputs are copied as boxes, or a word for why they are not."""
+        """Return how inputs are copied as boxes, or a word for the reason against it."""
         is_window = plan.constraints or plan.repeats > 1
         rounds = plan.fragment.a.dtype is DType.F32  # on the way, so that boxes of any size are better than words
         least = min(1, self.boxes) if rounds else -(-self.boxes // _OF_WINDOWS) if is_window else self.boxes
@@ -288,13 +287,13 @@ class MatrixContraction:
         return boxes(plan, {i.name: i.range for i in (*nest.indices, *nest.reductions[0].loops)})
 
     def _cost(self, nest: Nest, plan: MatrixTiling) -> int:
-        """Return about how long groups take, as many at a time as keep the device busy, in products of elements.
+        """Estimate the time of groups, at full occupancy, in products of elements.
 
-        What a step reads costs as much as so many products of each row and column: on an H200, tiles of 64 columns
-        reached 415 TFLOP/s where those of 256 reached 607. Two warpgroups hide less of what they add to other sums than
-        three, but more than these where a warp copies for them: on an H200 8-bit floats at 4096 took 111 us so in tiles
-        of 128 x 128, and 117 in those of 192 x 128, without 125 and 119 on an H100. Pairs wait for the cache that all
-        share: what counts is what all groups read, not what those of the last wave do as well.
+        Reading a row or column in a step costs a number of products: on an H200, tiles of 64 columns reached 415
+        TFLOP/s and those of 256 reached 607. Two warpgroups hide less of the additions to other sums than three, but
+        more if a warp copies for them: on an H200 8-bit floats at 4096 took 111 us then in tiles of 128 x 128, and 117
+        in those of 192 x 128, without 125 and 119 on an H100. Pairs wait for the shared cache: the reads of all groups
+        count, not those of the last wave.
         """
         groups, running = groups_of(nest, plan), self._running(plan) * plan.beside
         waves = -(-groups // running) * plan.beside
@@ -308,7 +307,7 @@ class MatrixContraction:
         return cost * 9 // 8 if plan.promotes and reads_local(plan) and not hides else cost
 
     def _deep(self, plan: MatrixTiling) -> MatrixTiling | None:
-        """Return the plan with the deepest steps of which enough fit local memory; None where none do."""
+        """Return the plan with the deepest steps of which enough fit local memory; None if none do."""
         found = None
         for size in _DEPTH_BYTES:
             depth = size // plan.left.use.dtype.itemsize
@@ -327,10 +326,9 @@ class MatrixContraction:
 
 
 def _is_cut(plan: MatrixTiling) -> bool:
-    """Return whether the instruction would read words of f32 from local memory that nobody rounded to TF32.
+    """Return whether the instruction would read f32 words from local memory that were not rounded to TF32.
 
-    It drops their last 13 bits, which makes products too small by 3e-4 for each such factor. Boxes are rounded on their
-    way.
+    It truncates their last 13 bits, which makes products too small by 3e-4 per factor. Box copies round.
     """
     return reads_local(plan) and plan.fragment.a.dtype is DType.F32 and plan.boxes is None
 
@@ -338,46 +336,48 @@ def _is_cut(plan: MatrixTiling) -> bool:
 _READ_COST: Final = 64
 
 _PARTED_COST: Final = 112
-"""The same where rows of boxes lie in two lines of the cache: at 3000, 430 with 256 columns and 347 with 128."""
+""":data:`_READ_COST` if rows of boxes straddle cache lines: at 3000, 430 with 256 columns and 347 with 128."""
 
 _SHARED_COST: Final = 160
-"""The same for pairs: at 5000, 420 with 256 columns and 440 with 224, and at 1496, 20.4 with 192 and 24.9 with 160."""
+""":data:`_READ_COST` for pairs: at 5000, 420 with 256 columns and 440 with 224, and at 1496, 20.4 with 192 and 24.9
+with 160.
+"""
 
 _HALF: Final = 2
 """Bytes of an element of f16 and bf16."""
 
 _PAIR: Final = 2
-"""Groups that copy a factor together where its rows lie in two lines of the cache."""
+"""Groups that copy a factor together if its rows straddle cache lines."""
 
 _PAIRED: Final = 128 * 128
-"""Outputs of tiles of which two share a processor, so that one multiplies while the other one begins or ends."""
+"""Outputs of tiles of which two share a processor, so that one multiplies during the other's prologue or epilogue."""
 
 _OF_PAIRS: Final = 3
-"""Least stages of such tiles."""
+"""Minimum stages of tiles that share a processor."""
 
 _OF_WINDOWS: Final = 2
-"""Tiles of so much less outputs are copied as boxes where threads would have to test each element for borders."""
+"""Factor by which tiles copied as boxes may be smaller if threads would have to test each element for borders."""
 
 _SUM_BYTES: Final = 512
-"""Most bytes of sums that a thread holds in registers."""
+"""Maximum bytes of sums in a thread's registers."""
 
 _BARRIERS: Final = 1024
-"""Bytes of local memory that are enough for the barriers of all stages."""
+"""Bytes of local memory reserved for the barriers of all stages."""
 
 _RESULTS: Final = 16 * 1024
-"""The same for results of tiles of which two share a processor, some columns at a time."""
+"""Bytes of local memory for results of tiles that share a processor, some columns at a time."""
 
 _LEAST: Final = 16
-"""Rows of the smallest tiles; fewer columns than so many leave most of an instruction unused."""
+"""Rows of the smallest tiles, and minimum columns, to make use of an instruction."""
 
 _FEWEST: Final = 8
-"""Fewer rows than so many leave most of an instruction unused."""
+"""Minimum rows, to make use of an instruction."""
 
 _SHORTEST: Final = 6
-"""The depth of an instruction may be so many times that of the product: the rest of its factors is zero."""
+"""Maximum ratio of the depth of an instruction to that of the product; the remaining factors are zero."""
 
 _DEPTH_BYTES: Final = (128, 64)
-"""Bytes of a row that are staged at a time: the deepest that leaves room for all stages, else the last."""
+"""Bytes of a staged row, best first: the deepest that leaves room for all stages is used, else the last."""
 
 
 def _holds_for_all(constraint: Affine, index: str, lanes: int) -> bool:
@@ -390,7 +390,7 @@ def _holds_for_all(constraint: Affine, index: str, lanes: int) -> bool:
 
 
 def _fitting_ones(plans: Iterable[MatrixTiling | Refused], said: list[Refused]) -> list[MatrixTiling]:
-    """Return the plans among some; ``said`` gets why others are none."""
+    """Return the valid plans; ``said`` gets the refusals."""
     found = list(plans)
     said += [each for each in found if isinstance(each, Refused)]
     return [each for each in found if not isinstance(each, Refused)]

@@ -1,4 +1,4 @@
-"""Rows and columns of the tiles of a contraction, by its indices."""
+"""Assignment of the indices of a contraction to rows and columns of tiles."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from tileir.schedule import Nest, Refused, Use, refused
 from tileir.stripe import ir as stripe
 
 _NARROW: Final = 64
-"""Contiguous outputs that are fewer are better rows of a tile, which may lie in several lines."""
+"""Minimum contiguous outputs along columns; fewer are better as rows of a tile, which may be in several lines."""
 
 ACROSS: Final = 8
-"""Rows of a tile along its row index, at least; others are along the index above."""
+"""Minimum rows of a tile along its row index; others are along the index above."""
 
 _NEAR: Final = 4
-"""Places between outputs at most, for threads beside each other to have them where none are side by side."""
+"""Maximum distance of outputs of adjacent threads if none are contiguous."""
 
 _STEP: Final = 128
-"""Bytes of a row that steps of a sum copy at a time, where they can."""
+"""Bytes of a row that a step copies, if possible."""
 
 _COLUMNS: Final = 16
-"""Columns of a tile that instructions take, at least."""
+"""Minimum columns of a tile for instructions."""
 
 _SHORT: Final = 7
-"""Neighbours along an index that are fewer are no reason to have rows along it."""
+"""Minimum contiguous elements along an index that make rows along it worthwhile."""
 
 
 def panels(nest: Nest, reads: Sequence[Use]) -> tuple[Panel, Panel] | Refused:
-    """Return the left and the right input, each with the output index that moves it and not the other one."""
+    """Return the left and the right input, each with the output index that moves only it."""
     written = sch.written_uses(nest)
     contiguous = [i for i in nest.indices if all(u.stride(i.name) == 1 for u in written)]
     contiguous = contiguous or [i for i in nest.indices if all(0 < u.stride(i.name) <= _NEAR for u in written)]
@@ -44,15 +44,15 @@ def panels(nest: Nest, reads: Sequence[Use]) -> tuple[Panel, Panel] | Refused:
     if left.stride(column.name) or not right.stride(column.name) or not rows:
         return refused("TR430", column=column.name, rows=len(rows))
     columns = _rows_of(nest, right, left)
-    if column.range < _NARROW and len(columns) > 1:  # several indices share a tile as its rows only
+    if column.range < _NARROW and len(columns) > 1:  # only as rows can several indices share a tile
         return Panel(right, _row_of(right, columns)), Panel(left, _row_of(left, rows, _COLUMNS))
     return Panel(left, _row_of(left, rows)), Panel(right, column)
 
 
 def _row_of(use: Use, rows: Sequence[stripe.Index], least: int = 1) -> stripe.Index:
-    """Return the longest of some indices; one along which elements are neighbours, if it is not too short.
+    """Return the longest of some indices; preferably one with contiguous elements, if it is not too short.
 
-    One of ``least`` values or more is better than any other one.
+    One of ``least`` values or more is better than any other.
     """
     return max(reversed(rows), key=lambda i: (i.range >= least, use.stride(i.name) == 1 and i.range >= _SHORT, i.range))
 
@@ -62,10 +62,10 @@ def _rows_of(nest: Nest, left: Use, right: Use) -> list[stripe.Index]:
 
 
 def with_windows_apart(nest: Nest) -> Nest:
-    """Return a nest with the loop over a window and what lies within as two loops, where one stands for both.
+    """Return a nest with the joint loop over a window and what is within it split in two.
 
-    Where a window lies in its tensor throughout, what it sees of a row are neighbours, and one loop goes over them. A
-    box has an axis for the places of windows and one for what is within, where whole steps go along that.
+    If a window is always inside its tensor, its part of a row is contiguous, and one loop goes over it. A box has an
+    axis for window places and one for the elements within, if whole steps go along the latter.
     """
     segment = nest.reductions[0]
     outputs = {index.name for index in nest.indices}
@@ -95,10 +95,10 @@ def with_windows_apart(nest: Nest) -> Nest:
 
 
 def tops(nest: Nest, left: Panel, right: Panel) -> Iterator[tuple[Panel, stripe.Index | None, int]]:
-    """Yield the left input with each index that can be along its rows, each that can be above that, and the least rows.
+    """Yield the left input with each possible index along its rows, each index above that, and the minimum rows.
 
-    Outputs that are neighbours are neighbours of a column, as well as elements of ``left`` that are: threads write the
-    former side by side.
+    Contiguous outputs are adjacent in a column, and so are contiguous elements of ``left``: threads write the former
+    coalesced.
     """
     rows = _rows_of(nest, left.use, right.use)
     written = sch.written_uses(nest)

@@ -1,4 +1,4 @@
-"""Tiles of a contraction by matrix instructions, and their layout in local memory."""
+"""Plans of contractions by matrix instructions: tiles, and their layout in local memory."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tileir.schedule.nest import Nest, Use, product
 from tileir.stripe import ir as stripe
 
 _LINE: Final = 128
-"""Bytes of all banks of local memory."""
+"""Bytes of all banks of local memory together."""
 
 _PIECE: Final = 16
 """Bytes that an instruction loads from one row."""
 
 _WASTE: Final = 3
-"""Less than one of so many steps of a reduction may lie behind its end for the sake of deeper tiles."""
+"""Divisor of the steps of a reduction that may be past its end for the sake of deeper tiles."""
 
 _BANKS: Final = (4, 8)
-"""Rows, and elements of four bytes of each, that an instruction reads together where these lie along the rows."""
+"""Rows, and 4-byte elements of each, that an instruction reads together if elements are contiguous along rows."""
 
 SMALL: Final = (
     (128, 64, 64, 32),
@@ -49,10 +49,10 @@ OF_LOCAL: Final = (
     (64, 64, 64, 64),
     (64, 32, 64, 32),
 )
-"""The same for fragments that read local memory, whose threads share a wide tile."""
+"""Tiles for fragments that read local memory, whose threads share a wide tile."""
 
 OF_WINDOWS: Final = ((64, 128, 64, 128), *OF_LOCAL)
-"""The same for windows of halves: half of the columns would have an instruction read each row again."""
+"""Tiles for windows of halves: with half of the columns, an instruction would read each row again."""
 
 
 @attrs.frozen(eq=False)
@@ -77,13 +77,14 @@ class MatrixTiling:
     """Tiles of a product in a group: ``rows`` by ``columns`` outputs, ``tall`` by ``wide`` for threads of a fragment.
 
     ``depth`` steps of ``loop`` are copied at a time, to one of ``stages`` places in local memory. The other reduction
-    indices have ``repeats`` points. Where rows go on along another index, ``above``, ``high`` neighbours along it share
-    the tile, each with ``least`` rows or more. ``constraints`` say which products are added. ``boxes`` tells how both
-    inputs are copied where one thread asks for all of a tile, ``staged`` how many columns of results are written at a
-    time through local memory, ``slots`` for how many boxes of results there is such memory instead, and ``beside`` how
-    many groups share a processor then. Where ``groups`` is not 0, so many take the tiles in turns. With ``registers``,
-    a warp of its own copies: so many have its threads, and those that multiply, in ``teams`` that go on by themselves.
-    ``cluster`` neighbours along the rows copy the right input together.
+    indices have ``repeats`` points. If rows continue along another index, ``above``, ``high`` neighbours along it share
+    the tile, each with ``least`` rows or more. ``constraints`` select the products to add. ``boxes`` describes the
+    copies of both inputs if one thread requests those of a whole tile, ``staged`` is the number of columns of results
+    written at a time through local memory, ``slots`` the number of boxes of results in local memory instead, and
+    ``beside`` the number of groups that then share a processor. If ``groups`` is not 0, this number of groups takes all
+    tiles in turns. With ``registers``, a separate warp copies: these are the registers of its threads, and of those
+    that multiply, in ``teams`` that run independently. ``cluster`` neighbours along the rows copy the right input
+    together.
     """
 
     left: Panel
@@ -117,7 +118,7 @@ class MatrixTiling:
 
     @property
     def top(self) -> stripe.Index:
-        """The index along which rows of tiles follow each other in the grid."""
+        """The index along which rows of tiles are consecutive in the grid."""
         return self.left.index if self.above is None else self.above
 
     @property
@@ -131,45 +132,45 @@ class MatrixTiling:
         return frozenset((panel.index.name,) if above is None else (panel.index.name, above.name))
 
     def tests(self, panel: Panel) -> tuple[Affine, ...]:
-        """Return the constraints that do not depend on where in the tile of the other input a product is."""
+        """Return the constraints that do not depend on the place of a product in the tile of the other input."""
         other = self.own(self.left if panel is self.right else self.right)
         return tuple(each for each in self.constraints if other.isdisjoint(each.indices))
 
     @property
     def masks(self) -> tuple[Affine, ...]:
-        """The constraints that hold for some outputs of a tile, and not for others, if copies cannot see to them."""
+        """The constraints that hold for only some outputs of a tile, if copies cannot implement them."""
         cut = self.cut
         zeros = {each for panel in (self.left, self.right) for each in self.tests(panel)}
         return () if zeros.issuperset(cut) else cut
 
     @property
     def promotes(self) -> bool:
-        """True if what a step adds up is added to sums of all digits, as the instruction's own keep too few of them."""
+        """True if the sums of each step are added to full-precision sums, as the instruction's precision is low."""
         return 0 < self.fragment.exact_depth < self.repeats * self.loop.range
 
     @property
     def has_parts(self) -> bool:
-        """True if threads hold sums of some steps beside those of all."""
+        """True if threads hold partial sums of some steps beside the totals."""
         return self.promotes or bool(self.masks)
 
     @property
     def repairs(self) -> bool:
-        """True if zeros stand for factors that constraints leave out of some outputs of a tile.
+        """True if zeros replace factors that constraints exclude from some outputs of a tile.
 
-        Zero times infinity is none: sums with such products are computed again.
+        Zero times infinity is NaN: sums with these products are recomputed.
         """
         return bool(self.cut) and not self.masks and self.left.use.dtype.is_float
 
     @property
     def cut(self) -> tuple[Affine, ...]:
-        """The constraints that hold for some outputs of a tile, and not for others; all where copies are of boxes."""
+        """The constraints that hold for only some outputs of a tile; all constraints if copies are of boxes."""
         if self.boxes is not None:
             return self.constraints
         tiled = self.own(self.left) | self.own(self.right)
         return tuple(each for each in self.constraints if not tiled.isdisjoint(each.indices))
 
     def taking(self, loops: Iterable[stripe.Index]) -> tuple[Affine, ...]:
-        """Return tests whether constraints of :attr:`cut` take terms from an output: they do not hold where least."""
+        """Return tests that constraints of :attr:`cut` exclude terms of an output: that their minimum is negative."""
         ranges = {i.name: i.range for i in loops}
         tests = []
         for each in self.cut:
@@ -179,11 +180,11 @@ class MatrixTiling:
 
     @property
     def steps(self) -> int:
-        """Number of times that tiles are copied."""
+        """Number of copies of tiles."""
         return self.repeats * -(-self.loop.range // self.depth)
 
     def extent(self, panel: Panel) -> int:
-        """Return rows or columns of an input's tile in local memory: whole pieces where they lie across the depth."""
+        """Return rows or columns of an input's tile in local memory: whole pieces if contiguous across the depth."""
         own = self.columns if panel is self.right else self.rows
         line = _LINE // panel.use.dtype.itemsize
         whole = self.fragment.a.where is Where.LOCAL and not panel.along_loop and own > line
@@ -196,28 +197,28 @@ class MatrixTiling:
 
 
 def cut_rows(run: Run, bit: int) -> tuple[Run, ...]:
-    """Return the parts of a run of rows below and from a bit of the row on; other runs as they are."""
+    """Return the parts of a run of rows below and from a bit of the row on; other runs unchanged."""
     return run.cut_at((run.start + bit - run.bit,)) if run.axis == "m" else (run,)
 
 
 def runs_of(runs: Iterable[Run], plan: MatrixTiling) -> list[Run]:
-    """Return runs of a layout, the highest first, cut where rows of a fragment go on along the index above."""
+    """Return runs of a layout, the highest first, split where rows of a fragment continue along the index above."""
     bit = plan.across.bit_length() - 1
     return [part for run in reversed(tuple(runs)) for part in reversed(cut_rows(run, bit))]
 
 
 def is_above(run: Run, plan: MatrixTiling) -> bool:
-    """Return whether a run numbers places along the index above."""
+    """Return whether a run counts places along the index above."""
     return run.axis == "m" and 1 << run.bit >= plan.across
 
 
 def are_neighbours(run: Run) -> bool:
-    """Return whether a run of an element's number counts neighbours of a row."""
+    """Return whether a run of an element's number counts adjacent elements of a row."""
     return run.start == run.bit == 0 and run.axis == "n"
 
 
 def piece_of(panel: Panel, fragment: Fragment, width: int) -> int:
-    """Return how many elements of a row of ``width`` lie side by side in local memory.
+    """Return the contiguous elements of a row of ``width`` in local memory.
 
     Instructions that read local memory themselves take rows across the depth in pieces of all banks.
     """
@@ -248,9 +249,9 @@ def reads_local(plan: MatrixTiling) -> bool:
 
 
 def is_readable(plan: MatrixTiling) -> bool:
-    """Return whether the fragment can read its factors where tiles are staged, as far as it reads local memory.
+    """Return whether the fragment, if it reads local memory, can read its factors in the staged tiles.
 
-    Rows there, or the pieces into which they are folded, are a power of two long.
+    Rows there, or the pieces into which they are folded, have power-of-two lengths.
     """
     fragment = plan.fragment
     for panel, operand in ((plan.left, fragment.a), (plan.right, fragment.b)):
@@ -270,12 +271,12 @@ def is_readable(plan: MatrixTiling) -> bool:
 
 
 def tallest(plan: MatrixTiling) -> int:
-    """Return how many rows a tile can use."""
+    """Return the maximum useful rows of a tile."""
     return plan.left.index.range * (1 if plan.above is None else plan.above.range)
 
 
 def groups_of(nest: Nest, plan: MatrixTiling) -> int:
-    """Return how many groups there are."""
+    """Return the number of groups."""
     extents = {plan.left.index.name: plan.across, plan.right.index.name: plan.columns}
     if plan.above is not None:
         extents[plan.above.name] = plan.high
@@ -284,27 +285,28 @@ def groups_of(nest: Nest, plan: MatrixTiling) -> int:
 
 
 def whole_clusters(count: int, plan: MatrixTiling) -> int:
-    """Return how many rows of tiles there are in whole clusters: those behind the end are in none of the results."""
+    """Return the rows of tiles in whole clusters; those past the end compute no results."""
     return -(-count // plan.cluster) * plan.cluster
 
 
 def in_clusters(plan: MatrixTiling, cluster: int) -> MatrixTiling:
-    """Return the plan for clusters of so many groups, if all tiles are boxes."""
+    """Return the plan for clusters of ``cluster`` groups, if all tiles are boxes."""
     if plan.boxes is None:
         return plan
     return attrs.evolve(plan, cluster=cluster, groups=plan.groups // cluster * cluster)
 
 
 def wastes(loop: stripe.Index, depth: int) -> bool:
-    """Return whether steps of a depth would be for a large part behind the end of the reduction."""
+    """Return whether a large part of the steps of a depth would be past the end of the reduction."""
     return -loop.range % depth * _WASTE >= loop.range
 
 
 def deepest(loops: Iterable[stripe.Index], reads: Collection[Use], constrained: Collection[str]) -> stripe.Index:
-    """Return the index of the sum that steps go along: the longest, as the rest of a step lies behind its end.
+    """Return the index of the sum along which steps go: the longest, as the rest of a step is past its end.
 
-    Twice as long counts what copies take neighbours along, and of long ones that without constraints is best, then
-    what copies take neighbours along: of others they take elements one by one.
+    Indices with wide copies count double, and of long ones unconstrained ones are best, then those with wide copies:
+    along
+    others elements are copied one by one.
     """
 
     def worth(index: stripe.Index) -> tuple[int, bool, bool, int]:
@@ -316,4 +318,4 @@ def deepest(loops: Iterable[stripe.Index], reads: Collection[Use], constrained: 
 
 
 _STEP: Final = 32
-"""Terms of a step beyond which it matters little how long an index is."""
+"""Length beyond which longer indices are no better, in terms of a step."""

@@ -1,4 +1,4 @@
-"""Reasons that keep a contraction from the instructions that multiply matrices."""
+"""Reasons against matrix instructions for a contraction."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tileir.stripe import ir as stripe
 
 
 def against_product(nest: Nest, segment: Segment) -> Refused | None:
-    """Return what keeps a reduction from being a sum of products of two loads, in one dtype, and nothing else."""
+    """Return why a reduction is not only a sum of products of two loads in one dtype."""
     around = (i for other in nest.segments if other is not segment for c in other.constraints for i in c.indices)
     if (index := min(around, default=None)) is not None:
         return refused("TR421", index=index)
@@ -20,7 +20,7 @@ def against_product(nest: Nest, segment: Segment) -> Refused | None:
 
 
 def _against_statements(segment: Segment) -> Refused | None:
-    """Return which statement of a reduction is not one of two loads, conversions of them, a product and a store."""
+    """Return the statement of a reduction that is not a load, conversion, product or store of its only product."""
     counts = {stripe.Load: 0, stripe.Store: 0, stripe.Intrinsic: 0}
     for statement in segment.statements:
         if isinstance(statement, stripe.Intrinsic) and statement.op is not Op.MUL:
@@ -48,7 +48,7 @@ def _against_sum(segment: Segment) -> Refused | None:
 
 
 def _against_operands(segment: Segment) -> Refused | None:
-    """Return which operand of the product is no load, nor one that is converted to the dtype of the sum."""
+    """Return the operand of the product that is no load, nor a load converted to the dtype of the sum."""
     (multiplied,) = (s for s in segment.statements if isinstance(s, stripe.Intrinsic))
     (total,) = (use.dtype for use in segment.uses if use.direction.writes)
     converts = {s.into: s for s in segment.statements if isinstance(s, stripe.Convert)}
@@ -62,10 +62,10 @@ def _against_operands(segment: Segment) -> Refused | None:
 
 
 def against_constraints(nest: Nest, plan: MatrixTiling, sizes: Mapping[str, int]) -> Refused | None:
-    """Return which index of a constraint keeps tiles from being copied without it, or steps from being added at once.
+    """Return the constrained index that prevents copying a tile unconditionally, or adding steps at once.
 
-    A tile is copied under the constraints that speak of its own elements; under other ones all of it has to be inside
-    of its tensor, wherever they hold.
+    A tile is copied under the constraints on its own elements; under other constraints all of it has to be inside its
+    tensor, wherever they hold.
     """
     ranges = {i.name: i.range for i in (*nest.indices, *nest.reductions[0].loops)}
     for mask in plan.masks:

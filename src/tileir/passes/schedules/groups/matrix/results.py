@@ -1,8 +1,7 @@
-"""Results of products on their way to memory: threads hold pieces of many rows, and memory wants rows.
+"""Stores of products through local memory: threads hold pieces of many rows, and memory wants whole rows.
 
-What four warps hold of a product are pairs of neighbours, of which a warp has those of eight rows. Written as they are,
-they fill a part of each line of memory at a time. So some columns at a time go to local memory, and from there whole
-vectors to where neighbouring threads write neighbours.
+Four warps hold pairs of adjacent results, a warp those of eight rows. Stored directly, they would fill a part of each
+memory line at a time. So some columns at a time go to local memory, and from there as coalesced whole vectors.
 """
 
 from __future__ import annotations
@@ -19,32 +18,32 @@ from tileir.schedule.nest import Nest, Node, Use
 from tileir.stripe import ir as stripe
 
 _LINE: Final = 128
-"""Bytes of all banks of local memory."""
+"""Bytes of all banks of local memory together."""
 
 _WIDTHS: Final = (256, 128, 64)
-"""Bytes of the rows that lie in local memory at a time: threads meet less often where these are more."""
+"""Bytes of rows in local memory at a time; wider rows need fewer barriers."""
 
 _VECTOR: Final = 16
-"""Bytes that a thread writes at a time."""
+"""Bytes of a thread's vector store."""
 
 _ROWS: Final = 8
-"""Rows after which the places of vectors in local memory are the same again."""
+"""Period, in rows, of the places of vectors in local memory."""
 
 _PIECE: Final = 8
-"""Columns after which a thread has its next ones."""
+"""Distance, in columns, between pieces of a thread."""
 
 _LEAST_ROW: Final = 32
-"""Bytes of the shortest rows of a box that can be swizzled."""
+"""Minimum bytes of a row of a swizzled box."""
 
 _SIDE: Final = 256
 _AXES: Final = 5
-"""Most elements of a box along an axis, and most axes."""
+"""Maximum elements of a box along an axis, and maximum axes."""
 
 
 def staged_columns(nest: Nest, plan: MatrixTiling, most: int) -> int:
-    """Return how many columns of a tile may be written at a time through ``most`` bytes of local memory.
+    """Return the columns of a tile written at a time through ``most`` bytes of local memory.
 
-    0 says that results are written as threads hold them.
+    0 for direct stores from registers.
     """
     fragment, column = plan.fragment, plan.right.index
     written = sch.written_uses(nest)
@@ -72,10 +71,10 @@ def staged_columns(nest: Nest, plan: MatrixTiling, most: int) -> int:
 
 
 def stored_boxes(nest: Nest, plan: MatrixTiling, most: int) -> int:
-    """Return how many boxes of results ``most`` bytes of local memory hold, no more than a tile has.
+    """Return the boxes of results that fit ``most`` bytes of local memory, at most those of a tile.
 
-    0 says that results are not stored as boxes, such as those whose rows do not begin where lines of the cache do: on
-    an H200, a product at 3000 took 111.5 us so instead of 110.5; and those of windows.
+    0 if results are not stored as boxes, such as those of windows, and those with rows misaligned to cache lines: on an
+    H200, a product at 3000 took 111.5 us with boxes instead of 110.5.
     """
     if not plan.staged or plan.rows > _SIDE or plan.repeats > 1 or plan.constraints:
         return 0
@@ -89,14 +88,14 @@ def stored_boxes(nest: Nest, plan: MatrixTiling, most: int) -> int:
 
 
 def _widths(plan: MatrixTiling, out: Use) -> tuple[int, ...]:
-    """Return how many columns the boxes of a tile have: those of all banks, but for the last one."""
+    """Return the columns of each box of a tile: those of all banks, except for the last box."""
     line = _LINE // out.dtype.itemsize
     whole, rest = divmod(plan.columns, line)
     return (line,) * whole + (rest,) * (rest > 0)
 
 
 def _box(nest: Nest, plan: MatrixTiling, out: Use, width: int) -> stripe.CopyBack | None:
-    """Return how so many columns of a team are stored; None where the results are no tensor of which they are a box."""
+    """Return how ``width`` columns of a team are stored as a box; None if the layout of results does not allow that."""
     ranges = {index.name: index.range for index in nest.indices}
     sizes = {plan.left.index.name: plan.across // plan.teams, plan.right.index.name: width}
     if plan.above is not None:
@@ -153,7 +152,7 @@ class Results:
     def in_turn(
         cls, nest: Nest, plan: MatrixTiling, names: NameScope
     ) -> tuple[tuple[stripe.Index, ...], list[Results]]:
-        """Choose names; return an index of the turns, and what is done in each, or each box for itself."""
+        """Choose names; return the index of turns and the results of a turn, or the results of each box."""
         (out,) = sch.written_uses(nest)
         column = plan.right.index.name
         if not plan.slots:
@@ -167,7 +166,7 @@ class Results:
             own = stages[number % plan.slots] if width == widths[0] else _stage(out, plan, names, width)
             inner = sch.index(names.fresh(f"{column}_part"), width // _PIECE, stripe.Binding.UNROLL)
             found.append(cls(plan, out, own, Affine.constant(number * widths[0]), inner, _box(nest, plan, out, width)))
-        if widths[-1] < widths[0]:  # that one has memory of its own: it is made while the first one is stored
+        if widths[-1] < widths[0]:  # it has its own memory: it is computed while the first one is stored
             found.insert(1, found.pop())
         return (), found
 
@@ -182,7 +181,7 @@ class Results:
         return sch.part(self.inner) + self.start / _PIECE
 
     def written(self, use: Use, row: Affine, column: Affine) -> Use:
-        """Return a use with local memory in place of what is written, at a row and a column of it."""
+        """Return a use with local memory in place of the output, at a row and a column of it."""
         if use.name != self.out.name:
             return use
         return attrs.evolve(use, root=self.stage.name, access=(row, column), strides=self.stage.shape.strides, sizes=())
