@@ -1,4 +1,4 @@
-"""Clusters: groups that run at the same time and share what they copy; and how kernels do without them."""
+"""Clusters: groups that run at the same time and share copies; and their replacement on other devices."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tileir.semtree.rewrite import rewrite_stmts, statements, with_body
 
 
 def axis_of_parts(stmt: BulkCopy, cluster: int) -> int | None:
-    """Return the axis along which a box is cut for so many groups; None where it has no equal parts.
+    """Return the axis along which a box is split for ``cluster`` groups; None without equal parts.
 
-    Where its rows are folded, it is cut along these, if parts have as many pieces; else along its first axis with more
-    than one element.
+    Folded rows are split along the row, if parts have equally many pieces; others along the first axis with more than
+    one element.
     """
     piece, row, rows = stmt.fold
     if piece and row == stmt.box[-1] and row * rows == prod(stmt.box) and row // piece % cluster == 0:
@@ -36,7 +36,7 @@ def axis_of_parts(stmt: BulkCopy, cluster: int) -> int | None:
 
 
 def part_of(stmt: BulkCopy, kernel: KernelFunction) -> BulkCopy | None:
-    """Return the copy that a group itself makes of a box for its cluster; None where the box has no equal parts."""
+    """Return a group's own copy of a part of its cluster's box; None if the box has no equal parts."""
     if stmt.scope is Scope.GROUP or kernel.cluster == 1:
         return stmt
     axis = axis_of_parts(stmt, kernel.cluster)
@@ -60,7 +60,7 @@ def part_of(stmt: BulkCopy, kernel: KernelFunction) -> BulkCopy | None:
 
 
 def with_parts(kernel: KernelFunction) -> KernelFunction:
-    """Return the kernel with what each group itself copies, and not all of the box, where it is for a cluster."""
+    """Return the kernel with each group's own copies in place of those of whole boxes for a cluster."""
 
     def parted(stmt: Stmt) -> tuple[Stmt, ...]:
         own = part_of(stmt, kernel) if isinstance(stmt, BulkCopy) else stmt
@@ -71,20 +71,20 @@ def with_parts(kernel: KernelFunction) -> KernelFunction:
 
 
 def channels_of_clusters(kernel: KernelFunction) -> frozenset[str]:
-    """Return the channels of which all groups of a cluster send and release the messages."""
+    """Return the channels whose messages all groups of a cluster send and release."""
     copies = (stmt for stmt in statements(kernel.body) if isinstance(stmt, BulkCopy))
     return frozenset(stmt.channel.array for stmt in copies if stmt.scope is Scope.CLUSTER)
 
 
 def clustered(kernel: KernelFunction, cluster: int) -> KernelFunction:
-    """Return the kernel with clusters of so many groups, which meet at its end, if it copies boxes for some."""
+    """Return the kernel with clusters of ``cluster`` groups, which meet at its end, if it copies boxes for clusters."""
     if not channels_of_clusters(kernel):
         return kernel
     return attrs.evolve(kernel, body=(*kernel.body, Barrier(Scope.CLUSTER)), cluster=cluster)
 
 
 def without_clusters(kernel: KernelFunction) -> KernelFunction:
-    """Return an equal kernel whose groups copy all of a box themselves; itself where it has no clusters."""
+    """Return an equal kernel whose groups copy whole boxes themselves; itself without clusters."""
 
     def alone(stmt: Stmt) -> tuple[Stmt, ...]:
         match stmt:

@@ -1,4 +1,4 @@
-"""The works of a program of the semtree as a graph: what hands on buffers to what."""
+"""Data-flow graph of the works of a program, linked by buffers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 _GIVEN: Final = (BufferRole.INPUT, BufferRole.CONSTANT)
-"""The roles of buffers that have their content before the first work."""
+"""The roles of buffers with content before the first work."""
 
 
 def dataflow(program: Program) -> nx.DiGraph[str]:
-    """Link inputs, constants, works and outputs by the buffers that they hand on, within a turn of each loop."""
+    """Link inputs, constants, works and outputs by buffers, within one iteration of each loop."""
     graph = WorkGraph(NameScope.of(buffer.name for buffer in program.buffers))
     labels = {buffer.name: f"{buffer.name} {buffer.dtype.value}{list(buffer.shape)}" for buffer in program.buffers}
     for buffer in program.buffers:

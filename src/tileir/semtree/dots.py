@@ -1,4 +1,4 @@
-"""Sums of few products in each lane: what they mean in other expressions, and which ones an instruction computes."""
+"""Dot products in each lane: their definition in other expressions, and their instructions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tileir.semtree.ir import Apply, Cast, Dot, Expr, Shuffle
 
 
 def fragment_of(dot: Dot) -> str:
-    """Return the name of the fragment that computes a dot product; nothing where the table has none."""
+    """Return the name of the fragment that computes a dot product; empty if the table has none."""
     dtypes = (dot.left.type.dtype, dot.right.type.dtype, dot.total.type.dtype)
     return _NAMES.get((dtypes, (1, dot.total.type.lanes, dot.terms)), "")
 
@@ -19,7 +19,7 @@ _NAMES: Final = {(row.dtypes, row.mnk): row.name for row in FRAGMENTS.values() i
 
 
 def plain_dot(dot: Dot) -> Expr:
-    """Return the definition of a dot product: one product after the other, of lanes picked by shuffles."""
+    """Return the definition of a dot product: sequential products of lanes picked by shuffles."""
     kind, terms = dot.total.type, dot.terms
     result = dot.total
     for term in range(terms):

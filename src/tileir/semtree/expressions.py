@@ -1,6 +1,6 @@
 """The expressions of the kernel IR; :mod:`tileir.semtree.ir` holds these names too.
 
-A class that has a ``form`` is written as :mod:`tileir.core.text.forms` tells.
+A class with a ``form`` is written as in :mod:`tileir.core.text.forms`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _types(operands: tuple[Any, ...]) -> str:
 
 
 def _represents(const: Any) -> bool:
-    """Return whether a value is one of the dtype."""
+    """Return whether a value is representable in the dtype."""
     dtype, value = const.type.dtype, const.value
     if dtype.is_float:
         return type(value) is float and (value != value or rounded(value, dtype) == value)
@@ -46,7 +46,7 @@ def _values(expr: Any) -> tuple[Any, ...]:
 
 
 def _tests(expr: Any) -> bool:
-    """Return whether a condition fits what it chooses from."""
+    """Return whether a condition fits the operands of a selection."""
     test = expr.args[0].type
     return bool(test.dtype.is_bool and test.lanes == expr.args[-1].type.lanes)
 
@@ -70,7 +70,7 @@ def _starts_at_integer(ramp: Any) -> bool:
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Const(Node):
-    """A value known when compiling, the same in every lane: a bool, int or float as ``type.dtype`` represents it."""
+    """A compile-time constant, equal in every lane: a bool, int or float representable in ``type.dtype``."""
 
     rules: ClassVar = (Rule(_represents, _unrepresented),)
     value: bool | int | float = attrs.field(eq=bits)
@@ -219,9 +219,9 @@ class Reduce(Node):
 
 @attrs.frozen(cache_hash=True, slots=False, repr=False)
 class Shuffle(Node):
-    """Lane ``j`` of the result is number ``lanes[j]`` among the lanes of the operands, one operand after the other.
+    """Lane ``j`` of the result is number ``lanes[j]`` among the lanes of the operands, one operand after another.
 
-    The operands, one at least, are of one type. A single lane makes a scalar.
+    The operands, at least one, have one type. A single lane makes a scalar.
     """
 
     form: ClassVar[str] = "shuffle<{lanes}>({operands})"
@@ -237,12 +237,12 @@ class Shuffle(Node):
 
     @property
     def known(self) -> int:
-        """Number of lanes that the operands have."""
+        """Number of lanes of all operands."""
         return self.operands[0].type.lanes * len(self.operands)
 
     @property
     def missing(self) -> list[int]:
-        """The lanes that no operand has."""
+        """The lane numbers beyond those of the operands."""
         return [lane for lane in self.lanes if not 0 <= lane < self.known]
 
     @cached_property
@@ -304,7 +304,7 @@ class Subscript(Node):
 
 
 def neighbours(stmt: Any) -> bool:
-    """Return whether a statement that moves elements from ``source`` to ``target`` moves neighbours of one type."""
+    """Return whether a statement that moves elements from ``source`` to ``target`` moves a run of one type."""
     target, source = stmt.target, stmt.source
     return bool(target.type == source.type and target.offset.type.lanes == source.offset.type.lanes == 1)
 

@@ -13,11 +13,11 @@ from tileir.semtree.kinds import Collective, ParamAccess, Region, Type
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Arrive(Collective):
-    """Add one to a flag once for the group, and set an element of a private array to what the flag was before.
+    """Add one to a flag once for the group, and set an element of a private array to the flag's previous value.
 
-    A flag is an element of a parameter of u32. All threads of the group come here first; what they wrote to parameters
-    before is seen by groups that arrive at the flag later, or await it (release). From here on the group sees what
-    those wrote before that have arrived earlier (acquire): the last one to arrive can go on with the work of all.
+    A flag is an element of a parameter of u32. All threads of the group first meet here; their earlier writes to
+    parameters are visible to groups that arrive at the flag later, or await it (release). From here on the group sees
+    the writes of groups that arrived earlier (acquire): the last group to arrive can continue with the work of all.
     """
 
     form: ClassVar[str] = "arrive {target} = {flag}"
@@ -39,9 +39,9 @@ class Arrive(Collective):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Await(Collective):
-    """Wait until a flag is at least ``count``; from here on the group sees what those wrote before that have arrived.
+    """Wait until a flag is at least ``count``; from here on the group sees the earlier writes of groups that arrived.
 
-    All groups of a kernel that awaits flags run at the same time: a device that has no room for them refuses it.
+    All groups of a kernel that awaits flags run at the same time: a device without room for them refuses it.
     """
 
     form: ClassVar[str] = "await {flag} until {count}"

@@ -82,10 +82,10 @@ if TYPE_CHECKING:
 LValue: TypeAlias = Var | Subscript
 
 WARP: Final = 32
-"""Neighbouring threads that exchange what they hold without local memory, where a device has an instruction for it."""
+"""Number of neighbouring threads that can exchange elements without local memory, if the device supports it."""
 
 COPIED_BYTES: Final = (4, 8, 16)
-"""How much one thread copies asynchronously by one statement."""
+"""Bytes that a thread copies asynchronously per statement."""
 
 _READ: Final = role(Role.OPERAND, Subscript)
 _WRITTEN: Final = role(Role.TARGET, Subscript)
@@ -145,10 +145,10 @@ class Assign(Node):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class AssignLanes(Node):
-    """Set the lanes of a variable or of array elements from ``begin`` on, before ``end``: scalars of the index type.
+    """Set the lanes from ``begin`` to before ``end`` (scalars of the index type) of a variable or of array elements.
 
-    Other lanes stay as they are. Elements for them lie anywhere: they are not read either, where ``value`` is elements
-    of an array; any other value is computed as a whole.
+    Other lanes stay as they are. Elements for them may be out of bounds: they are not read either, if ``value`` is
+    elements of an array; any other value is computed as a whole.
     """
 
     form: ClassVar[str] = "masked({begin}, {end}) {target} = {value}"
@@ -181,7 +181,7 @@ class For(Node):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class If(Node):
-    """Run ``then`` where the scalar bool ``condition`` holds, else ``otherwise``."""
+    """Run ``then`` if the scalar bool ``condition`` holds, else ``otherwise``."""
 
     rules: ClassVar = (
         Rule(
@@ -196,7 +196,7 @@ class If(Node):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Barrier(Collective):
-    """All threads of the group, or of the cluster, wait here, and see each other's writes to local arrays."""
+    """Wait for all threads of the group, or of the cluster, and see each other's writes to local arrays."""
 
     form: ClassVar[str] = "barrier()[ of {scope}]"
     scope: Scope = Scope.GROUP
@@ -204,7 +204,7 @@ class Barrier(Collective):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class AsyncCopy(Deferred):
-    """Begin to copy neighbours to a local array, whose elements are undefined until an :class:`AsyncWait`."""
+    """Begin to copy contiguous elements to a local array; the target is undefined until an :class:`AsyncWait`."""
 
     form: ClassVar[str] = "async {target} = {source}"
     rules: ClassVar = (
@@ -228,14 +228,14 @@ class AsyncCopy(Deferred):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class AsyncCommit(Node):
-    """Make one group of the copies that this thread has begun since the last one."""
+    """Make a group of the copies that this thread has begun since the last group."""
 
     form: ClassVar[str] = "async_commit()"
 
 
 @attrs.frozen(cache_hash=True, repr=False)
 class AsyncWait(Node):
-    """Wait until at most the last ``pending`` groups of copies of this thread are not complete."""
+    """Wait until at most the last ``pending`` groups of copies of this thread are incomplete."""
 
     form: ClassVar[str] = "async_wait({pending})"
     rules: ClassVar = (Rule(at_least("pending", 0), "so many groups of copies cannot be pending: {pending}", "TIL551"),)
@@ -246,10 +246,10 @@ class AsyncWait(Node):
 class MatrixOperand(Node):
     """Element (i, j) is at ``p ^ ((p >> shift) & mask)``, where ``p = start.offset + i·strides[0] + j·strides[1]``.
 
-    With a ``fold`` (piece, row, rows) each ``rows`` rows of ``row`` elements lie as columns of pieces before that.
+    With a ``fold`` (piece, row, rows) each ``rows`` rows of ``row`` elements are first stored as columns of pieces.
 
-    With ``held``, threads hold the operand in private arrays, each so many elements from ``start`` on: those of one
-    fragment after the other, row by row, as the layout of the fragment's operand says. Strides are 0 then.
+    With ``held``, threads hold the operand in private arrays, each this number of elements from ``start`` on: those of
+    one fragment after another, row by row, in the layout of the fragment's operand. Strides are 0 then.
     """
 
     form: ClassVar[str] = "{start} strides({strides})[ swizzle({shift}, {mask})][ fold({fold})][ held({held})]"
@@ -263,12 +263,12 @@ class MatrixOperand(Node):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class MatrixMultiply(Collective):
-    """Add ``left @ right`` to what the threads of a fragment hold together; all threads of a group run it.
+    """Add ``left @ right`` to the sums that the threads of a fragment hold together; all threads of a group run it.
 
     ``fragment`` names a row of :data:`tileir.core.fragments.FRAGMENTS`. ``tile`` has the rows, columns and depth of the
-    product, multiples of those of the fragment. ``accumulators`` is the first element that a thread holds;
-    :mod:`tileir.semtree.matrices` tells which these are. The product is done when the statement ends, even where the
-    instruction only begins it.
+    product, multiples of those of the fragment. ``accumulators`` is the first element that a thread holds, in the order
+    of :mod:`tileir.semtree.matrices`. The product is complete when the statement ends, even if the instruction only
+    begins it.
     """
 
     form: ClassVar[str] = "multiply({fragment}) tile({tile}) {accumulators} += {left} * {right}"
@@ -281,9 +281,9 @@ class MatrixMultiply(Collective):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Exchange(Collective):
-    """Set elements to those that another thread holds of ``source``: the one whose number differs in the bits ``mask``.
+    """Set elements to those of ``source`` in the thread whose number differs in the bits ``mask``.
 
-    Threads are numbered axis 0 fastest, and ``mask`` is below :data:`WARP`, so that both are of one warp.
+    Threads are numbered axis 0 fastest, and ``mask`` is below :data:`WARP`, so that both are in one warp.
     """
 
     form: ClassVar[str] = "exchange({mask}) {target} = {source}"
@@ -300,7 +300,7 @@ class Exchange(Collective):
 class Vote(Collective):
     """Set an element of a private array of bool to whether ``value`` holds for any, or for all, threads of a warp.
 
-    A warp is :data:`WARP` threads, which are numbered axis 0 fastest, from a multiple of that on.
+    A warp is :data:`WARP` threads with consecutive numbers, axis 0 fastest, from a multiple of that on.
     """
 
     form: ClassVar[str] = "vote {kind} {target} = {value}"
@@ -318,7 +318,7 @@ class Vote(Collective):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Prefetch(Hint):
-    """Bring an element of a parameter nearer, or what lies beyond its ends: a hint, which changes nothing."""
+    """Prefetch an element of a parameter, which may be out of bounds: a hint without effect."""
 
     form: ClassVar[str] = "prefetch {target}"
     rules: ClassVar = (
@@ -333,7 +333,7 @@ class Prefetch(Hint):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Turn(Collective, Hint):
-    """Take or pass the turn among parts of a group, ``threads`` neighbours each: when they do something, not what."""
+    """Take or pass the turn among parts of a group, ``threads`` neighbours each: this changes timing, not results."""
 
     form: ClassVar[str] = "turn {step} {threads}"
     step: TurnStep
@@ -356,17 +356,17 @@ Instruction: TypeAlias = (
     | BulkStore
     | BulkWait
 )
-"""What few devices have; :func:`tileir.semtree.matrices.without_instructions` does without."""
+"""A statement that few devices support; :func:`tileir.semtree.matrices.without_instructions` replaces it."""
 
 
 @attrs.frozen(cache_hash=True, repr=False)
 class WarpRole(Node):
-    """Let some warps of a group, from number ``first`` on, run ``body``, while others of it do something else.
+    """Let some warps of a group, from number ``first`` on, run ``body``, while others do something else.
 
-    Roles stand last in a kernel, and no warp has two. What other nodes say of a group they say of the threads of a role
-    in there: these meet at its barriers, and multiply matrices together. Channels go from one role to others. With
-    ``registers`` that is how many each thread has meanwhile, of four warps from a multiple of four on. There are
-    ``teams`` of so many warps, one behind the other, each of which has the role for itself.
+    Roles are last in a kernel, and no warp has two. In a role, the group of other nodes means the threads of the role:
+    these meet at its barriers, and multiply matrices together. Channels go from one role to others. ``registers`` is
+    the number of registers of each thread in the role, for four warps from a multiple of four on. There are ``teams``
+    teams of this number of warps, one after another, each of which runs the role independently.
     """
 
     first: int
@@ -383,9 +383,10 @@ Stmt: TypeAlias = Declare | DeclareArray | Assign | For | If | WarpRole | Barrie
 class KernelFunction(Undecoded):
     """A kernel over a launch grid.
 
-    ``grid`` and ``group`` have one to three extents, axis 0 first; ``group`` is (1,) where threads are not used. The
-    groups of a ``cluster``, so many neighbours along axis 0 of the grid, run at the same time, and copy to each other.
-    ``operations`` estimates arithmetic operations plus elements moved, all in all: whether splitting the launch pays.
+    ``grid`` and ``group`` have one to three extents, axis 0 first; ``group`` is (1,) if threads are not used. The
+    groups of a ``cluster``, this number of neighbours along axis 0 of the grid, run at the same time, and copy to each
+    other. ``operations`` estimates arithmetic operations plus elements moved in total, to decide whether splitting the
+    launch pays.
     """
 
     name: str
@@ -399,7 +400,7 @@ class KernelFunction(Undecoded):
     cluster: int = 1
 
     def summary(self) -> str:
-        """Return name, parameters, and how many statements there are."""
+        """Return name, parameters, and the number of statements."""
         called = call_of(self.name, [each.name for each in self.params])
         return f"{called}: {counted(statements_in(self.body), 'statement')}"
 
@@ -413,16 +414,16 @@ class Program(ShownProgram, Whole):
     works: tuple[Work, ...] = attrs.field(metadata=BODY)
 
     def graph(self) -> nx.DiGraph[str]:
-        """Return a frozen networkx graph of inputs, works and outputs, linked by the buffers that works hand on.
+        """Return a frozen networkx graph of inputs, works and outputs, linked by buffers.
 
-        :mod:`tileir.core.graphs.frozen` tells the attributes.
+        :mod:`tileir.core.graphs.frozen` describes the attributes.
         """
         from tileir.semtree.dataflow import dataflow  # it imports this module
 
         return dataflow(self)
 
     def summary(self) -> str:
-        """Return inputs, outputs, and how many kernels there are."""
+        """Return inputs, outputs, and the number of kernels."""
         roles = (BufferRole.INPUT, BufferRole.OUTPUT)
         inputs, outputs = ([each.name for each in self.buffers if each.role is role] for role in roles)
         return f"{call_of('', inputs, outputs)}: {counted(len(self.kernels), 'kernel')}"

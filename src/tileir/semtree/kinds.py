@@ -23,7 +23,7 @@ class Type(Node):
     lanes: int = 1
 
     def with_dtype(self, dtype: DType) -> Type:
-        """Return the type of as many lanes of another dtype."""
+        """Return the type with equally many lanes of another dtype."""
         return Type(dtype, self.lanes)
 
     def __str__(self) -> str:
@@ -31,7 +31,7 @@ class Type(Node):
 
 
 def bits(value: bool | int | float) -> bool | int | str:
-    """Return what tells floats apart as their bits do: -0.0 is not 0.0, and nan is nan."""
+    """Return a key that distinguishes floats by their bits: -0.0 is not 0.0, and nan is nan."""
     return value.hex() if isinstance(value, float) else value
 
 
@@ -54,7 +54,7 @@ class Scope(_Kind):
     """Threads that meet, and memory that is written."""
 
     GROUP = "group"
-    CLUSTER = "cluster"  # of all groups that run at the same time as this one, itself among them
+    CLUSTER = "cluster"  # of all groups that run at the same time as this one, including itself
 
 
 class LoopKind(_Kind):
@@ -89,13 +89,13 @@ class ChannelStep(_Kind):
     """Wait until all threads have released the message ``n`` before, whose place the next copies take."""
 
     SEND = "send"
-    """The copies since the last one are a message."""
+    """Make a message of the copies since the last one."""
 
     RECEIVE = "receive"
     """Wait until the copies of the message have arrived."""
 
     RELEASE = "release"
-    """Be done with the message: with all that the thread has read of it, products that were begun among it."""
+    """Release the message: all reads of it by the thread are done, including products that were begun."""
 
 
 class VoteKind(_Kind):
@@ -106,13 +106,13 @@ class VoteKind(_Kind):
 
 
 class TurnStep(_Kind):
-    """Step of some of the threads of a group that take turns with others."""
+    """Step of a part of a group that takes turns with others."""
 
     TAKE = "take"
-    """Wait until those before have passed the turn on, but for the first ones in the first round."""
+    """Wait until the previous part has passed the turn; the first part does not wait in the first round."""
 
     PASS = "pass"
-    """Let the next ones take it."""
+    """Pass the turn to the next part."""
 
 
 class Collective(Node):
@@ -122,12 +122,12 @@ class Collective(Node):
 
 
 class Deferred(Node):
-    """A statement whose reads and writes may happen at any time up to a later statement that waits for them."""
+    """A statement whose reads and writes may happen at any time up to a later waiting statement."""
 
     __slots__ = ()
 
 
 class Hint(Node):
-    """A statement that changes nothing, so that whatever does not know it leaves it out."""
+    """A statement without effect, which stages that do not know it may drop."""
 
     __slots__ = ()

@@ -12,11 +12,11 @@ from tileir.semtree.ir import Branch, Launch, Loop, ParamAccess, Program, Work
 B = TypeVar("B")
 
 MAX_NESTED_WORKS: Final = 32
-"""Loops and branches inside one another that are allowed."""
+"""Maximum nesting of loops and branches."""
 
 
 def every(works: Iterable[Work]) -> Iterator[Work]:
-    """Yield works and all inside them, in the order of the text; nesting is bounded, so recursion is."""
+    """Yield works and all nested ones, in the order of the text; nesting is bounded, so recursion is."""
     for work in works:
         yield work
         for body in schema.bodies(work):
@@ -29,12 +29,12 @@ def launches(works: Iterable[Work]) -> Iterator[Launch]:
 
 
 def used_buffers(works: Iterable[Work]) -> Iterator[str]:
-    """Yield the buffers that works use, as arguments and as conditions, as often as they do."""
+    """Yield the buffers that works use, as arguments and as conditions, once per use."""
     return (name for work in every(works) for name in schema.used(work))
 
 
 def accesses(program: Program, works: Iterable[Work]) -> Iterator[tuple[str, ParamAccess]]:
-    """Yield the buffers that works use, as often as they do, with what is done to each; conditions are read."""
+    """Yield the buffers that works use, once per use, with the access; conditions are read."""
     for work in every(works):
         if isinstance(work, Launch):
             for param, name in zip(program.kernels[work.kernel].params, work.arguments, strict=True):
@@ -44,20 +44,19 @@ def accesses(program: Program, works: Iterable[Work]) -> Iterator[tuple[str, Par
 
 
 def has_conditions(works: Iterable[Work]) -> bool:
-    """Return whether what runs depends on what buffers hold."""
+    """Return whether control flow depends on the content of buffers."""
     return any(schema.used(work) for work in every(works) if not isinstance(work, Launch))
 
 
 def executed(works: Iterable[Work], holds: Callable[[str], bool]) -> Iterator[Launch]:
-    """Yield the launches of a run, in order; the next one is asked for when the last one was done.
+    """Yield the launches of a run, in order; the caller completes each before it takes the next.
 
     Args:
-        works: What runs.
-        holds: Looks up the only element of a buffer.
+        works: The works to run.
+        holds: Returns the only element of a buffer.
 
     Raises:
-        CancelledError: Nobody wants the results any more.
-
+        CancelledError: The run was cancelled.
     """
     for work in works:
         match work:
@@ -73,11 +72,10 @@ def executed(works: Iterable[Work], holds: Callable[[str], bool]) -> Iterator[La
 
 
 def counted_turns(times: int) -> Iterator[None]:
-    """Yield before each turn of a loop with a count.
+    """Yield before each iteration of a loop with a count.
 
     Raises:
-        CancelledError: Nobody wants the results any more.
-
+        CancelledError: The run was cancelled.
     """
     for _ in range(times):
         checkpoint()
@@ -85,11 +83,10 @@ def counted_turns(times: int) -> Iterator[None]:
 
 
 def turns_while(condition: B, holds: Callable[[B], bool]) -> Iterator[None]:
-    """Yield before each turn of a loop on a condition.
+    """Yield before each iteration of a loop on a condition.
 
     Raises:
-        CancelledError: Nobody wants the results any more.
-
+        CancelledError: The run was cancelled.
     """
     while holds(condition):
         checkpoint()
@@ -97,7 +94,7 @@ def turns_while(condition: B, holds: Callable[[B], bool]) -> Iterator[None]:
 
 
 def with_launches(works: tuple[Work, ...], function: Callable[[Launch], Launch]) -> tuple[Work, ...]:
-    """Replace every launch; ``works`` itself where none changed."""
+    """Replace every launch; ``works`` itself if none changed."""
 
     def new(work: Work) -> tuple[Work]:
         return (function(work) if isinstance(work, Launch) else schema.map_bodies(inner, work),)
@@ -107,13 +104,13 @@ def with_launches(works: tuple[Work, ...], function: Callable[[Launch], Launch])
 
 
 def with_buffers(works: tuple[Work, ...], names: Mapping[str, str]) -> tuple[Work, ...]:
-    """Replace the names of buffers, those of conditions as well; ``works`` itself where none changed."""
+    """Rename buffers, including those of conditions; ``works`` itself if none changed."""
     inner = partial(with_buffers, names=names)
     return rewritten(works, lambda work: (schema.map_bodies(inner, schema.with_names(work, names)),))
 
 
 def runs(program: Program) -> tuple[int, ...]:
-    """Return how often each kernel is launched if loops on conditions turn once and branches go both ways."""
+    """Return the number of launches of each kernel if loops on conditions run once and branches take both sides."""
     counts = [0] * len(program.kernels)
 
     def count(works: tuple[Work, ...], times: int) -> None:

@@ -1,9 +1,9 @@
-"""Products of matrices that neighbouring threads compute together, and how threads do without them.
+"""Matrix products that neighbouring threads compute together, and their replacement by scalar code.
 
 A thread has the number ``n`` in its group, axis 0 fastest; ``lane = n % threads`` is its place among the threads of a
-fragment (:mod:`tileir.core.fragments`), which all have the same operands. The tile of a
-:class:`tileir.semtree.ir.MatrixMultiply` is cut into fragments, row by row, and of each of these in turn a thread holds
-the elements that the fragment's layout says. Operands in f32 may be rounded to the ten bits of TF32.
+fragment (:mod:`tileir.core.fragments`), which share operands. The tile of a :class:`tileir.semtree.ir.MatrixMultiply`
+is split into fragments, row by row, and of each in turn a thread holds the elements of the fragment's layout. Operands
+in f32 may be rounded to the ten bits of TF32.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from tileir.semtree.swizzles import PLAIN, swizzled
 
 
 def copied_in_turn(stmt: BulkCopy | BulkStore, kernel: KernelFunction, names: NameScope) -> Stmt:
-    """Return a loop in which threads copy the elements of a box in turn; of those outside they make local ones zero."""
+    """Return a loop in which threads copy the elements of a box in turn; elements out of bounds become zero."""
     index = Type(kernel.index)
     element, stride = Var(names.fresh("element"), index), prod(stmt.box)
     there: Expr = stmt.tensor.offset
@@ -103,7 +103,7 @@ def thread_number(kernel: KernelFunction) -> Expr:
 
 
 _RARE: Final = frozenset((*get_args(Instruction), WarpRole))
-"""The classes of statements that most kernels have none of."""
+"""Classes of statements that most kernels lack."""
 
 
 def is_plain(stmt: MatrixMultiply) -> bool:
@@ -112,13 +112,13 @@ def is_plain(stmt: MatrixMultiply) -> bool:
 
 
 def held(stmt: MatrixMultiply) -> int:
-    """Return how many elements of the result a thread holds."""
+    """Return the number of elements of the result that a thread holds."""
     fragment = FRAGMENTS[stmt.fragment]
     return stmt.tile[0] * stmt.tile[1] // fragment.threads
 
 
 def held_of_left(stmt: MatrixMultiply) -> int | None:
-    """Return how many elements of the left operand a thread can hold; None where the instruction takes none so."""
+    """Return the number of elements of the left operand that a thread can hold; None if it cannot."""
     fragment = FRAGMENTS[stmt.fragment]
     layout = fragment.a.layout
     if fragment.a.where is Where.TILE or layout is None or NOTHING in (*layout.threads, *layout.elements):
@@ -127,7 +127,7 @@ def held_of_left(stmt: MatrixMultiply) -> int | None:
 
 
 def waits(stmt: Stmt) -> bool:
-    """Return whether threads wait at a statement for others: at a barrier, for what these hold, or for messages."""
+    """Return whether threads wait at a statement for others: at a barrier, for exchanged elements, or for messages."""
     if isinstance(stmt, Channel):
         return stmt.step in (ChannelStep.ACQUIRE, ChannelStep.RECEIVE)
     meets = isinstance(stmt, Barrier | Exchange | Vote | Arrive | Await)
@@ -147,25 +147,25 @@ def without_instructions(
     flags: bool = True,
     updates: int = 0,
 ) -> KernelFunction:
-    """Return an equal kernel without the instructions that few devices have; itself where it has none.
+    """Return an equal kernel without the instructions that few devices have; itself if it has none.
 
-    Copies happen at once, and each thread computes the sums that it holds; operands that threads hold, and what they
-    exchange, go through local memory. Threads meet at barriers where they acquire or receive messages of channels.
+    Copies become synchronous, and each thread computes its own sums; operands in registers of threads, and exchanged
+    elements, go through local memory. Threads meet at barriers to acquire or receive messages of channels.
 
     Args:
         kernel: The kernel.
-        spelt: The fragments that the back end has words for, which stay.
-        masks: Whether assignments to some lanes go: loops over these take their place.
-        copies: Whether asynchronous copies go.
-        folds: Whether the back end takes operands that are folded.
-        exchanges: Whether exchanges and votes go.
-        channels: Whether channels and their copies go, and clusters with them.
+        spelt: The fragments that the back end supports, which stay.
+        masks: Whether to replace assignments to some lanes by loops.
+        copies: Whether to replace asynchronous copies.
+        folds: Whether the back end supports folded operands.
+        exchanges: Whether to replace exchanges and votes.
+        channels: Whether to replace channels and their copies, and clusters with them.
         roles: Whether the back end lacks roles.
         flags: Whether it lacks flags.
-        updates: The bytes of the widest elements that it updates as one step; 0 for none.
+        updates: Bytes of the widest elements that it updates atomically; 0 for none.
 
     Raises:
-        BackendError: TIL804, the kernel has roles, flags or updates, and nothing can take the place of what is lacking.
+        BackendError: TIL804, the kernel has roles, flags or updates that the back end lacks, without a replacement.
     """
     kernel = attrs.evolve(kernel, cluster=1) if channels and kernel.cluster > 1 else kernel
     if _RARE.isdisjoint(map(type, statements(kernel.body))):
@@ -196,7 +196,7 @@ def without_instructions(
 
 
 def _refuse_waits(kernel: KernelFunction, *, roles: bool, channels: bool, flags: bool, updates: int) -> None:
-    """Refuse a kernel whose warps or groups wait for each other, or update elements, in a way that is lacking."""
+    """Refuse a kernel with roles, waits or updates that the back end lacks."""
     found = [stmt for stmt in kernel.body if isinstance(stmt, WarpRole)]
     if found and (roles or (channels and any(isinstance(s, Channel | BulkCopy) for s in statements(found)))):
         message = f"kernel {kernel.name!r} gives warps roles that wait for each other, which the device cannot do so"
@@ -211,7 +211,7 @@ def _refuse_waits(kernel: KernelFunction, *, roles: bool, channels: bool, flags:
 
 
 def _lane_by_lane(stmt: AssignLanes, names: NameScope) -> tuple[Stmt, ...]:
-    """Return a loop over the lanes that are set; variables, and values that are no elements, lie in arrays then."""
+    """Return a loop over the set lanes; variables, and values that are no elements, are moved to arrays."""
     target, value, index = stmt.target, stmt.value, stmt.begin.type
     if isinstance(target, Subscript) and isinstance(value, Subscript):  # all is read before anything is written
         moved = Var(names.fresh("moved"), value.type)
@@ -244,7 +244,7 @@ def _lane_by_lane(stmt: AssignLanes, names: NameScope) -> tuple[Stmt, ...]:
 
 
 def _exchanged(stmt: Exchange, kernel: KernelFunction, names: NameScope) -> tuple[Stmt, ...]:
-    """Return what puts the elements of each thread into local memory, and takes those of the other one."""
+    """Return statements that put the elements of each thread into local memory, and take those of the other."""
     source, lanes, number = stmt.source, stmt.source.type.lanes, thread_number(kernel)
     array = DeclareArray(names.fresh("exchanged"), source.type.dtype, prod(kernel.group) * lanes, Region.LOCAL)
     other = Apply(Op.BIT_XOR, (number, Const(stmt.mask, number.type)))
@@ -256,7 +256,7 @@ def _exchanged(stmt: Exchange, kernel: KernelFunction, names: NameScope) -> tupl
 
 
 def _voted(stmt: Vote, kernel: KernelFunction, names: NameScope) -> tuple[Stmt, ...]:
-    """Return what puts the value of each thread into local memory, and merges those of its warp."""
+    """Return statements that put the value of each thread into local memory, and merge those of its warp."""
     kind, number, lane = stmt.value.type, thread_number(kernel), Var(names.fresh("lane"), Type(kernel.index))
     array = DeclareArray(names.fresh("votes"), kind.dtype, prod(kernel.group), Region.LOCAL)
     own, one = (Subscript(array.name, place, kind) for place in (number, Apply(Op.BIT_XOR, (number, lane))))
@@ -266,7 +266,7 @@ def _voted(stmt: Vote, kernel: KernelFunction, names: NameScope) -> tuple[Stmt, 
 
 
 class _Product:
-    """What one thread does for a product."""
+    """Scalar code of one thread for a product."""
 
     def __init__(self, stmt: MatrixMultiply, kernel: KernelFunction, names: NameScope) -> None:
         self.stmt, self.names, self.index = stmt, names, Type(kernel.index)
@@ -277,7 +277,7 @@ class _Product:
         self.team = Apply(Op.DIV, (number, self._constant(self.fragment.threads)))
 
     def statements(self) -> tuple[Stmt, ...]:
-        """Return what computes the sums of a thread."""
+        """Return statements that compute the sums of a thread."""
         stmt, lane = self.stmt, Var(self.names.fresh("lane"), self.index)
         if not stmt.left.held:
             return (Declare(lane, self.lane), self._product(lane, stmt.left))
@@ -286,9 +286,9 @@ class _Product:
         return (Declare(lane, self.lane), *own, Barrier(), product, Barrier())
 
     def _own(self, lane: Var) -> tuple[DeclareArray, Stmt]:
-        """Return a local array, and what puts there what a thread holds of the left operand, teams one behind another.
+        """Return a local array, and statements that store a thread's elements of the left operand there, team by team.
 
-        Each team has its own rows, as long as the product is deep.
+        Each team has its own rows, as long as the depth of the product.
         """
         (height, _, depth), left = self.stmt.tile, self.stmt.left
         assert self.fragment.a.layout is not None  # the verifier saw to it
@@ -301,13 +301,13 @@ class _Product:
         return array, self._loops(extents, Assign(target, value))
 
     def _shared(self, array: DeclareArray) -> MatrixOperand:
-        """Return the left operand as it lies in a local array."""
+        """Return the left operand in a local array."""
         height, _, depth = self.stmt.tile
         start = Subscript(array.name, self._times(self.team, height * depth), self.stmt.left.start.type)
         return MatrixOperand(start, (depth, 1))
 
     def _product(self, lane: Var, left: MatrixOperand) -> Stmt:
-        """Return loops over tiles, and in each over the elements that a thread holds."""
+        """Return loops over tiles, and in each over a thread's elements."""
         stmt, step = self.stmt, self._counter("step")
         extents, places, place = self._held(self.fragment.sums, ("m", "n"), lane)
         target = Subscript(stmt.accumulators.array, self._sum(place, stmt.accumulators.offset), stmt.accumulators.type)
@@ -322,7 +322,7 @@ class _Product:
     def _held(
         self, layout: Layout, axes: tuple[str, str], lane: Var
     ) -> tuple[list[tuple[Var, int]], dict[str, Expr], Expr]:
-        """Return loops over the elements that a thread holds; their rows and columns, by axis; and where they are."""
+        """Return loops over a thread's elements; their rows and columns, by axis; and their places."""
         units, sizes = ([each["mnk".index(axis)] for axis in axes] for each in (self.fragment.mnk, self.stmt.tile))
         counters = [self._counter(name) for name in ("row", "column")]
         extents = [(counter, size // unit) for counter, size, unit in zip(counters, sizes, units, strict=True)]

@@ -1,4 +1,4 @@
-"""Channels, and copies of boxes of tensors, which are their messages; :mod:`tileir.semtree.ir` holds these names."""
+"""Channels, and copies of boxes of tensors, which are their messages; re-exported by :mod:`tileir.semtree.ir`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _PLACE: Final = role(Role.PLACE, Subscript)
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Channel(Collective):
-    """Take a step of a channel: a queue of messages, each of which is some copies that a group makes to local memory.
+    """Take a step of a channel: a queue of messages, each of which is a set of a group's copies to local memory.
 
-    ``channel`` is the first element of a local array of u64 that nothing else touches, two for each message that may
-    be under way. Each thread takes steps of its own, in the order of the messages; :class:`ChannelStep` tells which.
+    ``channel`` is the first element of a local array of u64 that nothing else uses, two for each message that may
+    be under way. Each thread takes its own steps, in the order of the messages, as :class:`ChannelStep` describes.
     """
 
     form: ClassVar[str] = "channel {step} {channel}"
@@ -29,17 +29,17 @@ class Channel(Collective):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class BulkCopy(Collective, Deferred):
-    """Begin to copy a box of a tensor to a local array, for the next message of a channel; the group does so once.
+    """Begin to copy a box of a tensor to a local array, once for the group, as part of the next message of a channel.
 
-    The tensor lies in a parameter from ``source`` on: axis i has ``extents[i]`` elements that are ``strides[i]`` apart,
-    1 at the last one. The box has ``box[i]`` of them, from ``at[i]`` on, which may be below 0 and beyond the end: what
-    is not in the tensor is zero. They are every one along axis i or, with ``steps``, every ``steps[i]``-th one. Row by
-    row, they go to neighbours from ``target`` on, which are moved as those of a :class:`MatrixOperand` are by
-    ``shift``, ``mask`` and ``fold``. They are undefined until the message is received.
+    The tensor is in a parameter from ``source`` on: axis i has ``extents[i]`` elements with stride ``strides[i]``, 1
+    for the last one. The box has ``box[i]`` elements, from ``at[i]`` on, which may be below 0 and beyond the end:
+    elements outside the tensor are zero. With ``steps`` the box takes every ``steps[i]``-th element along axis i. Row
+    by row, its elements go to contiguous places from ``target`` on, moved by ``shift``, ``mask`` and ``fold`` as in a
+    :class:`MatrixOperand`. They are undefined until the message is received.
 
-    Where ``scope`` is the cluster, all groups of it ask for the same box. Each copies an equal part, which
-    :func:`tileir.semtree.clusters.part_of` tells, to the local arrays of all of them. The channel is that of the
-    cluster then: a group receives a message when all groups have sent it and their copies have arrived, and acquires a
+    If ``scope`` is the cluster, all its groups request the same box. Each copies an equal part
+    (:func:`tileir.semtree.clusters.part_of`) to the local arrays of all of them. The channel then belongs to the
+    cluster: a group receives a message when all groups have sent it and their copies have arrived, and acquires a
     place when the threads of all groups have released it.
     """
 
@@ -78,12 +78,12 @@ class BulkCopy(Collective, Deferred):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class BulkStore(Collective, Deferred):
-    """Begin to copy a box of a local array to a tensor; the group does so once.
+    """Begin to copy a box of a local array to a tensor, once for the group.
 
-    The tensor, the box, and how this lies in the local array from ``source`` on are said as in a :class:`BulkCopy`. The
-    tensor lies in a parameter from ``target`` on, to which a kernel writes by nothing else. What is not in the tensor
-    is not written. The local array may be written again behind a :class:`BulkWait` and a barrier, and the tensor is
-    there when the kernel ends.
+    The tensor, the box, and its layout in the local array from ``source`` on are described as in a :class:`BulkCopy`.
+    The tensor is in a parameter from ``target`` on, to which the kernel writes by nothing else. Elements outside the
+    tensor are not written. The local array may be written again after a :class:`BulkWait` and a barrier, and the tensor
+    is complete when the kernel ends.
     """
 
     form: ClassVar[str] = (
@@ -102,7 +102,7 @@ class BulkStore(Collective, Deferred):
 
     @property
     def every(self) -> tuple[int, ...]:
-        """The steps along all axes: none is left out."""
+        """The steps along all axes, which are 1."""
         return (1,) * len(self.box)
 
     @property
@@ -120,7 +120,7 @@ class BulkStore(Collective, Deferred):
 class BulkWait(Collective):
     """Wait until all but the last ``pending`` bulk stores of the group have read their local arrays.
 
-    One of its threads does so, and the others know of it behind the next barrier.
+    One of its threads does so, and the others know of it after the next barrier.
     """
 
     form: ClassVar[str] = "bulk_wait({pending})"

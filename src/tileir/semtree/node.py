@@ -1,4 +1,4 @@
-"""Base of all nodes of the semtree: it shows their text."""
+"""Base of all nodes of the semtree, which print as text."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ class Node(Shown):
     """A node, which prints as its text.
 
     Attributes:
-        rules: What holds for all nodes of the class, operands apart.
-        places: Where the arrays lie whose elements are fields: their regions, how parameters are accessed, or the class
-            of what declares them; and the rule in words, for faults.
-
+        rules: Invariants of all nodes of the class, without operands.
+        places: Required places of arrays whose elements are fields: their regions, accesses of parameters, or the class
+            of their declarations; and the rule in words, for faults.
     """
 
     __slots__ = ()
@@ -37,16 +36,16 @@ class Whole(Node, ShownWhole):
 
 
 class Undecoded(Whole):
-    """A kernel, whose body may be JSON until somebody looks at it.
+    """A kernel whose body may be JSON until its first use.
 
-    Launches of compiled code need no bodies, and to decode those of a network takes longer than all else that loads it.
+    Launches of compiled code need no bodies, and decoding those of a network takes longer than all else in loading it.
     """
 
     __slots__ = ("_document",)
     _document: bytes
 
     def with_body_of(self, document: bytes) -> Self:
-        """Return a kernel with the body that the JSON of one has, which is not checked before it is decoded."""
+        """Return a kernel with the body from a JSON document, which is not checked before it is decoded."""
         kernel = attrs.evolve(self)  # type: ignore[misc]  # what is derived from this is a node
         object.__setattr__(kernel, "_document", document)
         object.__delattr__(kernel, "body")

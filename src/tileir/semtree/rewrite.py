@@ -1,4 +1,4 @@
-"""Walking and rebuilding kernels. What did not change is returned as it was.
+"""Traversal and rewriting of kernels. Unchanged parts are returned as they are.
 
 Expressions and nested statements are walked recursively: :mod:`tileir.semtree.check.verifier` bounds their depth.
 Lists of statements are walked by loops, so their length is not bounded.
@@ -23,12 +23,12 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 
 def with_children(expr: Expr, operands: tuple[Expr, ...]) -> Expr:
-    """Return ``expr`` over other operands, as many as :func:`children` gives; itself when they are the same."""
+    """Return ``expr`` with other operands, as many as :func:`children` returns; itself if they are identical."""
     return schema.with_operands(expr, operands)
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """Yield the expression and everything below it, parents first, operands from left to right."""
+    """Yield the expression and all nested ones, parents first, operands from left to right."""
     stack = [expr]
     while stack:
         node = stack.pop()
@@ -55,20 +55,20 @@ def map_expr(function: Callable[[Expr], Expr], expr: Expr) -> Expr:
 
 
 def law(text: str) -> Callable[[Callable[[Expr], Expr | None]], Rule[Expr]]:
-    """Turn a function of expressions into a rule, named by the law that it applies."""
+    """Turn a function of expressions into a rule, named by its law."""
     return lambda function: Rule(text, function)
 
 
 def expressions(stmt: Stmt) -> tuple[Expr, ...]:
-    """Return the expressions that a statement itself evaluates; those of nested statements are not among them.
+    """Return the expressions that a statement itself evaluates, without those of nested statements.
 
-    What is only written, or only named, counts by its offset.
+    Of elements that are only written or named, only the offset counts.
     """
     return schema.operands(stmt)
 
 
 def mentions(stmt: Stmt) -> tuple[Expr, ...]:
-    """Return the expressions of a statement itself, what it only writes or names among them, as a whole."""
+    """Return the expressions of a statement itself, including those that it only writes or names, as a whole."""
     return schema.mentions(stmt)
 
 
@@ -78,7 +78,7 @@ def bodies(stmt: Stmt) -> tuple[tuple[Stmt, ...], ...]:
 
 
 def statements(stmts: Iterable[Stmt]) -> Iterator[Stmt]:
-    """Yield all statements, nested ones after the one that holds them, in the order of the text."""
+    """Yield all statements, nested ones after their parents, in the order of the text."""
     stack = [iter(stmts)]
     while stack:
         for stmt in stack[-1]:
@@ -92,7 +92,7 @@ def statements(stmts: Iterable[Stmt]) -> Iterator[Stmt]:
 
 
 def distinct_nodes(kernel: KernelFunction) -> Iterator[Expr]:
-    """Yield every expression of the kernel; one object that occurs many times comes once."""
+    """Yield every expression of the kernel; shared objects come once."""
     seen: set[int] = set()
     for stmt in statements(kernel.body):
         stack = list(schema.mentions(stmt))
@@ -106,9 +106,9 @@ def distinct_nodes(kernel: KernelFunction) -> Iterator[Expr]:
 
 
 def map_stmts(function: Callable[[Expr], Expr], stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Apply ``function`` to each whole expression that the statements, nested ones too, evaluate.
+    """Apply ``function`` to each whole expression that the statements, including nested ones, evaluate.
 
-    ``function`` also gets what is only written or named, and must return elements, or an lvalue, for it.
+    ``function`` also gets expressions that are only written or named, and must return elements, or an lvalue, for them.
     """
     return rewritten(stmts, lambda stmt: (_map_stmt(function, stmt),))
 
@@ -123,7 +123,7 @@ def map_bodies(function: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]], stmt: S
 
 
 def rewrite_stmts(function: Callable[[Stmt], tuple[Stmt, ...]], stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Replace every statement by none or more, nested ones before the one that holds them."""
+    """Replace every statement by none or more, nested ones before their parents."""
 
     def visit(stmt: Stmt) -> tuple[Stmt, ...]:
         return function(map_bodies(lambda body: rewrite_stmts(function, body), stmt))
@@ -132,7 +132,7 @@ def rewrite_stmts(function: Callable[[Stmt], tuple[Stmt, ...]], stmts: tuple[Stm
 
 
 def with_body(kernel: KernelFunction, body: tuple[Stmt, ...]) -> KernelFunction:
-    """Return ``kernel`` with another body; itself when it is the same."""
+    """Return ``kernel`` with another body; itself if it is identical."""
     return kernel if body is kernel.body else attrs.evolve(kernel, body=body)
 
 
@@ -157,8 +157,7 @@ def substitute_stmts(
     """Apply :func:`substitute` to all statements; declarations and counters keep their names.
 
     Raises:
-        TypeError: a variable that is assigned would become something else than a variable.
-
+        TypeError: an assigned variable would become something other than a variable.
     """
     return map_stmts(lambda expr: substitute(expr, variables, arrays), stmts)
 
@@ -170,15 +169,15 @@ def declared_names(stmts: Iterable[Stmt]) -> Iterator[str]:
 
 
 def kernel_names(kernel: KernelFunction) -> Iterator[str]:
-    """Yield every name that a kernel introduces: its parameters, then those of its body."""
+    """Yield every name that a kernel introduces: its parameters, then those in its body."""
     yield from (param.name for param in kernel.params)
     yield from declared_names(kernel.body)
 
 
 def freshened(stmts: tuple[Stmt, ...], scope: NameScope, keep: Container[str] = ()) -> tuple[Stmt, ...]:
-    """Rename what the statements introduce to names that ``scope`` has not seen yet, except those in ``keep``.
+    """Rename introduced names to names that ``scope`` has not seen yet, except those in ``keep``.
 
-    This makes it legal to put the same statements several times into one list.
+    This makes it legal to put statements several times into one list.
     """
     names = (name for name in dict.fromkeys(declared_names(stmts)) if name not in keep)
     fresh = {name: scope.fresh(name) for name in names}
@@ -187,7 +186,7 @@ def freshened(stmts: tuple[Stmt, ...], scope: NameScope, keep: Container[str] = 
 
 
 def renamed(stmts: tuple[Stmt, ...], names: Mapping[str, str]) -> tuple[Stmt, ...]:
-    """Rename variables and arrays where they are introduced and where they are used."""
+    """Rename variables and arrays in their introductions and uses."""
 
     def in_expr(node: Expr) -> Expr:
         return schema.with_names(node, names)
@@ -204,14 +203,14 @@ def variables_of(expr: Expr) -> tuple[str, ...]:
 
 
 def trip_values(loop: For) -> range | None:
-    """Return the values of the counter where both bounds are constants, else None."""
+    """Return the values of the counter if both bounds are constants, else None."""
     if isinstance(loop.begin, Const) and isinstance(loop.end, Const):
         return range(int(loop.begin.value), int(loop.end.value), loop.step)
     return None
 
 
 def unrolled(loop: For, values: Iterable[int], scope: NameScope) -> tuple[Stmt, ...]:
-    """Return one copy of the body for each counter value, with fresh names for what it introduces."""
+    """Return one copy of the body for each counter value, with fresh names for its declarations."""
     result: list[Stmt] = []
     for value in values:
         bound = substitute_stmts(loop.body, {loop.counter.name: Const(value, loop.counter.type)})

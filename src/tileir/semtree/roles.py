@@ -1,4 +1,4 @@
-"""Warps of a kernel with roles, and those that take the steps of its channels."""
+"""Warps of a kernel with roles, and the threads that take the steps of its channels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def roles(kernel: KernelFunction) -> tuple[WarpRole, ...]:
 
 
 def threads_of(role: WarpRole) -> range:
-    """Return the numbers of the threads that have a role, in whichever team."""
+    """Return the numbers of the threads of a role, in all teams."""
     return range(role.first * WARP, (role.first + role.warps * role.teams) * WARP)
 
 
@@ -27,7 +27,7 @@ def teams_of(role: WarpRole) -> tuple[range, ...]:
 
 
 def releasing(kernel: KernelFunction) -> Mapping[str, int]:
-    """Return how many threads release the messages of each channel: without roles all of the group, or the cluster."""
+    """Return the number of threads that release messages of each channel: without roles, the group or cluster."""
     parts = [(role.body, len(threads_of(role))) for role in roles(kernel)]
     joint = channels_of_clusters(kernel)
     counts: dict[str, int] = {}

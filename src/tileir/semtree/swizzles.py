@@ -12,11 +12,11 @@ from tileir.core.ops import Op
 from tileir.semtree.expressions import Apply, Const, Expr
 
 PLAIN: Final = (0, 0, 0)
-"""The fold of arrays that lie row by row."""
+"""The fold of row-major arrays."""
 
 
 def swizzled(place: Expr, shift: int, mask: int, fold: tuple[int, int, int] = PLAIN) -> Expr:
-    """Return the offset at which a folded and swizzled array has what a plain one has at ``place``."""
+    """Return the offset in a folded and swizzled array of the element at ``place`` in a plain one."""
     place = folded(place, fold)
     if not mask:
         return place
@@ -25,7 +25,7 @@ def swizzled(place: Expr, shift: int, mask: int, fold: tuple[int, int, int] = PL
 
 
 def folded(place: Expr, fold: tuple[int, int, int]) -> Expr:
-    """Return the offset at which an array that is folded has what a plain one has at ``place``."""
+    """Return the offset in a folded array of the element at ``place`` in a plain one."""
     if fold == PLAIN:
         return place
     piece, row, rows = fold
@@ -49,7 +49,7 @@ def folded(place: Expr, fold: tuple[int, int, int]) -> Expr:
 
 
 def folded_place(place: np.ndarray[Any, Any], fold: tuple[int, int, int]) -> np.ndarray[Any, Any]:
-    """Return what :func:`folded` says, for places that are known."""
+    """Return :func:`folded` for known places."""
     if fold == PLAIN:
         return place
     piece, row, rows = fold
@@ -60,5 +60,5 @@ def folded_place(place: np.ndarray[Any, Any], fold: tuple[int, int, int]) -> np.
 
 
 def period(shift: int, mask: int, fold: tuple[int, int, int] = PLAIN) -> int:
-    """Return what moves no element within its row: adding a multiple of it, folding and swizzling commute."""
+    """Return the period of the layout: adding a multiple of it commutes with folding and swizzling."""
     return lcm(1 << (mask << shift).bit_length(), max(1, fold[1] * fold[2]))

@@ -1,4 +1,4 @@
-"""Atomic updates: merges into elements that other threads, and other groups, merge into at the same time."""
+"""Atomic updates: merges into elements into which other threads and groups merge concurrently."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tileir.semtree.node import Node
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Update(Node):
-    """Set an element to ``op`` of itself and a value, as one step: no other update of it comes between.
+    """Set an element to ``op`` of itself and a value, atomically.
 
-    Updates of an element have no order, nor do they order anything else: who reads it meets those that update it at a
-    barrier first, or is a later kernel. A float is a maximum or minimum only where the element begins as a number; an
-    update that is NaN makes it NaN, and of zeros -0.0 is the lesser.
+    Updates of an element have no order, nor do they order anything else: its reader must first meet the updating
+    threads at a barrier, or be a later kernel. A float maximum or minimum requires an initial number; an update that is
+    NaN makes it NaN, and of zeros -0.0 is the lesser.
     """
 
     form: ClassVar[str] = "update {op} {target} by {value}"

@@ -1,4 +1,4 @@
-"""Memory of a program, and what it launches on that, one after the other."""
+"""Buffers of a program, and the works that it launches in order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Buffer(Node):
     data: Content = attrs.field(default=b"", repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what pickles and copies are made of: bytes, since views of memory have none."""
+        """Return the parts for pickles and copies: bytes, since views of memory cannot be pickled."""
         return type(self), (self.name, self.dtype, self.shape, self.role, bytes(self.data))
 
     @property
@@ -45,7 +45,7 @@ class Launch(Node):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class While(Node):
-    """As long as the named buffer, of one bool, holds true, which is looked up before each turn of a loop."""
+    """A condition for loops: the named buffer, of one bool, holds true before an iteration."""
 
     form: ClassVar[str] = "while ({buffer:name})"
     buffer: str = attrs.field(metadata=USES)
@@ -53,7 +53,7 @@ class While(Node):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Loop(Node):
-    """Run ``works``, in order, again and again: so many times, from 1 on, or while a condition holds, maybe never."""
+    """Run ``works``, in order, repeatedly: a number of times, at least 1, or while a condition holds, perhaps never."""
 
     times: int | While = attrs.field(metadata=USES)
     works: tuple[Work, ...] = attrs.field(metadata=BODY)
@@ -61,7 +61,7 @@ class Loop(Node):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Branch(Node):
-    """Run ``then``, in order, where the buffer ``condition``, of one bool, holds true, else ``otherwise``."""
+    """Run ``then``, in order, if the buffer ``condition``, of one bool, holds true, else ``otherwise``."""
 
     condition: str = attrs.field(metadata=USES)
     then: tuple[Work, ...] = attrs.field(metadata=BODY)

@@ -1,1 +1,1 @@
-"""Facts about kernels: effects, integer ranges, uniformity, order of elements."""
+"""Analyses of kernels: effects, integer ranges, uniformity, order of elements."""

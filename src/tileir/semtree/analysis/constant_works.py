@@ -1,4 +1,4 @@
-"""Works of a program whose results are the same in each run, since they depend on constants alone."""
+"""Works of a program that depend on constants alone, so that their results are equal in each run."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from tileir.semtree.ir import BufferRole, ParamAccess, Program
 from tileir.semtree.launches import accesses, used_buffers
 
 LARGEST_GROWTH: Final = 8
-"""How many times as large as the constants that it is made of a result may be: 4-bit weights become 32-bit ones."""
+"""Maximum ratio of the size of a result to that of its constants: 4-bit weights become 32-bit ones."""
 
 SMALL_BYTES: Final = 1 << 20
-"""Results of so many bytes are kept whatever they are made of."""
+"""Size of results that are kept in any case."""
 
 _OF_CALLERS: Final = (BufferRole.INPUT, BufferRole.OUTPUT)
 
 
 @attrs.frozen
 class _Uses:
-    """Buffers whose content from before a work it reads, and those that it writes."""
+    """Buffers whose earlier content a work reads, and buffers that it writes."""
 
     reads: frozenset[str]
     writes: frozenset[str]
 
 
 def constant_works(program: Program) -> frozenset[int]:
-    """Return the numbers of the works, outermost ones, that may run once, before the first run of the others.
+    """Return the numbers of the outermost works that may run once, before the first run of the others.
 
-    They read constants and what such works write, and write temporaries that no other work writes, all of that before
-    another one reads it. Results far larger than what they are made of are left to each run.
+    They read constants and outputs of other such works, and write temporaries that no other work writes, before any
+    other work reads them. Results far larger than their constants are left to each run.
     """
     nbytes = {buffer.name: buffer.elements * buffer.dtype.itemsize for buffer in program.buffers}
     temporary = {buffer.name for buffer in program.buffers if buffer.role is BufferRole.TEMPORARY}
@@ -65,7 +65,7 @@ def _uses(program: Program, number: int) -> _Uses:
 
 
 def _refused(uses: list[_Uses], chosen: set[int]) -> Iterable[int]:
-    """Yield works that write what others write or have read before, or that read what others write."""
+    """Yield works that write buffers which others write or read before, or that read buffers which others write."""
     written: set[str] = set()
     read_first: dict[str, int] = {}
     for number, each in enumerate(uses):
@@ -81,9 +81,9 @@ def _refused(uses: list[_Uses], chosen: set[int]) -> Iterable[int]:
 
 
 def without_constant_works(program: Program, works: frozenset[int]) -> Program:
-    """Return what is left to each run, without constants and temporaries that only the works use.
+    """Return the works of each run, without constants and temporaries that only the constant works use.
 
-    What is left reads what they write as constants, whose content is not known.
+    They read the outputs of constant works as constants of unknown content.
     """
     made = made_by(program, works)
     left = tuple(work for number, work in enumerate(program.works) if number not in works)

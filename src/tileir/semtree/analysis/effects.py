@@ -1,9 +1,8 @@
-"""Effects of a statement on variables and arrays, as the roles of its fields and its kind tell.
+"""Effects of a statement on variables and arrays, from its kind and the roles of its fields.
 
-What nested statements do is not among it, and neither is memory beyond the first of several elements that one operand
-of a product of matrices has.
+Nested statements do not count, nor does memory beyond the first of several elements of a matrix operand.
 
-Which operations a kernel has, counted once for all stages that have nothing to do where some are missing.
+The module also takes a census of a kernel's operations, so that stages can skip kernels without those they handle.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ from tileir.semtree.rewrite import distinct_nodes, expressions, statements, walk
 
 
 def reads(stmt: Stmt) -> tuple[Subscript, ...]:
-    """Return the elements that a statement reads, each time that it does, in the order of the text."""
+    """Return the elements that a statement reads, in the order of the text, as often as it does."""
     return tuple([node for root in expressions(stmt) for node in walk(root) if isinstance(node, Subscript)])
 
 
 def targets(stmt: Stmt) -> tuple[LValue, ...]:
-    """Return the variables and elements that a statement sets, but for variables that it introduces."""
+    """Return the variables and elements that a statement sets, except variables that it introduces."""
     return schema.targets(stmt)
 
 
@@ -54,18 +53,18 @@ def introduces(stmt: Stmt) -> tuple[str, ...]:
 
 
 def sets(stmt: Stmt) -> tuple[str, ...]:
-    """Return the variables that a statement sets, those that it introduces among them."""
+    """Return the variables that a statement sets, including those that it introduces."""
     return introduces(stmt) + assigns(stmt)
 
 
 def assigns(stmt: Stmt) -> tuple[str, ...]:
-    """Return the variables that a statement sets after they were introduced by another one."""
+    """Return the variables that a statement sets without introducing them."""
     found = schema.targets(stmt)
     return tuple([target.name for target in found if isinstance(target, Var)]) if found else ()
 
 
 def assigned_variables(stmts: Iterable[Stmt]) -> frozenset[str]:
-    """Return the variables that statements, nested ones too, set after they were introduced."""
+    """Return the variables that statements, including nested ones, set after their introduction."""
     return frozenset([name for stmt in statements(stmts) for name in assigns(stmt)])
 
 
@@ -75,13 +74,13 @@ def meets(stmt: Stmt) -> bool:
 
 
 def is_plain(stmt: Stmt) -> bool:
-    """Return whether each thread reads and writes by itself, and has done so when the next statement runs."""
+    """Return whether each thread reads and writes independently, and has finished before the next statement runs."""
     return not isinstance(stmt, Collective | Deferred)
 
 
 @attrs.frozen(eq=False)
 class Census:
-    """Contents of a kernel, each kind once.
+    """Kinds of nodes in a kernel, each once.
 
     Attributes:
         operations: Elementwise operations, each with the dtype of its first operand and the most lanes of one.
@@ -90,7 +89,6 @@ class Census:
         converts: Whether there are conversions, by value or of bits.
         dtypes: Those of arrays, constants and conversions; other nodes have the dtype of one of these.
         hints: Classes of hints.
-
     """
 
     operations: frozenset[tuple[Op, DType, int]]
@@ -102,7 +100,7 @@ class Census:
 
 
 def census(kernel: KernelFunction) -> Census:
-    """Return what there is in a kernel; the last one that was asked about is remembered."""
+    """Return the census of a kernel; the last result is cached."""
     global _last
     known = _last  # several threads may ask
     if known is None or known[0] is not kernel:

@@ -1,4 +1,4 @@
-"""Ranges and divisors of the integers of a kernel, known without running it."""
+"""Static ranges and divisors of the integers of a kernel."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from tileir.semtree.ir import (
 
 
 def is_defined(op: Op, dtype: DType, ranges: tuple[Range, ...]) -> bool:
-    """Return whether C defines an operation on integers of ``dtype``, whatever values they have in these ranges.
+    """Return whether C defines an operation on integers of ``dtype`` for all values in these ranges.
 
-    Sums, differences, products and negations have to fit; a divisor must not be 0, nor -1 below the least number; the
-    counts of shifts are less than the width, and what a signed number loses to the left is none of its bits.
+    Sums, differences, products and negations have to fit; a divisor must not be 0, nor -1 for the least number; counts
+    of shifts are less than the width, and a signed left shift loses no bits of the value.
     """
     match op, ranges:
         case ((Op.DIV | Op.MOD), (dividend, divisor)):
@@ -51,7 +51,7 @@ def is_defined(op: Op, dtype: DType, ranges: tuple[Range, ...]) -> bool:
 
 
 def is_number(expr: Expr) -> bool:
-    """Return whether no lane of a float expression can be NaN, for reasons that its text shows."""
+    """Return whether no lane of a float expression can be NaN, as far as its text shows."""
     match expr:
         case Const(value=value):
             return value == value
@@ -68,18 +68,17 @@ def is_number(expr: Expr) -> bool:
 
 
 def counted(begin: Range, end: Range, step: int) -> Range:
-    """Return what is known about the counter of a loop, inside its body."""
+    """Return the range of a loop counter inside the loop."""
     return Range(begin.low, max(begin.low, end.high - 1), math.gcd(begin.divisor, step))
 
 
 @attrs.define(eq=False, repr=False)
 class Ranges:
-    """Knowledge about the integers and bools of one kernel, whose statements are passed in the order of the text.
+    """Ranges of the integers and bools of one kernel, updated statement by statement in the order of the text.
 
     Attributes:
-        extents: How many groups and threads there are along each axis.
-        assigned: The variables that are assigned to, of which nothing is known.
-
+        extents: Number of groups and threads along each axis.
+        assigned: The variables that are assigned to, whose ranges are unknown.
     """
 
     extents: Mapping[GridLevel, tuple[int, ...]]
@@ -89,12 +88,12 @@ class Ranges:
 
     @classmethod
     def of(cls, kernel: KernelFunction) -> Ranges:
-        """Return what is known before the first statement."""
+        """Return the state before the first statement."""
         extents = {GridLevel.GROUP: kernel.grid, GridLevel.LOCAL: kernel.group}
         return cls(extents, assigned_variables(kernel.body))
 
     def enter(self, stmt: Stmt) -> None:
-        """Take note of what a statement introduces: for those behind a declaration, for those inside a loop."""
+        """Record the variable of a declaration, for statements behind it, or the counter of a loop, for its body."""
         match stmt:
             case Declare(variable=variable, value=value) if not variable.type.dtype.is_float:
                 known = self.at(value)
@@ -108,18 +107,18 @@ class Ranges:
         self._found.clear()  # another variable of the name may have been known here
 
     def fix(self, counter: Var, value: int) -> None:
-        """Take note of the value of a counter in one iteration of an unrolled loop, until its loop is entered again."""
+        """Record the value of a counter in one iteration of an unrolled loop, until its loop is entered again."""
         self._variables[counter.name] = Range.constant(value)
         self._found.clear()
 
     def at(self, expr: Expr) -> Range:
-        """Return what is known about an integer or bool expression, in all lanes."""
+        """Return the range of an integer or bool expression over all lanes."""
         if expr not in self._found:
             self._found[expr] = self._derived(expr)
         return self._found[expr]
 
     def note(self, expr: Expr, known: Range) -> None:
-        """Take note of what is known about an expression beyond what its parts show."""
+        """Record a range of an expression beyond that of its operands."""
         self._found[expr] = known
 
     def _derived(self, expr: Expr) -> Range:

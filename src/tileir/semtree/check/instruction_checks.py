@@ -1,4 +1,4 @@
-"""Rules that classes declare, and those of channels, boxes and products of matrices that look further."""
+"""Rules declared by the classes of statements, and further rules of channels, boxes and matrix products."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ S = TypeVar("S")
 
 
 def check_rules(survey: Survey) -> Iterator[Diagnostic]:
-    """Statements keep the rules of their classes, and elements are of arrays that lie where these say."""
+    """Statements keep the rules of their classes, and elements belong to arrays in the required places."""
     every: Iterable[Any] = survey.kinds
     kinds = {kind for kind in every if kind.rules or kind.places}
     for place in survey.scoped if kinds else ():
@@ -54,7 +54,7 @@ def check_rules(survey: Survey) -> Iterator[Diagnostic]:
 
 
 def _elsewhere(where: object, place: Scoped, element: Subscript, rule: str) -> Iterator[Diagnostic]:
-    """Yield the fault of an element that is not of an array of a region, or of a parameter, or one accessed so."""
+    """Yield the fault of an element whose array is not in the required region, or not a parameter with that access."""
     array = place.meaning(element)
     if isinstance(where, Region):
         lies = isinstance(array, DeclareArray) and array.region is where
@@ -174,14 +174,14 @@ def _box_faults(stmt: BulkCopy | BulkStore, place: Scoped) -> Iterator[Diagnosti
 
 
 def _last(stmt: BulkCopy | BulkStore) -> int:
-    """Return where the last element of the tensor lies whose boxes are copied."""
+    """Return the place of the last element of the tensor of a box copy."""
     assert isinstance(stmt.tensor.offset, Const)
     last = sum((extent - 1) * stride for extent, stride in zip(stmt.extents, stmt.strides, strict=True))
     return int(stmt.tensor.offset.value) + last
 
 
 def check_turns(survey: Survey) -> Iterator[Diagnostic]:
-    """Parts of a group that take turns are equal, and the same everywhere."""
+    """Parts of a group that take turns are equal, in all statements."""
     threads = math.prod(survey.kernel.group)
     found = [stmt for _, stmt in _of_kind(survey, Turn)]
     for stmt in found:
@@ -190,7 +190,7 @@ def check_turns(survey: Survey) -> Iterator[Diagnostic]:
 
 
 def check_products(survey: Survey) -> Iterator[Diagnostic]:
-    """Products of matrices have the shape of a fragment, and operands that all threads of one see alike."""
+    """Matrix products have the shape of a fragment, and operands are equal in all threads of one."""
     threads = math.prod(survey.kernel.group)
     for place, stmt in _of_kind(survey, MatrixMultiply):
         fragment = FRAGMENTS.get(stmt.fragment)
@@ -283,7 +283,7 @@ def _fold_faults(fold: tuple[int, int, int], name: str, array: object) -> Iterat
 
 
 _MOST_BITS = 24
-"""Swizzles stay inside local memory."""
+"""Maximum bits of a swizzle, which stays inside local memory."""
 
 _MOST_AXES = 5
-"""Tensors that boxes are copied from have no more axes."""
+"""Maximum axes of a tensor in box copies."""

@@ -1,6 +1,6 @@
-"""Rules of a kernel about names and types, and those that can be trusted only once names are right.
+"""Rules of a kernel about names and types, and rules that presuppose right names.
 
-Which statements all threads of a group run alike.
+The module also determines the statements that all threads of a group execute uniformly.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _EXCERPT: Final = 80
 
 
 def excerpt(expr: Expr, kernel: KernelFunction) -> str:
-    """Return the text of an expression, cut where it is long."""
+    """Return the text of an expression, cut if it is long."""
     from tileir.semtree.text.printer import expr_text  # for faults only, which are rare
 
     text = expr_text(expr, kernel.index)
@@ -103,7 +103,7 @@ def check_types(survey: Survey) -> Iterator[Diagnostic]:
 
 
 def check_assignments(survey: Survey) -> Iterator[Diagnostic]:
-    """Values have the type of what they are stored to."""
+    """Values have the type of their target."""
     for stmt in survey.statements:
         if isinstance(stmt, Assign) and stmt.value.type != stmt.target.type:
             target = f"{excerpt(stmt.target, survey.kernel)} of type {stmt.target.type}"
@@ -111,7 +111,7 @@ def check_assignments(survey: Survey) -> Iterator[Diagnostic]:
 
 
 def check_loops(survey: Survey) -> Iterator[Diagnostic]:
-    """Loops count scalar integers forwards, and those to be unrolled have constant bounds."""
+    """Loops count scalar integers forwards, and unrolled ones have constant bounds."""
     for stmt in survey.statements:
         if not isinstance(stmt, For):
             continue
@@ -128,7 +128,7 @@ def check_loops(survey: Survey) -> Iterator[Diagnostic]:
 
 
 def check_stores(survey: Survey) -> Iterator[Diagnostic]:
-    """Neither loop counters nor parameters that are only read are written."""
+    """Loop counters and read-only parameters are not written."""
     for place in survey.scoped:
         for target in targets(place.stmt):
             match place.meaning(target):
@@ -140,7 +140,7 @@ def check_stores(survey: Survey) -> Iterator[Diagnostic]:
 
 
 def check_bounds(survey: Survey) -> Iterator[Diagnostic]:
-    """Constant offsets of what is read or written lie inside their array."""
+    """Constant offsets of elements that are read or written are inside their array."""
     for place in (each for each in survey.scoped if not isinstance(each.stmt, AssignLanes)):
         skipped = tuple(map(id, named(place.stmt)))
         for node, known in place.uses:
@@ -190,7 +190,7 @@ def divergent_barriers(kernel: KernelFunction) -> tuple[str, ...]:
 
 @attrs.define(eq=False, repr=False)
 class _Divergence:
-    """Grows the set of variables and private arrays whose content may differ between threads."""
+    """Data-flow analysis of the variables and private arrays whose content may differ between threads."""
 
     kernel: KernelFunction
     private: frozenset[str]
@@ -198,7 +198,7 @@ class _Divergence:
     reasons: list[str] = attrs.field(factory=list)
 
     def body(self, stmts: tuple[Stmt, ...], reason: str | None) -> None:
-        """Visit statements that run under the divergent condition ``reason``, or under none."""
+        """Visit statements under the divergent condition ``reason``, or under none."""
         for stmt in stmts:
             match stmt:
                 case For(counter=counter, begin=begin, end=end, body=body):
@@ -212,7 +212,7 @@ class _Divergence:
                 case WarpRole(body=body):  # its threads are a group of their own
                     self.body(body, reason)
                 case _:
-                    # What threads compute together, each of them holds a part of.
+                    # Each thread holds a part of a collective result.
                     varies = reason is not None or meets(stmt) or any(map(self._varies, expressions(stmt)))
                     self._write((*sets(stmt), *(p.array for p in writes(stmt) if p.array in self.private)), varies)
                     if reason is not None and meets(stmt):

@@ -1,4 +1,4 @@
-"""Subjects of the rules of a kernel, found by one walk over it: statements with what is visible there, and nodes."""
+"""Subjects of the rules of a kernel, collected in one walk: statements with the names visible there, and nodes."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ from tileir.semtree.ir import Const, Declare, DeclareArray, Expr, For, KernelFun
 from tileir.semtree.rewrite import statements
 
 Declared: TypeAlias = Param | DeclareArray | Declare | For
-"""What introduces a name; a loop introduces its counter."""
+"""A node that introduces a name; a loop introduces its counter."""
 
 Use: TypeAlias = tuple[Var | Subscript, Declared | None]
-"""A variable or subscript, and what its name means where it stands; None where it is not visible."""
+"""A variable or subscript, with the declaration of its name there; None if it is not visible."""
 
 
 @attrs.frozen(eq=False)
 class Scoped:
-    """A statement, and what is visible right before it.
+    """A statement with the names visible right before it.
 
     Attributes:
-        stmt: The statement; those inside it are listed by themselves.
-        uses: Its variables and subscripts, those that it only writes or names among them, each object once.
-        hidden: What is visible already under the name that the statement introduces.
-
+        stmt: The statement; nested statements are listed separately.
+        uses: Its variables and subscripts, including those that it only writes or names, each object once.
+        hidden: The visible declaration of the name that the statement introduces, if any.
     """
 
     stmt: Stmt
@@ -32,13 +31,13 @@ class Scoped:
     hidden: Declared | None
 
     def meaning(self, of: Expr) -> Declared | None:
-        """Return what the name of one of the uses means here."""
+        """Return the declaration of the name of one of the uses."""
         return next((known for node, known in self.uses if node is of), None)
 
 
 @attrs.frozen(eq=False, slots=False)
 class Survey:
-    """A kernel, and what is found in it when a rule asks for it first."""
+    """A kernel, with the subjects of its rules, collected on first use."""
 
     kernel: KernelFunction
 
@@ -54,15 +53,15 @@ class Survey:
 
     @property
     def scoped(self) -> tuple[Scoped, ...]:
-        """All statements, in the order of the text; they are nested so little that recursion over them is safe.
+        """All statements, in the order of the text; nesting is bounded, so recursion is safe.
 
-        Where a name is declared again although it is visible, the first declaration stays.
+        If a visible name is declared again, the first declaration counts.
         """
         return tuple(self._walked.scoped)
 
     @property
     def nodes(self) -> tuple[Expr, ...]:
-        """Every expression, in the order of the text; one object that occurs many times comes once."""
+        """Every expression, in the order of the text; shared objects come once."""
         return tuple(self._walked.nodes.values())
 
     @cached_property
@@ -106,7 +105,7 @@ class _Walk:
             del visible[name]
 
     def _uses(self, stmt: Stmt) -> tuple[Use, ...]:
-        """Return the variables and subscripts of a statement, and take note of all its nodes."""
+        """Return the variables and subscripts of a statement, and record all its nodes."""
         found: list[Use] = []
         seen: set[int] = set()
         nodes, visible = self.nodes, self.visible

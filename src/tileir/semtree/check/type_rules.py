@@ -1,4 +1,4 @@
-"""Type rules of a single expression, given that its operands are right: shared by verifier and parser."""
+"""Type rules of a single expression with valid operands, shared by verifier and parser."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ MAX_NESTING: Final = 64
 
 
 def expression_faults(expr: Expr, kernel: KernelFunction) -> Iterable[str]:
-    """Return what is wrong with one node; its operands, and the number of them, are right.
+    """Return the faults of one node; its operands, and their number, are valid.
 
-    Only the facts of ``kernel`` are looked at: its grid, its group and its index type.
+    Of ``kernel`` only the grid, the group and the index type are used.
     """
     lanes = expr.type.lanes
     if not 1 <= lanes <= MAX_LANES:

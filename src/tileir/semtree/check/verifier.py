@@ -1,6 +1,6 @@
 """Verifier of kernels and programs. Each ``check_`` function proves one invariant; all faults are reported.
 
-Rules of a kernel that can be checked before its types are trusted.
+This module has the rules of a kernel that do not presuppose right types.
 """
 
 from __future__ import annotations
@@ -70,18 +70,18 @@ from tileir.semtree.roles import roles
 from tileir.semtree.text.names import is_spellable
 
 WARPS_OF_REGISTERS: Final = 4
-"""Neighbouring warps that have equally many registers."""
+"""Number of neighbouring warps with equal numbers of registers."""
 
 _FEWEST: Final = 24
 _MOST: Final = 256
 _UNIT: Final = 8
-"""Registers of a thread, which are a multiple of so many."""
+"""Divisor of the registers of a thread."""
 
 
 def check_roles(survey: Survey) -> Iterator[Diagnostic]:
-    """Roles stand last in a kernel, each for warps of its own, and messages go from one of them to others.
+    """Roles are last in a kernel, each for separate warps, and messages go from one role to others.
 
-    Behind them clusters meet.
+    Clusters meet after them.
     """
     if WarpRole not in survey.kinds:
         return
@@ -138,7 +138,7 @@ def _role_faults(role: WarpRole) -> Iterator[Diagnostic]:
 
 
 def _channel_faults(survey: Survey, found: tuple[WarpRole, ...]) -> Iterator[Diagnostic]:
-    """Yield what is wrong with who takes the steps of channels."""
+    """Yield the faults of the roles that take the steps of channels."""
     users: dict[str, dict[str, set[int | None]]] = {}
     outside = tuple(stmt for stmt in survey.kernel.body if not isinstance(stmt, WarpRole))
     parts: tuple[tuple[int | None, tuple[Stmt, ...]], ...] = ((None, outside), *((r.first, r.body) for r in found))
@@ -176,7 +176,7 @@ _MAX_SIZE: Final = 100_000
 
 
 def check_nesting(survey: Survey) -> Iterator[Diagnostic]:
-    """Statements are nested so little that recursion over them is safe."""
+    """Nesting of statements is bounded, so recursion over them is safe."""
     level = [survey.kernel.body]
     for _ in range(MAX_NESTING + 1):
         level = [body for stmts in level for stmt in stmts for body in bodies(stmt) if body]
@@ -185,7 +185,7 @@ def check_nesting(survey: Survey) -> Iterator[Diagnostic]:
 
 
 def check_depth(survey: Survey) -> Iterator[Diagnostic]:
-    """Expressions are so flat that recursion over them is safe, and not exponentially large as trees."""
+    """Depth of expressions is bounded, so recursion over them is safe, and so is their size as trees."""
     measured: dict[int, tuple[int, int]] = {}
     for stmt in survey.statements:
         for root in mentions(stmt):
@@ -199,7 +199,7 @@ def check_depth(survey: Survey) -> Iterator[Diagnostic]:
 
 
 class _TooDeepError(Exception):
-    """An expression is nested deeper than allowed."""
+    """Error for an expression nested deeper than allowed."""
 
 
 def _measure(node: Expr, measured: dict[int, tuple[int, int]], allowed: int) -> tuple[int, int]:
@@ -223,7 +223,7 @@ def _measure(node: Expr, measured: dict[int, tuple[int, int]], allowed: int) -> 
 
 
 def check_arity(survey: Survey) -> Iterator[Diagnostic]:
-    """Every operation has as many operands as it takes."""
+    """Every operation has the right number of operands."""
     for node in survey.nodes:
         if isinstance(node, Apply) and len(node.args) != node.op.info.arity:
             yield Diagnostic("TIL552", f"{node.op.value} takes {node.op.info.arity} operands, not {len(node.args)}")
@@ -261,7 +261,7 @@ def check_spelling(survey: Survey) -> Iterator[Diagnostic]:
 
 
 def unspellable(name: str) -> Diagnostic:
-    """Return what is wrong with a name that the text form cannot write."""
+    """Return the fault of a name that the text form cannot write."""
     return Diagnostic("TIL551", f"{name!r} is no name: use one or more printable characters other than a back quote")
 
 
@@ -335,11 +335,11 @@ def _raise(faults: Iterable[Diagnostic]) -> None:
 
 
 _legal: Final[WeakValueDictionary[int, KernelFunction]] = WeakValueDictionary()
-"""Kernels that were checked, by identity: they are values, so they stay legal."""
+"""Verified kernels, by identity: they are immutable, so they stay legal."""
 
 
 def kernel_faults(kernel: KernelFunction) -> tuple[Diagnostic, ...]:
-    """Return everything that is wrong with a kernel; checks that need what is broken are left out."""
+    """Return all faults of a kernel; checks that presuppose broken rules are skipped."""
     if _legal.get(id(kernel)) is kernel:
         return ()
     survey = Survey(kernel)
@@ -374,7 +374,7 @@ def _has_data(buffer: Buffer) -> bool:
 
 
 def check_works(works: tuple[Work, ...], depth: int) -> Iterator[Diagnostic]:
-    """Loops and branches hold something, loops run from once on, and neither is nested without end."""
+    """Loops and branches are not empty, loops run at least once, and nesting is bounded."""
     for work in works:
         if isinstance(work, Launch):
             continue
@@ -391,7 +391,7 @@ def check_works(works: tuple[Work, ...], depth: int) -> Iterator[Diagnostic]:
 
 
 def check_conditions(program: Program) -> Iterator[Diagnostic]:
-    """Every condition is a buffer of one bool, and a loop on one writes it: else it would run never or forever."""
+    """Every condition is a buffer of one bool, and a conditional loop writes it: else it would run never or forever."""
     buffers = {buffer.name: buffer for buffer in program.buffers}
     for work in every(program.works):
         for name in () if isinstance(work, Launch) else used(work):
@@ -460,14 +460,13 @@ def check_order(program: Program) -> Iterator[Diagnostic]:
 
 
 def _order_faults(program: Program, works: Iterable[Work], scopes: tuple[set[str], ...]) -> Iterator[Diagnostic]:
-    """Check works in their order.
+    """Check works in order.
 
     Args:
-        program: What they are part of.
+        program: Their program.
         works: Some of its works.
-        scopes: The buffers that are written before, one set for each list of works around; to the last one is added
-            what these works write for sure.
-
+        scopes: The buffers written before, one set for each enclosing list of works; certain writes of these works are
+            added to the last.
     """
 
     def unwritten(name: str) -> bool:

@@ -1,1 +1,1 @@
-"""Cost of kernels on a machine, counted from their loops: the same figures as of Stripe programs."""
+"""Cost of kernels on a machine, counted from their loops, in the figures used for Stripe programs."""

@@ -1,7 +1,7 @@
-"""A kernel as a nest of loops, and on which of them each value depends.
+"""Kernels as nests of loops, with the loops on which each value depends.
 
-The grid is one loop, the threads of a group another one inside it. Conditions count as met, and a trip count that data
-or coordinates decide by its bound, so what stands in such places is counted at most so often.
+The grid is one loop, the threads of a group are a nested one. Conditions count as true, and data-dependent trip counts
+by their bounds, so these counts are upper bounds.
 """
 
 from __future__ import annotations
@@ -30,23 +30,22 @@ from tileir.semtree.rewrite import children, mentions, statements, trip_values, 
 
 GRID: Final = 0
 THREADS: Final = 1
-"""Numbers of the loops over groups and over the threads of one."""
+"""Numbers of the loops over groups and over the threads of a group."""
 
 
 @attrs.define(eq=False, repr=False)
 class Loop:
-    """A loop, with what stands in it directly or under a condition.
+    """A loop, with the statements directly in it or under a condition.
 
     Attributes:
-        number: Its own.
-        indices: (name, range, tag) of what it counts, of more than a point.
-        trips: How often its body runs, or at most so often.
-        exact: Whether that is exact, and no condition stands around.
-        unrolled: Whether its iterations are issued together with what is around.
+        number: Number of the loop.
+        indices: (name, range, tag) of its counters with more than one value.
+        trips: Number of iterations, or a bound of it.
+        exact: Whether that is exact, without enclosing conditions.
+        unrolled: Whether its iterations are issued together with the surrounding code.
         vector: Whether its iterations may share instructions.
-        statements: In the order of the text.
-        inner: The loops in it.
-
+        statements: Statements in the order of the text.
+        inner: Nested loops.
     """
 
     number: int
@@ -59,7 +58,7 @@ class Loop:
     inner: list[Loop] = attrs.field(factory=list)
 
     def walk(self) -> Iterator[Loop]:
-        """Yield the loop and all inside it, each before those inside it."""
+        """Yield the loop and all nested loops, outer loops first."""
         yield self
         for loop in self.inner:
             yield from loop.walk()
@@ -71,9 +70,8 @@ class Nest:
 
     Attributes:
         grid: The loop over groups.
-        trips: How often each loop runs, by its number.
+        trips: Iterations of each loop, by its number.
         depends: The numbers of the loops on which each variable depends, by name.
-
     """
 
     grid: Loop
@@ -82,13 +80,13 @@ class Nest:
 
     @classmethod
     def of(cls, kernel: KernelFunction) -> Nest:
-        """Return the loops of a kernel that obeys the rules."""
+        """Return the loops of a valid kernel."""
         builder = _LoopCollector(kernel, Ranges.of(kernel))
         grid = builder.kernel()
         return cls(grid, {loop.number: loop.trips for loop in grid.walk()}, builder.depends)
 
     def moves_with(self, expr: Expr) -> frozenset[int]:
-        """Return the numbers of the loops on which a value depends; those of places that it reads count."""
+        """Return the numbers of the loops on which a value, or the place of an element in it, depends."""
         return _moves_with(expr, self.depends)
 
 
@@ -105,7 +103,7 @@ def _moves_with(expr: Expr, depends: Mapping[str, frozenset[int]]) -> frozenset[
 
 @attrs.define(eq=False, repr=False)
 class _LoopCollector:
-    """Collects loops in the order of the text."""
+    """Collector of loops in the order of the text."""
 
     kernel_: KernelFunction
     ranges: Ranges
@@ -113,7 +111,7 @@ class _LoopCollector:
     _count: int = 2
 
     def kernel(self) -> Loop:
-        """Return the loop over groups, with all in it."""
+        """Return the loop over groups, with all nested loops."""
         kernel = self.kernel_
         names = _coordinates(kernel)
         grid = Loop(GRID, _axes(kernel.grid, GridLevel.GROUP, "grid", names), prod(kernel.grid), exact=True)
@@ -176,7 +174,7 @@ def _axes(
 
 
 def outside_offsets(expr: Expr) -> Iterator[Expr]:
-    """Yield an expression and everything below it but what says where elements are."""
+    """Yield an expression and all nested ones except offsets of elements."""
     stack = [expr]
     while stack:
         node = stack.pop()
@@ -186,7 +184,7 @@ def outside_offsets(expr: Expr) -> Iterator[Expr]:
 
 
 def addressing(kernel: KernelFunction) -> frozenset[str]:
-    """Return the variables that only say where something is or whether it is done: in offsets, bounds, conditions."""
+    """Return the variables that are used only in offsets, bounds and conditions."""
     declared: set[str] = set()
     computing: set[str] = set()
     read_by: dict[str, list[str]] = {}

@@ -1,14 +1,14 @@
 """Predicted cost of a program of the semtree on a machine, kernel by kernel.
 
 The model is that of :mod:`tileir_performance.cost.prediction`: counts of all loops, and for each kernel the slowest of
-its resources. Counts come from the text of the kernels. What loops touch is bounded by the iterations that move an
-access and by the size of its array, and what moves between memories by the rule that a loop whose data fits in a cache
-brings it there once; whole lines that strides or threads apart bring along are not counted.
+its resources. Counts come from the text of the kernels. The footprint of loops is bounded by the iterations that move
+an access and by the size of its array, and memory traffic by the rule that a loop whose data fits in a cache loads it
+there once; the rest of cache lines in strided accesses is not counted.
 
-Counts of the statements of a kernel: operations, elements that move, and cycles of one unit.
+The statements of a kernel are counted in operations, moved elements, and cycles of one unit.
 
-Arithmetic that only says where elements are, how often loops run, or what a condition is, counts for nothing, as in
-Stripe programs, where it is not written. Equal operations of one statement are done once.
+Arithmetic on offsets, trip counts and conditions counts for nothing, as in Stripe programs, where it is not written.
+Equal operations of one statement count once.
 """
 
 from __future__ import annotations
@@ -59,16 +59,15 @@ _VALUES: Final = (Apply, Cast, Reduce, Dot, Shuffle)
 
 @attrs.frozen
 class Work:
-    """Operations that one run of a statement stands for.
+    """Operations of one execution of a statement.
 
     Attributes:
-        dtype: Of the operands.
-        kind: What sort they are.
-        count: How many; none for what only moves elements in registers.
-        instructions: How many steps of a pipeline they take.
-        rate: How many of these a unit does in a cycle.
+        dtype: Dtype of the operands.
+        kind: Kind of the operations.
+        count: Number of operations; 0 for moves in registers.
+        instructions: Number of pipeline steps.
+        rate: Steps of a unit per cycle.
         depends: The loops on which they depend.
-
     """
 
     dtype: DType
@@ -81,18 +80,17 @@ class Work:
 
 @attrs.frozen
 class Transfer:
-    """Elements that one run of a statement moves.
+    """Elements moved by one execution of a statement.
 
     Attributes:
-        array: From or to which array.
-        region: Where that lies; None for memory.
-        place: Tells equal elements of an array.
-        lanes: How many.
-        itemsize: Bytes of one.
-        pieces: How many instructions it takes.
+        array: Name of the array.
+        region: Region of the array; None for memory.
+        place: Identifies equal elements of an array.
+        lanes: Number of elements.
+        itemsize: Bytes per element.
+        pieces: Number of instructions.
         written: Whether they are written.
         depends: The loops on which the place depends.
-
     """
 
     array: str
@@ -107,7 +105,7 @@ class Transfer:
 
 @attrs.frozen(eq=False, repr=False)
 class Counter:
-    """Counts what statements of one kernel do on a machine."""
+    """Counter of the work of one kernel's statements on a machine."""
 
     kernel: KernelFunction
     nest: Nest
@@ -117,12 +115,12 @@ class Counter:
 
     @classmethod
     def of(cls, kernel: KernelFunction, nest: Nest, machine: Machine) -> Counter:
-        """Return a counter for a kernel that obeys the rules."""
+        """Return a counter for a valid kernel."""
         arrays = (stmt for stmt in statements(kernel.body) if isinstance(stmt, DeclareArray))
         return cls(kernel, nest, machine, {each.name: each.region for each in arrays}, addressing(kernel))
 
     def work(self, stmt: Stmt) -> Iterator[Work]:
-        """Yield the operations of a statement, nested ones left out."""
+        """Yield the operations of a statement, without nested ones."""
         if isinstance(stmt, MatrixMultiply):
             yield self._product(stmt)
             return
@@ -161,7 +159,7 @@ class Counter:
                 return Work(dtype, Kind.ARITHMETIC, 0, steps, self.machine.plain_instructions(dtype), depends)
 
     def _product(self, stmt: MatrixMultiply) -> Work:
-        """Return a thread's share of a product that all threads of its group do together."""
+        """Return a thread's share of a collective matrix product."""
         rows, columns, depth = stmt.tile
         dtype = stmt.left.start.type.dtype
         threads = self.nest.trips.get(THREADS, 1)
@@ -170,13 +168,13 @@ class Counter:
         return Work(dtype, Kind.MULTIPLY_ADD, count, count, rate, frozenset(self.nest.trips))
 
     def _vectors(self, lanes: int, dtype: DType) -> float:
-        """Return how many instructions some lanes take."""
+        """Return the number of instructions for some lanes."""
         if self.machine.vector_bytes == 0:
             return lanes
         return -(-lanes // self.machine.lanes(accumulator(dtype)))
 
     def transfers(self, stmt: Stmt) -> Iterator[Transfer]:
-        """Yield what a statement reads and writes outside of registers; hints move nothing of their own."""
+        """Yield the reads and writes of a statement outside of registers; hints have none."""
         if isinstance(stmt, Hint):
             return
         if isinstance(stmt, MatrixMultiply):
@@ -198,7 +196,7 @@ class Counter:
         return Transfer(place.array, region, place.offset, lanes, itemsize, apart, written, depends)
 
     def _operands(self, stmt: MatrixMultiply) -> Iterator[Transfer]:
-        """Yield a thread's share of the operands, which threads of a fragment have together."""
+        """Yield a thread's share of the operands, which threads of a fragment load together."""
         rows, columns, depth = stmt.tile
         threads = FRAGMENTS[stmt.fragment].threads
         for operand, elements in ((stmt.left, rows * depth), (stmt.right, columns * depth)):
@@ -211,9 +209,9 @@ class Counter:
             yield Transfer(start.array, region, start.offset, share, itemsize, 1, written=False, depends=depends)
 
     def chained(self, stmt: Stmt, loop: int) -> float:
-        """Return the cycles that a statement waits for what it made in the last iteration of a loop.
+        """Return the latency in cycles of a statement that depends on its own result in the last iteration of a loop.
 
-        It waits where it updates elements or a variable by a value made of them, which the loop does not move.
+        It does if it updates elements that the loop does not move, or a variable, by a value computed from them.
         """
         if not isinstance(stmt, Assign) or stmt.value.type.dtype is not stmt.target.type.dtype:
             return 0.0
@@ -224,12 +222,12 @@ class Counter:
 
 
 def kernel_cost(kernel: sem.KernelFunction, machine: Machine, program_bytes: int) -> KernelCost:
-    """Return what one kernel costs, but for the memory that it declares and its widest vector.
+    """Return the cost of one kernel, without its declared memory and widest vector.
 
     Args:
-        kernel: A kernel that obeys the rules.
+        kernel: A valid kernel.
         machine: The device.
-        program_bytes: The size of all memory of the program, which decides what caches hold at the start.
+        program_bytes: The size of all memory of the program, which decides the initial content of caches.
     """
     nest = Nest.of(kernel)
     counter = Counter.of(kernel, nest, machine)
@@ -240,9 +238,9 @@ def kernel_cost(kernel: sem.KernelFunction, machine: Machine, program_bytes: int
 
 
 def seconds_alone(kernel: sem.KernelFunction, target: Target) -> float:
-    """Return the seconds that one unit of a device takes for a kernel that obeys the rules, without the launch.
+    """Return the seconds of a valid kernel on one unit of a device, without the launch.
 
-    Caches are taken to hold what fits of all arguments.
+    Caches hold as much of all arguments as fits.
     """
     machine = machine_of(hardware_of(target), attrs.evolve(target, threads=1))
     cost = kernel_cost(kernel, machine, sum(param.size * param.dtype.itemsize for param in kernel.params))
@@ -250,10 +248,10 @@ def seconds_alone(kernel: sem.KernelFunction, target: Target) -> float:
 
 
 def seconds_at_least(kernel: sem.KernelFunction, target: Target) -> float:
-    """Return seconds that one unit of a device takes at least for the operations of a kernel, without a look at them.
+    """Return a lower bound of the seconds of one unit from a kernel's operation estimate alone.
 
-    Half of these may be elements that are moved, which takes no time beside arithmetic. It is 0 where there may be dot
-    products of small elements, which do more in a cycle than the rates tell.
+    Half of the operations may be moves, which take no time beside arithmetic. 0 for possible dot products of small
+    elements, whose rate exceeds the table.
     """
     kinds = {param.dtype for param in kernel.params}
     if any(kind.itemsize < _WORD_BYTES for kind in kinds):
@@ -267,14 +265,13 @@ _WORD_BYTES: Final = 4
 
 @attrs.frozen(eq=False, repr=False)
 class Traffic:
-    """Memory that the loops of a kernel read and write.
+    """Memory traffic of the loops of a kernel.
 
     Attributes:
         sizes: The elements of each array.
-        trips: How often each loop runs.
+        trips: Iterations of each loop.
         grid: The outermost loop.
-        own: What the statements of each loop move, by its number.
-
+        own: Transfers of the statements of each loop, by its number.
     """
 
     sizes: dict[str, int]
@@ -284,7 +281,7 @@ class Traffic:
 
     @classmethod
     def of(cls, kernel: sem.KernelFunction, nest: Nest, counter: Counter) -> Traffic:
-        """Return what the loops of a kernel read and write."""
+        """Return the traffic of the loops of a kernel."""
         sizes = {param.name: param.size for param in kernel.params}
         sizes.update((s.name, s.size) for s in statements(kernel.body) if isinstance(s, sem.DeclareArray))
         own = {
@@ -294,11 +291,11 @@ class Traffic:
         return cls(sizes, dict(nest.trips), nest.grid, own)
 
     def into(self, storage: Storage, share: float) -> Moved:
-        """Return what moves into a cache and out of it."""
+        """Return the traffic into a cache and out of it."""
         return self._moved(self.grid, share * storage.size_bytes)
 
     def local_bytes(self, grid: Loop) -> float:
-        """Return what all groups move to and from the memory that their threads share."""
+        """Return the bytes that all groups move to and from local memory."""
         return self._local(grid)
 
     def _local(self, loop: Loop) -> float:
@@ -306,7 +303,7 @@ class Traffic:
         return loop.trips * (own + sum(map(self._local, loop.inner)))
 
     def _moved(self, loop: Loop, room: float) -> Moved:
-        """Return what all iterations move: once what fits as a whole, else what each one moves."""
+        """Return the traffic of all iterations: data that fits counts once, other data per iteration."""
         inside = frozenset(each.number for each in loop.walk())
         reads, writes = (self._different(loop, inside, cached=True, written=each) for each in (False, True))
         if reads + writes <= room:
@@ -320,19 +317,19 @@ class Traffic:
         return Moved(once.read * loop.trips, once.written * loop.trips)
 
     def touched(self, loop: Loop) -> int:
-        """Return at most how many bytes of different elements all runs of a loop touch."""
+        """Return a bound of the distinct bytes that all runs of a loop access."""
         return self._different(loop, frozenset(self.trips))
 
     def _different(
         self, loop: Loop, moving: frozenset[int], *, cached: bool = False, written: bool | None = None
     ) -> int:
-        """Return at most how many bytes of different elements a loop touches.
+        """Return a bound of the distinct bytes that a loop accesses.
 
         Args:
             loop: The loop.
-            moving: The loops of which all iterations count; of others there is one.
-            cached: Whether to leave out the memory of groups, which no cache serves.
-            written: Whether only those that are written, or read, count.
+            moving: The loops of which all iterations count, not one.
+            cached: Whether to leave out local memory, which has no cache.
+            written: Whether only written, or only read, elements count; None for both.
         """
         places: dict[str, dict[object, int]] = {}
         itemsizes: dict[str, int] = {}
@@ -354,13 +351,12 @@ class _Costs:
     """Costs of the loops of one kernel.
 
     Attributes:
-        kernel: What is asked about.
+        kernel: The kernel.
         nest: Its loops.
-        counter: What its statements do.
-        data: What its loops move.
-        work: The operations of each statement of a loop itself, by the number of the loop.
-        seconds: Those of all runs of each loop, once they are known, by its number.
-
+        counter: Counter of its statements.
+        data: Traffic of its loops.
+        work: The operations of each direct statement of a loop, by the number of the loop.
+        seconds: Seconds of all runs of each finished loop, by its number.
     """
 
     kernel: sem.KernelFunction
@@ -372,17 +368,17 @@ class _Costs:
 
     @classmethod
     def of(cls, kernel: sem.KernelFunction, nest: Nest, counter: Counter, data: Traffic) -> _Costs:
-        """Return the costs of a kernel, each of whose statements is looked at once."""
+        """Return the costs of a kernel after one pass over its statements."""
         work = {loop.number: tuple(tuple(counter.work(s)) for s in loop.statements) for loop in nest.grid.walk()}
         return cls(kernel, nest, counter, data, work)
 
     def blocks(self, loop: Loop, around: int, depth: int) -> Iterator[BlockCost]:
-        """Yield the costs of a loop and of all inside it, those of each before those inside it.
+        """Yield the costs of a loop and of all nested loops, outer loops first.
 
         Args:
             loop: The loop.
-            around: How often it is begun in one run of the kernel.
-            depth: How many loops are around it.
+            around: Number of its executions in one run of the kernel.
+            depth: Number of enclosing loops.
         """
         points = around * loop.trips
         below = [list(self.blocks(inner, points, depth + 1)) for inner in loop.inner]
@@ -413,7 +409,7 @@ class _Costs:
             yield from each_below
 
     def _seconds(self, loop: Loop, around: int) -> float:
-        """Return the seconds of one unit for all runs of a loop; those of the loops in it are known."""
+        """Return the seconds of one unit for all runs of a loop, after its nested loops."""
         machine = self.counter.machine
         own = self._cycles(loop, frozenset({loop.number}) if loop.unrolled else frozenset(), loop.number)
         issued = around if loop.unrolled else around * loop.trips
@@ -422,7 +418,7 @@ class _Costs:
         return self.seconds.setdefault(loop.number, cycles / machine.clock + nested)
 
     def _cycles(self, loop: Loop, unrolled: frozenset[int], home: int) -> Cycles:
-        """Return the cycles of one iteration of a loop ``home``, or of all that are unrolled together in it."""
+        """Return the cycles of one iteration of the loop ``home``, including loops unrolled in it."""
         machine = self.counter.machine
         port = max(1.0, machine.storages[0].unit_rate / machine.clock) if machine.storages else 1.0
         arithmetic = transfer = latency = 0.0
@@ -447,7 +443,7 @@ class _Costs:
         return prod(self.nest.trips[number] for number in depends & unrolled)
 
     def _port_bytes(self, each: Transfer, *, together: bool) -> float:
-        """Return what a transfer takes of a port, which is busy for a cycle with less than half a vector, too."""
+        """Return the bytes of port capacity of a transfer; less than half a vector takes a full cycle, too."""
         whole = each.lanes * each.itemsize
         vector = self.counter.machine.vector_bytes
         if vector == 0 or together:

@@ -1,1 +1,1 @@
-"""Mathematical functions as straight-line semtree code; :mod:`tileir.semtree.transform.expansions` is the way in."""
+"""Mathematical functions as straight-line semtree code; :mod:`tileir.semtree.transform.expansions` is the interface."""

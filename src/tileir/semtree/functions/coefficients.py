@@ -14,13 +14,13 @@ from tileir.core import DType, attrs
 
 @attrs.frozen
 class Coefficients:
-    """One approximation for each of the two types that functions are computed in."""
+    """An approximation for each of the two types in which functions are computed."""
 
     f32: tuple[float, ...]
     f64: tuple[float, ...]
 
     def of(self, dtype: DType) -> tuple[float, ...]:
-        """Return those for ``dtype``."""
+        """Return the coefficients for ``dtype``."""
         return self.f32 if dtype is DType.F32 else self.f64
 
 
@@ -320,7 +320,7 @@ LOG2_SHORT: Final = (
     0.1861745157299462,
     -0.10995014076467165,
 )
-"""The same to 2**-27."""
+"""LOG2 to 2**-27."""
 
 EXP2: Final = (
     1.0,

@@ -1,4 +1,4 @@
-"""Writing semtree code as formulas: terms with operators, and a draft that names intermediate results."""
+"""Notation of semtree code as formulas: terms with operators, and drafts that name intermediate results."""
 
 from __future__ import annotations
 
@@ -117,12 +117,11 @@ class Expansion:
     """A function written in other operations.
 
     Attributes:
-        write: Makes the result of its operands, variables or constants, and puts statements for it into a draft.
-        ulp_f32: How far from the truth the result is at most, in units in the last place, in f32.
-        ulp_f64: The same in f64.
-        write_narrow: The same as ``write``, of operands in f32 and with no more digits than f16 and bf16 keep; None
-            where it is not shorter.
-
+        write: Returns the result for its operands, variables or constants, and adds statements to a draft.
+        ulp_f32: Error bound in f32, in units in the last place.
+        ulp_f64: Error bound in f64.
+        write_narrow: Variant of ``write`` for operands in f32, only as precise as f16 and bf16 need; None if it is not
+            shorter.
     """
 
     write: Callable[..., Term]
@@ -154,16 +153,16 @@ def horner(x: Term, coefficients: Sequence[float]) -> Term:
 
 
 def two_chains(draft: Draft, x: Term, coefficients: Sequence[float]) -> Term:
-    """Return what :func:`horner` does, with even and odd powers apart: half as many steps wait for each other."""
+    """Evaluate as :func:`horner`, with even and odd powers in separate chains: half of the dependent steps."""
     square = draft.let("square", x * x)
     return fma(horner(square, coefficients[1::2]), x, horner(square, coefficients[::2]))
 
 
 def at_most(x: Term, limit: Operand) -> Term:
-    """Return the lesser of the two; NaN where ``x`` is NaN (one instruction where MAX and MIN are several)."""
+    """Return the lesser of the two; NaN if ``x`` is NaN (one instruction, unlike MAX and MIN)."""
     return where(x.of(limit) < x, limit, x)
 
 
 def at_least(x: Term, limit: Operand) -> Term:
-    """Return the greater of the two; NaN where ``x`` is NaN."""
+    """Return the greater of the two; NaN if ``x`` is NaN."""
     return where(x.of(limit) > x, limit, x)

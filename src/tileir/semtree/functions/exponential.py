@@ -1,4 +1,4 @@
-"""exp and what follows from it: sigmoid, tanh, sinh, cosh and erf.
+"""exp and functions based on it: sigmoid, tanh, sinh, cosh and erf.
 
 The exponential is that of Cody and Waite ("Software Manual for the Elementary Functions", 1980): with
 ``n = round(x / ln 2)`` and ``r = x - n ln 2`` in two steps, ``exp(x) = 2**n exp(r)``, a polynomial. Adding and
@@ -115,10 +115,10 @@ def _single(x: Term) -> bool:
 
 
 def vanishing(x: Term) -> float:
-    """Return an argument at which both halves of the scale are 0, for all that is less.
+    """Return an argument at and below which both halves of the scale are 0.
 
-    The product is exact then. Halves that are not 0 have one that is rounded to 0, as for exp(-104) in f32, which some
-    processors compute a hundred times as slowly; and masked scores, which are minus infinity, are common.
+    The product is exact then. Otherwise one half is rounded to 0, as for exp(-104) in f32, which some processors
+    compute a hundred times as slowly; and masked scores, which are minus infinity, are common.
     """
     return 0.25 - 2 * format_of(x).bias * math.log(2)
 

@@ -1,4 +1,4 @@
-"""The layout of the two float types that functions are computed in, and constants split for each."""
+"""Layout of the two float types in which functions are computed, and constants split for each."""
 
 from __future__ import annotations
 
@@ -40,8 +40,7 @@ class Format:
     Attributes:
         dtype: The type.
         digits: Bits of the fraction, without the leading one.
-        bias: What is added to the exponent.
-
+        bias: Bias of the exponent.
     """
 
     dtype: DType
@@ -50,7 +49,7 @@ class Format:
 
     @property
     def magic(self) -> float:
-        """Added to a small number it rounds it to an integer, which then stands in the lowest bits."""
+        """Number that rounds a small addend to an integer, in the lowest bits of the sum."""
         return 1.5 * 2.0**self.digits
 
     @property
@@ -72,7 +71,7 @@ class Format:
         """Split ``value`` into ``count`` numbers of falling size whose sum is as close to it as can be."""
         parts: list[float] = []
         for _ in range(count):
-            # By f64: what parts of f32 are off by is less than the next part makes good.
+            # By f64: the error of a part in f32 is less than the next part corrects.
             parts.append(float(rounded(float(value), self.dtype)))
             value -= Fraction(parts[-1])
         return tuple(parts)

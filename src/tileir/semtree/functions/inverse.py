@@ -32,7 +32,7 @@ def acos(draft: Draft, x: Term) -> Term:
 
 
 def _half_angle(draft: Draft, x: Term) -> tuple[Term, Term]:
-    """Return whether ``|x| > ½``, and asin |x| where not, else asin √((1 - |x|)/2)."""
+    """Return whether ``|x| > ½``, and asin |x| if not, else asin √((1 - |x|)/2)."""
     form = format_of(x)
     size = draft.let("asin_size", abs(x))
     large = draft.let("asin_large", size > 0.5)

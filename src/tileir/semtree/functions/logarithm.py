@@ -1,7 +1,7 @@
 """log, after FDLIBM (Sun Microsystems, 1993).
 
-With ``x = 2**k m`` and ``m`` in [√½, √2], ``f = m - 1`` and ``s = f / (2 + f)``,
-``log m = 2 s + s³ R(s²)``, summed as ``f - (f²/2 - s (f²/2 + s² R))`` to keep the leading part exact.
+With ``x = 2**k m`` and ``m`` in [√½, √2], ``f = m - 1`` and ``s = f / (2 + f)``, ``log m = 2 s + s³ R(s²)``, summed as
+``f - (f²/2 - s (f²/2 + s² R))`` to keep the leading part exact.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _fraction_of_root(digits: int) -> int:
 
 
 def at_ends(x: Term, value: Term) -> Term:
-    """Return ``value`` for positive finite ``x``, and what log is elsewhere."""
+    """Return ``value`` for positive finite ``x``, and the limit or NaN of log elsewhere."""
     below = where(x.equals(0.0), -math.inf, x.of(math.nan))
     return where(x > 0.0, where(x < math.inf, value, x), below)
 

@@ -7,9 +7,9 @@ with fused products: its relative error stays below 2**-65, so that multiplied b
 
 Cube roots in f32, without a division.
 
-The bits of a float, as a number, are its logarithm but for a few percent, so that a multiple of them are those of
-``x**(-1/3)``. One step of fourth order (Householder 1970) and one of Newton's, whose residual is computed with fused
-products, make that a root that errs by little more than its rounding.
+The bits of a float, as a number, approximate its logarithm within a few percent, so that a multiple of them
+approximates ``x**(-1/3)``. One step of fourth order (Householder 1970) and one of Newton's, whose residual is computed
+with fused products, refine that to a root with an error of little more than its rounding.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ Pair: TypeAlias = tuple[Term, Term]
 
 
 _FEW: Final = 4.0
-"""Up to this exponent in size, what is not known of a logarithm matters less than the rounding of the result."""
+"""Largest constant exponent for which the short polynomial is precise enough."""
 _LEADING: Final = 3
-"""So many of its coefficients are then added up in f64; what the others add is small enough for f32."""
+"""Number of coefficients that are then summed in f64; the rest is small enough for f32."""
 _THIRD: Final = float(np.float32(1 / 3))
-"""The exponent by which cube roots are written."""
+"""The exponent of cube roots."""
 
 
 def power(draft: Draft, x: Term, y: Term) -> Term:
@@ -84,7 +84,7 @@ def _single(draft: Draft, size: Term, y: Term) -> Term:
     few = isinstance(y.expr, Const) and abs(y.expr.value) <= _FEW
     slope = _short_slope(narrow, fraction) if few else two_chains(draft, fraction, coefficients.LOG2)
     exponent = Term(Const.of(y.expr.value, fraction.type)) if isinstance(y.expr, Const) else y.cast(DType.F64)
-    # By a half, for a sum that is fused with a product stays rounded where sums may be taken in another order.
+    # By a half: a sum fused with a product stays rounded even if sums may be reordered.
     half = fma(fraction, slope, count.cast(DType.F64)) * (exponent * 0.5)
     if not few:
         half = at_least(at_most(draft.let("pow_log", half), 100.0), -100.0)
@@ -94,7 +94,7 @@ def _single(draft: Draft, size: Term, y: Term) -> Term:
     power = draft.let("pow_n", fma(half, 2.0, rounder))
     value = horner(draft.let("pow_r", fma(half, 2.0, rounder - power)), coefficients.EXP2)
     scale = power.bits << form.digits
-    # Adding exponents takes other units than multiplying does, but would make something else of NaN.
+    # Adding exponents uses other units than multiplying, but would not keep NaN.
     return ((value.bits + scale).real if few else value * scale.real).cast(DType.F32)
 
 
@@ -108,7 +108,7 @@ def _short_slope(narrow: Term, fraction: Term) -> Term:
 
 
 def _signed(draft: Draft, x: Term, y: Term, value: Term) -> Term:
-    """Give ``|x| ** y`` the sign that an odd ``y`` asks for, and settle where the product of logarithm and y is NaN."""
+    """Give ``|x| ** y`` the sign of an odd ``y``, and settle cases in which the product of logarithm and y is NaN."""
     form = format_of(x)
     half = draft.let("pow_half", y * 0.5)
     whole = draft.let("pow_whole", y.apply(Op.FLOOR).equals(y))
@@ -190,11 +190,11 @@ EXPANSIONS: Final[Mapping[Op, Expansion]] = MappingProxyType({Op.POW: Expansion(
 
 
 _GUESS: Final = 0x54A2FA8C
-"""What a third of the bits of a float is taken from to have those of its inverse cube root."""
+"""Constant from which a third of the bits of a float is subtracted to approximate its inverse cube root."""
 _DROPPED: Final = 8
-"""How many low bits of that are 0, so that a sum of floats can compute it."""
+"""Number of low zero bits of this constant, so that a sum of floats can compute it."""
 _LIFT: Final = 72
-"""The power of two, a multiple of three, by which small numbers are multiplied: no residual loses bits then."""
+"""Power of two, a multiple of three, by which small numbers are scaled: no residual loses bits then."""
 
 
 def cube_root(draft: Draft, x: Term, exponent: float) -> Term:

@@ -2,10 +2,10 @@
 
 Reduction of angles to a quadrant.
 
-Up to a border, by Cody and Waite: the number of quarter turns is exact in a float, and π/2 is taken away in
+Up to a border, by Cody and Waite: the number of quarter turns is exact in a float, and π/2 is subtracted in
 three parts, each with one fused operation. Beyond it, by Payne and Hanek ("Radian reduction for trigonometric
-functions", 1983): only those bits of 2/π matter that meet the bits of x below four and above the precision
-wanted, and a product of integers gives them exactly. That part is skipped where no lane needs it.
+functions", 1983): only those bits of 2/π matter that affect the product with x below four and above the required
+precision, and a product of integers gives them exactly. That part is skipped if no lane needs it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def tan(draft: Draft, x: Term) -> Term:
 
 
 def _both(draft: Draft, x: Term) -> tuple[Term, Term, Term]:
-    """Return the number of quarter turns in ``|x|``, and sin and cos of the angle that is left."""
+    """Return the number of quarter turns in ``|x|``, and sin and cos of the remaining angle."""
     form = format_of(x)
     quadrant, angle = reduced(draft, abs(x))
     square = draft.let("trig_square", angle * angle)
@@ -78,7 +78,7 @@ _BORDER: Final = {DType.F32: 2.0**17, DType.F64: 2.0**30}
 _LIMB: Final = 32
 _MASK: Final = (1 << _LIMB) - 1
 _LIMBS: Final = {DType.F32: 4, DType.F64: 6}
-"""Limbs of 2/π that are multiplied: four for the result and as many as x has for what carries into them."""
+"""Limbs of 2/π in the product: four for the result and as many as x has for carries into them."""
 
 
 def reduced(draft: Draft, x: Term) -> tuple[Term, Term]:
@@ -105,7 +105,7 @@ def _any(flags: Term) -> Expr:
 
 
 def _payne_hanek(draft: Draft, x: Term) -> tuple[Term, Term]:
-    """Do what :func:`reduced` does for an ``x`` that is not small."""
+    """Reduce an ``x`` that is not small, as :func:`reduced` does."""
     form = format_of(x)
     bits = draft.let("huge_bits", x.bits.cast(DType.U64))
     mantissa = draft.let("huge_m", bits & ((1 << form.digits) - 1) | (1 << form.digits))

@@ -1,1 +1,1 @@
-"""Meaning of kernels: the interpreter."""
+"""Reference semantics of kernels: the interpreter."""

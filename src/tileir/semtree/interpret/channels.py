@@ -1,8 +1,8 @@
-"""Channels as Python closures, for the interpreter: copies of boxes, the steps of messages, and where clusters meet.
+"""Channels as Python closures, for the interpreter: copies of boxes, the steps of messages, and barriers of clusters.
 
-All threads of a group, or of a role, take the same steps, so that the first one to come to a copy makes it for all. A
-thread that acquires waits for those that release, and knows then what they did before; a thread that receives knows of
-the copies alone. What the groups of a cluster copy, send and release together is kept for each of them.
+All threads of a group, or of a role, take equal steps, so that the first one to reach a copy executes it for all. A
+thread that acquires waits for the releasing threads, and then knows what they did before; a thread that receives knows
+of the copies alone. Copies, sends and releases shared by the groups of a cluster are kept for each of them.
 """
 
 from __future__ import annotations
@@ -23,19 +23,18 @@ from tileir.semtree.swizzles import folded_place
 
 @attrs.define(eq=False)
 class _Copies:
-    """What a group has sent through a channel of ``places`` messages.
+    """Messages that a group has sent through a channel of ``places`` messages.
 
     Attributes:
-        copier: Who writes what is copied, as memory calls it.
-        places: How many messages may be under way.
-        boxes: Which boxes were asked for: where they begin, and where they go.
+        copier: The writer of copies, as memory identifies it.
+        places: Maximum messages under way.
+        boxes: Requested boxes: their origins and targets.
         fresh: The copies since the last message: the memory, the places there, and the values.
-        sent: The copies of each message; none where they have arrived.
-        released: How many threads have released each message.
-        known: What is known of each party of threads when all of them have.
-        others: What other groups of the cluster have copied for each message.
-        together: The same for all groups that send and release messages together.
-
+        sent: The copies of each message; none after their arrival.
+        released: Number of threads that have released each message.
+        known: Knowledge of each party of threads when all of them have.
+        others: Copies of other groups of the cluster for each message.
+        together: The channels of all groups that send and release messages together.
     """
 
     copier: int
@@ -49,7 +48,7 @@ class _Copies:
     together: list[_Copies] = attrs.field(factory=list)
 
     def release(self, number: int, agent: Agent) -> None:
-        """Take note that a thread has released a message."""
+        """Record that a thread has released a message."""
         if number == len(self.released):
             self.released.append(0)
             self.known.append([0] * len(agent.known))
@@ -59,7 +58,7 @@ class _Copies:
 
 @attrs.define(eq=False)
 class _Own:
-    """How many steps of each kind a thread has taken with a channel."""
+    """Number of steps of each kind that a thread has taken with a channel."""
 
     acquired: int = 0
     begun: int = 0
@@ -70,13 +69,13 @@ class _Own:
 
 @attrs.frozen(eq=False)
 class ChannelState:
-    """Finds the state of the channel in a slot, which is that of a cluster or of a group."""
+    """Finder of the state of the channel in a slot, which belongs to a cluster or a group."""
 
     slot: int
     joint: bool
 
     def of(self, frame: Frame) -> tuple[_Copies, _Own]:
-        """Return the state of a thread's group, and its own."""
+        """Return the state of a thread's group, and the thread's own."""
         slot = self.slot
         if slot not in frame[STEPS]:
             frame[STEPS][slot] = _Own()
@@ -91,7 +90,7 @@ class ChannelState:
 
 
 def acquiring(expressions: ExpressionCompiler, stmt: Channel, state: ChannelState, releasing: int) -> Steps:
-    """Return the generator that waits until so many threads have released the message whose place is next."""
+    """Return the generator that waits until ``releasing`` threads have released the message in the next place."""
     find, kernel = state.of, expressions.kernel
 
     def acquire(frame: Frame) -> Generator[Step, None, None]:
@@ -113,7 +112,7 @@ def acquiring(expressions: ExpressionCompiler, stmt: Channel, state: ChannelStat
 
 
 def receiving(expressions: ExpressionCompiler, stmt: Channel, state: ChannelState) -> Steps:
-    """Return the generator that waits until a message is sent, by all groups where it is theirs, and takes it."""
+    """Return the generator that waits until a message is sent, by all groups if it is shared, and takes it."""
     find, receive = state.of, stepping(expressions, stmt, state)
 
     def wait(frame: Frame) -> Generator[Step, None, None]:
@@ -125,7 +124,7 @@ def receiving(expressions: ExpressionCompiler, stmt: Channel, state: ChannelStat
 
 
 def stepping(expressions: ExpressionCompiler, stmt: Channel, state: ChannelState) -> Action:
-    """Return the closure that takes another step than to acquire."""
+    """Return the closure for any step other than to acquire."""
     find, kernel = state.of, expressions.kernel
 
     def send(frame: Frame) -> None:
@@ -164,7 +163,7 @@ def stepping(expressions: ExpressionCompiler, stmt: Channel, state: ChannelState
 def bulk_copying(
     expressions: ExpressionCompiler, stmt: BulkCopy, state: ChannelState, kernel: KernelFunction
 ) -> Action:
-    """Return the closure that begins a copy of a box once for the group; of a part of it, where it is for a cluster."""
+    """Return the closure that begins a copy of a box, or of a cluster's part of it, once for the group."""
     own_part, joint = part_of(stmt, kernel), stmt.scope is Scope.CLUSTER
     assert own_part is not None  # the verifier saw to it
     target, source = expressions.slot(stmt.target.array), expressions.slot(stmt.source.array)
@@ -208,7 +207,7 @@ def bulk_copying(
 
 
 def meeting(barrier: Barrier, parties: int) -> Steps:
-    """Return the generator that lets the threads of a group, or those of all groups of a cluster, meet."""
+    """Return the generator for a barrier of a group, or of all groups of a cluster."""
 
     def meet(frame: Frame) -> Generator[Step, None, None]:
         yield barrier
@@ -234,7 +233,7 @@ def _check_alike(own: list[tuple[object, ...]], other: list[tuple[object, ...]],
 
 
 def check_received(frame: Frame, kernel: str) -> None:
-    """Check that nothing is still being copied when a group ends."""
+    """Check that no copies are pending when a group ends."""
     for channel in frame[SHARED].get(STEPS, {}).values():
         if channel.fresh or any(channel.sent):
             raise fail("TIL555", f"kernel {kernel!r} ends while boxes are being copied: receive the last messages")

@@ -1,9 +1,8 @@
 """Expressions compiled to Python closures, for the interpreter.
 
-Expressions as text of Python, so that one function computes a whole tree and none is called for each operator.
-
-The text of a tree says nothing of its variables, constants and functions, which are parameters: trees of one form, as
-the offsets of a kernel that is unrolled, share what Python compiles.
+Trees become Python source text, so that one function computes a whole tree without a call for each operator. Variables,
+constants and functions are parameters of the text: trees of one form, such as the offsets of an unrolled kernel, share
+the compiled code.
 """
 
 from __future__ import annotations
@@ -47,9 +46,9 @@ from tileir.semtree.ir import (
 )
 
 DEEPEST: Final = 24
-"""Operators within each other in one text: Python refuses a hundred brackets."""
+"""Maximum nesting of operators in one text: Python refuses a hundred brackets."""
 _RING: Final[Mapping[Op, str]] = MappingProxyType({Op.ADD: "+", Op.SUB: "-", Op.MUL: "*"})
-"""Operators whose results modulo the range of a dtype are known from operands modulo that range."""
+"""Operators whose results modulo the range of a dtype follow from operands modulo that range."""
 _COMPARISONS: Final[Mapping[Op, str]] = MappingProxyType(
     {Op.CMP_EQ: "==", Op.CMP_NE: "!=", Op.CMP_LT: "<", Op.CMP_LE: "<=", Op.CMP_GT: ">", Op.CMP_GE: ">="}
 )
@@ -63,9 +62,8 @@ class OperatorTree:
 
     Attributes:
         slot: The place of a variable or coordinate in a frame.
-        function: What computes an operation or a conversion that has no operator of Python.
+        function: Returns the function of an operation or a conversion without a Python operator.
         evaluator: The closure that computes any other expression in a frame.
-
     """
 
     slot: Callable[[Var | GridIndex], int]
@@ -90,7 +88,7 @@ class OperatorTree:
         return f"({name} if {dtype.minimum} <= ({name} := {text}) <= {dtype.maximum} else {wrapped})"
 
     def _text(self, expr: Expr, depth: int) -> tuple[str, bool]:
-        """Return the text of an expression, and False where a scalar integer may lie outside of its dtype's range."""
+        """Return the text of an expression, and False if a scalar integer may be outside its dtype's range."""
         match expr:
             case Const():
                 return self._held(self.evaluator(expr)(None)), True
@@ -107,7 +105,7 @@ class OperatorTree:
         return f"{self._held(self.function(expr))}({', '.join(texts)})"
 
     def inlined(self, expr: Apply | Cast, depth: int) -> tuple[str, bool] | None:
-        """Return the same as :meth:`_text` for what Python has operators for; None for anything else."""
+        """Return :meth:`_text` for expressions with Python operators; None for anything else."""
         operand = expr.operand if isinstance(expr, Cast) else expr.args[-1]
         if operand.type.lanes > 1 or operand.type.dtype.is_float:
             return None
@@ -124,7 +122,7 @@ class OperatorTree:
         return None
 
     def _divided(self, sign: str, dividend: Expr, divisor: Const, depth: int) -> str:
-        """Return the text of a division that truncates, where Python's rounds down."""
+        """Return the text of a truncating division; Python's rounds down."""
         name, text, by = self._name(), self._whole(dividend, depth), self._held(divisor.value)
         return f"({name} {sign} {by} if ({name} := {text}) >= 0 else -(-{name} {sign} {by}))"
 
@@ -132,7 +130,7 @@ class OperatorTree:
         source, target = expr.operand.type.dtype, expr.type.dtype
         if not (source.is_integer and target.is_integer):
             return None
-        if target.bits <= source.bits:  # the bits that are kept need no others
+        if target.bits <= source.bits:  # the remaining bits depend on no others
             text, within = self._text(expr.operand, depth)
             return text, within and source is target
         return self._whole(expr.operand, depth), target.minimum < 0 or source.minimum == 0
@@ -149,7 +147,7 @@ class OperatorTree:
 
 @lru_cache(maxsize=4096)
 def _maker(text: str, parameters: int) -> Callable[..., Any]:
-    """Return what makes closures of one form from the values of their parameters."""
+    """Return a function from parameter values to closures of one form."""
     names = ", ".join(f"p{number}" for number in range(parameters))
     maker: Callable[..., Any] = eval(f"lambda {names}: lambda f: {text}", {"__builtins__": {}})
     return maker
@@ -168,24 +166,23 @@ Evaluator: TypeAlias = "Callable[[Frame], Value]"
 AGENT: Final = 6
 SHARED: Final = 7
 COPIES: Final = 8
-"""Groups of asynchronous copies that have not been waited for, the one that grows last."""
+"""Groups of pending asynchronous copies, the open one last."""
 STEPS: Final = 9
-"""What the thread has done with each channel, by the channel's slot."""
+"""Steps of the thread with each channel, by the channel's slot."""
 CLUSTER: Final = 10
-"""What the threads of each group of the cluster share, by the group's place there."""
+"""State shared by the threads of each group of the cluster, by the group's place there."""
 FIRST_FREE: Final = 11
 _COORDINATES: Final = {GridLevel.GROUP: 0, GridLevel.LOCAL: 3}
 
 
 @attrs.define(eq=False, repr=False)
 class ExpressionCompiler:
-    """Compiles the expressions of one kernel.
+    """Compiler of the expressions of one kernel.
 
     Attributes:
         kernel: The kernel's name, for messages.
-        watched: Whether accesses are noted, as :class:`tileir.semtree.interpret.memory.WatchedMemory` needs.
-        numbers: What to compute with.
-
+        watched: Whether accesses are recorded, for :class:`tileir.semtree.interpret.memory.WatchedMemory`.
+        numbers: The number system.
     """
 
     kernel: str

@@ -1,9 +1,7 @@
-"""Statements compiled to Python closures, for the interpreter.
+"""Statements compiled to Python closures, for the interpreter, including stores of boxes.
 
-Stores of boxes as Python closures, for the interpreter.
-
-All threads of a group, or of a team of a role, come to the same stores, so that the first one makes it for all. What it
-stores is read at once, and local elements count as being read until a wait and a barrier behind it.
+All threads of a group, or of a team of a role, reach the same stores, so that the first one executes it for all. It
+reads at once, and local elements count as being read until a wait and a barrier after it.
 """
 
 from __future__ import annotations
@@ -72,7 +70,7 @@ from tileir.semtree.roles import releasing
 from tileir.semtree.swizzles import folded_place
 
 _STORES: Final = "stores"
-"""The key of what is known of stores, beside the slots of channels."""
+"""Key of the state of stores, beside the slots of channels."""
 
 
 @attrs.define(eq=False)
@@ -129,7 +127,7 @@ def _storing(expressions: ExpressionCompiler, stmt: BulkStore) -> Action:
 
 
 def _waiting(stmt: BulkWait) -> Action:
-    """Return the closure that waits until stores have read local memory: others know so behind the next barrier."""
+    """Return the closure that waits until stores have read local memory: others know this after the next barrier."""
 
     def wait(frame: Frame) -> None:
         stores, own = _state(frame)
@@ -159,7 +157,7 @@ def updating(expressions: ExpressionCompiler, stmt: Update) -> Action:
 
 
 def arriving(expressions: ExpressionCompiler, stmt: Arrive) -> Steps:
-    """Return the generator that lets a group arrive at a flag, when all its threads have come."""
+    """Return the generator that lets a group arrive at a flag, once all its threads have come."""
     slot, offset = expressions.slot(stmt.flag.array), expressions.evaluator(stmt.flag.offset)
     store = expressions.store(stmt.target, lambda frame: frame[SHARED][stmt][1])
 
@@ -197,7 +195,7 @@ def awaiting(expressions: ExpressionCompiler, stmt: Await) -> Steps:
 
 
 def _flag(frame: Frame, slot: int, place: int, kernel: str) -> tuple[Memory, int]:
-    """Return the memory of a flag, and where it is there."""
+    """Return the memory of a flag, and its place there."""
     memory: Memory = frame[slot]
     if not 0 <= place < len(memory.data):
         raise memory.outside(kernel, place, place)
@@ -205,7 +203,7 @@ def _flag(frame: Frame, slot: int, place: int, kernel: str) -> tuple[Memory, int
 
 
 def _learn(agent: Agent, memory: Memory, place: int) -> Order:
-    """Read a flag, and let the group know what those do that have arrived there."""
+    """Read a flag, and give the group the knowledge of all that have arrived there."""
     assert agent.order is not None
     agent.order.learns(memory.arrivals.get(place, {}))
     agent.known[agent.party] = agent.time
@@ -221,7 +219,7 @@ def _check_same(kernel: str, stmt: Arrive | Await, first: object, own: object) -
 
 @attrs.define(eq=False, repr=False)
 class StatementCompiler:
-    """Turns the statements of one kernel into closures, for so many ``parties`` of its threads."""
+    """Compiler of the statements of one kernel to closures, for ``parties`` parties of its threads."""
 
     kernel: KernelFunction
     checks: Checks
@@ -277,7 +275,7 @@ class StatementCompiler:
                 return storing(self.expressions, stmt)
             case MatrixMultiply():
                 return multiplying(self.expressions, stmt, self.kernel)
-            case Hint() | WarpRole():  # roles are run by themselves, behind all other statements
+            case Hint() | WarpRole():  # roles are run separately, after all other statements
                 return self.body(())
             case _:
                 assert_never(stmt)

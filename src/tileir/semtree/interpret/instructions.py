@@ -1,4 +1,4 @@
-"""Asynchronous copies and products of matrices as Python closures, for the interpreter."""
+"""Asynchronous copies and matrix products as Python closures, for the interpreter."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Action: TypeAlias = "Callable[[Frame], None]"
 
 @attrs.frozen(eq=False)
 class Waiting:
-    """A step of a channel or a flag, or where a cluster meets, at which a thread waits until something holds."""
+    """A step of a channel, flag or cluster at which a thread waits for a condition."""
 
     stmt: Channel | Barrier | Await
     is_over: Callable[[], bool]
@@ -44,7 +44,7 @@ class Waiting:
 
 Step: TypeAlias = "Stmt | Waiting"
 Steps: TypeAlias = "Callable[[Frame], Generator[Step, None, None]]"
-"""Runs statements, and yields each one at which threads wait for others."""
+"""Generator that runs statements, and yields each one at which threads wait for others."""
 
 
 def masked(expressions: ExpressionCompiler, stmt: AssignLanes) -> Action:
@@ -79,7 +79,7 @@ def masked(expressions: ExpressionCompiler, stmt: AssignLanes) -> Action:
 
 
 def _in_lanes(expressions: ExpressionCompiler, place: Subscript) -> Callable[[Frame, slice], tuple[Memory, Array]]:
-    """Return what tells the places of some lanes of elements, which are inside of their array."""
+    """Return a function for the places of some lanes of elements, within their array."""
     memory, offset = expressions.slot(place.array), expressions.evaluator(place.offset)
     steps = np.arange(place.type.lanes) if place.offset.type.lanes == 1 else 0
 
@@ -93,7 +93,7 @@ def _in_lanes(expressions: ExpressionCompiler, place: Subscript) -> Callable[[Fr
 
 
 def copying(expressions: ExpressionCompiler, stmt: AsyncCopy) -> Action:
-    """Return the closure that begins a copy: until it is waited for, its elements have no value."""
+    """Return the closure that begins a copy; its elements are undefined until a wait."""
     memory, place = expressions.slot(stmt.target.array), expressions.evaluator(stmt.target.offset)
     value, lanes, kernel = expressions.evaluator(stmt.source), stmt.target.type.lanes, expressions.kernel
 
@@ -112,7 +112,7 @@ def copying(expressions: ExpressionCompiler, stmt: AsyncCopy) -> Action:
 
 
 def waiting(pending: int) -> Action:
-    """Return the closure that completes all groups of copies but the last ``pending`` ones."""
+    """Return the closure that completes all groups of copies except the last ``pending`` ones."""
 
     def wait(frame: Frame) -> None:
         groups = frame[COPIES]
@@ -125,18 +125,18 @@ def waiting(pending: int) -> Action:
 
 
 def multiplying(expressions: ExpressionCompiler, stmt: MatrixMultiply, kernel: KernelFunction) -> Action:
-    """Return the closure that adds to a thread's elements of a product.
+    """Return the closure that adds a product to a thread's elements.
 
-    It reads both operands as a whole, for any of the threads may fetch any part of them.
+    It reads both operands as a whole, since any thread may load any part of them.
     """
     left, add = _reader(expressions, stmt.left, (stmt.tile[0], stmt.tile[2])), _adding(expressions, stmt, kernel)
     return lambda frame: add(frame, left(frame))
 
 
 def exchanging(expressions: ExpressionCompiler, stmt: MatrixMultiply, kernel: KernelFunction) -> Steps:
-    """Return the generator that adds to a thread's elements of a product whose left operand threads hold.
+    """Return the generator that adds to a thread's elements a product whose left operand threads hold.
 
-    All threads say what they hold before any of them multiplies, and have multiplied before any of them says more.
+    All threads publish their elements before any of them multiplies, and have multiplied before any publishes more.
     """
     add, number, fragment = _adding(expressions, stmt, kernel), _numbering(kernel), FRAGMENTS[stmt.fragment]
     layout, count, (height, _, depth) = fragment.a.layout, held_of_left(stmt), stmt.tile
@@ -164,7 +164,7 @@ def exchanging(expressions: ExpressionCompiler, stmt: MatrixMultiply, kernel: Ke
 
 
 def trading(expressions: ExpressionCompiler, stmt: Exchange, kernel: KernelFunction) -> Steps:
-    """Return the generator that sets elements to what another thread holds, when all threads have said that."""
+    """Return the generator that sets elements to those of another thread, once all threads have published theirs."""
     number, value = _numbering(kernel), expressions.evaluator(stmt.source)
     told: dict[int, object] = {}
     store = expressions.store(stmt.target, lambda frame: told[number(frame) ^ stmt.mask])
@@ -179,7 +179,7 @@ def trading(expressions: ExpressionCompiler, stmt: Exchange, kernel: KernelFunct
 
 
 def voting(expressions: ExpressionCompiler, stmt: Vote, kernel: KernelFunction) -> Steps:
-    """Return the generator that sets an element to what threads of a warp say, when all threads have said that."""
+    """Return the generator that sets an element to the vote of a warp, once all threads have voted."""
     number, value = _numbering(kernel), expressions.evaluator(stmt.value)
     told: dict[int, bool] = {}
     decide = any if stmt.kind is VoteKind.ANY else all
@@ -200,7 +200,7 @@ def voting(expressions: ExpressionCompiler, stmt: Vote, kernel: KernelFunction) 
 
 
 def _numbering(kernel: KernelFunction) -> Callable[[Frame], int]:
-    """Return what numbers the threads of a group."""
+    """Return a function that numbers the threads of a group."""
     extents = (*kernel.group, 1, 1)[:3]
     return lambda frame: int(frame[3] + extents[0] * (frame[4] + extents[1] * frame[5]))
 
@@ -208,7 +208,7 @@ def _numbering(kernel: KernelFunction) -> Callable[[Frame], int]:
 def _adding(
     expressions: ExpressionCompiler, stmt: MatrixMultiply, kernel: KernelFunction
 ) -> Callable[[Frame, Array], None]:
-    """Return the closure that multiplies a left operand, and adds what a thread holds of the product."""
+    """Return the closure that multiplies a left operand, and adds a thread's elements of the product."""
     fragment, (height, width, depth), size = FRAGMENTS[stmt.fragment], stmt.tile, held(stmt)
     layout, number = fragment.sums, _numbering(kernel)
     own_rows, own_columns = (_places(fragment, layout, axis, extent) for axis, extent in (("m", height), ("n", width)))
@@ -234,7 +234,7 @@ def _adding(
 
 
 def _remembered(multiply: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
-    """Return a function that does not multiply again what the thread before has multiplied, bit by bit."""
+    """Return a function that reuses the previous thread's product if the operands are equal, bit by bit."""
     last: list[tuple[bytes, bytes, Array]] = []
 
     def product(left: Array, right: Array) -> Array:
@@ -249,7 +249,7 @@ def _remembered(multiply: Callable[[Array, Array], Array]) -> Callable[[Array, A
 
 
 def _places(fragment: Fragment, layout: Layout, axis: str, extent: int) -> Array:
-    """Return where each thread's elements lie along an axis of a tile: [threads, fragments, elements]."""
+    """Return the places of each thread's elements along an axis of a tile: [threads, fragments, elements]."""
     unit = fragment.mnk["mnk".index(axis)]
     inside = [[layout.at(axis, lane, n) for n in range(layout.held)] for lane in range(fragment.threads)]
     places: Array = np.array(inside)[:, None] + np.arange(0, extent, unit)[None, :, None]

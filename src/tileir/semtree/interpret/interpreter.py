@@ -1,8 +1,8 @@
-"""Interpreter of kernels, their definition. Every back end is tested against this.
+"""Interpreter of kernels, which defines their meaning. Every back end is tested against it.
 
-Kernels are compiled to Python closures once, and then run for one group after the other. Where threads of a
-group meet at barriers, they run as generators in lock step from barrier to barrier. Threads of one role are a party,
-which does so by itself as far as it gets without a message of others; so are the groups of a cluster.
+Kernels are compiled to Python closures once, and then run group by group. Threads that meet at barriers run as
+generators in lock step from barrier to barrier. The threads of one role are a party, which runs until it needs a
+message of others; so are the groups of a cluster.
 """
 
 from __future__ import annotations
@@ -43,16 +43,15 @@ from tileir.semtree.roles import roles, teams_of
 
 @attrs.define(eq=False)
 class Party:
-    """Threads in lock step, from one statement at which they wait to the next.
+    """Threads that run in lock step from one waiting statement to the next.
 
     Attributes:
-        kernel: What they run.
-        who: Who they are, for messages.
-        frames: Their states.
-        steps: What each of them does.
-        clocks: The clocks that go on when they meet at a barrier, by the numbers of parties.
-        runs: Whether there is more to do.
-
+        kernel: The kernel.
+        who: Name of the party, for messages.
+        frames: States of the threads.
+        steps: The generator of each thread.
+        clocks: The clocks that advance at their barriers, by the numbers of parties.
+        runs: Whether any statements are left.
     """
 
     kernel: KernelFunction
@@ -74,14 +73,14 @@ class Party:
 
     @property
     def waits_for(self) -> str:
-        """The message that the threads wait for, in words."""
+        """The awaited message, in words."""
         (step, *_) = (each.stmt for each in self._reached if isinstance(each, Waiting))
         if isinstance(step, Await):
             return f"await a flag of {step.flag.array!r}"
         return "meet" if isinstance(step, Barrier) else f"{step.step.value} the channel {step.channel.array!r}"
 
     def go_on(self) -> None:
-        """Run all threads up to where they wait next.
+        """Run all threads up to their next wait.
 
         Raises:
             TileError: TIL555, some wait elsewhere than others.
@@ -91,7 +90,7 @@ class Party:
         self.runs = any(stmt is not None for stmt in stmts)
         if any(stmt is not stmts[0] for stmt in stmts):
             raise fail("TIL555", f"kernel {self.kernel.name!r}: {self.who} do not meet at the same barrier")
-        if isinstance(stmts[0], Barrier | Arrive | Await):  # those that exchange operands order nothing in memory
+        if isinstance(stmts[0], Barrier | Arrive | Await):  # exchanges of operands order nothing in memory
             for clock in self.clocks.values():
                 clock.stretch += 1
             for frame in self.frames:
@@ -101,10 +100,10 @@ class Party:
 
 
 def run_in_turn(parties: list[Party]) -> None:
-    """Run parties that wait for each other, each as far as it gets.
+    """Run parties that wait for each other in turn.
 
     Raises:
-        TileError: TIL555, all wait for ever, or some threads of one elsewhere than others.
+        TileError: TIL555, deadlock, or some threads of one wait elsewhere than others.
     """
     while running := [party for party in parties if party.runs]:
         if not any(party.may_go_on for party in running):
@@ -121,8 +120,7 @@ def run(kernel: KernelFunction, arrays: Sequence[Array], checks: Checks = NO_CHE
     Raises:
         VerifyError: the kernel is not legal.
         ArgumentError: the arrays do not fit the parameters.
-        TileError: TIL553 to TIL558 where the kernel does what it must not.
-
+        TileError: TIL553 to TIL558 for a run-time fault of the kernel.
     """
     compile_kernel(kernel, checks).run(arrays)
 
@@ -133,17 +131,16 @@ def run_program(
     """Run all launches of a program and return its outputs by name, in their shapes.
 
     Args:
-        program: What to run.
+        program: The program.
         inputs: An array, of any shape with the right number of elements, for each input buffer, as ``numbers`` stores
             its dtype.
-        checks: What to watch.
-        numbers: What to compute with.
+        checks: The run-time checks.
+        numbers: The number system.
 
     Raises:
         VerifyError: the program is not legal.
         ArgumentError: the inputs do not fit the input buffers.
         TileError: as :func:`run`.
-
     """
     verify_program(program)
     memory = {buffer.name: _content(buffer, inputs, numbers) for buffer in program.buffers}
@@ -157,7 +154,7 @@ def run_program(
 
 
 def _content(buffer: Buffer, inputs: Mapping[str, Array], numbers: NumberSystem) -> Array:
-    """Return the flat content that a buffer starts with."""
+    """Return the initial flat content of a buffer."""
     if buffer.role is BufferRole.CONSTANT:
         return numbers.encoded(np.frombuffer(buffer.data, buffer.dtype.numpy))
     if buffer.role is not BufferRole.INPUT:
@@ -173,11 +170,10 @@ def _content(buffer: Buffer, inputs: Mapping[str, Array], numbers: NumberSystem)
 
 
 def compile_kernel(kernel: KernelFunction, checks: Checks = NO_CHECKS, numbers: NumberSystem = REAL) -> CompiledKernel:
-    """Prepare a kernel to be run several times.
+    """Prepare a kernel for several runs.
 
     Raises:
         VerifyError: the kernel is not legal.
-
     """
     verify(kernel)
     threads, found = prod(kernel.group), roles(kernel)
@@ -187,7 +183,7 @@ def compile_kernel(kernel: KernelFunction, checks: Checks = NO_CHECKS, numbers: 
     compiler = StatementCompiler(kernel, checks, numbers, len(parties))
     names = tuple(compiler.expressions.slot(param.name) for param in kernel.params)
     last = next((n for n, stmt in enumerate(kernel.body, 1) if isinstance(stmt, WarpRole)), len(kernel.body) + 1)
-    shared = kernel.body[: last - 1]  # behind roles nothing happens any more
+    shared = kernel.body[: last - 1]  # nothing follows roles
     parallel = any(map(waits, statements(shared)))
     action = None if parallel else compiler.body(shared)
     steps = compiler.stepped_body(shared) if parallel else None
@@ -199,8 +195,8 @@ def compile_kernel(kernel: KernelFunction, checks: Checks = NO_CHECKS, numbers: 
 class CompiledKernel:
     """A kernel as closures; exactly one of ``action`` and ``steps`` is set.
 
-    ``parties`` are the numbers of threads of each team of each role, those of threads without one last. ``own`` has the
-    steps of each team, which come behind those that all threads run.
+    ``parties`` has the numbers of threads of each team of each role, those of threads without a role last. ``own`` has
+    the steps of each team, after those that all threads run.
     """
 
     kernel: KernelFunction
@@ -237,11 +233,11 @@ class CompiledKernel:
 
     @property
     def _clocks(self) -> int:
-        """How many parties have times of their own: there are roles, or clusters, or one party."""
+        """Number of parties with separate clocks: of roles or clusters, or one."""
         return len(self.parties) * self.kernel.cluster
 
     def _run_cluster(self, template: Frame, points: tuple[tuple[int, tuple[int, int, int]], ...], start: int) -> int:
-        """Run the groups of a cluster from a time on, and return when they are done."""
+        """Run the groups of a cluster from time ``start`` on, and return the time of their end."""
         clocks = [Clock(start) for _ in range(self._clocks)]
         template[CLUSTER] = [{} for _ in points]
         groups = [self._frames(template, number, point, clocks) for number, point in points]
@@ -262,7 +258,7 @@ class CompiledKernel:
         return max(int(frame[AGENT].time) for frame in itertools.chain(*groups))
 
     def _run_together(self, template: Frame, groups: Iterable[tuple[int, tuple[int, int, int]]]) -> None:
-        """Run all groups of a kernel with flags in turn, each as far as it gets."""
+        """Run all groups of a kernel with flags in turn, each until it waits."""
         assert self.steps is not None
         parties = []
         clocks: list[Clock] = []
@@ -277,7 +273,7 @@ class CompiledKernel:
         run_in_turn(parties)
 
     def _frames(self, template: Frame, group: int, point: tuple[int, int, int], clocks: list[Clock]) -> list[Frame]:
-        """Return the states of the threads of a group that is about to begin."""
+        """Return the initial states of the threads of a group."""
         own = zip(self._own_clocks(group, clocks), self.parties, strict=True)
         party_of = {thread: party for party, threads in own for thread in threads}
         frames = []
@@ -298,7 +294,7 @@ class CompiledKernel:
         return {number: clocks[number] for number in range(first, first + len(self.parties))}
 
     def _run_roles(self, groups: dict[int, list[Frame]], clocks: list[Clock]) -> None:
-        """Run the roles of groups in turn, each as far as it gets."""
+        """Run the roles of groups in turn, each until it waits."""
         parties = []
         for group, frames in groups.items():
             own = self._own_clocks(group, clocks).items()

@@ -1,4 +1,4 @@
-"""Arrays of a running kernel, and what an interpreter can watch about them."""
+"""Arrays of a running kernel, and the interpreter's checks of accesses to them."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from tileir.semtree.interpret.orders import Clock, Known, Order, Touched
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Place: TypeAlias = int | slice | Array
-"""Which elements an access touches: one, neighbours, or those of a vector of offsets."""
+"""The elements of an access: one, contiguous ones, or those of a vector of offsets."""
 
 Changed: TypeAlias = Callable[[], Array | bool]
-"""Tells which elements a write changes. It is asked only where another one touched some of them."""
+"""Function that returns which elements a write changes. It is called only after another access to some of them."""
 
 _NOBODY: Final = -1
 _MANY: Final = -2
 _NEVER: Final = -1
-"""When nobody touched an element: before all times."""
+"""Time of elements without accesses: before all times."""
 
 COPIER: Final = -3
-"""Who writes what the first channel of a kernel copies; further channels count down from there."""
+"""Writer of copies of the first channel of a kernel; further channels count down from there."""
 
 _UPDATING: Final = 1 << 62
-"""Who writes what threads update as one step: these updates come in any order."""
+"""Writer of atomic updates, which come in any order."""
 
 
 @attrs.frozen
@@ -35,11 +35,9 @@ class Checks:
     """Checks beyond bounds, at the cost of speed.
 
     Attributes:
-        races: Fail where two groups touch one element of a parameter and one of them writes it, or two threads of a
-            group one element of any array that they share without a barrier between.
-        undefined: Fail where an element is read that nothing has written: of a declared array, or of a
-            parameter that is only written.
-
+        races: Fail if two groups access one element of a parameter and one of them writes it, or if two threads of a
+            group do so, in any array that they share, without a barrier in between.
+        undefined: Fail if an undefined element of a declared array, or of a write-only parameter, is read.
     """
 
     races: bool = False
@@ -52,18 +50,17 @@ ALL_CHECKS: Final = Checks(races=True, undefined=True)
 
 @attrs.define(eq=False)
 class Agent:
-    """Party that accesses memory: a thread of a group, at a time that goes on at barriers and releases of messages.
+    """A thread as it accesses memory, at a time that advances at barriers and releases of messages.
 
     Attributes:
         group: The number of the group.
         thread: The number of the thread.
-        clock: That of its party: of the threads that have the same role.
-        known: What threads of each party did before this time of theirs is done.
-        released: How many messages of channels it has released.
-        received: How many messages of each channel it has received, by who copies them.
+        clock: The clock of its party: of the threads with its role.
+        known: For each party, the time before which this thread knows its work is done.
+        released: Number of channel messages that it has released.
+        received: Number of messages of each channel that it has received, by copier.
         party: The number of its party.
-        order: What its group knows of others, in kernels with flags.
-
+        order: Knowledge of its group about others, in kernels with flags.
     """
 
     group: int
@@ -81,24 +78,23 @@ class Agent:
         return self.clock.stretch + self.released
 
     def tells(self, known: list[int]) -> None:
-        """Add to what is known what this thread knows, and that it has done all before now."""
+        """Merge this thread's knowledge, and its own progress, into ``known``."""
         known[:] = map(max, known, self.known)
         known[self.party] = max(known[self.party], self.time)
 
     def learns(self, known: list[int]) -> None:
-        """Add to what this thread knows."""
+        """Merge ``known`` into this thread's knowledge."""
         self.known = list(map(max, known, self.known))
 
 
 @attrs.define(eq=False)
 class Stores:
-    """The stores of boxes that the threads of a party have begun together.
+    """The box stores begun by the threads of a party together.
 
     Attributes:
         party: The number of the party.
-        begun: How many there are.
-        waited: How many of them had read local memory where threads waited, by the stretch of statements.
-
+        begun: Number of stores.
+        waited: Number of these that had read local memory when threads waited, by the stretch of statements.
     """
 
     party: int
@@ -106,7 +102,7 @@ class Stores:
     waited: dict[int, int] = attrs.field(factory=dict)
 
     def known(self, agent: Agent) -> int:
-        """Return how many of them have read local memory, as a thread knows."""
+        """Return the number of stores that a thread knows to have read local memory."""
         if agent.party != self.party:
             return 0
         return max((count for stretch, count in self.waited.items() if stretch < agent.clock.stretch), default=0)
@@ -114,14 +110,14 @@ class Stores:
 
 @attrs.define(eq=False, repr=False)
 class Memory:
-    """The elements of one array, and what groups know that have arrived at those that are flags."""
+    """The elements of one array, with the knowledge of groups that have arrived at flags in it."""
 
     name: str
     data: Array
     arrivals: dict[int, Known] = attrs.field(factory=dict, init=False)
 
     def outside(self, kernel: str, first: int, last: int) -> TileError:
-        """Return the error of an access to elements that do not exist."""
+        """Return the error of an access out of bounds."""
         place = str(first) if first == last else f"{first} to {last}"
         size = len(self.data)
         return fail(
@@ -129,61 +125,59 @@ class Memory:
         )
 
     def neighbours(self, kernel: str, first: int, count: int) -> slice:
-        """Return ``count`` places from one on.
+        """Return ``count`` contiguous places from ``first`` on.
 
         Raises:
-            TileError: One is outside of the array.
-
+            TileError: One is out of bounds.
         """
         if not 0 <= first <= len(self.data) - count:
             raise self.outside(kernel, first, first + count - 1)
         return slice(first, first + count)
 
     def check_span(self, kernel: str, places: Array) -> None:
-        """Check that all of some elements exist; the fault names the first and the last of them."""
+        """Check that all elements exist; the fault names the first and the last of them."""
         low, high = int(places.min()), int(places.max())
         if low < 0 or high >= len(self.data):
             raise self.outside(kernel, low, high)
 
     def check_inside(self, kernel: str, places: Array) -> None:
-        """Check that all of some elements exist; the fault names the first and the last that do not."""
+        """Check that all elements exist; the fault names the first and the last that do not."""
         outside = places[(places < 0) | (places >= len(self.data))]
         if len(outside):
             raise self.outside(kernel, int(outside.min()), int(outside.max()))
 
     def reads(self, place: Place, agent: Agent) -> None:
-        """Note that a thread reads; only watched memory does."""
+        """Record that a thread reads; only in watched memory."""
 
     def writes(self, place: Place, agent: Agent, new: Array) -> None:
-        """Note that a thread is about to write ``new``; only watched memory does."""
+        """Record that a thread is about to write ``new``; only in watched memory."""
 
     def updates(self, place: int, agent: Agent) -> None:
-        """Note that a thread updates an element as one step; only watched memory does."""
+        """Record that a thread updates an element atomically; only in watched memory."""
 
     def forget(self, place: Place) -> None:
-        """Note that elements have no value any more; only watched memory does."""
+        """Record that elements become undefined; only in watched memory."""
 
     def copied(self, place: Place, agent: Agent, copier: int, message: int) -> None:
-        """Note that a copy for a message of a channel begins, which an agent asks for; only watched memory does."""
+        """Record the begin of a copy for a message of a channel, requested by an agent; only in watched memory."""
 
     def arrived(self, place: Place) -> None:
-        """Note that what was copied is there; only watched memory does."""
+        """Record the arrival of a copy; only in watched memory."""
 
     def stored(self, place: Place, stores: Stores) -> None:
-        """Note that the last of some stores reads elements until it is waited for; only watched memory does."""
+        """Record that the last of some stores reads elements until a wait; only in watched memory."""
 
 
 @attrs.define(eq=False, repr=False)
 class WatchedMemory(Memory):
-    """Memory that reports reads of undefined elements, and elements that two touch at a time while one writes.
+    """Memory that reports reads of undefined elements, and races.
 
     Attributes:
         kernel: The kernel's name, for messages.
-        defined: Which elements have a value; None where all have.
-        groups: Whether several groups can reach the array, and are watched.
-        threads: How many threads of a group can reach the array, and are watched; 1 for none.
-        parties: How many parties they are in, each of which has times of its own.
-
+        defined: Mask of the elements with a value; None if all have one.
+        groups: Whether several groups can access the array, and are watched.
+        threads: Number of threads of a group that can access the array, and are watched; 1 for none.
+        parties: Number of their parties, each with its own clock.
     """
 
     kernel: str
@@ -204,18 +198,18 @@ class WatchedMemory(Memory):
         self._among_threads = tuple(_Watch.of(size if self.threads > 1 else 0) for _ in range(self.parties))
 
     def reads(self, place: Place, agent: Agent) -> None:
-        """Check that what a thread reads is defined and that no other one writes it."""
+        """Check that the elements are defined and that no other thread writes them."""
         if self._shared:
             self._check_received(place, agent, "reads")
         if self.defined is not None:
             written = self.defined[place]
-            if not (written if type(place) is int else written.all()):  # most are one, which needs no reduction
+            if not (written if type(place) is int else written.all()):  # mostly one, without a reduction
                 raise fail("TIL557", f"kernel {self.kernel!r} reads elements of {self.name!r} that nothing has written")
         if self._shared:
             self._note(place, agent, None)
 
     def writes(self, place: Place, agent: Agent, new: Array) -> None:
-        """Check that no other thread reads, or writes to another value, what a thread writes, and no copy either."""
+        """Check that no other thread or copy reads the elements, or writes other values there."""
         if self.defined is not None and not self._shared and not self._stored:
             self.defined[place] = True
             return
@@ -231,7 +225,7 @@ class WatchedMemory(Memory):
         self._note(place, agent, changed)
 
     def updates(self, place: int, agent: Agent) -> None:
-        """Check that what a thread updates is defined, and that no other one reads or writes it in another way."""
+        """Check that the element is defined, and that no other thread reads it or writes it non-atomically."""
         if self.defined is not None and not self.defined[place]:
             raise fail("TIL557", f"kernel {self.kernel!r} updates elements of {self.name!r} that nothing has written")
         self._check_received(place, agent, "updates")
@@ -239,12 +233,12 @@ class WatchedMemory(Memory):
         self._note(place, agent, changed=lambda: True, updates=True)
 
     def forget(self, place: Place) -> None:
-        """Take what was written there as undefined."""
+        """Mark elements as undefined."""
         if self.defined is not None:
             self.defined[place] = False
 
     def copied(self, place: Place, agent: Agent, copier: int, message: int) -> None:
-        """Check that no thread may still touch what a copy writes, and take it as undefined."""
+        """Check that no thread may still access the target of a copy, and mark it as undefined."""
         self._check_stored(place, agent)
         if self.threads > 1:
             clashes = [
@@ -259,12 +253,12 @@ class WatchedMemory(Memory):
         self.forget(place)
 
     def arrived(self, place: Place) -> None:
-        """Take what was copied as defined."""
+        """Mark the target of a copy as defined."""
         if self.defined is not None:
             self.defined[place] = True
 
     def stored(self, place: Place, stores: Stores) -> None:
-        """Take elements as being read."""
+        """Mark elements as being read."""
         if stores not in self._stored:
             self._stored[stores] = np.zeros(len(self.data), np.int64)
         self._stored[stores][place] = stores.begun
@@ -314,13 +308,12 @@ class WatchedMemory(Memory):
 
 @attrs.define(eq=False, repr=False)
 class _Watch:
-    """For each element who wrote it last, and who read it since: one, several, or nobody; and when.
+    """For each element the last writer, and the readers since (one, several, or nobody), with their times.
 
     Attributes:
         copies: Whether a copy of a channel has written anything.
-        last_write: When a thread wrote last, no matter which element: what is known since is known of all elements.
-        last_read: When a thread read last.
-
+        last_write: Time of the last write of any element by a thread: later knowledge covers all elements.
+        last_read: Time of the last read by a thread.
     """
 
     writer: Array
@@ -337,9 +330,9 @@ class _Watch:
         return cls(nobody, never, nobody.copy(), never.copy())
 
     def clash(self, place: Place, time: int, known: int, who: int, changed: Changed | None) -> int | None:
-        """Note an access, and return an element that another one touched since ``known``, where one of both writes.
+        """Record an access, and return an element with a conflicting access since ``known``.
 
-        ``changed`` is None for a read. For a write it tells which values are new: all may write equal ones.
+        ``changed`` is None for a read. For a write it returns which values are new: all may write equal values.
         """
         if not isinstance(place, slice | np.ndarray):
             return place if self._clash_of_one(place, time, known, who, changed) else None
@@ -358,7 +351,7 @@ class _Watch:
         return clash
 
     def other(self, place: Place, known: int, who: int, changed: Changed | None) -> int | None:
-        """Return an element that another one touched since ``known``, as :meth:`clash` does, and note nothing."""
+        """Return an element with a conflicting access since ``known``, as :meth:`clash`, without recording."""
         clash: Array | np.bool_ = np.False_
         if self.last_write >= known:
             clash = self._other(self.writer, self.writer_time, place, known, who)
@@ -369,7 +362,7 @@ class _Watch:
         return self._first(place, clash)
 
     def _clash_of_one(self, place: int, time: int, known: int, who: int, changed: Changed | None) -> bool:
-        """Do the same for one element, as most kernels access them, without NumPy's effort for arrays."""
+        """Run :meth:`clash` for one element, the common case, without the overhead of NumPy."""
         other: int = self.writer.item(place)
         written = other > COPIER and other != who and int(self.writer_time.item(place)) >= known
         reader: int = self.reader.item(place)
@@ -386,7 +379,7 @@ class _Watch:
         return written
 
     def copied(self, place: Place, known: int, copier: int) -> int | None:
-        """Forget who touched what a copy is going to write, and return an element that a thread did since ``known``."""
+        """Reset the target of a copy, and return an element that a thread has accessed since ``known``."""
         clash = self._other(self.writer, self.writer_time, place, known, copier)
         clash |= self._other(self.reader, self.reader_time, place, known, copier)
         self.writer[place], self.writer_time[place] = _NOBODY, _NEVER
@@ -394,12 +387,12 @@ class _Watch:
         return self._first(place, clash)
 
     def note_copy(self, place: Place, copier: int, message: int) -> None:
-        """Note a copy that begins."""
+        """Record the begin of a copy."""
         self.writer[place], self.writer_time[place] = copier, message
         self.copies = True
 
     def unreceived(self, place: Place, received: Mapping[int, int]) -> int | None:
-        """Return an element whose last writer is a copy for a message beyond the first ``received`` ones."""
+        """Return an element last written by a copy for a message beyond the first ``received`` ones."""
         if not self.copies:
             return None
         writer = np.atleast_1d(self.writer[place])

@@ -8,27 +8,26 @@ from typing import Any, TypeAlias
 from tileir.core.nodes import attrs
 
 Known: TypeAlias = dict[int, int]
-"""Up to which of its arrivals the work of a group is known, by the number of the group."""
+"""The number of arrivals up to which the work of a group is known, by the number of the group."""
 
 
 @attrs.define(eq=False)
 class Clock:
-    """Number of stretches of statements between barriers that threads have run, those of earlier groups among them."""
+    """Number of stretches of statements between barriers that threads have run, including those of earlier groups."""
 
     stretch: int = 0
 
 
 @attrs.define(eq=False)
 class Order:
-    """Knowledge of a group about others, for it has awaited flags or arrived at some (a vector clock).
+    """Knowledge of a group about others from flags that it has awaited or arrived at (a vector clock).
 
     Attributes:
-        group: Its number.
-        clock: That of its threads.
-        clocks: Those of all groups.
-        arrived: How often it has arrived.
-        known: What it knows.
-
+        group: Number of the group.
+        clock: Clock of its threads.
+        clocks: Clocks of all groups.
+        arrived: Number of its arrivals.
+        known: Its knowledge.
     """
 
     group: int
@@ -38,37 +37,37 @@ class Order:
     known: Known = attrs.field(factory=dict)
 
     def knows(self, other: tuple[int, int]) -> bool:
-        """Return whether what a group did after so many arrivals of its own is known to be done."""
+        """Return whether the work of a group after a number of its arrivals is known to be done."""
         group, arrived = other
         return group == self.group or arrived < self.known.get(group, 0)
 
     def learns(self, known: Known) -> None:
-        """Add to what is known; for the threads, all that others did so far is past."""
+        """Add to the knowledge; for the threads, all earlier work of others is past."""
         self.known = merged(self.known, known)
         self.clock.stretch = 1 + max(clock.stretch for clock in self.clocks)
 
     def arrives(self) -> Known:
-        """Return what is known behind an arrival of this group."""
+        """Return the knowledge after an arrival of this group."""
         self.arrived += 1
         return merged(self.known, {self.group: self.arrived})
 
 
 def merged(known: Known, more: Known) -> Known:
-    """Return what two know together."""
+    """Return the union of two states of knowledge."""
     return {group: max(known.get(group, 0), more.get(group, 0)) for group in known.keys() | more.keys()}
 
 
 @attrs.define(eq=False)
 class Touched:
-    """Last writer of each element, and its readers since: groups, each with how often it had arrived before."""
+    """Last writer of each element, and its readers since: groups, each with its earlier arrivals."""
 
     writers: dict[int, tuple[int, int]] = attrs.field(factory=dict)
     readers: dict[int, Known] = attrs.field(factory=dict)
 
     def clash(self, elements: Iterable[int], order: Order, changed: Any) -> int | None:
-        """Note an access, and return an element that another group touched, of which this one does not know.
+        """Record an access, and return an element with an access of another group unknown to this one.
 
-        ``changed`` is None for a read. For a write it tells which values are new: all may write the same one.
+        ``changed`` is None for a read. For a write it returns which values are new: all may write equal values.
         """
         found = None
         for number, element in enumerate(elements):

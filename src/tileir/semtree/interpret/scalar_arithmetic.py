@@ -1,4 +1,4 @@
-"""Operations on the values that the interpreter holds, chosen once for each node.
+"""Operations on values of the interpreter, selected once for each node.
 
 A scalar integer is a Python int and a scalar bool a Python bool; a scalar float is a NumPy scalar, and a
 vector a NumPy array. :mod:`tileir.core.numbers.arithmetic` defines every operation; the common ones have short
@@ -24,7 +24,7 @@ from tileir.core.numbers.number_system import REAL, NumberSystem
 from tileir.semtree.ir import Type
 
 Value: TypeAlias = Any
-"""An int, a bool, a NumPy scalar or a NumPy array, as the module text says."""
+"""An int, a bool, a NumPy scalar or a NumPy array, as in the module docstring."""
 
 _ON_BOTH: Final[Mapping[Op, Callable[..., Value]]] = MappingProxyType(
     {
@@ -49,7 +49,7 @@ _ON_ARRAYS: Final[Mapping[Op, Callable[..., Value]]] = MappingProxyType(
 _ON_FLOATS: Final[Mapping[Op, Callable[..., Value]]] = MappingProxyType({**_ON_ARRAYS, Op.DIV: operator.truediv})
 _FLOAT: Final = Struct("d")
 _BITS_OF: Final = Struct("Q")
-_LACKING: Final = np.array(0x1FFF_FFFF, np.int64)  # arrays: NumPy takes a microsecond to see what an int of Python fits
+_LACKING: Final = np.array(0x1FFF_FFFF, np.int64)  # arrays: NumPy takes a microsecond to find a dtype for a Python int
 _MIDDLE: Final = np.array(0x1000_0000, np.int64)
 _ONE: Final = np.array(1, np.int64)
 _NORMAL: Final = np.array(2 * int(np.float64(2.0**-126).view(np.int64)) - 1, np.uint64)
@@ -77,7 +77,7 @@ def operation(op: Op, operand: Type, numbers: NumberSystem = REAL) -> Callable[.
 
 
 def _in_system(op: Op, operand: Type, numbers: NumberSystem) -> Callable[..., Value]:
-    """Compute with other numbers than those of devices."""
+    """Compute in another number system than that of devices."""
     dtype = DType.BOOL if op.info.compares else operand.dtype
     if op is Op.COND and operand.lanes == 1:
         return lambda test, left, right: left if test else right
@@ -91,11 +91,10 @@ def _same(value: Value) -> Value:
 
 
 def _fma_f32(x: Value, y: Value, z: Value) -> Value:
-    """Round the f64 sum, in which the product is exact, unless a second rounding could go wrong.
+    """Round the f64 sum, in which the product is exact, unless double rounding could go wrong.
 
-    That can be only where the sum lies in the middle of two values of f32: where the 29 bits that f32 lacks are
-    100…0, or anything below its normal range. Twice the bits are those of the magnitude, and one less makes zero the
-    largest of all.
+    That is possible only if the sum is halfway between two values of f32: if the 29 bits that f32 lacks are 100…0, or
+    below its normal range. Twice the bits are those of the magnitude, and one less makes zero the largest of all.
     """
     total = np.multiply(x, y, dtype=np.float64) + z
     bits = total.view(np.int64)
@@ -106,9 +105,9 @@ def _fma_f32(x: Value, y: Value, z: Value) -> Value:
 
 
 def _fma_of_one(x: Value, y: Value, z: Value) -> Value:
-    """Round the f64 sum, in which the product is exact, to odd first, so that the second rounding cannot go wrong.
+    """Round the f64 sum, in which the product is exact, to odd first, so that double rounding cannot go wrong.
 
-    Of two neighbours in f64, that is the one whose last bit is set, unless the sum is exact (S. Boldo and
+    Of two neighbours in f64, that is the one with its last bit set, unless the sum is exact (S. Boldo and
     G. Melquiond, Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd, 2008).
     """
     product, addend = float(x) * float(y), float(z)
@@ -209,7 +208,7 @@ def reduction(op: Op, operand: Type, numbers: NumberSystem = REAL) -> Callable[[
 
 
 def constant(value: bool | int | float, kind: Type, numbers: NumberSystem = REAL) -> Value:
-    """Return a constant in the form that the interpreter holds."""
+    """Return a constant in the interpreter's form."""
     if kind.dtype.is_float and numbers is not REAL:
         number = numbers.constant(value, kind.dtype)
         return number[()] if kind.lanes == 1 else np.full(kind.lanes, number)

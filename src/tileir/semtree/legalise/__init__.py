@@ -1,1 +1,1 @@
-"""Kernels in terms of the operations that a back end has, so that it only spells them."""
+"""Reduction of kernels to the operations that a back end has."""

@@ -1,4 +1,4 @@
-"""Operations of a back end, as data: the rows of this stage say all others in terms of these."""
+"""Operations of a back end, as data: the rows of this stage express all others by these."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from tileir.semtree.kinds import Hint
 
 
 class Support(enum.Enum):
-    """For which operands an operation of a back end gives what :mod:`tileir.core.numbers.arithmetic` defines."""
+    """Operands for which an operation of a back end computes what :mod:`tileir.core.numbers.arithmetic` defines."""
 
     TOTAL = "total"  # for all
     DEFINED = "defined"
-    """Where C defines it: the result fits the type, no divisor is 0, counts of shifts are less than the width, and
-    maxima and minima are of floats that are no NaN, as ``fmax`` and ``fmin`` have them."""
+    """Operands for which C defines it: the result fits the type, no divisor is 0, counts of shifts are less than the
+    width, and maxima and minima are of floats other than NaN, as with ``fmax`` and ``fmin``.
+    """
 
     __hash__ = object.__hash__
 
 
 @attrs.frozen(eq=False)
 class Capabilities:
-    """The operations of a back end; what is missing is expressed by others, or refused.
+    """The operations of a back end; missing ones are expressed by others, or refused.
 
-    Every back end has constants, variables, array elements, choices (``COND``) of all dtypes, broadcasts, ramps and
-    shuffles of those lanes that it accepts, and :class:`tileir.semtree.ir.Bitcast` between types of one width. Floats
-    of 16 bits and less may be nothing but their bits.
+    Every back end has constants, variables, array elements, selections (``COND``) of all dtypes, broadcasts, ramps and
+    shuffles of the lanes that it accepts, and :class:`tileir.semtree.ir.Bitcast` between types of one width. Floats of
+    16 bits and less may be represented by their bits.
 
     Attributes:
         operations: By operation and dtype of the operands.
         casts: By dtype before and after.
         reductions: Operations by which a vector of a dtype is merged.
-        valued: Floats of which only the values are at hand, as those of f32, and bits are computed.
-        vectors: What there is for several lanes; None where that is the same.
-        hints: Classes of the hints that there is a word for, such as :class:`tileir.semtree.ir.Prefetch`. Others, among
-            them those that a later tileir has, are left out.
-
+        valued: Floats represented by their values only, such as in f32, whose bits are computed.
+        vectors: Capabilities for several lanes; None if they are equal.
+        hints: Classes of supported hints, such as :class:`tileir.semtree.ir.Prefetch`. Others, including those of later
+            versions of tileir, are dropped.
     """
 
     operations: Mapping[tuple[Op, DType], Support]
@@ -50,11 +50,11 @@ class Capabilities:
     valued: frozenset[DType] = frozenset()
 
     def of_lanes(self, lanes: int) -> Capabilities:
-        """Return what there is for a number of lanes."""
+        """Return the capabilities for a number of lanes."""
         return self if lanes == 1 or self.vectors is None else self.vectors
 
     def with_operations(self, added: Mapping[tuple[Op, DType], Support]) -> Capabilities:
-        """Return these capabilities and further operations, or others support of some."""
+        """Return these capabilities with added or replaced operations."""
         return attrs.evolve(self, operations=MappingProxyType({**self.operations, **added}))
 
     def without(self, dropped: Iterable[tuple[Op, DType]]) -> Capabilities:
@@ -68,7 +68,7 @@ class Capabilities:
 INTEGERS: Final = tuple(dtype for dtype in DType if dtype.is_integer)
 COMPARISONS: Final = tuple(op for op in Op if op.info.compares)
 WIDE_FLOATS: Final = (DType.F32, DType.F64)
-"""Floats that back ends compute with; narrower ones are converted to f32, and rounded."""
+"""Floats with arithmetic in back ends; narrower types are converted to f32, and rounded."""
 
 _RING: Final = (Op.ADD, Op.SUB, Op.MUL, Op.NEG)
 _DIVISIONS: Final = (Op.DIV, Op.MOD)
@@ -76,7 +76,7 @@ _SHIFTS: Final = (Op.BIT_LEFT, Op.BIT_RIGHT)
 _CONNECTIVES: Final = (Op.BIT_AND, Op.BIT_OR, Op.BIT_XOR)
 _OF_FLOATS: Final = (Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.NEG, *COMPARISONS)
 _LIBRARY: Final = (Op.ABS, Op.SQRT, Op.FLOOR, Op.CEIL, Op.ROUND, Op.TRUNC, Op.MOD, Op.FMA)
-"""Functions of floats that are exact, or rounded once, in the libraries of languages like C."""
+"""Float functions that are exact, or rounded once, in the libraries of C-like languages."""
 
 
 def table(support: Support, ops: Iterable[Op], dtypes: Iterable[DType]) -> dict[tuple[Op, DType], Support]:
@@ -85,7 +85,7 @@ def table(support: Support, ops: Iterable[Op], dtypes: Iterable[DType]) -> dict[
 
 
 def casts(sources: Iterable[DType], targets: Iterable[DType]) -> dict[tuple[DType, DType], Support]:
-    """Return entries of :attr:`Capabilities.casts`: C defines floats as integers where these are large enough."""
+    """Return entries of :attr:`Capabilities.casts`: C defines floats as integers if these are large enough."""
     pairs = product(sources, targets)
     return {(s, t): Support.DEFINED if s.is_float and t.is_integer else Support.TOTAL for s, t in pairs}
 
@@ -94,7 +94,7 @@ _PLAIN: Final = (DType.BOOL, *INTEGERS, *WIDE_FLOATS)
 _UNSIGNED: Final = (DType.U32, DType.U64)
 _WIDE: Final = (DType.I32, DType.I64, *_UNSIGNED)
 _KEPT_BY_NOT: Final = tuple(dtype for dtype in (DType.BOOL, *INTEGERS) if dtype not in (DType.U8, DType.U16))
-"""The others become an ``int``, which is negative then."""
+"""Types that NOT keeps; others are promoted to ``int``, and the result is negative."""
 
 C_LIKE: Final = Capabilities(
     MappingProxyType(
@@ -102,11 +102,11 @@ C_LIKE: Final = Capabilities(
             **table(Support.TOTAL, (*_CONNECTIVES, *COMPARISONS), (DType.BOOL, *INTEGERS)),
             **table(Support.TOTAL, (Op.BIT_NOT,), _KEPT_BY_NOT),
             **table(Support.DEFINED, (*_RING, *_DIVISIONS), INTEGERS),
-            **table(Support.DEFINED, _SHIFTS, _WIDE),  # what narrower ones lose on the left stays in an ``int``
+            **table(Support.DEFINED, _SHIFTS, _WIDE),  # bits that narrower types lose on the left stay in an ``int``
             **table(Support.TOTAL, _RING, _UNSIGNED),
             **table(Support.TOTAL, (*_OF_FLOATS, *_LIBRARY), WIDE_FLOATS),
         }
     ),
     MappingProxyType(casts(_PLAIN, _PLAIN)),
 )
-"""What languages like C have, where operands of 8 and 16 bits become ``int``, and signed overflow is undefined."""
+"""Capabilities of C-like languages: operands of 8 and 16 bits become ``int``, and signed overflow is undefined."""

@@ -1,6 +1,6 @@
-"""Operations on f32 and f64 in terms of others: maxima with NaN, absolute values, rounding to whole numbers.
+"""Rows for f32 and f64: maxima with NaN, absolute values, rounding to whole numbers, and conversions.
 
-Conversions in terms of others: floats to integers that saturate, truth values, and narrow integers by way of i32.
+Conversions of floats to integers saturate; truth values and narrow integers are converted by way of i32.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tileir.semtree.legalise.row import Drafting, Row
 
 
 def _extremum(sign: Op) -> Callable[[Drafting, Term, Term], Term]:
-    # A comparison with NaN is false, which chooses the right operand: only the left one needs a test.
+    # A comparison with NaN is false, which selects the right operand: only the left one needs a test.
     def spell(draft: Drafting, left: Term, right: Term) -> Term:
         left, right = draft.let("left", left), draft.let("right", right)
         return where(left.apply(sign, right) | left.differs(left), left, right)
@@ -29,7 +29,7 @@ def _magnitude(_: Drafting, value: Term) -> Term:
 
 
 def _nearest(draft: Drafting, value: Term) -> Term:
-    """Add and take away what leaves no digits behind the point; large numbers have none."""
+    """Add and subtract a number that leaves no fraction digits; large numbers have none."""
     form = format_of(value)
     value = draft.let("value", value)
     size = draft.let("size", abs(value))
@@ -69,7 +69,8 @@ SPELT: Final[Mapping[Op, Row]] = MappingProxyType(
     }
 )
 """Operations on f32 and f64 by others. Sums, products, quotients, square roots, remainders and fused
-multiplications have no row: a back end has them, or refuses."""
+multiplications have no row: a back end must have them.
+"""
 
 
 def _at_most(draft: Drafting, x: Term, y: Term) -> Term:
@@ -78,7 +79,7 @@ def _at_most(draft: Drafting, x: Term, y: Term) -> Term:
 
 
 def _saturated(draft: Drafting, value: Term, target: DType) -> Term:
-    """Truncate towards zero, take the nearer limit of what does not fit, and 0 of NaN."""
+    """Truncate towards zero, clamp to the limits, and convert NaN to 0."""
     value = draft.let("value", value)
     low, high = int(target.minimum), int(target.maximum)
     inside = draft.let("inside", (value >= float(low)) & (value < float(high + 1)))
@@ -88,13 +89,13 @@ def _saturated(draft: Drafting, value: Term, target: DType) -> Term:
 
 
 def _clamped(_: Drafting, value: Term, target: DType) -> Term:
-    """Convert to i32, which has all values of narrower types, and take the nearer limit."""
+    """Convert to i32, which has all values of narrower types, and clamp."""
     wide = value.cast(DType.I32)
     return wide.apply(Op.MAX, int(target.minimum)).apply(Op.MIN, int(target.maximum)).cast(target)
 
 
 SATURATING: Final = Row("cast<T>(x) = low <= x < end ? cast<T>(x) : x != x ? 0 : x > 0 ? high : low", _saturated)
-"""Floats to integers, for back ends that have this where the result fits."""
+"""Floats to integers, for back ends that support this if the result fits."""
 
 CLAMPED: Final = Row("cast<T>(x) = cast<T>(min(max(cast<i32>(x), low), high))", _clamped)
 """Floats to integers of 8 and 16 bits."""

@@ -1,4 +1,4 @@
-"""Operations on bools and integers in terms of others: wrap-around, safe division, shifts by any count, promotion."""
+"""Rows for bools and integers: wrap-around, safe division, shifts by any count, promotion."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def wrapping(op: Op) -> Row:
 
 
 def _signs(draft: Drafting, left: Term, right: Term) -> tuple[bool, bool]:
-    """Return whether a divisor may be 0, and whether it may be -1 where the dividend is the least number."""
+    """Return whether a divisor may be 0, and whether it may be -1 with the least number as the dividend."""
     dividend, divisor = draft.range(left), draft.range(right)
     least = left.type.dtype.is_signed and dividend.low == left.type.dtype.minimum
     return divisor.low <= 0 <= divisor.high, least and divisor.low <= -1 <= divisor.high
 
 
 def _safe(draft: Drafting, left: Term, right: Term) -> tuple[Term, Term, Term | None, Term | None]:
-    """Return both operands, the divisor being 1 where it could trap, and the tests of it for 0 and -1."""
+    """Return both operands, with 1 for a divisor that could trap, and its tests for 0 and -1."""
     of_zero, of_minus = _signs(draft, left, right)
     if of_zero or of_minus:
         right = draft.let("divisor", right)
@@ -49,7 +49,7 @@ def _quotient(draft: Drafting, left: Term, right: Term) -> Term:
 
 
 def _remainder(draft: Drafting, left: Term, right: Term) -> Term:
-    """Divisors of 0 and -1 become 1, which leaves 0, as they do."""
+    """Replace divisors of 0 and -1 by 1, which also gives 0."""
     left, right, _, _ = _safe(draft, left, right)
     return draft.defined(left.apply(Op.MOD, right))
 
@@ -73,7 +73,7 @@ def _shifted_left(draft: Drafting, value: Term, count: Term) -> Term:
 
 
 def _shifted_right(draft: Drafting, value: Term, count: Term) -> Term:
-    """Leave the sign where the count is not less than the width."""
+    """Return the sign if the count is not less than the width."""
     dtype = value.type.dtype
     count = draft.let("count", count)
     inside = as_unsigned(count) < dtype.bits
@@ -108,7 +108,7 @@ def _xor(draft: Drafting, left: Term, right: Term) -> Term:
 
 
 OVERFLOWING: Final = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.NEG})
-"""Operations that wrap; where nothing can overflow, as in offsets, a back end may take it that they do not."""
+"""Operations that wrap; if nothing can overflow, as in offsets, a back end may assume that they do not."""
 
 GUARDED: Final[Mapping[Op, Row]] = MappingProxyType(
     {
@@ -118,7 +118,7 @@ GUARDED: Final[Mapping[Op, Row]] = MappingProxyType(
         Op.BIT_RIGHT: Row("x >> n = n < bits ? x >> n : sign(x)", _shifted_right),
     }
 )
-"""Operations on integers that a back end has where C defines them; those of :data:`OVERFLOWING` have others."""
+"""Operations on integers that a back end has where C defines them, besides those of :data:`OVERFLOWING`."""
 
 SPELT: Final[Mapping[Op, Row]] = MappingProxyType(
     {
@@ -136,7 +136,7 @@ SPELT: Final[Mapping[Op, Row]] = MappingProxyType(
         Op.CMP_EQ: Row("x == y = ~(x < y | y < x)", lambda draft, x, y: _equal(draft, x, y)),
     }
 )
-"""Operations on integers by others that a back end more likely has."""
+"""Operations on integers by others that back ends are more likely to have."""
 
 
 def _equal(draft: Drafting, x: Term, y: Term) -> Term:

@@ -1,4 +1,4 @@
-"""The stage that leaves in a kernel only operations that a back end has."""
+"""Legalisation: the stage that leaves in a kernel only operations that a back end has."""
 
 from __future__ import annotations
 
@@ -42,17 +42,16 @@ _OFFSETS: Final = frozenset({DType.I32, DType.I64})
 
 
 def legalise(kernel: KernelFunction, capabilities: Capabilities) -> KernelFunction:
-    """Express what a back end lacks in terms of what it has; ``kernel`` itself where it lacks nothing.
+    """Express operations that a back end lacks by those that it has; ``kernel`` itself if it lacks none.
 
-    What is left of operations that have support where C defines them is defined for all values that can occur, as far
+    Remaining operations that have support where C defines them are defined for all values that can occur, as far
     as :mod:`tileir.semtree.analysis.ranges` proves; only sums, differences and products of i32 and i64 that are parts
-    of an offset stay as they are, for an offset that overflows addresses nothing. Values that a row needs twice are
-    declared before the statement. Mathematical functions are expanded before
-    (:mod:`tileir.semtree.transform.expansions`). Hints that the back end has no word for are left out.
+    of an offset stay as they are, since an offset that overflows addresses nothing. Values that a row needs twice are
+    declared before the statement. Mathematical functions are expanded earlier
+    (:mod:`tileir.semtree.transform.expansions`). Unsupported hints are dropped.
 
     Raises:
-        BackendError: TIL804, the back end lacks an operation that no row expresses by those that it has.
-
+        BackendError: TIL804, the back end lacks an operation, and no row expresses it by others.
     """
     if not all(issubclass(hint, capabilities.hints) for hint in census(kernel).hints):
         kernel = with_body(kernel, rewrite_stmts(partial(_known, hints=capabilities.hints), kernel.body))
@@ -67,7 +66,7 @@ def _known(stmt: Stmt, hints: tuple[type[Hint], ...]) -> tuple[Stmt, ...]:
 
 
 def _has_all(kernel: KernelFunction, capabilities: Capabilities) -> bool:
-    """Return whether a back end has all operations of a kernel for all values; most kernels of floats are such."""
+    """Return whether a back end has all operations of a kernel for all values, as in most kernels of floats."""
     found = census(kernel)
     return (
         not found.converts
@@ -81,13 +80,12 @@ def _has_all(kernel: KernelFunction, capabilities: Capabilities) -> bool:
 
 @attrs.define(eq=False, repr=False)
 class _Legaliser:
-    """Rewrites one kernel, statement by statement.
+    """Rewriter of one kernel, statement by statement.
 
     Attributes:
-        capabilities: What the back end has.
-        scope: Names that are taken.
-        ranges: What is known about integers at the statement.
-
+        capabilities: Capabilities of the back end.
+        scope: Names in use.
+        ranges: Ranges of integers at the statement.
     """
 
     capabilities: Capabilities
@@ -108,7 +106,7 @@ class _Legaliser:
         return (*hoisted, map_bodies(self.statements, new))
 
     def expression(self, expr: Expr, *, offset: bool = False) -> Expr:
-        """Return an equal expression that the back end has; ``offset`` says that this is a part of an offset."""
+        """Return an equal supported expression; ``offset`` says that this is a part of an offset."""
         if isinstance(expr, Var | Const | GridIndex):
             return expr
         done = self._offsets if offset else self._done
@@ -132,7 +130,7 @@ class _Legaliser:
         return result
 
     def _row(self, expr: Expr, *, offset: bool) -> tuple[Row | None, tuple[Expr, ...]]:
-        """Return the row that applies to a node, None where it stays, and what the row is about."""
+        """Return the row that applies to a node, None if it stays, and the row's operands."""
         here = self.capabilities.of_lanes(max(expr.type.lanes, *(child.type.lanes for child in children(expr)), 1))
         match expr:
             case Apply(op=Op.COND):
@@ -159,7 +157,7 @@ class _Legaliser:
                 return None, ()
 
     def _is_defined(self, expr: Apply, *, offset: bool) -> bool:
-        """Return whether C defines an operation for all values that its operands can have."""
+        """Return whether C defines an operation for all possible values of its operands."""
         op, dtype = expr.op, expr.args[0].type.dtype
         if dtype.is_float:
             return all(map(is_number, expr.args))
@@ -179,19 +177,19 @@ class _Legaliser:
         return Term(variable)
 
     def defined(self, value: Term) -> Term:
-        """Return an operation whose result is looked at only where C defines it."""
+        """Return an operation whose result is used only where C defines it."""
         expr = value.expr
         new = with_children(expr, tuple(map(self.expression, children(expr))))
         self._done[new] = new
         return Term(new)
 
     def range(self, value: Term) -> Range:
-        """Return what is known about an integer."""
+        """Return the range of an integer."""
         return self.ranges.at(value.expr)
 
 
 def _folded(expr: Expr) -> Expr:
-    """Return a conversion of a constant as a constant, and bits that were read as another type before as one step."""
+    """Fold a conversion of a constant, and merge two bit casts into one."""
     match expr:
         case Cast(operand=Const()):
             return fold_cast(expr) or expr
@@ -230,13 +228,12 @@ _CHOICES: Final = frozenset({Op.MAX, Op.MIN, Op.ABS})
 
 
 def _operation_row(here: Capabilities, op: Op, dtype: DType) -> Row | None:
-    """Return the row for an operation that a back end lacks, or has where C defines it only; None where there is none.
+    """Return the row for an operation that a back end lacks, or has only where C defines it; None if there is none.
 
     Args:
-        here: What the back end has for as many lanes.
-        op: The operation, but ``COND``.
+        here: Capabilities for this number of lanes.
+        op: The operation, except ``COND``.
         dtype: That of the operands.
-
     """
     if op is Op.IDENT or (dtype.is_integer and op in _SAME_OF_INTEGERS):
         return _SAME
@@ -257,7 +254,7 @@ def _operation_row(here: Capabilities, op: Op, dtype: DType) -> Row | None:
 
 
 def _cast_row(here: Capabilities, source: DType, target: DType) -> Row | None:
-    """Return the row for a conversion that a back end lacks, or has where C defines it only."""
+    """Return the row for a conversion that a back end lacks, or has only where C defines it."""
     if target.is_bool:
         return narrow_rows.BY_F32 if source.is_narrow else TRUTH
     if source.is_bool:
@@ -271,12 +268,12 @@ def _cast_row(here: Capabilities, source: DType, target: DType) -> Row | None:
 
 
 def _bitcast_row(here: Capabilities, source: DType, target: DType) -> Row | None:
-    """Return the row that reads or makes the bits of a float of which a back end has the value only."""
+    """Return the row that reads or makes the bits of a float that a back end represents by its value."""
     return narrow_rows.OF_VALUE if source in here.valued else narrow_rows.TO_VALUE if target in here.valued else None
 
 
 def _reduction_row(op: Op) -> Row:
-    """Return the row that merges one half of the lanes with the other, so that few operations wait for each other."""
+    """Return the row that merges one half of the lanes with the other, for a short dependence chain."""
 
     def spell(draft: Drafting, value: Term) -> Term:
         lanes = value.type.lanes

@@ -1,8 +1,8 @@
 """Floats narrower than f32 as their bits: conversions by integer operations, and arithmetic in f32.
 
 All follows from the row of a format in :mod:`tileir.core.dtype`. Conversions round to nearest even, as
-:func:`tileir.core.numbers.arithmetic.cast` does. Nothing depends on whether a processor flushes subnormal f32 where
-these occur only as a result that is rounded further.
+:func:`tileir.core.numbers.arithmetic.cast` does. Nothing depends on whether a processor flushes subnormal f32 results
+that are rounded further.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _to_value(draft: Drafting, value: Term, target: DType) -> Term:
 
 
 def _widened(draft: Drafting, word: Term, form: FloatFormat) -> Term:
-    """Move exponent and fraction to their places; subtract the implicit bit that a subnormal number does not have."""
+    """Move exponent and fraction to their places; subtract the implicit bit of subnormal numbers, which have none."""
     shift = _F32.fraction_bits - form.fraction_bits
     if form.exponent_bits == _F32.exponent_bits:
         return (word << shift).real
@@ -62,7 +62,7 @@ def _rounded(word: Term, shift: int) -> Term:
 
 
 def _cut(draft: Drafting, value: Term, form: FloatFormat) -> Term:
-    """Round to a format of the exponent of f32, which all signs and magnitudes but those of NaN have in common."""
+    """Round to a format with the exponent of f32, alike for all signs and magnitudes except NaN."""
     shift = _F32.fraction_bits - form.fraction_bits
     value = draft.let("value", value)
     word = draft.let("word", value.bits)
@@ -85,7 +85,7 @@ def _narrowed(draft: Drafting, value: Term, form: FloatFormat) -> Term:
     nan = size.of(form.nan_bits)
     if form.infinities:
         finite = where(size >= beyond, form.greatest_bits, finite)
-        nan = nan | ((size >> shift) & ((1 << form.fraction_bits) - 1))  # what else a NaN says, as far as it fits
+        nan = nan | ((size >> shift) & ((1 << form.fraction_bits) - 1))  # payload of NaN, as far as it fits
     else:
         finite = draft.let("finite", finite)
         finite = where((size >= beyond) | (finite > form.greatest_bits), nan, finite)
@@ -104,7 +104,7 @@ def unit_bits(power: float) -> int:
 def _rounded_to_odd(draft: Drafting, value: Term, target: DType) -> Term:
     """Round f64 to f32 so that rounding the result again equals rounding once (Boldo and Melquiond 2008).
 
-    Where f32 cannot hold the value, its lower neighbour with the last bit set is taken.
+    If f32 cannot represent the value, its lower neighbour with the last bit set is taken.
     """
     value = draft.let("value", value)
     near = draft.let("near", value.cast(DType.F32))
@@ -116,10 +116,10 @@ def _rounded_to_odd(draft: Drafting, value: Term, target: DType) -> Term:
 
 
 def _of_integer(draft: Drafting, value: Term, target: DType) -> Term:
-    """Round once: by f32 where that is exact, or what it rounds is too large, else without low bits.
+    """Round once: by f32 if that is exact, or if the rounded value is too large, else without low bits.
 
-    Those below the bits that decide how a number is rounded become one, which tells whether any was set: the rest fits
-    into f32, for numbers up to some powers of two different rests.
+    Bits below those that decide the rounding are merged into one sticky bit: the rest fits into f32, for numbers up to
+    some powers of two different rests.
     """
     dtype, form = value.type.dtype, target.format
     bits = dtype.bits - dtype.is_signed
@@ -181,7 +181,7 @@ SPELT: Final[Mapping[Op, Row]] = MappingProxyType(
         Op.MIN: Row("min(x, y) = f32(x) < f32(y) | x != x ? x : y", _extremum(Op.CMP_LT)),
     }
 )
-"""Operations that round nothing."""
+"""Operations without rounding."""
 
 
 def cast_row(source: DType, target: DType) -> Row:

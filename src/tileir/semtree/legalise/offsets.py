@@ -1,6 +1,6 @@
-"""Offsets of array elements as sums: what makes them short to read, and what tells apart the elements they address.
+"""Offsets of array elements as sums, for short text and for the distance between elements.
 
-An offset cannot overflow where the program is right, so sums of signed integers may be put together anew.
+An offset cannot overflow in a correct program, so sums of signed integers may be reassociated.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from tileir.semtree.ir import Apply, Broadcast, Cast, Const, Expr, Ramp, Subscri
 from tileir.semtree.rewrite import children, with_children
 
 LANE: Final = "lane"
-"""Stands among the terms for the number of the lane."""
+"""The term for the number of the lane."""
 
 OFFSET: Final = Type(DType.I64)
-"""In which a sum is computed that was put together anew: the old order may be what kept i32 from overflowing."""
+"""Dtype of reassociated sums: the old order may be what kept i32 from overflowing."""
 
 _WIDE: Final = frozenset({DType.I32, DType.I64})
 
 
 @attrs.frozen
 class Sum:
-    """``constant`` plus each term times its factor, none of which is 0; terms in the order of their first use."""
+    """``constant`` plus each term times its nonzero factor, in the order of the terms' first use."""
 
     constant: int
     terms: Mapping[Expr | Literal["lane"], int]
 
     def minus(self, other: Sum) -> int | None:
-        """Return the difference where it is a constant, else None."""
+        """Return the difference if it is a constant, else None."""
         return self.constant - other.constant if dict(self.terms) == dict(other.terms) else None
 
     def without_lane(self) -> Sum:
@@ -39,11 +39,11 @@ class Sum:
 
     @property
     def step(self) -> int:
-        """The distance between the offsets of neighbouring lanes, as far as it shows."""
+        """The distance between the offsets of neighbouring lanes, as far as it is visible."""
         return self.terms.get(LANE, 0)
 
     def expression(self, one: Callable[[Expr], Expr], lane: Expr | None = None) -> Expr:
-        """Return the sum as an expression: terms as ``one`` gives them, then the constant, then ``lane``."""
+        """Return the sum as an expression: terms as ``one`` returns them, then the constant, then ``lane``."""
         parts = [(factor, one(term)) for term, factor in self.terms.items() if not isinstance(term, str)]
         if not self.constant and not self.step and len(parts) == 1 and parts[0][0] == 1:
             return parts[0][1]
@@ -68,7 +68,7 @@ def _scaled(value: Expr, factor: int) -> Expr:
 
 
 def offset_of(place: Subscript) -> Sum:
-    """Return the offset of the element that a lane addresses."""
+    """Return the offset of the element of a lane."""
     total = sum_of(place.offset)
     if place.type.lanes == 1 or place.offset.type.lanes > 1:
         return total
@@ -76,9 +76,9 @@ def offset_of(place: Subscript) -> Sum:
 
 
 def ramp_of(offset: Expr) -> tuple[Expr, int] | None:
-    """Return the offset of lane 0, its terms in their order, and the distance to the next lane; None where it varies.
+    """Return the offset of lane 0, its terms in order, and the distance to the next lane; None if it varies.
 
-    A single offset is that of the first of neighbours.
+    A scalar offset is that of the first of contiguous elements.
     """
     match offset:
         case _ if offset.type.lanes == 1:
@@ -103,7 +103,7 @@ def _first_lane(offset: Expr) -> Expr:
 
 
 def sum_of(offset: Expr) -> Sum:
-    """Return an integer expression as a sum; what is not one itself is a single term of it."""
+    """Return an integer expression as a sum; any other expression is a single term."""
     constant = 0
     terms: dict[Expr | Literal["lane"], int] = {}
     for term, factor in _terms(offset, 1):

@@ -1,4 +1,4 @@
-"""Rows: laws that say an operation in terms of others, and what they are written with."""
+"""Rows: laws that express an operation by others, and the means to write them."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from tileir.semtree.functions.draft import Term
 
 
 class Drafting(Protocol):
-    """Means of writing a row: names for what it uses twice, and what is known about operands."""
+    """Means for writing a row: names for values used twice, and facts about operands."""
 
     def let(self, name: str, value: Term) -> Term:
         """Compute ``value`` once; the result may be used several times."""
 
     def defined(self, value: Term) -> Term:
-        """Return an operation whose result is looked at only where C defines it."""
+        """Return an operation whose result is used only where C defines it."""
 
     def range(self, value: Term) -> Range:
-        """Return what is known about an integer."""
+        """Return the range of an integer."""
 
 
 @attrs.frozen
 class Row:
     """A law, and the function that writes its right side.
 
-    ``spell`` gets a :class:`Drafting`, the operands, and for a conversion the dtype after it. It uses an operand once,
-    or names it by :meth:`Drafting.let`; what it writes may itself be what another row is for.
+    ``spell`` gets a :class:`Drafting`, the operands, and for a conversion the target dtype. It uses an operand once,
+    or names it by :meth:`Drafting.let`; its result may itself need another row.
     """
 
     law: str
@@ -41,7 +41,7 @@ def unsigned(dtype: DType) -> DType:
 
 
 def as_unsigned(value: Term) -> Term:
-    """Return the bits of an integer as an unsigned one; itself where it is unsigned."""
+    """Return the bits of an integer as an unsigned one; itself if it is unsigned."""
     return value if not value.type.dtype.is_signed else value.bitcast(unsigned(value.type.dtype))
 
 
@@ -53,7 +53,7 @@ def as_bits_of(value: Term, dtype: DType) -> Term:
 def computed_in(dtype: DType, op: Op) -> Row:
     """Return the row that computes in a wider type, and narrows the result.
 
-    In i32, operands of 8 and 16 bits fit, and all low bits of the result do; in f32, it is rounded.
+    In i32, operands of 8 and 16 bits fit, and so do all low bits of the result; in f32, it is rounded.
     """
 
     def spell(_: Drafting, first: Term, *others: Term) -> Term:

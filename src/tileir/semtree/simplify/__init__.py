@@ -1,1 +1,1 @@
-"""Kernels made smaller without changing what they compute."""
+"""Simplification of kernels, with equal results."""

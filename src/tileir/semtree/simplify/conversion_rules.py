@@ -1,4 +1,4 @@
-"""Laws about constants, conversions and lanes. Each is exact for every value, NaN among them."""
+"""Laws about constants, conversions and lanes. Each is exact for every value, including NaN."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tileir.semtree.rewrite import law
 
 @law("op(constants) = constant")
 def fold_operation(expr: Expr) -> Expr | None:
-    """Compute an operation whose operands are all known."""
+    """Compute an operation on constants."""
     if not isinstance(expr, Apply) or not all(isinstance(arg, Const) for arg in expr.args):
         return None
     values = [constant(arg.value, arg.type.dtype) for arg in expr.args if isinstance(arg, Const)]
@@ -44,7 +44,7 @@ def fold_bitcast(expr: Expr) -> Expr | None:
 
 
 def constant_of(array: Array, kind: Type) -> Const:
-    """Return the constant that an array without axes holds."""
+    """Return the constant in an array without axes."""
     value = array[()]
     return Const(float(value) if kind.dtype.is_float else value.item(), kind)
 
@@ -68,7 +68,7 @@ def same_cast(expr: Expr) -> Expr | None:
 
 @law("cast(cast(x)) = cast(x) where the inner type holds every value of x")
 def cast_of_exact_cast(expr: Expr) -> Expr | None:
-    """Drop an inner conversion that loses nothing."""
+    """Drop an inner conversion that is exact."""
     match expr:
         case Cast(operand=Cast(operand=operand, type=Type(dtype=inner)), type=kind):
             outer, source = kind.dtype, operand.type.dtype
@@ -107,7 +107,7 @@ def fold_broadcast(expr: Expr) -> Expr | None:
 
 @law("ramp(x, 0) = broadcast(x)")
 def flat_ramp(expr: Expr) -> Expr | None:
-    """Replace a ramp without a rise, or of one lane, by its base."""
+    """Replace a ramp with stride 0, or of one lane, by its base."""
     match expr:
         case Ramp(base=base, lanes=1):
             return base
@@ -119,7 +119,7 @@ def flat_ramp(expr: Expr) -> Expr | None:
 
 @law("op(broadcast(x), broadcast(y)) = broadcast(op(x, y))")
 def operation_on_broadcasts(expr: Expr) -> Expr | None:
-    """Compute once what is the same in every lane."""
+    """Compute once a value that is equal in every lane."""
     if not isinstance(expr, Apply) or expr.type.lanes == 1:
         return None
     if not any(isinstance(arg, Broadcast) for arg in expr.args):
@@ -141,7 +141,7 @@ def _lane(expr: Expr) -> Expr | None:
 
 @law("cast(broadcast(x)) = broadcast(cast(x))")
 def cast_of_broadcast(expr: Expr) -> Expr | None:
-    """Convert once what is the same in every lane."""
+    """Convert once a value that is equal in every lane."""
     match expr:
         case Cast(operand=Broadcast(operand=operand, lanes=lanes), type=kind):
             return Broadcast(Cast(operand, Type(kind.dtype)), lanes)
@@ -153,7 +153,7 @@ def cast_of_broadcast(expr: Expr) -> Expr | None:
 
 @law("reduce<max>(broadcast(x)) = x")
 def reduction_of_broadcast(expr: Expr) -> Expr | None:
-    """Take any of equal lanes as their maximum or minimum."""
+    """Replace the maximum or minimum of equal lanes by one of them."""
     match expr:
         case Reduce(op=Op.MAX | Op.MIN, operand=Broadcast(operand=operand)):
             return operand

@@ -73,7 +73,7 @@ OPERATION_RULES: Final[Mapping[Op, tuple[Rule[Expr], ...]]] = MappingProxyType(
         Op.COND: (*_EVERY_OPERATION, known_choice),
     }
 )
-"""What applies to an operation; the first rule that fits wins."""
+"""Rules for an operation; the first rule that fits wins."""
 
 CONVERSION_RULES: Final = (
     fold_cast,

@@ -81,13 +81,13 @@ def _integer(value: int, kind: Type) -> Const:
 def is_canonical(expr: Apply) -> bool:
     """Return whether an integer sum of multiples of variables is as :func:`canonical_sum` writes it, in all its parts.
 
-    So lowerings write nearly all offsets, of which then no part needs to be looked at by itself. Sums of anything else
-    than variables and coordinates may be canonical, too.
+    Lowerings write nearly all offsets so, whose parts then need no further analysis. Sums of anything else than
+    variables and coordinates may be canonical, too.
     """
     kind = expr.type
     if not kind.dtype.is_integer:
         return False
-    most = 1 << (kind.dtype.bits - 1)  # it is its own negative, and then added
+    most = 1 << (kind.dtype.bits - 1)  # its own negative, which is added
     seen: set[Expr] = set()
     node: Expr = expr
     if expr.op in _MERGES and isinstance(expr.args[1], Const):
@@ -103,7 +103,7 @@ def is_canonical(expr: Apply) -> bool:
         added = added or node.op is Op.ADD
         node = left
     if isinstance(node, Const):
-        # A constant stands first where no term is positive.
+        # A constant is first if no term is positive.
         return not added and not ends_in_constant and 0 < node.value <= most
     return _is_new_multiple(node, seen, most)
 
@@ -112,7 +112,7 @@ _MERGES: Final = frozenset({Op.ADD, Op.SUB})
 
 
 def _is_new_multiple(term: Expr, seen: set[Expr], most: int) -> bool:
-    """Return whether a term is a multiple of a variable or coordinate that is not among the ``seen``; then add it."""
+    """Return whether a term is a multiple of a variable or coordinate not yet ``seen``; if so, add it."""
     if isinstance(term, Apply):
         if term.op is not Op.MUL:
             return False

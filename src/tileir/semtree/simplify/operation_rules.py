@@ -1,4 +1,4 @@
-"""Laws about single operations. Each is exact for every value, NaN and the sign of zero among them."""
+"""Laws about single operations. Each is exact for every value, including NaN and signed zeros."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _is(expr: Expr, value: float) -> bool:
 
 @law("c + x = x + c")
 def constant_to_the_right(expr: Expr) -> Expr | None:
-    """Move the constant behind in what commutes."""
+    """Move a constant to the right in commutative operations."""
     match expr:
         case Apply(op=op, args=(Const() as left, right)) if op.info.commutes and not isinstance(right, Const):
             return Apply(op, (right, left))
@@ -55,7 +55,7 @@ def unit_factor(expr: Expr) -> Expr | None:
 
 @law("x - 0.0 = x and x + -0.0 = x")
 def float_zero(expr: Expr) -> Expr | None:
-    """Drop the one zero that leaves the sign of every zero alone."""
+    """Drop the one zero whose addition keeps the sign of zero."""
     match expr:
         case Apply(op=Op.SUB, args=(left, right)) if _is(right, 0.0) and left.type.dtype.is_float:
             return left
@@ -67,7 +67,7 @@ def float_zero(expr: Expr) -> Expr | None:
 
 @law("x / 2^n = x * 2^-n")
 def power_of_two_divisor(expr: Expr) -> Expr | None:
-    """Multiply where the reciprocal is exact and normal."""
+    """Multiply by the reciprocal if it is exact and normal."""
     match expr:
         case Apply(op=Op.DIV, args=(left, Const(value=float() as value, type=kind))) if _is_power_of_two(value):
             inverse = 1.0 / value
@@ -84,7 +84,7 @@ def _is_power_of_two(value: float) -> bool:
 
 @law("x % 1 = 0 for integers")
 def unit_modulus(expr: Expr) -> Expr | None:
-    """Leave nothing of a division by one."""
+    """Replace a remainder by one with zero."""
     match expr:
         case Apply(op=Op.MOD, args=(left, right)) if left.type.dtype.is_integer and _is(right, 1):
             return Const(0, left.type)
@@ -104,7 +104,7 @@ def double_negation(expr: Expr) -> Expr | None:
 
 @law("abs(-x) = abs(x) unless unsigned, and abs(abs(x)) = abs(x)")
 def sign_under_abs(expr: Expr) -> Expr | None:
-    """Drop what only changes the sign."""
+    """Drop changes of sign under an absolute value."""
     match expr:
         case Apply(op=Op.ABS, args=(Apply(op=Op.ABS | Op.NEG as inner, args=(operand,)),)):
             return Apply(Op.ABS, (operand,)) if inner is Op.ABS or operand.type.dtype.is_signed else None
@@ -114,7 +114,7 @@ def sign_under_abs(expr: Expr) -> Expr | None:
 
 @law("fma(x, 1, z) = x + z, fma(x, -1, z) = z - x and fma(x, y, -0.0) = x * y")
 def trivial_fma(expr: Expr) -> Expr | None:
-    """Drop the half of a fused operation that does nothing."""
+    """Drop a trivial product or sum of a fused operation."""
     match expr:
         case Apply(op=Op.FMA, args=(x, y, z)) if _is(y, 1):
             return Apply(Op.ADD, (x, z))
@@ -128,7 +128,7 @@ def trivial_fma(expr: Expr) -> Expr | None:
 
 @law("floor(x) = x for integers, and ident(x) = x")
 def rounding_of_integers(expr: Expr) -> Expr | None:
-    """Drop what rounds integers, or does nothing at all."""
+    """Drop roundings of integers, and identities."""
     match expr:
         case Apply(op=Op.IDENT, args=(operand,)):
             return operand
@@ -153,7 +153,7 @@ def idempotence(expr: Expr) -> Expr | None:
 
 @law("x & 0 = 0, x | 0 = x, x ^ 0 = x, x << 0 = x; x & ~0 = x, x | ~0 = ~0")
 def neutral_bits(expr: Expr) -> Expr | None:
-    """Apply what bits of all zeros or all ones do."""
+    """Simplify bit operations with all zeros or all ones."""
     match expr:
         case Apply(op=Op.BIT_OR | Op.BIT_XOR | Op.BIT_LEFT | Op.BIT_RIGHT, args=(left, right)) if _is(right, 0):
             return left
@@ -183,7 +183,7 @@ def compared_with_itself(expr: Expr) -> Expr | None:
 
 @law("~(x < y) = x >= y for integers, and ~(x == y) = x != y")
 def negated_comparison(expr: Expr) -> Expr | None:
-    """Turn a comparison round; with floats, NaN allows it for equality only."""
+    """Invert a negated comparison; with floats, NaN allows it for equality only."""
     match expr:
         case Apply(op=Op.BIT_NOT, args=(Apply(op=op, args=args),)) if op in _NEGATED:
             equality = op in (Op.CMP_EQ, Op.CMP_NE)
@@ -194,7 +194,7 @@ def negated_comparison(expr: Expr) -> Expr | None:
 
 @law("x != false = x and x == true = x, for bool")
 def comparison_with_truth(expr: Expr) -> Expr | None:
-    """Drop a comparison of a truth value with the one that changes nothing."""
+    """Drop a comparison of a truth value with a neutral constant."""
     match expr:
         case Apply(op=Op.CMP_NE, args=(left, Const(value=False))) if left.type.dtype.is_bool:
             return left
@@ -206,7 +206,7 @@ def comparison_with_truth(expr: Expr) -> Expr | None:
 
 @law("cast(x) != 0 = x for bool")
 def truth_of_cast_truth(expr: Expr) -> Expr | None:
-    """Ask a truth value itself, not the number that it became."""
+    """Test a truth value itself, not the number converted from it."""
     match expr:
         case Apply(op=Op.CMP_NE, args=(Cast(operand=operand), Const(value=value))):
             return operand if operand.type.dtype.is_bool and value == 0 else None
@@ -216,7 +216,7 @@ def truth_of_cast_truth(expr: Expr) -> Expr | None:
 
 @law("true ? x : y = x, c ? x : x = x and c ? true : false = c")
 def known_choice(expr: Expr) -> Expr | None:
-    """Choose where the choice is known or does not matter."""
+    """Select if the choice is known or does not matter."""
     match expr:
         case Apply(op=Op.COND, args=(Const(value=value), left, right)):
             return left if value else right

@@ -1,4 +1,4 @@
-"""Makes kernels smaller without changing what they compute, to the last bit."""
+"""Simplifier of kernels, with equal results to the last bit."""
 
 from __future__ import annotations
 
@@ -34,15 +34,14 @@ from tileir.semtree.simplify.linear_rules import is_canonical
 _LINEAR: Final = frozenset({Op.ADD, Op.SUB, Op.MUL})
 
 _MAX_ROUNDS: Final = 256
-"""More than statements can be nested: each round can open one level that hid a constant from the next."""
+"""Maximum rounds, more than the nesting limit of statements: each round can open a level that hid a constant."""
 
 
 def simplify(kernel: KernelFunction, rules: tuple[Rule[Expr], ...] = ()) -> KernelFunction:
-    """Apply all rules until none fits; ``kernel`` itself where none does.
+    """Apply all rules until none fits; ``kernel`` itself if none does.
 
-    The kernel must be legal, and stays so. Reads that are not needed are dropped, and with them the faults
-    that they would have been. ``rules`` are tried where none of the tables fits;
-    :func:`tileir.semtree.simplify.expression_rules.rule_of` makes them of laws.
+    The kernel must be legal, and stays so. Unneeded reads are dropped, and with them their possible faults. ``rules``
+    are tried if no table fits; :func:`tileir.semtree.simplify.expression_rules.rule_of` makes them from laws.
 
     Raises:
         DivergenceError: ``rules`` still fit after many changes.
@@ -53,19 +52,19 @@ def simplify(kernel: KernelFunction, rules: tuple[Rule[Expr], ...] = ()) -> Kern
         simple = with_body(kernel, map_stmts(expressions.simplified, kernel.body))
         after = _drop_dead(_flatten(simple))
         kernel = _propagate_copies(after)
-        if kernel is simple:  # its expressions are as simple as they get, so another round would change nothing
+        if kernel is simple:  # its expressions are in simplest form, so another round would change nothing
             return kernel
     raise DivergenceError(f"{kernel.name!r} still changes after {_MAX_ROUNDS} rounds of simplification")
 
 
 def simplify_expr(expr: Expr) -> Expr:
-    """Apply the rules of expressions until none fits; ``expr`` itself where none does."""
+    """Apply the rules of expressions until none fits; ``expr`` itself if none does."""
     return _Expressions().simplified(expr)
 
 
 @attrs.define(eq=False, repr=False)
 class _Expressions:
-    """Simplifies expressions, and remembers by identity which ones are as simple as they get."""
+    """Simplifier of expressions, with a cache, by identity, of expressions in simplest form."""
 
     rules: tuple[Rule[Expr], ...] = ()
     _simple: dict[int, Expr] = attrs.field(factory=dict, init=False)
@@ -90,7 +89,7 @@ class _Expressions:
         return node
 
     def _changed(self, node: Expr) -> Expr:
-        """Apply the first of the given rules that fits, and all rules to what comes of it."""
+        """Apply the first of the given rules that fits, and all rules to its result."""
         for given in self.rules:
             if (new := given(node)) is None:
                 continue
@@ -116,7 +115,7 @@ def _propagate_copies(kernel: KernelFunction) -> KernelFunction:
 
 @attrs.define(eq=False, repr=False)
 class _Copies:
-    """What declared variables stand for, at one place of a body."""
+    """Values of declared variables at one place of a body."""
 
     assigned: _Names
     known: dict[str, Expr] = attrs.field(factory=dict)
@@ -144,7 +143,7 @@ class _Copies:
 
 
 def _flatten(kernel: KernelFunction) -> KernelFunction:
-    """Drop loops and conditions that never run, and put what runs exactly once into the list around it."""
+    """Drop loops and conditions that never run, and splice those that run exactly once."""
     if not any(isinstance(stmt, For | If) and _may_go(stmt) for stmt in statements(kernel.body)):
         return kernel
     names = Counter(kernel_names(kernel))
@@ -154,7 +153,7 @@ def _flatten(kernel: KernelFunction) -> KernelFunction:
 
 
 def _may_go(stmt: For | If) -> bool:
-    """Return whether a loop or condition may be dropped or opened, those around it left as they are."""
+    """Return whether a loop or condition may be dropped or opened, independently of enclosing ones."""
     if isinstance(stmt, If):
         return not stmt.then or isinstance(stmt.condition, Const)
     values = trip_values(stmt)
@@ -163,7 +162,7 @@ def _may_go(stmt: For | If) -> bool:
 
 @attrs.define(eq=False, repr=False)
 class _Flattener:
-    """Splices bodies; names that are introduced more than once get fresh ones."""
+    """Splicer of bodies; names that are introduced more than once get fresh ones."""
 
     unique: _Names
     scope: NameScope
@@ -196,7 +195,7 @@ class _Flattener:
 
 
 def _drop_dead(kernel: KernelFunction) -> KernelFunction:
-    """Drop variables and declared arrays that nothing reads, and what is stored to them."""
+    """Drop variables and declared arrays that nothing reads, and stores to them."""
     arrays = frozenset(stmt.name for stmt in statements(kernel.body) if isinstance(stmt, DeclareArray))
     written: dict[int, tuple[str, ...]] = {}
     live = _live_names(kernel, arrays, written)
@@ -204,7 +203,7 @@ def _drop_dead(kernel: KernelFunction) -> KernelFunction:
     def needed(stmt: Stmt) -> bool:
         if isinstance(stmt, DeclareArray):
             return stmt.name in live
-        # A statement that is not the same any more holds others, and is needed.
+        # A changed statement contains others, and is needed.
         names = written.get(id(stmt), ())
         return not names or any(name in live for name in names)
 
@@ -214,9 +213,9 @@ def _drop_dead(kernel: KernelFunction) -> KernelFunction:
 
 
 def _live_names(kernel: KernelFunction, arrays: _Names, written: dict[int, tuple[str, ...]]) -> set[str]:
-    """Return the variables and arrays whose content reaches a parameter or decides what runs.
+    """Return the variables and arrays whose content reaches a parameter or control flow.
 
-    What each statement only sets is put into ``written``, by the identity of the statement.
+    The names that each statement only sets are put into ``written``, by the identity of the statement.
     """
     feeds: dict[str, list[str]] = {}
     live: set[str] = set()
@@ -236,7 +235,7 @@ def _live_names(kernel: KernelFunction, arrays: _Names, written: dict[int, tuple
 
 
 def _only_written(stmt: Stmt, arrays: _Names) -> tuple[str, ...]:
-    """Return the variables and declared arrays that a statement only sets; none where it does more."""
+    """Return the variables and declared arrays that a statement only sets; none if it does more."""
     if bodies(stmt) or meets(stmt):
         return ()
     names = list(introduces(stmt))
@@ -248,7 +247,7 @@ def _only_written(stmt: Stmt, arrays: _Names) -> tuple[str, ...]:
 
 
 def _names_in(roots: Iterable[Expr]) -> list[str]:
-    """Return the variables and arrays in expressions, as often as they stand there."""
+    """Return the variables and arrays in expressions, once per use."""
     found: list[str] = []
     stack = list(roots)
     while stack:

@@ -1,1 +1,1 @@
-"""Kernels and programs as text, and back."""
+"""Text form of kernels and programs: printer and parser."""

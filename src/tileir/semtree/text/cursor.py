@@ -1,4 +1,4 @@
-"""The place of a parser in its tokens, and what it knows about names there."""
+"""Cursor of a parser: its place in the tokens, and the names visible there."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ _COMMENT: Final = re.compile(r"^[^\S\n]*//[ ]?(.*)$", re.MULTILINE)
 
 
 def lexer_of(source: Source, faults: Faults) -> Lexer:
-    """Return what reads the tokens of a text; characters that belong to none are reported as TIL101."""
+    """Return the lexer of a text; invalid characters are reported as TIL101."""
     return Lexer(source, faults, _TOKEN, "TIL101", lambda word: f"{word!r} has no meaning here: remove it")
 
 
 def comments_between(source: Source, start: int, stop: int) -> tuple[str, ...]:
-    """Return the comments between two tokens that have lines of their own."""
+    """Return the comments on lines of their own between two tokens."""
     return tuple(match[1] for match in _COMMENT.finditer(source.text, start, stop))
 
 
 _MAX_DIGITS: Final = 40
 
 Known: TypeAlias = "Type | DType"
-"""What a name stands for: a variable of a type, or an array of a dtype."""
+"""The meaning of a name: a variable of a type, or an array of a dtype."""
 
 
 class HopelessError(AbandonError):
-    """A text is nested so deeply that nothing behind the place can be made out."""
+    """Error for text nested so deeply that nothing after it can be parsed."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -68,11 +68,11 @@ class Cursor(lexing.Cursor):
     known: dict[str, Known] = attrs.field(factory=dict, init=False)
 
     def comments(self) -> tuple[str, ...]:
-        """Return the comments right before the current token that have lines of their own."""
+        """Return the comments on lines of their own right before the current token."""
         return comments_between(self.source, self.last.stop, self.token.start)
 
     def content(self) -> bytes:
-        """Take bytes, which are written as hexadecimal digits between double quotes."""
+        """Take bytes, written as hexadecimal digits between double quotes."""
         token = self.token
         if token.kind != STRING:
             self.reject("bytes in hexadecimal between double quotes")
@@ -82,7 +82,7 @@ class Cursor(lexing.Cursor):
             self.fail("TIL102", str(error), self.span_of(token))
 
     def fail(self, code: str, message: str, span: Span | None = None) -> NoReturn:
-        """Report a fault at ``span``, or at the current token, and abandon what is being read."""
+        """Report a fault at ``span``, or at the current token, and abandon the current construct."""
         self.report(message, self.here if span is None else span, code)
         raise HopelessError if code == "TIL103" else AbandonError
 
@@ -91,7 +91,7 @@ class Cursor(lexing.Cursor):
         return self.token.text == kind  # names and strings have their quotes
 
     def accept(self, text: str) -> bool:
-        """Step past this sign or word where it is the current token."""
+        """Step past this sign or word if it is the current token."""
         found = self.at(text)
         if found:
             self.advance()
@@ -104,12 +104,12 @@ class Cursor(lexing.Cursor):
         return self.advance()
 
     def unexpected(self, expected: str, *notes: str) -> AbandonError:
-        """Report that something else stands here than was expected, and return what the caller raises."""
+        """Report that the current token differs from the expected one, and return the error to raise."""
         found = repr(self.token.text) if self.token.text else "end of the text"
         return self.refuse(f"expected {expected}, found {found}", *notes)
 
     def reject(self, wanted: str) -> NoReturn:
-        """Report that something else than ``wanted`` stands here, and abandon what is being read."""
+        """Report that the current token is not ``wanted``, and abandon the current construct."""
         raise self.unexpected(wanted)
 
     def name(self) -> Token:
@@ -155,14 +155,14 @@ class Cursor(lexing.Cursor):
         return int(token.text)
 
     def declare(self, name: Token, known: Known) -> None:
-        """Bring a name into scope, where it must not be yet."""
+        """Bring a name into scope, where it must not be visible yet."""
         if name.text in self.known:
             self.fail("TIL202", f"{name.text!r} is already declared: choose another name", self.span_of(name))
         self.known[name.text] = known
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Forget what is declared inside the ``with`` block at its end."""
+        """Forget the declarations inside the ``with`` block at its end."""
         before = len(self.known)
         try:
             yield

@@ -1,4 +1,4 @@
-"""Expressions of kernel text, by precedence climbing. The types of operands are checked where they are read."""
+"""Parser of expressions in kernel text, by precedence climbing. Operand types are checked while reading."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tileir.semtree.text.language import EXPRESSIONS, OperandReader
 from tileir.semtree.text.syntax import CALLS, GRID_FUNCTIONS, OPERATORS, PREFIX, type_of
 
 _MAX_WEIGHT: Final = 2 * MAX_DEPTH + 2
-"""Where reading stops to descend: one for each bracket or right operand, two for each operand in brackets."""
+"""Maximum depth of recursion: one for each bracket or right operand, two for each operand in brackets."""
 _PREFIX_OPS: Final[Mapping[str, Op]] = MappingProxyType({sign: op for op, sign in PREFIX.items()})
 _GRID_LEVELS: Final = MappingProxyType({name: level for level, name in GRID_FUNCTIONS.items()})
 
 
 @attrs.frozen
 class Parsed:
-    """An expression, where it stands, and how deep it is nested."""
+    """An expression, with its span and depth."""
 
     expr: Expr
     span: Span
@@ -33,7 +33,7 @@ class Parsed:
 
 @attrs.define(eq=False, repr=False)
 class ExpressionParser(Pratt[Parsed]):
-    """Reads the expressions of one kernel, whose header ``kernel`` tells the index type and the grid."""
+    """Parser of the expressions of one kernel, whose header ``kernel`` has the index type and the grid."""
 
     most: ClassVar[int] = _MAX_WEIGHT
     of_branch: ClassVar[int] = 2
@@ -42,7 +42,7 @@ class ExpressionParser(Pratt[Parsed]):
     operators: Operators = attrs.field(default=OPERATORS, init=False)
 
     def expression(self, rank: int = 0, weight: int = 1) -> Parsed:
-        """Read an expression whose infix operations bind at least as tight as ``rank``."""
+        """Read an expression whose infix operations bind at least as tightly as ``rank``."""
         return self.climb(rank, weight)
 
     def joined(self, operator: Any, left: Parsed, right: Parsed, start: int) -> Parsed:  # noqa: ARG002
@@ -54,11 +54,11 @@ class ExpressionParser(Pratt[Parsed]):
         return self._apply(Op.COND, (test, then, otherwise))
 
     def too_deep(self) -> NoReturn:
-        """Report that an expression is nested too deeply, and abandon all around it."""
+        """Report that an expression is nested too deeply, and abandon all enclosing constructs."""
         self.cursor.fail("TIL103", "this expression is nested too deeply: declare a part of it")
 
     def restart(self) -> None:
-        """Forget how deep the expression was in which a fault was found."""
+        """Reset the depth after a fault in an expression."""
         self.weight = 0
 
     def of_type(self, parsed: Parsed, kind: Type) -> Expr:
@@ -68,7 +68,7 @@ class ExpressionParser(Pratt[Parsed]):
         return parsed.expr
 
     def operand(self) -> Parsed:
-        """Read prefix signs and what they stand before."""
+        """Read prefix signs and their operand."""
         cursor = self.cursor
         signs: list[Token] = []
         while cursor.token.kind in _PREFIX_OPS:
@@ -190,7 +190,7 @@ class ExpressionParser(Pratt[Parsed]):
         return self._made(GridIndex(_GRID_LEVELS[token.text], axis, Type(self.kernel.index)), span)
 
     def _form(self) -> Parsed:
-        """Read what starts with a word that no other expression starts with."""
+        """Read an expression that begins with a reserved word."""
         word = self.cursor.advance()
         form = OperandReader(self.cursor, self)
         node = form.node(EXPRESSIONS[word.text], {}, 1)

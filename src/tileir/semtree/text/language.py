@@ -1,4 +1,4 @@
-"""Spelling of the fields of nodes in kernel text: the forms of their classes say the rest."""
+"""Spelling of the fields of nodes in kernel text; the forms of their classes define the rest."""
 
 from __future__ import annotations
 
@@ -17,24 +17,23 @@ if TYPE_CHECKING:
     from tileir.semtree.text.expression_parser import ExpressionParser, Parsed
 
 _BRACKETS: Final = 2
-"""How much deeper an expression is whose operands stand between brackets."""
+"""Additional depth of an expression whose operands are between brackets."""
 
 
 @attrs.define(eq=False, repr=False)
 class Reader(FormReader):
-    """Reads one node without operands.
+    """Reader of one node without operands.
 
     Attributes:
         cursor: The place in the text.
         declared: The name of an array that the node introduces.
-
     """
 
     cursor: Cursor
     declared: Token | None = attrs.field(default=None, init=False)
 
     def name(self) -> str:
-        """Read a name that the node introduces, which the kernel knows once all of the node is read."""
+        """Read a name that the node introduces, which becomes visible after the node."""
         self.declared = self.cursor.name()
         return self.declared.text
 
@@ -43,13 +42,13 @@ class Reader(FormReader):
         values["no_alias"] = self.cursor.accept("noalias")
 
     def begins(self, sign: str, last: bool) -> bool:  # noqa: ARG002  statements end with semicolons
-        """Take the first sign or word of an option where it stands here."""
+        """Take the first sign or word of an option if it is present."""
         return self.cursor.accept(sign)
 
 
 @attrs.define(eq=False, repr=False)
 class OperandReader(Reader):
-    """Reads one node behind the word that its form starts with, and gathers its operands."""
+    """Reader of one node behind the first word of its form, which collects its operands."""
 
     expressions: ExpressionParser
     operands: list[Parsed] = attrs.field(factory=list, init=False)
@@ -68,7 +67,7 @@ class OperandReader(Reader):
         return self.cursor.fail("TIL102", "expected elements of an array", found.span)
 
     def target(self) -> LValue:
-        """Read what is written."""
+        """Read an lvalue."""
         found = self.expressions.reference()
         if isinstance(found.expr, Subscript | Var):
             return found.expr
@@ -117,6 +116,6 @@ def _openings(kinds: Any) -> Mapping[str, type]:
 
 
 EXPRESSIONS: Final = _openings(Expr)
-"""The expressions that have a form, by the word that it starts with."""
+"""The expressions with a form, by its first word."""
 STATEMENTS: Final = _openings(Stmt)
-"""The statements that have a form, by the word that it starts with."""
+"""The statements with a form, by its first word."""

@@ -1,4 +1,4 @@
-"""Names that the kernel text can write: what the verifier needs to know of it, and the reader."""
+"""Names that the kernel text can write, for the verifier and the reader."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ QUOTED_NAME: Final = re.compile(r"`[^`\x00-\x1f]+`")
 
 
 def is_spellable(name: str) -> bool:
-    """Return whether the text has a way to write ``name``."""
+    """Return whether the text can write ``name``."""
     return QUOTED_NAME.fullmatch(f"`{name}`") is not None

@@ -1,9 +1,7 @@
-"""The text of :mod:`tileir.semtree.text.printer` back to an equal kernel or program.
+"""Parser of the text of :mod:`tileir.semtree.text.printer`, to an equal kernel or program.
 
 Names, types and nesting are checked while reading, so that faults point into the text. After a fault in a
-statement, reading goes on with the next one; what only whole kernels can show is left to the verifier.
-
-The text of launches, and of loops and branches around them.
+statement, reading continues with the next one; rules about whole kernels are left to the verifier.
 """
 
 from __future__ import annotations
@@ -47,21 +45,19 @@ T = TypeVar("T")
 
 
 def parse_kernel(text: str, name: str = "<kernel>") -> KernelFunction:
-    """Return the kernel that a text describes; ``name`` is what errors call the text.
+    """Return the kernel that a text describes; errors call the text ``name``.
 
     Raises:
         ParseError: the text is no kernel; one diagnostic for each faulty statement.
-
     """
     return _parsed(text, name, lambda parser: parser.kernel())
 
 
 def parse_program(text: str, name: str = "<program>") -> Program:
-    """Return the program that a text describes; ``name`` is what errors call the text.
+    """Return the program that a text describes; errors call the text ``name``.
 
     Raises:
         ParseError: the text is no program; one diagnostic for each faulty statement.
-
     """
     return _parsed(text, name, lambda parser: parser.program())
 
@@ -81,7 +77,7 @@ def _parsed(text: str, name: str, read: Callable[[_Parser], T]) -> T:
 
 @attrs.define(eq=False, repr=False)
 class _Parser:
-    """Reads programs, kernels and statements."""
+    """Parser of programs, kernels and statements."""
 
     cursor: Cursor
 
@@ -125,7 +121,7 @@ class _Parser:
         return param
 
     def _facts(self, kernel: KernelFunction) -> KernelFunction:
-        """Read the launch grid and what else stands between the parameters and the body."""
+        """Read the launch grid and other clauses between the parameters and the body."""
         cursor = self.cursor
         while not cursor.at("{"):
             word = cursor.advance()
@@ -151,13 +147,13 @@ class _Parser:
         return dtype
 
     def recover(self, compound: bool) -> None:
-        """Step behind the statement that holds a fault; a ``compound`` one ends with a block."""
+        """Step past a faulty statement; a ``compound`` one ends with a block."""
         self._skip_statement(compound)
         while compound and self.cursor.accept("else"):
             self._skip_statement(compound)
 
     def _skip_statement(self, compound: bool) -> None:
-        """Step behind the next semicolon, or behind the next block for a compound statement."""
+        """Step past the next semicolon, or past the next block for a compound statement."""
         cursor, depth = self.cursor, 0
         while cursor.token.kind != END and not (cursor.at("}") and depth == 0):
             token = cursor.advance()
@@ -168,7 +164,7 @@ class _Parser:
 
 @attrs.define(eq=False, repr=False)
 class _Body:
-    """Reads the statements of one kernel."""
+    """Parser of the statements of one kernel."""
 
     parser: _Parser
     expressions: ExpressionParser
@@ -234,7 +230,7 @@ class _Body:
             self.cursor.expect("=")
             value = self.expressions.of_type(self.expressions.expression(), kind)
         finally:
-            # Declared even where the value is at fault, so that later uses are not reported too.
+            # Declared even if the value is at fault, so that later uses are not reported too.
             self.cursor.declare(name, kind)
         self.cursor.expect(";")
         return Declare(Var(name.text, kind), value)
@@ -297,15 +293,14 @@ _LOOP_KINDS: Final = {kind.value: kind for kind in LoopKind}
 
 
 WORDS: Final = ("launch", "repeat", "while", "if")
-"""What a work begins with."""
+"""First words of works."""
 
 
 def parse_work(cursor: Cursor, depth: int = 0) -> Work:
-    """Read a launch, a loop or a branch, which is inside so many others.
+    """Read a launch, a loop or a branch, which is nested in ``depth`` others.
 
     Raises:
-        AbandonError: there is something else, or it is nested too deeply, which is reported.
-
+        AbandonError: the text is no work, or nested too deeply, which is reported.
     """
     word = cursor.token
     if word.text not in WORDS:

@@ -2,7 +2,7 @@
 
 A bare integer is a scalar of the kernel's index type, a bare float one of f32; constants of other types are
 written ``f64(0.5)`` or ``f32x16(0.5)``. ``A[i : 16]`` are 16 neighbours; ``A[v]`` of a vector ``v`` is a gather.
-Names that are no plain words stand between back quotes.
+Other names than plain words are between back quotes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tileir.semtree.text.syntax import GRID_FUNCTIONS, OPERATORS, PREFIX, UNARY_
 
 
 def to_text(value: KernelFunction | Program) -> str:
-    """Return the text of a verified kernel or program; it depends on nothing but the value."""
+    """Return the text of a verified kernel or program; it depends only on the value."""
     writer = Writer()
     if isinstance(value, Program):
         _program(writer, value)
@@ -51,9 +51,9 @@ def to_text(value: KernelFunction | Program) -> str:
 
 
 def node_text(node: Node) -> str:
-    """Return the text of any node, which a text of a program has where the node stands, in a kernel that counts in i64.
+    """Return the text of any node, as in the text of a program, in a kernel with i64 indices.
 
-    A statement has its semicolon, and a work too.
+    Statements and works have their semicolons.
     """
     writer = Writer()
     match node:
@@ -146,13 +146,13 @@ def _facts(kernel: KernelFunction) -> list[str]:
 
 @attrs.frozen(repr=False)
 class _Expressions:
-    """Prints the expressions of one kernel; bare integers have the type ``index``."""
+    """Printer of the expressions of one kernel; bare integers have the type ``index``."""
 
     index: DType
     name = staticmethod(spelt_name)
 
     def text(self, expr: Expr, outer: int = 0) -> str:
-        """Return the text of ``expr``, in parentheses where it binds looser than ``outer``."""
+        """Return the text of ``expr``, in parentheses if it binds looser than ``outer``."""
         match expr:
             case Const():
                 return self._const(expr)

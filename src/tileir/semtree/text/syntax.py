@@ -1,4 +1,4 @@
-"""Words, signs and precedence of the kernel text: what the printer and the parser share."""
+"""Words, signs and precedence of the kernel text, shared by printer and parser."""
 
 from __future__ import annotations
 
@@ -66,18 +66,18 @@ _KEYWORDS: Final = frozenset(
 
 
 def is_reserved(word: str) -> bool:
-    """Return whether a plain word cannot stand for a name unless it is quoted."""
+    """Return whether a plain word must be quoted to be a name."""
     return word in _KEYWORDS or TYPE_PATTERN.fullmatch(word) is not None
 
 
 def spelt_name(name: str) -> str:
-    """Return a name as the text writes it: between back quotes where it is reserved or not a plain word."""
+    """Return a name as the text writes it: between back quotes if it is reserved or not a plain word."""
     plain = PLAIN_NAME.fullmatch(name) is not None and not is_reserved(name)
     return name if plain else f"`{name}`"
 
 
 def type_of(word: str) -> Type | None:
-    """Return the type that a word names, such as ``f32x16``; None where it names none."""
+    """Return the type that a word names, such as ``f32x16``; None if there is none."""
     match = TYPE_PATTERN.fullmatch(word)
     if match is None or match[2] == "1":
         return None

@@ -1,1 +1,1 @@
-"""Kernels rewritten for a device: layout of arrays, in-place results, threads, expansions."""
+"""Transformations of kernels for a device: layout of arrays, in-place results, threads, expansions."""

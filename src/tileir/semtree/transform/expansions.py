@@ -1,6 +1,6 @@
-"""Mathematical functions spelt out in arithmetic, so that all back ends compute the same.
+"""Expansion of mathematical functions into arithmetic, so that all back ends compute equal results.
 
-Expansions have no branches, except that sin, cos and tan skip the reduction of huge angles where no lane has one.
+Expansions have no branches, except that sin, cos and tan skip the reduction of huge angles if no lane has one.
 They work for any number of lanes, on all values: NaN, infinities, zeros of either sign and denormals. :data:`ULP`
 bounds their errors.
 """
@@ -66,24 +66,23 @@ tries them all.
 
 
 LEAST_EXPONENT: Final = float(np.float32(-126.0 * math.log(2.0)))
-"""Exponentials of what is below it are no normal numbers of f32."""
+"""Exponent below which exponentials are not normal numbers of f32."""
 
 
 def expand(
     op: Op, args: tuple[Expr, ...], names: NameScope, own: Mapping[Op, Callable[..., Term]] = _NONE
 ) -> tuple[tuple[Stmt, ...], Expr]:
-    """Spell out one operation of :data:`EXPANDED`.
+    """Expand one operation of :data:`EXPANDED`.
 
     Args:
-        op: What to compute.
+        op: The operation.
         args: Its operands: variables or constants, since they may be used several times.
-        names: Names that the statements must not introduce; those that they do are added.
-        own: How a back end writes operations in f32.
+        names: Names in use; new names are added.
+        own: Expansions of a back end's own in f32.
 
     Returns:
         Statements that declare intermediate results, and the result as an expression of them. In f16 and bf16 it
         is computed in f32 and rounded.
-
     """
     draft = Draft(names)
     terms = [Term(arg) for arg in args]
@@ -112,13 +111,13 @@ def expand_kernel(
     rounded: frozenset[Op] = frozenset(),
     own: Mapping[Op, Callable[..., Term]] = _NONE,
 ) -> KernelFunction:
-    """Expand every operation that has an expansion and is not in ``native``; the kernel itself where there is none.
+    """Expand every operation that has an expansion and is not in ``native``; the kernel itself if there is none.
 
-    So are dot products, but for those by the fragments ``dots`` (:func:`tileir.semtree.dots.fragment_of`). Operations
-    of ``rounded`` stay, in f32, where the result is in f16: a back end has them with more digits than that keeps. So
-    does ``x < LEAST_EXPONENT ? 0.0 : exp(x)`` in bf16, as ``exp(x)``, as back ends flush what is subnormal. Those of
-    ``own`` are written as a back end wants them in f32, and in what is computed in it. The declarations stand
-    immediately before the statement that needs them.
+    Dot products are expanded, too, except those by the fragments ``dots`` (:func:`tileir.semtree.dots.fragment_of`).
+    Operations of ``rounded`` stay, in f32, if the result is in f16: a back end has them with more than its precision.
+    So does ``x < LEAST_EXPONENT ? 0.0 : exp(x)`` in bf16, as ``exp(x)``, since back ends flush subnormal numbers.
+    Operations of ``own`` have a back end's expansion in f32, and in types computed in it. Declarations are immediately
+    before the statement that needs them.
     """
     wanted = _Wanted(EXPANDED - native, dots, rounded, own)
     found = census(kernel)
@@ -135,7 +134,7 @@ def _expanded(stmts: tuple[Stmt, ...], wanted: _Wanted, scope: NameScope) -> tup
             return (stmt,)
         hoisted: list[Stmt] = []
         done: dict[Expr, Expr] = {}
-        # Nested statements hold nothing that is wanted any more, so only this one's own expressions change.
+        # Nested statements are done already, so only this one's own expressions change.
         new = map_stmts(lambda expr: _hoist(expr, wanted, scope, hoisted, done), (stmt,))
         return (*hoisted, *new)
 
@@ -144,7 +143,7 @@ def _expanded(stmts: tuple[Stmt, ...], wanted: _Wanted, scope: NameScope) -> tup
 
 @attrs.frozen(repr=False)
 class _Wanted:
-    """What is expanded."""
+    """The operations to expand."""
 
     operations: frozenset[Op]
     native_dots: frozenset[str]
@@ -152,9 +151,9 @@ class _Wanted:
     own: Mapping[Op, Callable[..., Term]] = _NONE
 
     def left(self, expr: Expr) -> Apply | None:
-        """Return the operation that a node rounds to f16 and that the back end has with as many digits.
+        """Return the operation that a node rounds to f16 and that the back end has with this precision.
 
-        In bf16, which has numbers as small as f32 has, it is 0 where it would be below the normal ones.
+        In bf16, which has numbers as small as f32 has, results below the normal numbers have to be 0.
         """
         inner = expr.operand if isinstance(expr, Cast) else None
         if expr.type.dtype is DType.BF16:
@@ -164,14 +163,14 @@ class _Wanted:
         return inner if expr.type.dtype in (DType.F16, DType.BF16) else None
 
     def includes(self, expr: Expr) -> bool:
-        """Return whether a node is expanded, whatever is below it."""
+        """Return whether a node itself is expanded."""
         if isinstance(expr, Dot):
             return fragment_of(expr) not in self.native_dots
         return isinstance(expr, Apply) and expr.op in self.operations
 
 
 def _not_subnormal(expr: Expr | None) -> Apply | None:
-    """Return the exponential in ``x < limit ? 0.0 : exp(x)`` that is below the normal numbers there, or nowhere."""
+    """Return the exponential in ``x < limit ? 0.0 : exp(x)`` that is subnormal only there, or nowhere."""
     match expr:
         case Apply(
             op=Op.COND,
@@ -183,13 +182,13 @@ def _not_subnormal(expr: Expr | None) -> Apply | None:
 
 
 def _value(expr: Expr) -> object:
-    """Return the value of a constant, in however many lanes; None for anything else."""
+    """Return the value of a constant, in any number of lanes; None for anything else."""
     inner = expr.operand if isinstance(expr, Broadcast) else expr
     return inner.value if isinstance(inner, Const) else None
 
 
 def _hoist(expr: Expr, wanted: _Wanted, scope: NameScope, hoisted: list[Stmt], done: dict[Expr, Expr]) -> Expr:
-    """Replace what is wanted inside ``expr``, operands first; equal operations are computed once."""
+    """Replace operations to expand inside ``expr``, operands first; equal operations are computed once."""
     if (left := wanted.left(expr)) is not None:
         args = tuple(_hoist(child, wanted, scope, hoisted, done) for child in children(left))
         return Cast(with_children(left, args), expr.type)

@@ -1,12 +1,12 @@
-"""Kernels that write a temporary over one that they read for the last time.
+"""In-place results: kernels that write a temporary over another one that they read for the last time.
 
-A kernel may do so where it reads each element before it writes the same place of the result. That is proved for
-accesses whose offsets are sums of coordinates of the launch and counters of loops, for each load and each store
-together. Where both move by the same strides in the coordinates and in the loops around both, and these strides pass
-over all that the two reach otherwise, only one pass over the body of these loops can touch an element: in it the two
-are apart, or the load is before the store.
+A kernel may do so if it reads each element before it writes that place of the result. That is proved for
+accesses whose offsets are sums of coordinates of the launch and counters of loops, for each pair of a load and a store.
+If both move by equal strides in the coordinates and in their common loops, and these strides exceed the reach of all
+others, only one iteration of these loops can access an element: in it the two are apart, or the load is before the
+store.
 
-Kernels that differ in names only become one here, too, so that a chain of equal layers is compiled once.
+The module also merges kernels that differ only in names, so that a chain of equal layers is compiled once.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ from tileir.semtree.rewrite import bodies, declared_names, kernel_names, renamed
 
 Loops: TypeAlias = tuple[For, ...]
 Term: TypeAlias = str | tuple[GridLevel, int]
-"""A counter or a coordinate, in a sum of such."""
+"""A counter or a coordinate, in a sum of these."""
 Source: TypeAlias = int | tuple[GridLevel, int] | tuple[int, int]
-"""Whatever moves an access: a loop, by its identity, an axis of the launch, or the distance and number of lanes."""
+"""Anything that moves an access: a loop, by its identity, an axis of the launch, or the stride and number of lanes."""
 Access: TypeAlias = tuple[Subscript, Loops, bool]
-"""An array's elements, the loops around, outermost first, and whether the access is a plain load or store."""
+"""An array's elements, the enclosing loops, outermost first, and whether the access is a plain load or store."""
 
 
 @attrs.frozen(eq=False)
 class ElementOrder:
-    """The places at which a kernel reads and writes each of its parameters, in the order of the text.
+    """Places at which a kernel reads and writes each of its parameters, in the order of the text.
 
-    ``None`` stands for a place of which nothing is known.
+    ``None`` is an unknown place.
     """
 
     kernel: KernelFunction
@@ -64,7 +64,7 @@ class ElementOrder:
 
     @classmethod
     def of(cls, kernel: KernelFunction) -> ElementOrder:
-        """Collect them in one walk."""
+        """Collect the places in one walk."""
         found: tuple[dict[str, list[_Site | None]], dict[str, list[_Site | None]]] = ({}, {})
         variables, names = _constant_variables(kernel), {param.name for param in kernel.params}
         for number, (stores, (node, loops, plain)) in enumerate(_accesses(kernel.body, ())):
@@ -74,14 +74,14 @@ class ElementOrder:
         return cls(kernel, *found)
 
     def first_store(self, written: int) -> int:
-        """Return the number of the first access that writes a parameter; -1 where none does or nothing is known."""
+        """Return the number of the first access that writes a parameter; -1 if none does or places are unknown."""
         sites = self.stores.get(self.kernel.params[written].name, ())
         return sites[0].number if sites and sites[0] is not None else -1
 
     def reads_before_it_writes(self, read: int, written: int) -> bool:
         """Return whether parameter ``written`` may have the memory of parameter ``read``, which is only read.
 
-        What is not proved is False.
+        False if that is not proved.
         """
         loads = self.loads.get(self.kernel.params[read].name, ())
         stores = self.stores.get(self.kernel.params[written].name, ())
@@ -94,15 +94,14 @@ class ElementOrder:
 
 @attrs.frozen(eq=False, repr=False)
 class _Site:
-    """Elements ``base + sum(stride * pass)`` of an array, of as many passes as each source of these has.
+    """Elements ``base + sum(stride * pass)`` of an array, over all passes of its sources.
 
     Attributes:
         number: The place of the access in the text.
         base: The offset of lane 0 in the first pass.
-        strides: The stride of each source that makes more than one pass, in elements for each.
-        extents: How many passes it makes.
+        strides: The stride, in elements, of each source with more than one pass.
+        extents: Its number of passes.
         dtype: The type of the offset.
-
     """
 
     number: int
@@ -112,13 +111,13 @@ class _Site:
     dtype: DType
 
     def reach(self, without: set[Source]) -> tuple[int, int]:
-        """Return the least and the greatest offset, where some sources stay in their first pass."""
+        """Return the least and the greatest offset, with some sources in their first pass."""
         spans = [stride * (self.extents[key] - 1) for key, stride in self.strides.items() if key not in without]
         return self.base + sum(min(0, span) for span in spans), self.base + sum(max(0, span) for span in spans)
 
 
 def _in_order(load: _Site, store: _Site) -> bool:
-    """Return whether no element is stored by ``store`` before ``load`` has read it, wherever and whenever they run."""
+    """Return whether ``store`` never precedes ``load`` at an element, over all iterations."""
     both = load.strides.keys() & store.strides.keys()
     alike = {key for key in both if load.strides[key] == store.strides[key]}
     (low, high), (least, most) = load.reach(alike), store.reach(alike)
@@ -126,12 +125,12 @@ def _in_order(load: _Site, store: _Site) -> bool:
     spans = [(1, window), *((abs(load.strides[key]), load.extents[key]) for key in alike)]
     if not _distinct(spans, load.dtype):
         return False
-    # A loop or an axis around both that moves them differently may make a pass with the store before one with the load.
+    # A common loop or axis that moves them differently may reach the store in an iteration before the load.
     return high < least or most < low or (both == alike and load.number < store.number)
 
 
 def _distinct(spans: list[tuple[int, int]], dtype: DType) -> bool:
-    """Return whether a sum of counters with these strides and extents takes no value twice, and does not wrap."""
+    """Return whether a sum of counters with these strides and extents is injective, and does not wrap."""
     reach = 0
     for stride, extent in sorted(spans):
         if extent > 1 and stride <= reach:
@@ -154,7 +153,7 @@ def _accesses(stmts: tuple[Stmt, ...], loops: Loops) -> Iterator[tuple[bool, Acc
 def _site(
     kernel: KernelFunction, node: Subscript, loops: Loops, variables: Mapping[str, Expr], number: int
 ) -> _Site | None:
-    """Return where an access is; None where its offset is no sum, or a loop has bounds that are not constant."""
+    """Return the site of an access; None if its offset is no sum, or a loop bound is not constant."""
     whole, lanes = node.offset, node.type.lanes
     offset, step = (whole.base, whole.stride) if isinstance(whole, Ramp) else (whole, 1)
     form = _linear(offset, variables) if offset.type.lanes == 1 else None
@@ -182,7 +181,7 @@ def _site(
 
 
 def _constant_variables(kernel: KernelFunction) -> dict[str, Expr]:
-    """Return the values of the variables that are introduced once and never assigned."""
+    """Return the values of variables that are never assigned after their introduction."""
     introduced = Counter(declared_names(kernel.body))
     assigned = assigned_variables(kernel.body)
     declared = ((s.variable.name, s.value) for s in statements(kernel.body) if isinstance(s, Declare))
@@ -190,13 +189,13 @@ def _constant_variables(kernel: KernelFunction) -> dict[str, Expr]:
 
 
 def _holds(wide: DType, narrow: DType) -> bool:
-    """Return whether a conversion keeps all integers as they are."""
+    """Return whether a conversion preserves all integers."""
     integers = wide.is_integer and narrow.is_integer
     return integers and wide.minimum <= narrow.minimum and narrow.maximum <= wide.maximum
 
 
 def _linear(offset: Expr, values: Mapping[str, Expr]) -> tuple[int, dict[Term, int]] | None:
-    """Return the constant of a sum, and the factor of each counter and coordinate; None where it is something else."""
+    """Return the constant of a sum, and the factor of each counter and coordinate; None for anything else."""
     constant = 0
     found: dict[Term, int] = {}
     pending = [(offset, 1)]
@@ -227,15 +226,15 @@ def _linear(offset: Expr, values: Mapping[str, Expr]) -> tuple[int, dict[Term, i
 
 
 Pair: TypeAlias = tuple[int, int]
-"""A parameter that is read, and one that is written and may replace it."""
+"""A read parameter, and a written one that may replace it."""
 Variant: TypeAlias = tuple[int, tuple[Pair, ...]]
-"""A kernel, and which parameters alias in it."""
+"""A kernel, and the pairs of parameters that alias in it."""
 
 
 def reuse_in_place(program: Program) -> Program:
-    """Return a program in which temporaries take the place of others that die where they are born, as kernels allow.
+    """Return a program in which temporaries replace others that die in the kernel that writes them, if it allows this.
 
-    Such a kernel gets a variant in which they may alias. A program that cannot be improved is returned itself.
+    The kernel gets a variant in which they may alias. A program that cannot be improved is returned itself.
     """
     kernels = list(program.kernels)
     scope = NameScope.of(kernel.name for kernel in kernels)
@@ -258,10 +257,10 @@ def reuse_in_place(program: Program) -> Program:
 
 
 def _dying_and_born(program: Program) -> list[list[Pair]]:
-    """Return, for each launch, the parameters that are read and written of which one could replace the other.
+    """Return, for each launch, pairs of read and written parameters of which one could replace the other.
 
-    What a loop or a branch uses is in use throughout it, so there is nothing to return for its launches. What is made
-    once, before the first run, stays for all that run each time.
+    Buffers used by a loop or a branch are live throughout it, so its launches have no pairs. Buffers written once,
+    before the first run, stay live for all runs.
     """
     once = constant_works(program)
     kept = made_by(program, once)
@@ -298,9 +297,9 @@ def _dying_and_born(program: Program) -> list[list[Pair]]:
 
 
 def _variant(kernels: list[KernelFunction], number: int, pairs: Sequence[Pair], scope: NameScope) -> Variant:
-    """Add the kernel in which some pairs may alias, each parameter in one pair only; itself where there are none.
+    """Add the kernel in which some pairs may alias, each parameter in one pair only; itself if there are none.
 
-    Results are looked at in the order in which they are first written: what one may replace, later ones may, too.
+    Results are considered in the order of their first writes.
     """
     kernel = kernels[number]
     aliases: list[Pair] = []
@@ -323,7 +322,7 @@ def _variant(kernels: list[KernelFunction], number: int, pairs: Sequence[Pair], 
 def _compacted(
     program: Program, kernels: Sequence[KernelFunction], works: tuple[Work, ...], places: Mapping[str, str]
 ) -> Program:
-    """Return the program without kernels and buffers that are not used any more, kernels by their first launch."""
+    """Return the program without unused kernels and buffers, kernels by their first launch."""
     used = tuple(dict.fromkeys(launch.kernel for launch in launches(works)))
     numbers = {number: position for position, number in enumerate(used)}
     return attrs.evolve(
@@ -335,7 +334,7 @@ def _compacted(
 
 
 def share_kernels(program: Program) -> Program:
-    """Return a program that runs the first of each set of equal kernels; itself where no two are equal.
+    """Return a program that runs the first of each set of equal kernels; itself if no two are equal.
 
     Names of kernels, parameters, variables and arrays do not count, and neither do comments.
     """
@@ -345,7 +344,7 @@ def share_kernels(program: Program) -> Program:
     kept: list[KernelFunction] = []
     chosen: list[int] = []
     for kernel, head in zip(program.kernels, heads, strict=True):
-        # Most kernels of most programs have a head of their own, and bodies need no look.
+        # Most kernels have unique heads, so that bodies need no comparison.
         number = numbers.setdefault(head if counts[head] == 1 else anonymous(kernel), len(kept))
         if number == len(kept):
             kept.append(kernel)
@@ -357,7 +356,7 @@ def share_kernels(program: Program) -> Program:
 
 
 def _head(kernel: KernelFunction) -> object:
-    """Return what is soon told of a kernel, and the same for all that differ in names only."""
+    """Return a cheap key of a kernel, equal for all kernels that differ only in names."""
     params = tuple(attrs.evolve(param, name="") for param in kernel.params)
     return attrs.evolve(kernel, name="", params=params, body=(), comments=()), tuple(map(type, kernel.body))
 

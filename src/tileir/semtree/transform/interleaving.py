@@ -1,9 +1,8 @@
-"""Vectors of which neighbouring lanes lie a few elements apart, as whole vectors of memory and shuffles.
+"""Interleaved accesses: vectors with small strides, as whole vectors of memory and shuffles.
 
-Such are the channels of pictures whose channels are interleaved, and those of every other pixel. The loads of all
-channels become loads of all that lies from the first element of the first lane to the last one of the last lane, and
-stores of all channels stores of whole vectors. Nothing is touched that was not touched before, but for elements between
-those that are read.
+Examples are the channels of channels-last pictures, and those of every other pixel. The loads of all channels become
+loads of the whole range from the first element of the first lane to the last one of the last lane, and stores of all
+channels become stores of whole vectors. No further elements are accessed, except those between elements that are read.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ from tileir.semtree.rewrite import (
 from tileir.semtree.simplify.simplifier import simplify_expr
 
 _STRIDE: Final = 4
-"""Up to so many elements apart lanes may be; and up to half as many as there are of them."""
+"""Maximum stride of lanes; also at most half of their number."""
 _LEAST_LANES: Final = 4
 
 _Key: TypeAlias = tuple[str, "Expr", int, Type]
 
 
 def interleave(kernel: KernelFunction) -> KernelFunction:
-    """Return the kernel with interleaved vectors read and written as whole ones; itself where there are none."""
+    """Return the kernel with interleaved vectors read and written as whole ones; itself if there are none."""
     shared = frozenset(param.name for param in kernel.params if not param.no_alias)
     body = _Bodies(NameScope.of(kernel_names(kernel)), shared).rewritten(kernel.body)
     return with_body(kernel, body)
@@ -52,7 +51,7 @@ def interleave(kernel: KernelFunction) -> KernelFunction:
 
 @attrs.frozen(repr=False)
 class _Access:
-    """An access to an array: the place of a statement, and the distance of its first element from others."""
+    """An access to an array: the position of a statement, and the distance of its first element from others."""
 
     position: int
     distance: int
@@ -60,13 +59,12 @@ class _Access:
 
 @attrs.frozen(repr=False)
 class _Group:
-    """Accesses to one array whose first elements are known distances apart.
+    """Accesses to one array with known distances between their first elements.
 
     Attributes:
-        key: The array, what the offsets have in common, their stride, and the type of each access.
+        key: The array, the common part of the offsets, their stride, and the type of each access.
         stores: Whether they write.
-        accesses: What they are.
-
+        accesses: The accesses.
     """
 
     key: _Key
@@ -80,11 +78,11 @@ class _Group:
 
     @property
     def is_worthwhile(self) -> bool:
-        """True if whole vectors can stand for the accesses: stores must leave no gaps."""
+        """True if whole vectors can replace the accesses: stores must leave no gaps."""
         return not self.stores or {a.distance - self.first for a in self.accesses} == set(range(self.key[2]))
 
     def takes(self, key: _Key, distance: int, *, stores: bool) -> bool:
-        """Return whether an access belongs to the group, and lies within the same elements."""
+        """Return whether an access belongs to the group, within its range of elements."""
         if (key, stores) != (self.key, self.stores):
             return False
         others = [access.distance for access in self.accesses]
@@ -94,13 +92,13 @@ class _Group:
 
 @attrs.frozen(repr=False)
 class _Bodies:
-    """Rewrites the bodies of one kernel; ``shared`` are the arrays that may overlap each other."""
+    """Rewriter of the bodies of one kernel; ``shared`` are the arrays that may overlap each other."""
 
     names: NameScope
     shared: frozenset[str]
 
     def rewritten(self, stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        """Return statements with interleaved vectors as whole ones, those inside of others included."""
+        """Return statements with interleaved vectors as whole ones, including nested statements."""
         stmts = tuple([map_bodies(self.rewritten, stmt) for stmt in stmts])
         made: dict[int, tuple[Stmt, ...]] = {}
         for group in self._groups(stmts):
@@ -111,7 +109,7 @@ class _Bodies:
         return tuple(new for position, stmt in enumerate(stmts) for new in made.get(position, (stmt,)))
 
     def _groups(self, stmts: tuple[Stmt, ...]) -> list[_Group]:
-        """Return groups of accesses between which nothing stands that they could not be moved past."""
+        """Return groups of accesses that can be moved past all statements between them."""
         done: list[_Group] = []
         waiting: list[_Group] = []
         for position, stmt in enumerate(stmts):
@@ -130,7 +128,7 @@ class _Bodies:
         return [*done, *waiting]
 
     def _separates(self, stmt: Stmt, group: _Group) -> bool:
-        """Return whether accesses of a group before a statement and after it cannot be moved past it."""
+        """Return whether accesses of a group cannot be moved past a statement."""
         array, base = group.key[:2]
         if bodies(stmt) or not is_plain(stmt) or not set(variables_of(base)).isdisjoint(assigns(stmt)):
             return True
@@ -142,7 +140,7 @@ class _Bodies:
         return any(array == place.array or {array, place.array} <= self.shared for place in touched)
 
     def _loads(self, group: _Group, stmts: tuple[Stmt, ...], made: dict[int, tuple[Stmt, ...]]) -> None:
-        """Load whole vectors where the first of the group is loaded, and shuffle what each one reads."""
+        """Load whole vectors at the first load of the group, and shuffle the lanes of each."""
         array, base, stride, kind = group.key
         distances = [access.distance for access in group.accesses]
         count = max(distances) - group.first + stride * (kind.lanes - 1) + 1
@@ -161,7 +159,7 @@ class _Bodies:
             made[access.position] = (*(() if number else loads), *steps, Declare(stmt.variable, picked))
 
     def _stores(self, group: _Group, stmts: tuple[Stmt, ...], made: dict[int, tuple[Stmt, ...]]) -> None:
-        """Store whole vectors where the last of the group is stored."""
+        """Store whole vectors at the last store of the group."""
         array, base, stride, kind = group.key
         channels: dict[int, Var] = {}
         for access in group.accesses:
@@ -172,7 +170,7 @@ class _Bodies:
         operands = tuple(channels[number] for number in range(stride))
         stores: list[Stmt] = []
         in_place = gcd(stride, kind.lanes) == 1
-        if in_place:  # each lane goes to where all stores want it; they then only choose between channels
+        if in_place:  # each lane goes to its final place; stores then only select between channels
             stores, operands = self._turned(operands)
         for start in range(0, stride * kind.lanes, kind.lanes):
             places = range(start, start + kind.lanes)
@@ -185,7 +183,7 @@ class _Bodies:
         made[last] = (*made[last], *stores)
 
     def _turned(self, channels: tuple[Var, ...]) -> tuple[list[Stmt], tuple[Var, ...]]:
-        """Return channels whose lanes are where they will be in the vectors of memory, and what computes these."""
+        """Return channels with lanes in their final places in the vectors of memory, and the statements for that."""
         stride, count = len(channels), channels[0].type.lanes
         turned = tuple(Var(self.names.fresh(channel.name), channel.type) for channel in channels)
         steps: list[Stmt] = []
@@ -197,8 +195,8 @@ class _Bodies:
     def _picked(self, vectors: tuple[Var, ...], lanes: tuple[int, ...]) -> tuple[list[Stmt], Shuffle]:
         """Return as many lanes as each vector has, by shuffles of two vectors, as processors have them.
 
-        A lane that a later step brings in holds until then what stands at its place. Of three vectors or more, lanes
-        that are at different places are first chosen where they are, which takes no shuffle, and then put in order.
+        A lane to be filled by a later step meanwhile has any value. Of three vectors or more, lanes with distinct
+        places are first selected in place, which takes no shuffle, and then put in order.
         """
         count = len(lanes)
         places = [divmod(lane, count) for lane in lanes]
@@ -228,7 +226,7 @@ class _Bodies:
 
 
 def _strided(stmt: Stmt) -> tuple[_Key, int] | None:
-    """Return what a load or store of lanes that are apart accesses, and its distance; None of other statements."""
+    """Return the elements and the stride of a strided load or store; None for other statements."""
     access = stmt.value if isinstance(stmt, Declare) else stmt.target if isinstance(stmt, Assign) else None
     if not isinstance(access, Subscript) or not isinstance(access.offset, Ramp):
         return None
@@ -252,6 +250,6 @@ def _moved(base: Expr, distance: int) -> Expr:
 
 
 def _lane(place: int, starts: list[int], lanes: int) -> int:
-    """Return which lane of all vectors holds an element; ``starts`` are the elements that they begin with."""
+    """Return the lane, among all vectors, of an element; ``starts`` are the first elements of the vectors."""
     number = next(n for n, start in enumerate(starts) if start <= place < start + lanes)
     return number * lanes + place - starts[number]

@@ -1,4 +1,4 @@
-"""Placement of the arrays of a kernel: small private ones on the stack, others in the scratch memory of a group."""
+"""Placement of the arrays of a kernel: small private arrays on the stack, others in the scratch memory of a group."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from tileir.semtree.ir import DeclareArray, KernelFunction, Region
 from tileir.semtree.rewrite import statements
 
 ALIGNMENT: Final = 64
-"""Alignment in bytes of scratch memory and of every array in it; more would gain nothing on any processor."""
+"""Alignment in bytes of scratch memory and of every array in it; more has no benefit on any processor."""
 
 STACK_BYTES: Final = 32 * 1024
-"""Private arrays beyond this sum are moved to scratch memory, for the stack of a thread may be small."""
+"""Maximum sum of private arrays on the stack, which may be small; others are moved to scratch memory."""
 
 ON_PROCESSORS: Final = (Region.LOCAL, Region.SCRATCH)
-"""What is scratch memory where one thread does the work of a group."""
+"""Regions in scratch memory if one thread does the work of a group."""
 
 
 @attrs.frozen
 class Layout:
-    """Offsets in bytes of the arrays in scratch memory, and how much of that a group needs.
+    """Offsets in bytes of the arrays in scratch memory, and its size for a group.
 
-    Equal declarations share their place: names are unique along every chain of scopes, so equal ones
-    never live at the same time.
+    Equal declarations share their place: names are unique along every chain of scopes, so equal declarations
+    are never live at the same time.
     """
 
     offsets: Mapping[DeclareArray, int]
@@ -42,11 +42,10 @@ def layout(
     """Place the arrays that a kernel declares.
 
     Args:
-        kernel: What declares them.
-        alignment: Of every array in scratch memory, in bytes.
+        kernel: The kernel.
+        alignment: Alignment of arrays in scratch memory, in bytes.
         in_scratch: Regions that are scratch memory.
-        stack_bytes: Private arrays beyond this sum are in scratch memory, too; None: none of them is.
-
+        stack_bytes: Maximum sum of private arrays on the stack; None for no limit.
     """
     offsets: dict[DeclareArray, int] = {}
     on_stack: set[DeclareArray] = set()
@@ -67,9 +66,9 @@ def layout(
 
 
 def apart(nbytes: int) -> int:
-    """Return how many bytes to set aside for an array, so that one behind it lies in other sets of a cache.
+    """Return the bytes to reserve for an array, so that the next one is in other cache sets.
 
-    Walks over arrays whose sizes are powers of two, all at the same place at a time, would throw each other out.
+    Arrays with power-of-two sizes that are walked in parallel would evict each other.
     """
     return nbytes + _STAGGER if nbytes >= _WAY // 4 and nbytes % (_WAY // 4) == 0 else nbytes
 
@@ -77,7 +76,7 @@ def apart(nbytes: int) -> int:
 _WAY: Final = 4096
 """Bytes between addresses that share a set of a first-level cache."""
 _STAGGER: Final = 5 * 64
-"""Five lines, so that a dozen arrays have sets of their own, and prefetched lines do not meet either."""
+"""Five lines, so that a dozen arrays have distinct sets, and prefetched lines do not collide either."""
 
 
 def aligned(nbytes: int, alignment: int = ALIGNMENT) -> int:

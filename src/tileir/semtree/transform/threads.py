@@ -1,9 +1,9 @@
-"""One thread that does the work of all threads of a group.
+"""Serialisation of groups: one thread does the work of all threads of a group.
 
 Between barriers the threads of a group may run in any order, so they run in turn: every stretch of statements
 without a barrier becomes a loop over the threads (Stratton et al., "MCUDA: an efficient implementation of CUDA
-kernels for multi-core CPUs", 2008). Loops and conditions that hold barriers are the same for all threads, and
-stay outside. A private variable or array that lives across a barrier gets an element for each thread.
+kernels for multi-core CPUs", 2008). Loops and conditions that contain barriers are uniform, and stay outside. A private
+variable or array that is live across a barrier gets an element for each thread.
 """
 
 from __future__ import annotations
@@ -39,14 +39,12 @@ from tileir.semtree.rewrite import kernel_names, map_expr, map_stmts, rewrite_st
 
 
 def one_thread(kernel: KernelFunction, *, masks: bool = True, updates: int = 0) -> KernelFunction:
-    """Return an equal kernel whose groups have one thread; itself where they have, and meet nobody at barriers.
-
-    Assignments to some lanes may stay.
+    """Return an equal kernel whose groups have one thread; itself if they already do, without barriers.
 
     Args:
         kernel: The kernel.
-        masks: Whether these go, as other instructions do.
-        updates: The bytes of the widest elements that the back end updates as one step; 0 for none.
+        masks: Whether to replace assignments to some lanes.
+        updates: Bytes of the widest elements that the back end updates atomically; 0 for none.
     """
     kernel = without_instructions(kernel, masks=masks, updates=updates)
     if math.prod(kernel.group) == 1:
@@ -61,7 +59,7 @@ def _alone(stmt: Stmt) -> tuple[Stmt, ...]:
 
 @attrs.frozen(repr=False)
 class _Copies:
-    """The array that holds a variable, or a private array, of every thread: ``stride`` elements for each."""
+    """Array of the copies of a private variable or array for all threads: ``stride`` elements for each."""
 
     array: str
     stride: int
@@ -69,7 +67,7 @@ class _Copies:
 
 @attrs.frozen(repr=False)
 class _Threads:
-    """The threads of one kernel: ``counters`` run over ``extents``, and ``number`` numbers the threads."""
+    """Threads of one kernel: ``counters`` run over ``extents``, and ``number`` numbers the threads."""
 
     names: NameScope
     extents: tuple[int, ...]
@@ -87,7 +85,7 @@ class _Threads:
         return cls(names, kernel.group, counters, number)
 
     def in_step(self, stmts: tuple[Stmt, ...], copies: Mapping[str, _Copies]) -> tuple[Stmt, ...]:
-        """Run a list of statements from barrier to barrier; ``copies`` are what is visible from outside."""
+        """Run a list of statements from barrier to barrier; ``copies`` are those visible from outside."""
         if not any(map(_has_barrier, stmts)):
             return self._in_turn(stmts, copies)
         visible = dict(copies)
@@ -104,7 +102,7 @@ class _Threads:
         return tuple(result)
 
     def _uniform(self, stmt: Stmt, copies: Mapping[str, _Copies]) -> tuple[Stmt, ...]:
-        """Return a statement that holds a barrier; its expressions are alike for all threads, so take the first one."""
+        """Return a statement that contains a barrier; its expressions are uniform, so the first thread's serve."""
         match stmt:
             case For(begin=begin, end=end):
                 body = self.in_step(stmt.body, copies)
@@ -114,10 +112,10 @@ class _Threads:
                 branches = self.in_step(then, copies), self.in_step(otherwise, copies)
                 return (If(self._of_first(condition, copies), *branches),)
             case _:
-                return ()  # a barrier itself; what else makes threads meet was spelt out before
+                return ()  # a barrier itself; other waits have been replaced before
 
     def _stretch(self, stmts: list[Stmt], copies: dict[str, _Copies]) -> tuple[Stmt, ...]:
-        """Return statements between barriers; what they declare is added to ``copies``, for others may use it."""
+        """Return statements between barriers; their declarations are added to ``copies``."""
         arrays: list[Stmt] = []
         rest: list[Stmt] = []
         for stmt in stmts:
@@ -134,7 +132,7 @@ class _Threads:
         return (*arrays, *self._in_turn(tuple(rest), copies))
 
     def _copied(self, name: str, dtype: DType, elements: int, copies: dict[str, _Copies]) -> DeclareArray:
-        """Make an array with ``elements`` for each thread, known from now on as the copies of ``name``."""
+        """Return an array with ``elements`` for each thread, recorded as the copies of ``name``."""
         array = self.names.fresh(f"{name}_of_threads")
         copies[name] = _Copies(array, elements)
         return DeclareArray(array, dtype, elements * math.prod(self.extents))
@@ -150,7 +148,7 @@ class _Threads:
         return body
 
     def _of_first(self, expr: Expr, copies: Mapping[str, _Copies]) -> Expr:
-        """Return what an expression is for the first thread."""
+        """Return an expression for the first thread."""
         zero = Const(0, self.number.type)
         return _seen_by(expr, dict.fromkeys(range(len(self.extents)), zero), zero, copies)
 
@@ -160,7 +158,7 @@ def _has_barrier(stmt: Stmt) -> bool:
 
 
 def _seen_by(expr: Expr, coordinates: Mapping[int, Expr], number: Expr, copies: Mapping[str, _Copies]) -> Expr:
-    """Return an expression as the thread with these coordinates and this number sees it."""
+    """Return an expression for the thread with these coordinates and this number."""
 
     def own(node: Expr) -> Expr:
         match node:
