@@ -1,4 +1,4 @@
-"""The operation library: functions over tensors of the Python builder that record what networks are made of.
+"""The operation library: functions over tensors of the Python builder from which networks are composed.
 
 >>> import tileir
 >>> f = tileir.FunctionBuilder()
@@ -362,7 +362,7 @@ __all__ = [
     "weight_standardisation", "where", "xlogy", "zeros", "zeros_like", "zeta",
 ]  # fmt: skip
 
-# The border of the library: whoever calls an operation by its public name gets its arguments checked.
+# The border of the library: arguments are checked where an operation is called by its public name.
 for _name in __all__:
     if _name != "RecurrentWeights":
         globals()[_name] = checked(_name, globals()[_name])
@@ -372,8 +372,8 @@ def __dir__() -> list[str]:
     return sorted({*__all__, *EXTENSIONS.names(Kind.OPERATION), *(name for name in globals() if name.startswith("__"))})
 
 
-if not TYPE_CHECKING:  # or every unknown name would have a type
+if not TYPE_CHECKING:  # otherwise every unknown name would have a type
 
     def __getattr__(name: str) -> object:
-        """Return an operation of another distribution, which is looked for where tileir has none of that name."""
+        """Return an operation of another distribution; Python calls this for names that tileir does not define."""
         return operation_called(name, __all__)

@@ -1,6 +1,6 @@
-"""PlaidML's names for operations that mean the same here: ``tileir.ops.plaidml.Summation`` is ``tileir.ops.sum``.
+"""PlaidML's names for equivalent operations: ``tileir.ops.plaidml.Summation`` is ``tileir.ops.sum``.
 
-Names that PlaidML has in common with the library are not listed, nor are operations whose options differ.
+Names that PlaidML and the library share are not listed, and neither are operations whose options differ.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ ALIASES: Final[Mapping[str, str]] = MappingProxyType(
         "topk": "top_k",
     }
 )
-"""PlaidML's name of an operation, and the library's."""
+"""The library's name for each of PlaidML's."""
 
 
 def __getattr__(name: str) -> Callable[..., Tensor]:
-    """Return the operation that PlaidML calls ``name``."""
+    """Return the operation with PlaidML's name ``name``."""
     if name not in ALIASES:
         raise AttributeError(f"PlaidML has no operation {name!r} that means the same as one of tileir.ops")
     operation: Callable[..., Tensor] = getattr(importlib.import_module("tileir.ops"), ALIASES[name])

@@ -1,4 +1,4 @@
-"""Functions of elements that ask or decide: comparisons, logic, and what is not finite.
+"""Elementwise predicates and choices: comparisons, logic, and tests for NaN and infinities.
 
 All broadcast.
 """
@@ -50,7 +50,7 @@ def isclose(x: Operand, y: Operand, *, rtol: float = 1e-5, atol: float = 1e-8) -
     """
     left, right = (value if isinstance(value, int | float) else _of_most_bits(value) for value in (x, y))
     distance = call("sub", call("max", left, right), call("min", left, right))
-    positive = wide(floating(distance))  # integers wrap where they are at least 2**63 apart
+    positive = wide(floating(distance))  # integers that are at least 2**63 apart wrap
     distance = call("cond", distance < 0, positive + _WRAPPED, positive)
     if isinstance(right, int | float):
         return call("cmp_eq", x, y) | ((distance <= abs(right) * rtol + atol) & math.isfinite(right))
@@ -58,7 +58,7 @@ def isclose(x: Operand, y: Operand, *, rtol: float = 1e-5, atol: float = 1e-8) -
 
 
 def _of_most_bits(x: Operand) -> Tensor:
-    """Return integers as ones of 64 bits, and floats of 16 bits as ones of 32."""
+    """Return integers in 64 bits, and 16-bit floats in f32."""
     return call("widen", call("mul", x, cast_to(tensor_of(x, 1), "i64")))
 
 
@@ -78,7 +78,7 @@ def isfinite(x: Operand) -> Tensor:
 
 
 def logical_xor(x: Operand, y: Operand) -> Tensor:
-    """Return whether just one of both is not 0, as bool."""
+    """Return whether exactly one of both is not 0, as bool."""
     one, other = (bool(value) if isinstance(value, int | float) else call("as_bool", value) for value in (x, y))
     return call("bit_xor", one, other)
 
@@ -88,7 +88,7 @@ def nan_to_num(
 ) -> Tensor:
     """Return ``x`` with ``nan`` for NaN, and ``posinf`` and ``neginf`` for infinities.
 
-    These are by default the greatest and least finite numbers of the dtype of ``x``, as NumPy's and PyTorch's.
+    The defaults are the greatest and least finite numbers of the dtype of ``x``, as in NumPy and PyTorch.
     """
     result = call("cond", isnan(x), nan, x)
     result = call("cond", x == _INFINITY, _greatest(x) if posinf is None else posinf, result)
@@ -96,7 +96,7 @@ def nan_to_num(
 
 
 def _greatest(x: Tensor) -> Tensor:
-    """Return the greatest finite number of the dtype of ``x``: of those of all dtypes, the first that it can hold."""
+    """Return the greatest finite number of the dtype of ``x``: the first of the list that the dtype can hold."""
     *larger, least = (call("as_like", number, x) for number in _GREATEST)
     for number in reversed(larger):
         least = call("cond", isfinite(number), number, least)

@@ -1,7 +1,7 @@
 """Running sums, products and extrema along an axis.
 
-All but :func:`logcumsumexp` are one contraction ``O[i] = +(X[i - k]), k < N``, of which the pass ``scan`` makes a loop
-that is linear in the size of the axis. Shapes are those of ``x``, dtypes those of Tile's aggregations: sums and
+All but :func:`logcumsumexp` are one contraction ``O[i] = +(X[i - k]), k < N``, which the pass ``scan`` turns into a
+loop that is linear in the size of the axis. Shapes are those of ``x``, dtypes those of Tile's aggregations: sums and
 products of bool are i32.
 """
 
@@ -52,7 +52,7 @@ def cumprod(x: Tensor, axis: int = -1, *, exclusive: bool = False, reverse: bool
 
 
 def cummax(x: Tensor, axis: int = -1, *, reverse: bool = False) -> tuple[Tensor, Tensor]:
-    """Return the greatest element up to each one, and where it stands: of equal ones the nearest.
+    """Return the greatest element up to each one, and its position: of equal elements the nearest one.
 
     ``reverse`` goes from the end of the axis. NaN is greater than all others. Positions are i32, i64 along axes of 2^31
     elements and more.
@@ -66,7 +66,7 @@ def cummax(x: Tensor, axis: int = -1, *, reverse: bool = False) -> tuple[Tensor,
 
 
 def cummin(x: Tensor, axis: int = -1, *, reverse: bool = False) -> tuple[Tensor, Tensor]:
-    """Return the least element up to each one, and where it stands; as :func:`cummax`, NaN is less than all others.
+    """Return the least element up to each one, and its position; as :func:`cummax`, NaN is less than all others.
 
     Raises:
         TileError: TIL314, there is no such axis.
@@ -79,8 +79,9 @@ def cummin(x: Tensor, axis: int = -1, *, reverse: bool = False) -> tuple[Tensor,
 def logcumsumexp(x: Tensor, axis: int = -1) -> Tensor:
     """Return ``y[i] = log Σ exp(x[k])`` over ``k <= i``, without overflow.
 
-    It is ``m[i] + log Σ exp(x[k] - m[i])`` with the running maximum ``m``, so that each element is as precise as it is
-    alone. The terms depend on ``i``: time grows with the square of the axis. Floats; integers become floats.
+    It is ``m[i] + log Σ exp(x[k] - m[i])`` with the running maximum ``m``, so that each element is as precise as if it
+    were computed alone. The terms depend on ``i``: time grows with the square of the axis. Floats; integers become
+    floats.
 
     Raises:
         TileError: TIL314, there is no such axis.
@@ -88,14 +89,14 @@ def logcumsumexp(x: Tensor, axis: int = -1) -> Tensor:
     Source: PyTorch's ``logcumsumexp``.
     """
     position, sizes, given, x = axis_of(x, axis), dims_of(x), x, wide(x)
-    # The maximum cancels: no gradient has to go through it.
+    # The maximum cancels, so its gradient is stopped.
     greatest = tf.stop_gradient(_running(x, axis, Aggregation.MAX))
-    # Rows of which all elements are -infinity must not compute infinity - infinity.
+    # Rows whose elements are all -infinity must not compute infinity - infinity.
     finite = tf.where(isfinite(greatest), greatest, 0)
     before, size, after = sizes[:position], sizes[position], sizes[position + 1 :]
     columns = tf.reshape(x, *before, 1, size, *after)
     rows = tf.reshape(finite, *before, size, 1, *after)
-    # Terms that no sum takes, for they come later, may be greater: they must not overflow, in gradients neither.
+    # Later terms, which no sum includes, may be greater: they must not overflow, not even in gradients.
     powers = tf.exp(tf.where(columns <= rows, columns - rows, 0))
     indices, k = list(indices_of(x)), index_of(x, "k")
     place = indices[position]
@@ -119,7 +120,7 @@ def _running(
 
 
 def _extremes(x: Tensor, axis: int, aggregation: Aggregation, *, reverse: bool) -> tuple[Tensor, Tensor]:
-    """Return running extrema, and the place of each: that of the nearest element which is equal to it."""
+    """Return running extrema, and the position of each: that of the nearest element equal to it."""
     values = _running(x, axis, aggregation, reverse=reverse)
     places = tf.index(x, axis)
     reached = tf.logical_or(x == values, x != x)

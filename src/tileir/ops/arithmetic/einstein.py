@@ -1,4 +1,4 @@
-"""Einstein's sums: any number of tensors, multiplied in pairs, in an order that keeps what is between them small."""
+"""Einstein's sums: products of any number of tensors, pair by pair, in an order with small intermediate results."""
 
 from __future__ import annotations
 
@@ -26,30 +26,28 @@ from tileir.ops.shared.foundation import (
 from tileir.tile.building.sizes import wider
 
 Labelled: TypeAlias = "tuple[Tensor, list[str]]"
-"""A tensor with a label for each axis; axes with one label run together."""
+"""A tensor with a label for each axis; axes with equal labels run together."""
 
-_UNKNOWN: Final = 64  # the size of an axis, for comparing orders, where it is known only when compiling
+_UNKNOWN: Final = 64  # assumed size of axes that are known only when compiling, to compare orders
 
 
 def einsum(subscripts: str, *tensors: Tensor) -> Tensor:
     """Return the sum of products that ``subscripts`` describe, as NumPy's ``einsum``.
 
-    ``"ij,jk->ik"`` names each axis of each tensor, then those of the result; all others are summed over. Without
-    ``->`` the result has the letters that stand there once, in alphabetical order. ``...`` stands for axes without
-    letters. A letter that comes twice for one tensor means its diagonal. Axes of size 1 are broadcast. Blanks do not
-    count.
+    ``"ij,jk->ik"`` names each axis of each tensor, then those of the result; all others are summed over. Without ``->``
+    the result has the letters that occur once, in alphabetical order. ``...`` stands for axes without letters. A letter
+    that occurs twice for one tensor selects its diagonal. Axes of size 1 are broadcast. Blanks are ignored.
 
-    Three tensors and more are multiplied in pairs; the next pair is always the one whose product has the fewest
-    elements more than its factors had. Every pair is one contraction.
+    Three and more tensors are multiplied in pairs; the next pair is always the one whose product has the fewest
+    elements more than its factors. Every pair is one contraction.
 
     Dtypes: the promoted one; sums of bool are i32. The product of each pair is rounded to it.
 
     Raises:
         TileError: TIL217, the subscripts do not describe these tensors; TIL310, a letter has two sizes, none of which
-            is 1 (TIL301 where that is known only when compiling, and TIL312 for a diagonal).
+            is 1 (TIL301 if that is known only when compiling, and TIL312 for a diagonal).
 
     Source: NumPy's ``einsum``; Smith and Gray 2018, "opt_einsum", for greedy orders.
-
     """
     terms, output = _parsed(subscripts, tensors)
     broadcast = {label for labels in terms for label in labels}
@@ -76,7 +74,7 @@ def contract(operands: Sequence[Labelled], output: Sequence[str], broadcast: set
 def _product(
     operands: Sequence[Labelled], output: Sequence[str], sizes: Mapping[str, Dim], broadcast: set[str]
 ) -> Tensor:
-    """Multiply one or two tensors, and sum over what is not in the result."""
+    """Multiply one or two tensors, and sum over axes that are not in the result."""
     x = operands[0][0]
     names = {label: index_of(x, f"x{position}") for position, label in enumerate(_labels(operands))}
     combined: Combined | None = None
@@ -88,7 +86,7 @@ def _product(
             if label in broadcast:
                 index, constraints = broadcast_index(names[label], own[label], sizes[label])
                 if own[label] != dim and isinstance(index, Polynomial):
-                    constraints += (index < own[label],)  # which says that the sizes along a diagonal match
+                    constraints += (index < own[label],)  # demands equal sizes along a diagonal
             else:
                 index, constraints = names[label], equal_sizes(names[label], dim, sizes[label])
             indices.append(index)
@@ -104,7 +102,7 @@ def _product(
 
 
 def _summed_alone(operands: Sequence[Labelled], output: Sequence[str]) -> list[Labelled]:
-    """Sum over the labels that only one tensor has, before it is multiplied with the others."""
+    """Sum each tensor over the labels that no other one has, before products."""
     result: list[Labelled] = []
     for place, (tensor, labels) in enumerate(operands):
         others = [part for other, part in enumerate(operands) if other != place]
@@ -117,7 +115,7 @@ def _summed_alone(operands: Sequence[Labelled], output: Sequence[str]) -> list[L
 
 
 def _next_pair(operands: Sequence[Labelled], output: Sequence[str], sizes: Mapping[str, Dim]) -> tuple[int, int]:
-    """Return the pair whose product has the fewest elements more than its factors had; of several, the cheapest."""
+    """Return the pair whose product has the fewest elements more than its factors; of several, the cheapest."""
     elements = [_elements(labels, sizes) for _, labels in operands]
 
     def growth(pair: tuple[int, int]) -> tuple[int, int]:
@@ -146,7 +144,7 @@ def _kept(chosen: Sequence[Labelled], others: Sequence[Labelled], output: Sequen
 
 
 def _sizes(operands: Sequence[Labelled], broadcast: set[str]) -> dict[str, Dim]:
-    """Return the size of each label: the greater one where it is broadcast, else one that is known, or the first."""
+    """Return the size of each label: the greater one if it is broadcast, else one that is known, or the first."""
     sizes: dict[str, Dim] = {}
     for tensor, labels in operands:
         for label, dim in _own_sizes(tensor, labels).items():
@@ -159,7 +157,7 @@ def _sizes(operands: Sequence[Labelled], broadcast: set[str]) -> dict[str, Dim]:
 
 
 def _own_sizes(tensor: Tensor, labels: Sequence[str]) -> dict[str, Dim]:
-    """Return the size of each label in one tensor: what runs along a diagonal has one."""
+    """Return the size of each label in one tensor; axes along a diagonal have one size."""
     own: dict[str, Dim] = {}
     for label, dim in zip(labels, dims_of(tensor), strict=True):
         before = own.setdefault(label, dim)
@@ -172,7 +170,6 @@ def _parsed(subscripts: str, tensors: Sequence[Tensor]) -> tuple[list[list[str]]
 
     Raises:
         TileError: TIL217, the subscripts do not describe these tensors.
-
     """
     inputs, arrow, result = "".join(subscripts.split()).partition("->")
     terms = inputs.split(",")

@@ -1,7 +1,7 @@
-"""Functions of elements: arithmetic, roundings, exponentials and trigonometry.
+"""Elementwise arithmetic, roundings, exponentials and trigonometry.
 
-All broadcast. They are formulas over what Tile has by itself, of :mod:`tileir.tile.builder_functions`, and of f16 and
-bf16 computed in f32, and rounded once.
+All broadcast. They are formulas over Tile's own functions, in :mod:`tileir.tile.builder_functions`; for f16 and bf16,
+they are computed in f32, and rounded once.
 """
 # ruff: noqa: A004  NumPy's names
 
@@ -77,18 +77,18 @@ __all__ = [
 
 _INFINITY: Final = math.inf
 _SINC_RATIOS: Final = tuple(2 * k * (2 * k + 3) for k in builtins.range(1, 9))
-"""What each term of the series of its derivative is divided by from the one before; eight suffice for f64 up to 1."""
+"""Divisors of the terms of its derivative's series, each relative to the previous one; eight suffice for f64 up to 1.
+"""
 
 
 def cast(x: Operand, dtype: DType | str, *, saturate: bool = False) -> Tensor:
     """Convert every element to another type by Tile's rules: floats become integers towards zero, within limits.
 
-    Numbers beyond those of a float become infinite, or NaN where it has no infinities, as f8e4m3fn; with ``saturate``
-    they and infinities become its largest finite number, and NaN alone is NaN.
+    Numbers beyond the range of a float become infinite, or NaN if it has no infinities, as f8e4m3fn; with ``saturate``
+    they and infinities become its largest finite number, and only NaN remains NaN.
 
     Raises:
         TileError: TIL206, there is no such type; TIL217, ``saturate`` for integers, which wrap.
-
     """
     target = dtype_of(dtype)
     if not saturate:
@@ -96,15 +96,15 @@ def cast(x: Operand, dtype: DType | str, *, saturate: bool = False) -> Tensor:
     if not target.is_float:
         raise mistaken(f"saturate is for casts to floats; clip elements to the range of {target.value} instead")
     largest = target.format.largest
-    value = wide(tensor_of(x, x)) if target.bits < DType.F32.bits else cast_to(x, target)  # which holds the bounds
+    value = wide(tensor_of(x, x)) if target.bits < DType.F32.bits else cast_to(x, target)  # it holds the bounds
     return cast_to(clip(value, -largest, largest), target)
 
 
 def bit_cast(x: Tensor, dtype: DType | str) -> Tensor:
-    """Read the bits of every element as another type of as many bits; shapes stay.
+    """Read the bits of every element as another type of the same width; shapes stay.
 
-    Integers and floats have bits, in two's complement and as IEEE 754 has them; bool has none. Which of its many
-    patterns a computed NaN has is open. Bits have no derivative.
+    Integers are in two's complement, floats in the formats of IEEE 754; bool has no bits. The bit pattern of a computed
+    NaN is unspecified. Bits have no derivative.
 
     Raises:
         TileError: TIL206, there is no such type; TIL217, it is bool; TIL302 when compiling, elements have another
@@ -134,7 +134,7 @@ def ones_like(x: Tensor) -> Tensor:
 
 
 def scale_gradient(x: Tensor, scale: Operand) -> Tensor:
-    """Return ``x``, whose gradient is multiplied by ``scale``.
+    """Return ``x``, with its gradient multiplied by ``scale``.
 
     A negative one reverses it: Ganin and Lempitsky, "Unsupervised domain adaptation by backpropagation" (2015). Source:
     PlaidML's ``scale_gradient``.
@@ -153,24 +153,22 @@ def reciprocal(x: Operand) -> Tensor:
 
 
 def maximum(x: Operand, y: Operand) -> Tensor:
-    """Return the greater of two; NaN where one is NaN."""
+    """Return the greater of two; NaN if one is NaN."""
     return call("max", x, y)
 
 
 def minimum(x: Operand, y: Operand) -> Tensor:
-    """Return the lesser of two; NaN where one is NaN."""
+    """Return the lesser of two; NaN if one is NaN."""
     return call("min", x, y)
 
 
 def clip(x: Tensor, low: Operand | None = None, high: Operand | None = None) -> Tensor:
-    """Return ``x``, at least ``low`` and at most ``high``, where they are given.
+    """Return ``x``, at least ``low`` and at most ``high``, if they are given.
 
-    Where ``low`` is above ``high``, ``high`` wins. NaN stays, and so does the gradient of elements that are equal to a
-    bound.
+    Where ``low`` is above ``high``, ``high`` wins. NaN stays. Elements that are equal to a bound keep their gradient.
 
     Raises:
         TileError: TIL217, there is neither bound.
-
     """
     if low is None and high is None:
         raise mistaken("clip needs a bound: low, high or both")
@@ -194,7 +192,7 @@ def exp2(x: Operand) -> Tensor:
 def expm1(x: Operand) -> Tensor:
     """Return ``exp(x) - 1`` without cancellation near 0: ``tanh(x / 2) * (exp(x) + 1)``.
 
-    The gradient is ``exp(x)``; what the formula gives cancels for large negative x.
+    The gradient is ``exp(x)``; that of the formula cancels for large negative x.
     """
     power_of_e = exp(x)
     x = call("as_like", x, power_of_e)
@@ -299,8 +297,8 @@ def atanh(x: Operand) -> Tensor:
 def atan2(y: Operand, x: Operand) -> Tensor:
     """Return the angle of the point ``(x, y)``, from -π to π; that of the origin is 0.
 
-    The sign of a zero is not looked at. The arctangent is taken of a quotient that is at most 1. Gradients at the
-    origin are 0.
+    The sign of a zero is ignored. The arctangent is taken of a quotient that is at most 1. Gradients at the origin are
+    0.
     """
     across, up = _magnitude(_float(x)), _magnitude(_float(y))
     greatest, lesser_one = call("max", across, up), call("min", across, up)
@@ -314,9 +312,9 @@ def atan2(y: Operand, x: Operand) -> Tensor:
 
 @rounded_once
 def hypot(x: Operand, y: Operand) -> Tensor:
-    """Return ``sqrt(x * x + y * y)`` without overflow of the squares; infinite where one is, beside NaN too.
+    """Return ``sqrt(x * x + y * y)`` without overflow of the squares; infinite if one is, even if the other is NaN.
 
-    Gradients at the origin are 0; where one operand is infinite, all goes to it.
+    Gradients at the origin are 0; an infinite operand gets all of the gradient.
     """
     across, up = _magnitude(_float(x)), _magnitude(_float(y))
     greatest, lesser_one = call("max", across, up), call("min", across, up)
@@ -331,9 +329,9 @@ def hypot(x: Operand, y: Operand) -> Tensor:
 def sinc(x: Operand) -> Tensor:
     """Return ``sin(π x) / (π x)``, and 1 at 0.
 
-    Sine and cosine are taken of ``π (x - n)`` with the nearest integer n, which is exact, and 0 for all integers.
-    The gradient by the angle ``a`` is ``(cos(a) - sin(a) / a) / a``, but its series up to 1, where that cancels:
-    ``-a/3 (1 - a²/10 (1 - a²/28 (1 - …)))``.
+    Sine and cosine are taken of ``π (x - n)`` with the nearest integer n, which is exact, and 0 for all integers. The
+    gradient by the angle ``a`` is ``(cos(a) - sin(a) / a) / a``, but up to 1, where that cancels, its series ``-a/3 (1
+    - a²/10 (1 - a²/28 (1 - …)))``.
     """
     angle, whole = call("mul", x, math.pi), round(x)
     rest = call("sub", x, whole) * math.pi
@@ -375,7 +373,7 @@ def heaviside(x: Tensor, at_zero: Operand) -> Tensor:
 
 
 def compared(comparison: Callable[[Any, float], Any], x: Operand, number: float) -> Any:
-    """Return how ``x`` compares with a number: a tensor, or a bool where ``x`` is a number, too."""
+    """Return the comparison of ``x`` with a number: a tensor, or a bool if ``x`` is a number, too."""
     return comparison(tensor_of(x, x) if isinstance(x, Dim) else x, number)
 
 
@@ -393,7 +391,7 @@ def _if_infinite(x: Operand) -> Operand:
 
 
 def _nonzero(x: Tensor) -> Tensor:
-    """Return a divisor without zeros: 1 instead."""
+    """Return a divisor with 1 in place of zeros."""
     return call("cond", x == 0, 1, x)
 
 

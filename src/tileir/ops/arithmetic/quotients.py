@@ -1,4 +1,4 @@
-"""Quotients of elements that are rounded to integers, and what remains of them."""
+"""Quotients of elements that are rounded to integers, and their remainders."""
 # ruff: noqa: A004  NumPy's names
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def remainder(x: Operand, y: Operand) -> Tensor:
 
 
 def floor_divide(x: Operand, y: Operand) -> Tensor:
-    """Return the quotient rounded down, as NumPy's ``//``; that of integers is one, and 0 for the divisor 0."""
+    """Return the quotient rounded down, as NumPy's ``//``; that of integers is an integer, and 0 for the divisor 0."""
     given = x, y
     x, y = _widened(x), _widened(y)
     rest = call("mod", x, y)
     other_side = call("bit_xor", rest < 0, compared(operator.lt, y, 0)) & (rest != 0)
     by_zero = compared(operator.eq, y, 0)
-    # one quotient: of two by one divisor fast_math makes products with 1 / y, which is infinite for the least numbers
+    # one quotient: fast_math turns two by one divisor into products with 1 / y, infinite for the least numbers
     whole = round(call("cond", by_zero, x, call("sub", x, rest)) / y)
     return promoted(call("cond", by_zero, whole, call("cond", other_side, whole - 1, whole)), *given)
 
@@ -54,7 +54,7 @@ def gcd(x: Operand, y: Operand) -> Tensor:
 
 
 def lcm(x: Operand, y: Operand) -> Tensor:
-    """Return the least common multiple of integers, which is not negative; that of 0 and another one is 0."""
+    """Return the least common multiple of integers, which is not negative; that of 0 and any integer is 0."""
     divisor = gcd(x, y)
     return abs(call("mul", call("div", x, call("cond", divisor == 0, 1, divisor)), y))
 

@@ -1,9 +1,9 @@
-"""Random numbers of many distributions, drawn from a state that is passed on.
+"""Random numbers of many distributions, drawn from an explicit state.
 
 A state is u32[4], as :func:`random_state` makes it; each function returns its numbers and the next state. Equal states
-give equal numbers: integers and choices to the bit on every device, floats within the rounding of what is computed from
-the uniform numbers. These have 24 bits, or as many as a narrower dtype holds, and 48 where the dtype has 64 bits, which
-takes two draws. No gradient goes to the state; ``sizes`` are dimensions and integers.
+give equal numbers: integers and choices to the bit on every device, floats within the rounding of formulas on uniform
+numbers. These have 24 bits, or the precision of a narrower dtype, and 48 if the dtype has 64 bits, which takes two
+draws. No gradient goes to the state; ``sizes`` are dimensions and integers.
 
 The generator is Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
 """
@@ -39,16 +39,15 @@ from tileir.ops.shared.foundation import (
 from tileir.tile import builder_functions as tf
 
 _BITS: Final = 24  # of a uniform number
-_FEW: Final = 256  # so many integers are drawn evenly enough from 24 bits
-_MOST: Final = 1 << 32  # and so many from 48
+_FEW: Final = 256  # greatest number of integers that are drawn evenly enough from 24 bits
+_MOST: Final = 1 << 32  # and from 48
 
 
 def random_state(seed: int = 0) -> np.ndarray[Any, np.dtype[np.uint32]]:
     """Return the array of a state: ``seed``, from 0 to 2^64 - 1, is its key, and its counter begins at 0.
 
     Raises:
-        TileError: TIL217, the seed is no such integer.
-
+        TileError: TIL217, the seed is no integer of this range.
     """
     key = integer_of(seed, "a seed")
     if not 0 <= key < 1 << 64:
@@ -57,13 +56,12 @@ def random_state(seed: int = 0) -> np.ndarray[Any, np.dtype[np.uint32]]:
 
 
 def split_state(state: Tensor, count: int) -> tuple[Tensor, ...]:
-    """Return so many states whose numbers are independent of one another, and of what the state itself gives.
+    """Return ``count`` states whose numbers are independent of one another, and of those of the state itself.
 
     Their keys are drawn from the state, as in JAX's ``split``; the state must not be used any more.
 
     Raises:
         TileError: TIL217, the count is no positive integer.
-
     """
     number = integer_of(count, "a number of states")
     if number < 1:
@@ -83,7 +81,7 @@ def uniform(
     high: Tensor | float = 1,
     dtype: DType | str = "f32",
 ) -> tuple[Tensor, Tensor]:
-    """Return numbers of equal probability from ``low`` on and below ``high``, and the next state.
+    """Return uniformly distributed numbers from ``low`` on and below ``high``, and the next state.
 
     ``low + (high - low) * u`` with ``u`` in {0, 2^-b, …, 1 - 2^-b} for b bits. Rounding may reach a ``high`` that is a
     tensor.
@@ -110,7 +108,7 @@ def normal(
     for 2^48 of them, and none beyond 8.
 
     Source: the inverse error function of Giles, "Approximating the erfinv function" (2010), in single precision, and in
-    f64 two steps of Halley's method from there.
+    f64 two further steps of Halley's method.
     """
     values, after = _uniform(state, sizes, _computed(dtype))
     places = (2 * values - 1) + 2.0 ** -_bits_of(dtype)
@@ -184,15 +182,14 @@ def bernoulli(state: Tensor, p: Tensor | float, sizes: Sequence[Size] | None = N
 def randint(
     state: Tensor, sizes: Sequence[Size], low: Size, high: Size, *, dtype: DType | str = "i32"
 ) -> tuple[Tensor, Tensor]:
-    """Return integers of equal probability from ``low`` on and below ``high``, and the next state.
+    """Return uniformly distributed integers from ``low`` on and below ``high``, and the next state.
 
     They are ``low + floor(b * (high - low) / 2^n)`` of n random bits, 24 for up to 256 integers and 48 otherwise, so
-    that no probability is off by a part of more than 2^-16.
+    that the relative error of probabilities is at most 2^-16.
 
     Raises:
         TileError: TIL217, there are no integers between the bounds, more than 2^32, or one that the dtype cannot hold;
             TIL206, there is no such dtype.
-
     """
     first, end = dim_like(state, low), dim_like(state, high)
     element = dtype_of(dtype)
@@ -215,7 +212,7 @@ def randint(
 def categorical(state: Tensor, logits: Tensor, *, axis: int = -1, samples: Size | None = None) -> tuple[Tensor, Tensor]:
     """Return positions along ``axis``, each with probability ``softmax(logits)``, and the next state.
 
-    ``samples`` puts an axis of so many of them in front; they are drawn with replacement.
+    ``samples`` adds a leading axis of this size; samples are drawn with replacement.
 
     Raises:
         TileError: TIL314, there is no such axis.
@@ -260,8 +257,8 @@ def dropout(
 ) -> tuple[Tensor, Tensor]:
     """Return ``x`` with elements set to 0 at random, the others divided by ``1 - rate``, and the next state.
 
-    Along ``axes``, by default all, elements fall each by themselves; along the others they fall together. The gradient
-    goes to those that stay. Not ``training``, ``x`` and the state stay as they are.
+    Elements are dropped independently along ``axes``, by default all, and together along the others. The gradient goes
+    to the remaining elements. If ``training`` is false, ``x`` and the state are returned as they are.
 
     Raises:
         TileError: TIL217, the rate is not in [0, 1]; TIL314, there is no such axis.
@@ -294,7 +291,7 @@ def _bits_of(dtype: DType | str) -> int:
 
 
 def _uniform(state: Tensor, sizes: Sequence[Size], dtype: DType | str) -> tuple[Tensor, Tensor]:
-    """Return numbers of equal probability in [0, 1) that a type holds exactly, and the next state."""
+    """Return uniformly distributed numbers in [0, 1) that a type holds exactly, and the next state."""
     values, after = tf.prng(state, *sizes)
     if _computed(dtype) is DType.F64:
         lower, after = tf.prng(after, *sizes)
@@ -307,7 +304,7 @@ def _uniform(state: Tensor, sizes: Sequence[Size], dtype: DType | str) -> tuple[
 
 
 def _below(high: float, low: float, dtype: DType | str) -> float | None:
-    """Return the greatest number of a type below ``high``; None where none is left that is not below ``low``."""
+    """Return the greatest number of a type below ``high``; None if that is below ``low``."""
     element = dtype_of(dtype)
     if not element.is_float or element.is_storage:
         return None
@@ -326,7 +323,7 @@ def _moved(values: Tensor, mean: Tensor | float, std: Tensor | float) -> Tensor:
 
 
 def _erfinv(x: Tensor, dtype: DType | str) -> Tensor:
-    """Return the inverse error function for x in (-1, 1), to f32 or f64, as :func:`_computed` tells of a type."""
+    """Return the inverse error function for x in (-1, 1), in f32 or f64, by :func:`_computed`."""
     w = -tf.log((1 - x) * (1 + x))
     result = x * tf.where(w < 5, _polynomial(_CENTRAL, w - 2.5), _polynomial(_TAIL, tf.sqrt(w) - 3))
     for _ in range(2 if _computed(dtype) is DType.F64 else 0):

@@ -1,9 +1,8 @@
 """Reductions over axes: sums, extrema, their positions, moments and norms.
 
-``axes`` is one axis, several, or None for all; negative ones count from the end. The result lacks them, or
-has size 1 there with ``keepdims``. Over no elements sums, maxima and minima are 0, by Tile's rule for contractions, but
-products are 1, and ``all`` is true.
-An axis that does not exist is TIL314, one that stands there twice TIL217.
+``axes`` is one axis, several, or None for all; negative axes count from the end. The result lacks them, or has size 1
+there with ``keepdims``. Over no elements sums, maxima and minima are 0, by Tile's rule for contractions, but products
+are 1, and ``all`` is true. An axis that does not exist is TIL314, one that is given twice TIL217.
 """
 # ruff: noqa: A001  NumPy's names
 
@@ -46,12 +45,12 @@ def prod(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
 
 
 def max(x: Tensor, axes: Axes = None, *, keepdims: bool = False, empty: Operand | None = None) -> Tensor:
-    """Return the greatest element over ``axes``; NaN where one is NaN; of no elements ``empty``, by default 0."""
+    """Return the greatest element over ``axes``; NaN if one is NaN; of no elements ``empty``, by default 0."""
     return _reduced(Aggregation.MAX, x, axes, keepdims, None if empty is None else call("as_like", empty, x))
 
 
 def min(x: Tensor, axes: Axes = None, *, keepdims: bool = False, empty: Operand | None = None) -> Tensor:
-    """Return the least element over ``axes``; NaN where one is NaN; of no elements ``empty``, by default 0."""
+    """Return the least element over ``axes``; NaN if one is NaN; of no elements ``empty``, by default 0."""
     return _reduced(Aggregation.MIN, x, axes, keepdims, None if empty is None else call("as_like", empty, x))
 
 
@@ -66,7 +65,7 @@ def any(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
 
 
 def count_nonzero(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """Return how many elements over ``axes`` are not 0, as i32."""
+    """Return the number of elements over ``axes`` that are not 0, as i32."""
     return sum(x != 0, axes, keepdims=keepdims)
 
 
@@ -81,8 +80,8 @@ def mean(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
 def variance(x: Tensor, axes: Axes = None, *, correction: float = 0, keepdims: bool = False) -> Tensor:
     """Return the mean of the squared distance from the mean over ``axes``, computed in two passes.
 
-    ``correction`` is taken off the number of elements: 0 as in NumPy, 1 for PyTorch's default. It is computed in f32 at
-    least, that of integers is a float.
+    ``correction`` is subtracted from the number of elements: 0 as in NumPy, 1 for PyTorch's default. It is computed in
+    f32 at least, that of integers is a float.
     """
     return narrowed(_variance(wide(x), axes, correction, keepdims), x)
 
@@ -91,7 +90,7 @@ var = variance
 
 
 def std(x: Tensor, axes: Axes = None, *, correction: float = 0, keepdims: bool = False) -> Tensor:
-    """Return the square root of the variance over ``axes``; where that is 0, so is its gradient, as PyTorch's."""
+    """Return the square root of the variance over ``axes``; the gradient is 0 where that is 0, as in PyTorch."""
     return narrowed(root(_variance(wide(x), axes, correction, keepdims)), x)
 
 
@@ -102,12 +101,11 @@ def argmax(x: Tensor, axis: int | None = None, *, keepdims: bool = False, ties: 
         x: A tensor.
         axis: The axis; without one, the position is that in row-major order.
         keepdims: Whether the axis stays, with size 1; without one, all axes do.
-        ties: Of several greatest elements the ``"first"``, as NumPy and PyTorch, or the ``"last"``, as PlaidML.
+        ties: Of several greatest elements the ``"first"``, as in NumPy and PyTorch, or the ``"last"``, as in PlaidML.
             NaN counts as the greatest.
 
     Raises:
         TileError: TIL314, there is no such axis; TIL217, another word for ties.
-
     """
     return _position("argmax", x, axis, keepdims, ties)
 
@@ -118,7 +116,7 @@ def argmin(x: Tensor, axis: int | None = None, *, keepdims: bool = False, ties: 
 
 
 def is_max(x: Tensor, axes: Axes = None) -> Tensor:
-    """Return where ``x`` is equal to its greatest element over ``axes``, as bool of the shape of ``x``."""
+    """Return whether elements of ``x`` are equal to its greatest one over ``axes``, as bool of the shape of ``x``."""
     return x == max(x, axes, keepdims=True)
 
 
@@ -137,7 +135,7 @@ def hardmax(x: Tensor, axis: int = -1) -> Tensor:
 def logsumexp(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
     """Return ``log(sum(exp(x)))`` over ``axes``, less the greatest element before, so that nothing overflows.
 
-    Of minus infinities alone it is minus infinity, with a gradient of 0.
+    For minus infinities only, it is minus infinity, with a gradient of 0.
     """
     wider = wide(x)
     greatest = max(wider, axes, keepdims=True)
@@ -148,19 +146,18 @@ def logsumexp(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor
 
 
 def log_of_sum(total: Tensor) -> Tensor:
-    """Return the logarithm of sums of powers; no gradient goes to one of 0, to which no element contributes."""
+    """Return the logarithm of sums of powers; a sum of 0, to which no element contributes, gets no gradient."""
     return call("cond", total == 0, -math.inf, call("log", call("cond", total == 0, 1, total)))
 
 
 def norm(x: Tensor, axes: Axes = None, *, order: float = 2, keepdims: bool = False) -> Tensor:
     """Return the vector norm over ``axes``: ``sum(|x|**order)**(1 / order)``.
 
-    ``order`` may be 0 (how many are not 0), infinite (the greatest magnitude) or minus infinity (the least). The
-    gradient of zeros is 0, as PyTorch's.
+    ``order`` may be 0 (the number of elements other than 0), infinite (the greatest magnitude) or minus infinity (the
+    least). The gradient of zeros is 0, as in PyTorch.
 
     Raises:
         TileError: TIL217, the order is NaN.
-
     """
     if math.isnan(order):
         raise mistaken("the order of a norm is a number, not NaN")
@@ -181,7 +178,7 @@ def _norm(x: Tensor, axes: Axes, order: float, keepdims: bool) -> Tensor:
 
 
 def magnitude(x: Tensor) -> Tensor:
-    """Return ``|x|`` with the gradient 0 at 0, as PyTorch's; that of ``abs`` is 1 there."""
+    """Return ``|x|`` with the gradient 0 at 0, as in PyTorch; that of ``abs`` is 1 there."""
     return x * call("sign", x)
 
 
@@ -191,14 +188,14 @@ def root(x: Tensor) -> Tensor:
 
 
 def power(x: Tensor, exponent: float) -> Tensor:
-    """Return a power of what is not negative, with the gradient 0 at 0."""
+    """Return a power of non-negative numbers, with the gradient 0 at 0."""
     if exponent < 0:
         return x**exponent
     return call("cond", x == 0, 0, call("cond", x == 0, 1, x) ** exponent)
 
 
 def _reduced(aggregation: Aggregation, x: Tensor, axes: Axes, keepdims: bool, empty: Operand | None = None) -> Tensor:
-    """Aggregate ``x`` over axes; a reduction over none of them is one, too, so dtypes do not depend on that.
+    """Aggregate ``x`` over axes; even over no axes it is a contraction, so that dtypes do not depend on that.
 
     Over no elements it is ``empty``, by default 0.
     """

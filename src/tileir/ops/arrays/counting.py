@@ -1,6 +1,6 @@
-"""Results whose number elements decide: as many as there could be, those that there are in front, and their number.
+"""Results of data-dependent sizes: arrays of the greatest possible size, with the results in front, and their number.
 
-Behind them stand -1 among positions, and 0 among elements. Counts are i32; positions too, i64 from 2^31 elements on.
+After them, positions are -1, and elements 0. Counts are i32; positions too, i64 from 2^31 elements on.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tileir.tile import builder_functions as tf
 
 
 def nonzero(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return where elements are not 0, in row-major order, and how many are not.
+    """Return the positions of elements that are not 0, in row-major order, and their number.
 
     Shapes: positions are [axes of ``x``, elements of ``x``].
 
@@ -49,10 +49,10 @@ def nonzero(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def compress(x: Tensor, condition: Tensor, axis: int | None = None) -> tuple[Tensor, Tensor]:
-    """Return the slices of ``x`` along ``axis`` where a condition is not 0, and how many those are.
+    """Return the slices of ``x`` along ``axis`` where a condition is not 0, and their number.
 
-    Without an axis they are the elements, in row-major order. The condition has one axis, and may be shorter: what
-    lies behind it is left out. Dtype: that of ``x``, which gets gradients.
+    Without an axis they are the elements, in row-major order. The condition has one axis, and may be shorter: later
+    slices are left out. Dtype: that of ``x``, which gets gradients.
 
     Raises:
         TileError: TIL314, there is no such axis; TIL217, the condition has not one axis.
@@ -72,12 +72,12 @@ def compress(x: Tensor, condition: Tensor, axis: int | None = None) -> tuple[Ten
 def unique(
     x: Tensor, axis: int | None = None, *, ordered: bool = True
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return each element once, or each slice along ``axis``; where it comes first, and how often; and two more.
+    """Return the distinct elements, or slices along ``axis``; their first positions and counts; and two more results.
 
-    Shapes: with N elements, or slices, the first three have so many; then comes [N], the number of each element among
+    Shapes: with N elements, or slices, the first three have size N; then come [N], the number of each element among
     those results, and the number of results. They are ``ordered`` from the least to the greatest, slices by their first
-    element that differs, or as they come first. NaN is equal to NaN, and greater than all else. Slices are compared in
-    pairs: their time grows with the square of N.
+    element that differs, or by their first positions. NaN is equal to NaN, and greater than all else. Slices are
+    compared in pairs: their time grows with the square of N.
 
     Raises:
         TileError: TIL314, there is no such axis.
@@ -110,7 +110,7 @@ def unique(
 
 
 def in_front(mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the positions where a mask of one axis holds, with -1 behind them, and how many those are."""
+    """Return the positions where a mask of one axis holds, followed by -1, and their number."""
     (size,) = dims_of(mask)
     ones = cast_to(mask, "i32")
     goal = tf.where(mask, cumsum(ones, 0) - 1, size)
@@ -120,7 +120,7 @@ def in_front(mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _ranks(rows: Tensor) -> Tensor:
-    """Return how many rows are before each one, in the order of the first element that differs."""
+    """Return the number of rows before each one, in the order of the first element that differs."""
     size = dims_of(rows)[0]
     width = product(rows, dims_of(rows)[1:])
     flat = tf.reshape(rows, size, width)

@@ -1,7 +1,7 @@
-"""Elements at positions that tensors tell: taken along axes, interpolated, or chosen by conditions.
+"""Elements at positions given by tensors: taken along axes, interpolated, or chosen by conditions.
 
-Positions are integers of any type. What lies outside of an axis is said by ``mode``: ``"clamp"`` takes the nearest
-element, ``"fill"`` gives the value ``fill``, and ``"wrap"`` counts on from the other end, so that -1 is the last.
+Positions are integers of any type. ``mode`` defines positions outside of an axis: ``"clamp"`` takes the nearest
+element, ``"fill"`` gives the value ``fill``, and ``"wrap"`` continues at the other end, so that -1 is the last.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def take(
 ) -> Tensor:
     """Return the slices of ``x`` along ``axis`` at ``indices``: ``y[b, o, j, r] = x[b, o, indices[b, j], r]``.
 
-    ``b`` are the first ``batch_dims`` axes of both, ``o`` and ``r`` those of ``x`` before and behind ``axis``, and
-    ``j`` all other axes of the indices. The dtype is that of ``x``. Its gradient adds slices up.
+    ``b`` are the first ``batch_dims`` axes of both, ``o`` and ``r`` those of ``x`` before and after ``axis``, and ``j``
+    all other axes of the indices. The dtype is that of ``x``. Its gradient adds up slices.
 
     Raises:
         TileError: TIL314, there is no such axis; TIL217, an option is wrong; TIL302, indices of floats.
@@ -98,14 +98,14 @@ def gather_nd(
     mode: str = "clamp",
     fill: Operand = 0,
 ) -> Tensor:
-    """Return what stands at points: ``y[b, j, r] = x[b, indices[b, j, 0], …, indices[b, j, d - 1], r]``.
+    """Return elements or slices at points: ``y[b, j, r] = x[b, indices[b, j, 0], …, indices[b, j, d - 1], r]``.
 
     ``b`` are the first ``batch_dims`` axes of both. The last axis of the indices has the size ``d``, which ``depth``
-    says where it is a dimension.
+    gives if it is a dimension.
 
     Raises:
         TileError: TIL217, ``d`` is not known, or greater than the number of axes, or an option is wrong; TIL312 when
-            compiling, ``d`` is another one.
+            compiling, ``d`` differs.
 
     Source: TensorFlow's ``gather_nd``; PlaidML's ``gather`` in the mode ``nd``.
     """
@@ -143,8 +143,8 @@ def interpolated_take(
     """Return ``x`` between its elements, at positions that are floats; shapes as in :func:`take`.
 
     ``interpolation`` is ``"nearest"``, ``"linear"`` or ``"cubic"``: one, two or four neighbours, weighted by their
-    distance. Cubic weights are ``(c + 2)|t|³ - (c + 3)|t|² + 1`` for distances ``|t| <= 1``, and
-    ``c|t|³ - 5c|t|² + 8c|t| - 4c`` below 2, with ``c`` the coefficient. ``nearest`` says which the nearest is:
+    distance. Cubic weights are ``(c + 2)|t|³ - (c + 3)|t|² + 1`` for distances ``|t| <= 1``, and ``c|t|³ - 5c|t|² +
+    8c|t| - 4c`` below 2, with ``c`` the coefficient. ``nearest`` is the rule for the nearest element:
     ``"round_prefer_floor"``, ``"round_prefer_ceil"``, ``"floor"``, ``"ceil"`` or ``"simple"``, which drops the
     fraction. ``mode`` holds for each neighbour. Linear and cubic interpolation have gradients for ``positions``, too.
 
@@ -179,10 +179,10 @@ def interpolated_take(
 
 
 def reverse_sequence(x: Tensor, lengths: Tensor, *, batch_axis: int = 0, time_axis: int = 1) -> Tensor:
-    """Return ``x`` with the first elements of each example turned around: as many as ``lengths`` says, [B].
+    """Return ``x`` with the first elements of each example reversed, their number given by ``lengths``, [B].
 
     Raises:
-        TileError: TIL314, there is no such axis; TIL217, both are one, or lengths have not one axis.
+        TileError: TIL314, there is no such axis; TIL217, both axes are one, or ``lengths`` has not one axis.
 
     Source: TensorFlow's and ONNX' ``ReverseSequence``.
     """
@@ -224,13 +224,13 @@ def _batch_dims(indices: Tensor, count: int, most: int) -> int:
 
 
 def _filled(taken: Tensor, indices: Tensor, size: Dim, fill: Operand, behind: int) -> Tensor:
-    """Put ``fill`` where an index lies outside of an axis; ``behind`` so many axes follow those of the indices."""
+    """Put ``fill`` where an index lies outside of an axis; ``behind`` axes follow those of the indices."""
     inside = tf.reshape(is_inside(indices, size), *dims_of(indices), *[1] * behind)
     return tf.where(inside, taken, tf.as_like(fill, taken))
 
 
 def nearest_of(positions: Tensor, rule: str) -> Tensor:
-    """Return the whole positions that are nearest by one of the rules :data:`NEAREST`, as floats."""
+    """Return the nearest integer positions by one of the rules :data:`NEAREST`, as floats."""
     match rule:
         case "round_prefer_floor":
             return tf.ceil(positions - 0.5)
@@ -245,7 +245,7 @@ def nearest_of(positions: Tensor, rule: str) -> Tensor:
 
 
 def cubic_weights(part: Tensor, coefficient: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the weights of four neighbours of a place that lies this part behind the second one."""
+    """Return the weights of four neighbours of a position that is ``part`` after the second one."""
     near, far = (_near(part, coefficient), _near(1 - part, coefficient)), _far(2 - part, coefficient)
     return _far(part + 1, coefficient), *near, far
 

@@ -29,19 +29,19 @@ from tileir.ops.shared.foundation import (
 from tileir.tile.building.dtypes import dtype_of
 
 _CHAIN: Final = 4
-"""Tensors that are joined in one chain. More are joined in a tree of chains: the work of interpreters, which copy
-defaults, and of gradients, which keep one of the whole for each default, grows with the length of a chain."""
+"""Greatest length of a chain of joined tensors. More are joined in a tree of chains: the work of interpreters, which
+copy defaults, and of gradients, which keep one of the whole for each default, grows with the length of a chain.
+"""
 
 
 def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     """Return tensors one after the other on ``axis``; all other sizes have to be equal.
 
-    Dtype: that to which those of the tensors are promoted, as far as they are known; else they have to be the same.
+    Dtype: the promoted one, if those of the tensors are known; otherwise they have to be equal.
 
     Raises:
         TileError: TIL217, there is no tensor; TIL305, they have different ranks; TIL314, there is no such axis; TIL310,
-            other sizes differ (TIL312 where that is known only when compiling).
-
+            other sizes differ (TIL312 if that is known only when compiling).
     """
     parts = _of_one_dtype(list(tensors))
     if not parts:
@@ -56,7 +56,7 @@ def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
 
 
 def _of_one_dtype(parts: list[Any]) -> list[Tensor]:
-    """Return tensors in the dtype to which all are promoted, where that is known."""
+    """Return tensors in their promoted dtype, if that is known."""
     found = [dtype_of(part.recorder, part.reference) if isinstance(part, Tensor) else None for part in parts]
     kinds = [kind for kind in found if kind is not None]
     if len(kinds) < len(parts) or len(set(kinds)) < 2:
@@ -66,9 +66,9 @@ def _of_one_dtype(parts: list[Any]) -> list[Tensor]:
 
 
 def _joined(parts: Sequence[Tensor], place: int) -> Tensor:
-    """Write tensors into one, each with the ones before it, and zeros behind them, as its default.
+    """Write tensors into one, each with its predecessors, followed by zeros, as its default.
 
-    A default that nothing else needs is written in place, so that every element is copied once.
+    A default without other readers is written in place, so that every element is copied once.
     """
     first, *others = parts
     if not others:
@@ -105,12 +105,11 @@ def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
 
 
 def unstack(x: Tensor, count: int, axis: int = 0) -> tuple[Tensor, ...]:
-    """Return the positions of ``axis``, each without it; there have to be ``count`` of them.
+    """Return the slices at all positions of ``axis``, without that axis; there have to be ``count`` of them.
 
     Raises:
-        TileError: TIL314, there is no such axis; TIL217, ``count`` is not from 1 on; TIL310, the axis has another size
+        TileError: TIL314, there is no such axis; TIL217, ``count`` is not positive; TIL310, the axis has another size
             (at the latest when compiling).
-
     """
     place, number, dims = axis_of(x, axis), integer_of(count, "a number of parts"), dims_of(x)
     if number < 1:
@@ -124,12 +123,12 @@ def unstack(x: Tensor, count: int, axis: int = 0) -> tuple[Tensor, ...]:
 
 
 def split(x: Tensor, parts: int | Sequence[Size], axis: int = 0) -> tuple[Tensor, ...]:
-    """Return parts of ``x`` on ``axis``: so many of equal size, or one for each given size.
+    """Return parts of ``x`` on ``axis``: a number of equal parts, or one for each given size.
 
     Raises:
-        TileError: TIL314, there is no such axis; TIL217, the number of parts is not from 1 on; TIL310, the axis has
-            another size than the parts together (TIL312 where that is known only when compiling).
-
+        TileError: TIL314, there is no such axis; TIL217, the number of parts is not positive; TIL310, the size of the
+            axis
+            differs from the sum of the parts (TIL312 if that is known only when compiling).
     """
     size = dims_of(x)[axis_of(x, axis)]
     if isinstance(parts, list | tuple):

@@ -43,18 +43,17 @@ def pad(x: Tensor, pads: Pads, *, mode: str = "constant", value: Operand = 0) ->
 
     Args:
         x: A tensor.
-        pads: For each axis the width before and behind, or one width for both; a single number is for all axes.
-            Negative widths, with ``"constant"`` only, cut off.
+        pads: For each axis the width before and after, or one width for both; a single number is for all axes.
+            Negative widths, with ``"constant"`` only, cut off elements.
         mode: ``"constant"``; ``"edge"``: the outermost element; ``"reflect"``: mirrored at it, which is not
-            repeated; ``"symmetric"``: mirrored behind it; ``"wrap"``: from the other end.
-        value: What ``"constant"`` borders hold, in the dtype of ``x``.
+            repeated; ``"symmetric"``: mirrored beyond it; ``"wrap"``: from the other end.
+        value: The value of ``"constant"`` borders, in the dtype of ``x``.
 
     Shapes: each axis grows by its two widths. Dtypes: that of ``x``.
 
     Raises:
         TileError: TIL217, another mode, or not a pair for each axis. TIL312 when compiling, an axis has no elements
             that its borders could repeat.
-
     """
     chosen(mode, MODES, "mode")
     widths = _widths(x, pads)
@@ -62,7 +61,7 @@ def pad(x: Tensor, pads: Pads, *, mode: str = "constant", value: Operand = 0) ->
         return _constant(x, widths, value)
     if all((before.value, behind.value) == (0, 0) for before, behind in widths):
         return x
-    result = call("widen", x)  # in which gradients of what is repeated are added up
+    result = call("widen", x)  # gradients of repeated elements are added up in it
     for axis, (before, behind) in enumerate(widths):
         if (before.value, behind.value) != (0, 0):
             result = _repeated(result, axis, before, behind, mode)
@@ -84,7 +83,7 @@ def _width(x: Tensor, width: object) -> Dim:
 
 
 def _constant(x: Tensor, widths: Sequence[tuple[Dim, Dim]], value: Operand) -> Tensor:
-    """Move ``x`` into a tensor of one value; one that is computed comes in by a test of the coordinates."""
+    """Move ``x`` into a tensor of one value; a computed value is chosen by a test of the coordinates."""
     variables, dims = indices_of(x), dims_of(x)
     sizes = [before + dim + behind for dim, (before, behind) in zip(dims, widths, strict=True)]
     moved = [i + before if before.value != 0 else i for i, (before, _) in zip(variables, widths, strict=True)]
@@ -135,10 +134,10 @@ def _repeated(x: Tensor, axis: int, before: Dim, behind: Dim, mode: str) -> Tens
 def _distances(
     position: Index, count: Index, size: Dim, width: Dim, mode: str
 ) -> Iterator[tuple[Index | Polynomial, Index | Polynomial | Size, Limits]]:
-    """Yield which elements of a border repeat which: their distance from the middle, the place, and limits.
+    """Yield the elements that a border repeats: their distance from the middle, the position, and limits.
 
-    Places count from the end of the axis at which the border is; those of ``"wrap"`` from the other end. A border that
-    is wider than the axis repeats it as often as it takes, every ``period`` elements.
+    Positions count from the end of the axis with the border, or for ``"wrap"`` from the other end. A border that is
+    wider than the axis repeats it as often as necessary, every ``period`` elements.
     """
     some = inside(dim_like(size, 0), size)
     if mode == "edge":
@@ -170,20 +169,19 @@ def image_patches(
     Args:
         x: Images, with the batch first and the channels last; any number of axes between them.
         size: The size of a window on each of these axes, or one for all.
-        strides: By how much windows are apart.
-        dilations: By how much elements of a window are apart.
-        padding: ``"valid"``: windows inside of the image only; ``"same"``: as many as positions, divided by the
-            stride and rounded up; or the width of the border of zeros before and behind each axis.
+        strides: The distance between windows.
+        dilations: The distance between elements of a window.
+        padding: ``"valid"``: windows inside of the image only; ``"same"``: the number of positions divided by the
+            stride and rounded up; or the width of the border of zeros before and after each axis.
 
     Shapes: ``X' = (before + X + behind - dilation * (size - 1) - 1) / stride + 1``. In the last axis the position in
     the window comes first, then the channel. Dtypes: that of ``x``.
 
     Raises:
-        TileError: TIL305, ``x`` has fewer than three axes; TIL217, another padding, or not a number from 1 on for
-            each axis.
+        TileError: TIL305, ``x`` has fewer than three axes; TIL217, another padding, or not a positive number for each
+            axis.
 
     Source: PlaidML's ``ImagePatches``, TensorFlow's ``extract_patches``.
-
     """
     axes = rank_of(x) - 2
     for name, option in (("size", size), ("strides", strides), ("dilations", dilations)):
@@ -228,15 +226,15 @@ def fold(
     padding: Padding = 0,
     dilation: PerAxis = 1,
 ) -> Tensor:
-    """Return images of which ``x`` has windows as columns, which are added up where they overlap.
+    """Return images from windows as columns, which are added up where they overlap.
 
     Shapes: ``x`` is [N, C * k, o], with k elements of a window of ``kernel_size``, the last axis the innermost, and o
-    windows in their order; the result is [N, C, output_size…]. How many windows there are, and what ``padding`` may be,
-    is told at :func:`tileir.ops.shared.windows.windows_of`. Dtype: that of ``x``.
+    windows in their order; the result is [N, C, output_size…]. For the number of windows and ``padding``, see
+    :func:`tileir.ops.shared.windows.windows_of`. Dtype: that of ``x``.
 
     Raises:
-        TileError: TIL305, ``x`` has not three axes; TIL217, an option is not as said; TIL312 when compiling, there are
-            not as many windows.
+        TileError: TIL305, ``x`` has not three axes; TIL217, an option is invalid; TIL312 when compiling, the number of
+            windows differs.
 
     Source: PyTorch's ``fold``, ONNX' ``Col2Im``.
     """

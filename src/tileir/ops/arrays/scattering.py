@@ -1,15 +1,15 @@
-"""Elements put at positions that tensors tell: added, multiplied, replaced, or kept where they are extreme.
+"""Updates at positions given by tensors: added, multiplied, replaced, or kept if they are extreme.
 
-``mode`` says what an update does to the element at its position:
+``mode`` defines the effect of an update on the element at its position:
 
 - ``"add"``, ``"mul"``, ``"max"``, ``"min"``: all updates of an element, and the element itself, are aggregated;
 - ``"set"``: the element becomes the update, of several the last one.
 
-``bounds`` says what becomes of positions outside: ``"clamp"`` moves them to the nearest element, ``"drop"`` leaves them
-out, and ``"wrap"`` counts on from the other end. Results have the dtype of ``x``.
+``bounds`` defines positions outside: ``"clamp"`` moves them to the nearest element, ``"drop"`` leaves them out, and
+``"wrap"`` continues at the other end. Results have the dtype of ``x``.
 
-Aggregations are Tile's ``scatter`` and its like. ``unique`` promises that no two updates have one position: they are
-then stored in any order, all at the same time. Replacements without it are Tile's ``scatter_last``.
+Aggregations are Tile's ``scatter`` and its variants. ``unique`` promises that no two updates have one position: they
+are then stored in any order, all at the same time. Replacements without it are Tile's ``scatter_last``.
 """
 
 from __future__ import annotations
@@ -170,10 +170,10 @@ def scatter_nd(
 def update_cache(
     cache: Tensor, update: Tensor, positions: Tensor | None = None, *, axis: int = -2, circular: bool = False
 ) -> Tensor:
-    """Return a cache with what is new along ``axis``, from ``positions`` on, 0 by default: [B], one for each example.
+    """Return a cache with new elements along ``axis``, from ``positions`` on, 0 by default: [B], one for each example.
 
-    ``update`` has the sizes of the cache but along ``axis``, where it has no more. What would lie behind the end is
-    left out, or begins at the front again where the cache is ``circular``.
+    ``update`` has the sizes of the cache, or less along ``axis``. Elements beyond the end are left out, or continue at
+    the front if the cache is ``circular``.
 
     Raises:
         TileError: TIL314, there is no such axis; TIL217, it is the first one, or positions have not one axis.
@@ -195,14 +195,13 @@ def update_cache(
 
 @attrs.frozen(repr=False)
 class _Update:
-    """What is put where.
+    """Updates of rows.
 
     Attributes:
-        numbers: The rows that they are put into.
-        kept: Which of them count, in a shape that broadcasts to that of the numbers; None for all.
-        values: What is put there; the numbers are for its first axes.
-        options: How it is put.
-
+        numbers: The rows to update.
+        kept: A mask of the updates that count, in a shape that broadcasts to that of the numbers; None for all.
+        values: The updates; the numbers are for their first axes.
+        options: Mode and bounds.
     """
 
     numbers: Tensor
@@ -225,7 +224,7 @@ class _Update:
         return attrs.evolve(self, values=_MERGES[mode](before, self.values))._assigned(rows)
 
     def _assigned(self, rows: Tensor, function: str = "scatter_assign") -> Tensor:
-        """Return rows of which each is its update, if there is one."""
+        """Return rows, each replaced by its update, if there is one."""
         if self.kept is None:
             return call(function, self.values, self.numbers, rows)
         indices = indices_of(rows)
@@ -239,7 +238,7 @@ class _Update:
         return _first(call(function, values, self._places(rows), _longer(rows)), rows)
 
     def _places(self, rows: Tensor) -> Tensor:
-        """Return the rows that updates are put into: one behind all others for those that do not count."""
+        """Return the rows to update: one after all others for updates that do not count."""
         if self.kept is None:
             return self.numbers
         longer = _longer(rows)
@@ -267,7 +266,7 @@ def _first(found: Tensor, rows: Tensor) -> Tensor:
 
 
 def _with_places(x: Tensor, axes: Sequence[int], options: _Options) -> Tensor:
-    """Return ``x``, with a place for updates that are dropped along axes without elements."""
+    """Return ``x`` with a position for dropped updates along axes without elements."""
     return without_gaps(x, axes) if options.bounds == "drop" else x
 
 

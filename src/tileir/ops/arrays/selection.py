@@ -1,4 +1,4 @@
-"""Choices by conditions, coordinates, and places of values in order."""
+"""Choices by conditions, coordinates, and positions of values in order."""
 
 from __future__ import annotations
 
@@ -86,9 +86,9 @@ def index(x: Tensor, axis: int) -> Tensor:
 
 
 def arange(x: Operand, start: Size, stop: Size | None = None, step: int = 1, *, dtype: DType | str = "i32") -> Tensor:
-    """Return ``start``, ``start + step`` and so on, before ``stop``; a lone bound is ``stop``, and ``start`` is 0.
+    """Return ``start``, ``start + step`` and so on, before ``stop``; a single bound is ``stop``, and ``start`` is 0.
 
-    ``x`` only tells the builder: any tensor or dimension of it will do.
+    ``x`` only identifies the builder: any tensor or dimension of it will do.
 
     Raises:
         TileError: TIL217, ``step`` is no integer, or 0; TIL206, there is no such dtype.
@@ -111,7 +111,7 @@ def arange(x: Operand, start: Size, stop: Size | None = None, step: int = 1, *, 
 
 
 def _numbers(x: Operand, numbers: range) -> Tensor:
-    """Return numbers that are known, in i32, i64, or u64; bounds and steps that no number meets may be beyond these."""
+    """Return known numbers in i32, i64, or u64; bounds and steps that no number meets may be beyond these."""
     first, last = (numbers[0], numbers[-1]) if numbers else (0, 0)
     pace = numbers.step if first != last else 1
     ones = spread(x, [(last - first) // pace + 1 if numbers else 0], 0)
@@ -133,13 +133,12 @@ def ones(x: Operand, sizes: Size | Sequence[Size], *, dtype: DType | str = "f32"
 
 
 def full(x: Operand, sizes: Size | Sequence[Size], value: Operand, *, dtype: DType | str = "f32") -> Tensor:
-    """Return a tensor of these sizes, of which every element is ``value``.
+    """Return a tensor of these sizes with every element equal to ``value``.
 
-    ``x`` only tells the builder: any tensor or dimension of it will do.
+    ``x`` only identifies the builder: any tensor or dimension of it will do.
 
     Raises:
         TileError: TIL206, there is no such dtype.
-
     """
     return spread(x, [sizes] if isinstance(sizes, Dim | int) else sizes, value, dtype)
 
@@ -147,12 +146,11 @@ def full(x: Operand, sizes: Size | Sequence[Size], value: Operand, *, dtype: DTy
 def linspace(
     x: Operand, start: Operand, stop: Operand, count: Size, *, endpoint: bool = True, dtype: DType | str = "f32"
 ) -> Tensor:
-    """Return ``count`` numbers in equal distances from ``start`` to ``stop``, the last one if ``endpoint`` is set.
+    """Return ``count`` equidistant numbers from ``start`` to ``stop``, which is the last one if ``endpoint`` is set.
 
     ``y[i] = start * (1 - t) + stop * t`` with ``t = i / max(count - 1, 1)``, or ``i / count``, computed in f32, and for
-    f64 in f64. Of integers it is the greatest one not above ``y[i]``: exact between integers, else, as NumPy's, of
-    ``start + i * step`` in f64.
-    ``x`` only tells the builder: any tensor or dimension of it will do.
+    f64 in f64. For integers it is the greatest one not above ``y[i]``: exact between integers, else, as in NumPy, that
+    of ``start + i * step`` in f64. ``x`` only identifies the builder: any tensor or dimension of it will do.
 
     Source: NumPy's ``linspace``.
     """
@@ -176,15 +174,15 @@ def _floor_divided(x: Tensor, by: Dim) -> Tensor:
 
 
 def searchsorted(sequence: Tensor, values: Tensor, *, right: bool = False) -> Tensor:
-    """Return where values belong in ascending sequences, which the last axis of ``sequence`` holds.
+    """Return the positions of values in ascending sequences, which lie along the last axis of ``sequence``.
 
     The result counts the elements that are less than the value, or with ``right`` not greater; i32, in the shape of
-    ``values``. NaN is greater than all numbers, as for :func:`tileir.ops.sort`. All axes of both but the last are the
-    same; a sequence of one axis is for all values. Each value meets each element, which needs no order among memory
-    accesses.
+    ``values``. NaN is greater than all numbers, as for :func:`tileir.ops.sort`. All axes of both but the last are
+    equal; a sequence of one axis is for all values. Each value is compared with each element, so that memory accesses
+    have no order.
 
     Raises:
-        TileError: TIL217, a sequence without axes, or one of several that are not as many as those of the values.
+        TileError: TIL217, a sequence without axes, or with several axes but not as many as the values.
 
     Source: NumPy's and PyTorch's ``searchsorted``.
     """
@@ -203,7 +201,7 @@ def searchsorted(sequence: Tensor, values: Tensor, *, right: bool = False) -> Te
 
 
 def bucketize(x: Tensor, boundaries: Tensor, *, right: bool = False) -> Tensor:
-    """Return the number of the interval between ascending ``boundaries`` that each element lies in; i32.
+    """Return the number of the interval between ascending ``boundaries`` that contains each element; i32.
 
     Intervals contain their upper end, or with ``right`` their lower one.
 

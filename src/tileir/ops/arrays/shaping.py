@@ -1,4 +1,4 @@
-"""The same elements under another shape, in another order of axes, or repeated."""
+"""Reshapes, transpositions and repetitions."""
 
 from __future__ import annotations
 
@@ -26,13 +26,12 @@ from tileir.ops.shared.foundation import (
 
 
 def reshape(x: Tensor, *sizes: Size | Sequence[Size]) -> Tensor:
-    """Return the same elements, in row-major order, under other sizes, of which one may be -1 for what is left.
+    """Return the same elements, in row-major order, under other sizes, of which one may be -1 for the remaining factor.
 
-    ``reshape(x, 2, -1)`` and ``reshape(x, (2, -1))`` are the same. Nothing is moved.
+    ``reshape(x, 2, -1)`` and ``reshape(x, (2, -1))`` are equal. Nothing is moved.
 
     Raises:
         TileError: TIL217, more than one size is -1; TIL310 when compiling, the numbers of elements differ.
-
     """
     given = _spread(sizes)
     open_axes = [axis for axis, size in enumerate(given) if isinstance(size, int) and size == -1]
@@ -76,8 +75,7 @@ def unsqueeze(x: Tensor, axes: int | Sequence[int]) -> Tensor:
     """Return ``x`` with new axes of size 1, which are ``axes`` of the result; NumPy's ``expand_dims``.
 
     Raises:
-        TileError: TIL314, the result has no such axis; TIL217, one stands there twice.
-
+        TileError: TIL314, the result has no such axis; TIL217, one is given twice.
     """
     wanted = tuple(axes) if isinstance(axes, list | tuple) else (axes,)
     rank = rank_of(x) + len(wanted)
@@ -95,8 +93,7 @@ def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     """Return ``x`` with its axes in another order, by default reversed; axis ``k`` of the result is ``axes[k]``.
 
     Raises:
-        TileError: TIL217, not every axis stands there once; TIL314, one does not exist.
-
+        TileError: TIL217, not every axis is given once; TIL314, one does not exist.
     """
     rank = rank_of(x)
     order = list(range(rank))[::-1] if axes is None else [axis_of(x, axis) for axis in axes]
@@ -125,11 +122,10 @@ def swapaxes(x: Tensor, first: int, second: int) -> Tensor:
 
 
 def moveaxis(x: Tensor, source: int, target: int) -> Tensor:
-    """Return ``x`` with one axis at another place, and the others in their order.
+    """Return ``x`` with one axis moved, and the others in their order.
 
     Raises:
         TileError: TIL314, there is no such axis.
-
     """
     order = list(range(rank_of(x)))
     moved = order.pop(axis_of(x, source))
@@ -158,7 +154,6 @@ def tile(x: Tensor, *counts: Size | Sequence[Size]) -> Tensor:
 
     Raises:
         TileError: TIL215 or TIL307, a count is no size.
-
     """
     given = _spread(counts)
     rank = max(rank_of(x), len(given))
@@ -179,7 +174,7 @@ def repeat(x: Tensor, count: Size, axis: int) -> Tensor:
 
 
 def _repeated(x: Tensor, dims: Sequence[Size], counts: Sequence[Size], *, inner: bool) -> Tensor:
-    """Repeat along an axis beside each one, then merge the two; nothing is divided."""
+    """Repeat along a new axis beside each one, then merge the two, which needs no division."""
     wide: list[Size] = []
     narrow: list[Size] = []
     for dim, count in zip(dims, counts, strict=True):
@@ -202,7 +197,7 @@ def product(x: Tensor, dims: Sequence[Size]) -> Dim:
 
 
 def quotient(x: Tensor, dims: Sequence[Dim], divisors: Sequence[Size]) -> Dim:
-    """Return the product of ``dims`` divided by that of ``divisors``; what stands on both sides is not computed."""
+    """Return the product of ``dims`` divided by that of ``divisors``; common factors cancel first."""
     left, right = list(dims), []
     for divisor in divisors:
         dim = dim_like(x, divisor)

@@ -1,4 +1,4 @@
-"""Parts of tensors: slices, single positions, and axes turned around."""
+"""Parts of tensors: slices, single positions, and reversed axes."""
 # ruff: noqa: A001  Python's name
 
 from __future__ import annotations
@@ -35,18 +35,17 @@ Key: TypeAlias = "int | Dim | builtins.slice | EllipsisType | None"
 
 
 def slice(x: Tensor, *keys: Key | tuple[Key, ...]) -> Tensor:
-    """Return ``x[keys]`` as NumPy has it: ``slice(x, numpy.s_[1:-1, ::-2])``, or with the keys one by one.
+    """Return ``x[keys]`` as in NumPy: ``slice(x, numpy.s_[1:-1, ::-2])``, or with the keys one by one.
 
-    A key is a position (negative ones count from the end), a Python ``slice`` whose bounds are integers or
-    dimensions and whose step is an integer, ``...``, or ``None`` for a new axis of size 1. Bounds outside the
-    axis are those of the axis. A dimension counts from the front.
+    A key is a position (negative ones count from the end), a Python ``slice`` whose bounds are integers or dimensions
+    and whose step is an integer, ``...``, or ``None`` for a new axis of size 1. Bounds outside the axis are clamped to
+    it. A dimension counts from the front.
 
     Shapes: an axis for each slice, of ``max(0, ceil((stop - start) / step))`` elements.
 
     Raises:
         TileError: TIL209, there are more keys than axes; TIL217, something is no key, or a step is 0; TIL314, a
-            position is outside its axis (TIL312 where that is known only when compiling).
-
+            position is outside its axis (TIL312 if that is known only when compiling).
     """
     flat = keys[0] if len(keys) == 1 and isinstance(keys[0], tuple) else keys
     source: list[Polynomial | Size] = []
@@ -77,9 +76,8 @@ def narrow(x: Tensor, axis: int, start: Size, length: Size) -> Tensor:
     A negative ``start`` that is an integer counts from the end.
 
     Raises:
-        TileError: TIL314, there is no such axis, or it has not all these positions (TIL312 where that is known only
-            when compiling); TIL217, the length is below 0.
-
+        TileError: TIL314, there is no such axis, or it has not all these positions (TIL312 if that is known only when
+            compiling); TIL217, the length is below 0.
     """
     place, variables, sizes = axis_of(x, axis), indices_of(x), list(dims_of(x))
     size, count = sizes[place], dim_like(x, length)
@@ -124,22 +122,20 @@ def diff(x: Tensor, order: int = 1, axis: int = -1) -> Tensor:
 
 
 def select(x: Tensor, axis: int, position: Size) -> Tensor:
-    """Return one position of an axis, which is gone then; a negative one counts from the end.
+    """Return one position of an axis, which is removed; a negative position counts from the end.
 
     Raises:
-        TileError: TIL314, there is no such axis or position (TIL312 where that is known only when compiling).
-
+        TileError: TIL314, there is no such axis or position (TIL312 if that is known only when compiling).
     """
     place = axis_of(x, axis)
     return slice(x, *[builtins.slice(None)] * place, position)
 
 
 def flip(x: Tensor, axes: Axes = None) -> Tensor:
-    """Return ``x`` with the order of positions turned around on ``axes``, by default all.
+    """Return ``x`` with the order of positions reversed on ``axes``, by default all.
 
     Raises:
-        TileError: TIL314, there is no such axis; TIL217, one stands there twice.
-
+        TileError: TIL314, there is no such axis; TIL217, one is given twice.
     """
     turned, variables, dims = axes_of(x, axes), indices_of(x), dims_of(x)
     source = [dims[axis] - 1 - i if axis in turned else i for axis, i in enumerate(variables)]
@@ -147,11 +143,10 @@ def flip(x: Tensor, axes: Axes = None) -> Tensor:
 
 
 def rot90(x: Tensor, turns: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
-    """Return ``x`` turned by quarters from the first of two axes towards the second, as NumPy has it.
+    """Return ``x`` rotated by quarter turns from the first of two axes towards the second, as in NumPy.
 
     Raises:
-        TileError: TIL314, there is no such axis; TIL217, there are not two different ones.
-
+        TileError: TIL314, there is no such axis; TIL217, there are not two different axes.
     """
     if len(axes_of(x, tuple(axes))) != 2:
         raise mistaken(f"a rotation has two axes, not {len(axes)}")
@@ -165,11 +160,10 @@ def rot90(x: Tensor, turns: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
 
 
 def roll(x: Tensor, shift: Size | Sequence[Size], axes: Axes) -> Tensor:
-    """Return ``x`` moved by ``shift`` positions on ``axes``; what leaves at the end comes back at the front.
+    """Return ``x`` moved by ``shift`` positions on ``axes``; elements beyond the end come back at the front.
 
     Raises:
         TileError: TIL314, there is no such axis; TIL217, there are not as many shifts as axes.
-
     """
     places = list(axes) if isinstance(axes, list | tuple) else [axes]
     shifts = list(shift) if isinstance(shift, list | tuple) else [shift] * len(places)
@@ -181,7 +175,7 @@ def roll(x: Tensor, shift: Size | Sequence[Size], axes: Axes) -> Tensor:
 
 
 def _rolled(x: Tensor, shift: Dim, place: int) -> Tensor:
-    """Write what stays behind its place, then what comes back, which takes the other as its default."""
+    """Write the elements that do not wrap around, then those that do, with the former as their default."""
     variables, dims = indices_of(x), dims_of(x)
     if shift.value == 0:
         return x
@@ -194,7 +188,7 @@ def _rolled(x: Tensor, shift: Dim, place: int) -> Tensor:
 
 
 def _complete(x: Tensor, keys: Sequence[object]) -> list[int | Dim | builtins.slice | None]:
-    """Return keys for all axes: those that are missing, in place of ``...`` or at the end, take everything."""
+    """Return keys for all axes: missing keys, in place of ``...`` or at the end, take everything."""
     for key in keys:
         if isinstance(key, Tensor):
             raise mistaken("a tensor is no key of a slice; use gather")

@@ -1,10 +1,10 @@
 """Order: sorting along an axis, the greatest and least elements, and quantiles.
 
-NaN is greater than all other values, as in NumPy and PyTorch, and of equal elements that which comes first is before
-the other in both directions: all orders are stable. Gradients go to the elements that were chosen.
+NaN is greater than all other values, as in NumPy and PyTorch, and all orders are stable in both directions: of equal
+elements, the one with the lower position comes first. Gradients go to the chosen elements.
 
-All of them are the one primitive ``argsort``, of which only as many elements are asked for as are needed; what follows
-in that order is taken. How a row is sorted is an affair of the compiler.
+All of them use the primitive ``argsort``, limited to the necessary number of elements, and take elements in that order.
+The compiler decides how to sort a row.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def sort(x: Tensor, axis: int = -1, *, descending: bool = False) -> Tensor:
 
 
 def argsort(x: Tensor, axis: int = -1, *, descending: bool = False) -> Tensor:
-    """Return where the elements of ``x`` come from when they are sorted along ``axis``; i32, i64 on axes of 2^31.
+    """Return the positions of the elements of ``x`` in sorted order along ``axis``; i32, i64 on axes of 2^31.
 
     Raises:
         TileError: As for :func:`sort`.
@@ -57,7 +57,7 @@ def argsort(x: Tensor, axis: int = -1, *, descending: bool = False) -> Tensor:
 
 
 def ranks(x: Tensor, axis: int = -1, *, descending: bool = False) -> Tensor:
-    """Return the position that each element of ``x`` has when it is sorted along ``axis``; i32.
+    """Return the position of each element of ``x`` in sorted order along ``axis``; i32.
 
     Raises:
         TileError: TIL314, there is no such axis.
@@ -68,7 +68,7 @@ def ranks(x: Tensor, axis: int = -1, *, descending: bool = False) -> Tensor:
 
 
 def top_k(x: Tensor, k: int, axis: int = -1, *, largest: bool = True) -> tuple[Tensor, Tensor]:
-    """Return the ``k`` greatest (or least) elements along ``axis``, in order, and where they stand.
+    """Return the ``k`` greatest (or least) elements along ``axis``, in order, and their positions.
 
     Raises:
         TileError: TIL314, there is no such axis, or it is known to have fewer elements; TIL217, ``k`` is no
@@ -82,7 +82,7 @@ def top_k(x: Tensor, k: int, axis: int = -1, *, largest: bool = True) -> tuple[T
 
 
 def kth_value(x: Tensor, k: int, axis: int = -1, *, keepdims: bool = False) -> tuple[Tensor, Tensor]:
-    """Return the ``k``-th least element along ``axis``, counted from 1, and where it stands.
+    """Return the ``k``-th least element along ``axis``, counted from 1, and its position.
 
     Raises:
         TileError: As for :func:`top_k`.
@@ -104,7 +104,7 @@ def kth_value(x: Tensor, k: int, axis: int = -1, *, keepdims: bool = False) -> t
 
 
 def median(x: Tensor, axis: int = -1, *, keepdims: bool = False) -> Tensor:
-    """Return the median along ``axis``, the mean of both middle elements where there are two; integers give floats.
+    """Return the median along ``axis``, the mean of both middle elements if there are two; integers give floats.
 
     Raises:
         TileError: As for :func:`sort`.
@@ -125,7 +125,7 @@ def quantile(
     """Return the quantile ``q`` along ``axis``: the sorted elements at ``p = q * (n - 1)``; integers give floats.
 
     Between two elements it is ``"linear"`` in p, ``"lower"``, ``"higher"``, ``"nearest"`` (the even one of two) or
-    ``"midpoint"``. It is NaN where an element is.
+    ``"midpoint"``. It is NaN if an element is.
 
     Raises:
         TileError: As for :func:`sort`; TIL217, ``q`` is not in [0, 1], or there is no such interpolation.
@@ -159,10 +159,10 @@ def quantile(
 
 
 def _between(below: Tensor, above: Tensor, part: Tensor) -> Tensor:
-    """Return what lies a part of the way between two elements: equal ones are met, and no distance overflows."""
+    """Interpolate between two elements, exactly if they are equal, and without overflow of their distance."""
     distance = above - below
     weighed = tf.where(isfinite(distance), below + distance * part, below * (1 - part) + above * part)
-    return tf.where(part == 0, below, weighed)  # where infinity beside it does not count, nor its own times 0
+    return tf.where(part == 0, below, weighed)  # ignores an infinity with the weight 0
 
 
 def _positive(value: int, what: str) -> int:

@@ -1,4 +1,4 @@
-"""Boxes in pictures: how much they overlap, and which of those that overlap stay."""
+"""Boxes in images: their overlap, and non-maximum suppression."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tileir.tile import builder_functions as tf
 
 
 def iou(a: Tensor, b: Tensor, *, form: str = "corners") -> Tensor:
-    """Return the overlap of each box of ``a`` with each of ``b``: the area of both over the area of either.
+    """Return the overlap of each box of ``a`` with each of ``b``: their intersection's area over their union's.
 
     Boxes are [..., N, 4] and [..., M, 4], the result [..., N, M]; leading axes broadcast. A box is (x0, y0, x1, y1), in
     any order of the two corners, or with the form ``"centre"`` its centre and size (x, y, width, height). Boxes without
@@ -90,14 +90,14 @@ def nms(
     least_score: float | None = None,
     form: str = "corners",
 ) -> tuple[Tensor, Tensor]:
-    """Return the positions of the boxes that stay, and how many those are: non-maximum suppression.
+    """Return the positions of the remaining boxes, and their number: non-maximum suppression.
 
-    The box with the highest score stays, and drops all whose :func:`iou` with it is above ``overlap``; then the same
-    with the rest, ``most`` times at most. Of equal scores the first one is higher. Boxes with a score of at most
-    ``least_score`` never stay. Positions are i32 [most], highest score first, -1 where no more boxes stay; the number
-    of those that do is i32. Several classes take a call each.
+    The box with the highest score remains, and drops all whose :func:`iou` with it is above ``overlap``; this is
+    repeated with the rest, ``most`` times at most. Of equal scores the first one is higher. Boxes with a score of at
+    most ``least_score`` never remain. Positions are i32 [most], highest score first, followed by -1; their number is
+    i32. Several classes take a call each.
 
-    It is a loop over ``most`` steps, each linear in the number of boxes, of which the overlaps are compared beforehand.
+    It is a loop over ``most`` steps, each linear in the number of boxes; overlaps are computed beforehand.
 
     Raises:
         TileError: As for :func:`iou`; TIL217, ``most`` is no positive integer, or scores have not one axis.
@@ -138,11 +138,11 @@ def non_max_suppression(
     least_score: float | Tensor | None = None,
     form: str = "corners",
 ) -> tuple[Tensor, Tensor]:
-    """Return which boxes stay in each class of each image, as :func:`nms` finds them, and how many those are.
+    """Return the boxes that remain in each class of each image by :func:`nms`, and their number.
 
     Shapes: boxes are [B, N, 4], scores [B, C, N]; the result is [B * C * min(most, N), 3], the numbers of the image,
-    the class and the box, those of one class from the highest score on, with -1 behind all of them. Dtypes: i32; both
-    bounds may be tensors of one element.
+    the class and the box, those of one class by decreasing score, all of them followed by -1. Dtypes: i32; both bounds
+    may be tensors of one element.
 
     Raises:
         TileError: As for :func:`nms`; TIL217, boxes or scores have not three axes.
@@ -180,7 +180,7 @@ def non_max_suppression(
 
 
 def _best(alive: Tensor, scores: Tensor) -> Tensor:
-    """Return the position of the highest score of those that are alive; any if there are none."""
+    """Return the position of the highest score of a box that is alive; any position if there are none."""
     (i,) = indices_of(scores)
     least = tf.where(alive > 0, scores, aggregate(Aggregation.MIN, scores[i], [], []))
     greatest = aggregate(Aggregation.MAX, least[i], [], [])

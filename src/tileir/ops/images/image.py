@@ -30,15 +30,14 @@ _ORDERS: Final = ("block_first", "channel_first")
 def space_to_depth(x: Tensor, block: PerAxis, *, order: str = "block_first", layout: str = "ncx") -> Tensor:
     """Return each block of pixels as one pixel with more channels.
 
-    Spatial axes become ``block`` times smaller, and there are as many times more channels. Their order is (block,
-    channel) where ``order`` is "block_first" (TensorFlow's, ONNX's DCR, PlaidML's ``reorg_yolo``), (channel, block)
-    where it is "channel_first" (PyTorch's ``pixel_unshuffle``, ONNX's CRD). Dtype: that of ``x``.
+    Spatial axes become ``block`` times smaller, and the number of channels grows accordingly. Their order is (block,
+    channel) if ``order`` is "block_first" (TensorFlow's, ONNX's DCR, PlaidML's ``reorg_yolo``), (channel, block) if it
+    is "channel_first" (PyTorch's ``pixel_unshuffle``, ONNX's CRD). Dtype: that of ``x``.
 
-    When it is compiled, TIL312 where a size is no multiple of the block.
+    When compiling, TIL312 if a size is no multiple of the block.
 
     Raises:
-        TileError: TIL217, an option or layout is not as said; TIL305, there are too few axes.
-
+        TileError: TIL217, an option or layout is invalid; TIL305, there are too few axes.
     """
     form = layout_of(x, layout, "ncx", "cx")
     sizes = per_axis(block, form.space, "block")
@@ -50,15 +49,14 @@ def space_to_depth(x: Tensor, block: PerAxis, *, order: str = "block_first", lay
 
 
 def depth_to_space(x: Tensor, block: PerAxis, *, order: str = "block_first", layout: str = "ncx") -> Tensor:
-    """Return each pixel as a block of pixels with fewer channels: :func:`space_to_depth` undone; same options.
+    """Return each pixel as a block of pixels with fewer channels: the inverse of :func:`space_to_depth`; same options.
 
     With "channel_first" it is PyTorch's ``pixel_shuffle``. Source: Shi et al., "Real-time single image and video
     super-resolution using an efficient sub-pixel convolutional neural network", 2016.
 
     Raises:
-        TileError: TIL217, an option or layout is not as said; TIL305, there are too few axes; when it is
-            compiled, TIL312 where the number of channels is no multiple of the elements of a block.
-
+        TileError: TIL217, an option or layout is invalid; TIL305, there are too few axes; when compiling, TIL312 if the
+            number of channels is no multiple of the elements of a block.
     """
     form = layout_of(x, layout, "ncx", "cx")
     blocks = [dim_like(x, size) for size in per_axis(block, form.space, "block")]
@@ -70,7 +68,7 @@ def depth_to_space(x: Tensor, block: PerAxis, *, order: str = "block_first", lay
 
 
 def reorg_yolo(x: Tensor, stride: PerAxis, *, decrease: bool = True, layout: str = "ncx") -> Tensor:
-    """Return fewer channels of larger images where ``decrease``, else more of smaller ones; PlaidML's ``reorg_yolo``.
+    """Return fewer channels of larger images if ``decrease``, else more of smaller ones; PlaidML's ``reorg_yolo``.
 
     These are :func:`depth_to_space` and :func:`space_to_depth` with the block first; errors are theirs.
     """
@@ -80,11 +78,10 @@ def reorg_yolo(x: Tensor, stride: PerAxis, *, decrease: bool = True, layout: str
 def crop(x: Tensor, start: Sizes, size: Sizes, *, layout: str = "ncx") -> Tensor:
     """Return the part of ``size`` from ``start`` on of each spatial axis: ``O[n, c, i] = X[n, c, start + i]``.
 
-    What lies outside of ``x`` is 0. Dtype: that of ``x``.
+    Elements outside of ``x`` are 0. Dtype: that of ``x``.
 
     Raises:
-        TileError: TIL217, the layout or a number of sizes is not as said; TIL305, there are too few axes.
-
+        TileError: TIL217, the layout or a number of sizes is invalid; TIL305, there are too few axes.
     """
     form = layout_of(x, layout, "ncx", "x")
     starts, counts = (sizes_per_axis(x, value, form.space, name) for value, name in ((start, "start"), (size, "size")))

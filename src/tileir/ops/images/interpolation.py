@@ -1,8 +1,8 @@
-"""Images of other sizes: interpolation between pixels along any number of spatial axes.
+"""Resizing of images: interpolation between pixels along any number of spatial axes.
 
-Which pixels take part, and with which weights, is computed in integers, so that it is exact for all sizes; beyond the
-edges, the pixel at the edge goes on. ``layout`` names the axes as in :mod:`tileir.ops.networks.convolution`: ``x`` all
-spatial axes, ``n`` the batch and ``c`` the channels, either of which may be missing.
+Neighbours and weights are computed in integers, so that they are exact for all sizes; beyond the edges, the pixel at
+the edge is repeated. ``layout`` names the axes as in :mod:`tileir.ops.networks.convolution`: ``x`` all spatial axes,
+``n`` the batch and ``c`` the channels, either of which may be missing.
 
 Sources: PyTorch's ``interpolate``; Keys, "Cubic convolution interpolation for digital image processing", 1981.
 """
@@ -60,13 +60,13 @@ def interpolate(
     - "cubic" weights the four around p: by ``(c + 2)|d|³ - (c + 3)|d|² + 1`` those at distances ``|d| <= 1``, by
       ``c|d|³ - 5c|d|² + 8c|d| - 4c`` those below 2, where c is ``coefficient`` (PyTorch's -0.75; -0.5 is Keys's).
 
-    An axis whose size ``scale`` leaves as it is, as 1.25 does 3, is copied by "linear". Dtype: that of ``x``; "linear"
-    and "cubic" of integers give f32. All as PyTorch's (whose "nearest" copies such axes too where there are two),
-    with both sides of a scale exact: a float stands for the nearest fraction with a denominator of at most 10,000.
+    An axis whose size ``scale`` does not change, as 1.25 does not change 3, is copied by "linear". Dtype: that of
+    ``x``; "linear" and "cubic" of integers give f32. All as in PyTorch (whose "nearest" copies these axes too if there
+    are two), with both sides of a scale exact: a float stands for the nearest fraction with a denominator of at most
+    10,000.
 
     Raises:
-        TileError: TIL217, an option or layout is not as said; TIL305, there are too few axes.
-
+        TileError: TIL217, an option or layout is invalid; TIL305, there are too few axes.
     """
     form = layout_of(x, layout, "ncx", "x")
     chosen(mode, MODES, "mode")
@@ -74,7 +74,7 @@ def interpolate(
         raise mistaken("give either the size or the scale of the result")
     if align_corners and mode.startswith("nearest"):
         raise mistaken("align_corners is an option of the modes 'linear' and 'cubic'")
-    # Pixels are moved as they are; gradients, which are sums along one axis after the other, are rounded once.
+    # Pixels are moved without rounding; gradients, which are sums along one axis after the other, are rounded once.
     y = call("widen", x) if mode.startswith("nearest") else wide(x)
     for number, axis in enumerate(form.axes("x")):
         old = dims_of(x)[axis]
@@ -85,7 +85,7 @@ def interpolate(
             ratio = ratios_of(scale, form.space)[number]
             new = old * ratio.numerator // ratio.denominator
             step = (dim_like(x, ratio.denominator), dim_like(x, ratio.numerator))
-            if mode == "linear" and 1 < ratio < 2:  # which alone may leave a size as it is
+            if mode == "linear" and 1 < ratio < 2:  # only these ratios may keep a size
                 changed = (new - old).min(1)
                 step = ((step[0] - 1) * changed + 1, (step[1] - 1) * changed + 1)
         if align_corners:
@@ -97,11 +97,10 @@ def interpolate(
 def upsample(x: Tensor, factor: PerAxis, *, layout: str = "ncx") -> Tensor:
     """Return ``x`` with each pixel repeated ``factor`` times along each spatial axis, by one contraction.
 
-    It is the nearest interpolation with whole scales, and what PlaidML calls ``image_resize`` in that mode.
+    It is the nearest interpolation with whole scales, PlaidML's ``image_resize`` in that mode.
 
     Raises:
-        TileError: TIL217, an option or layout is not as said; TIL305, there are too few axes.
-
+        TileError: TIL217, an option or layout is invalid; TIL305, there are too few axes.
     """
     form = layout_of(x, layout, "ncx", "x")
     factors = per_axis(factor, form.space, "factor")
@@ -114,16 +113,16 @@ def upsample(x: Tensor, factor: PerAxis, *, layout: str = "ncx") -> Tensor:
 
 @attrs.frozen(repr=False)
 class _Places:
-    """Where results lie on an axis: at ``(o + 1/2) * numerator / denominator - 1/2``, or without the halves."""
+    """Positions of results on an axis: ``(o + 1/2) * numerator / denominator - 1/2``, or without the halves."""
 
     numerator: Dim
     denominator: Dim
     centred: bool
 
     def split(self, o: Tensor, *, shift: bool = True) -> tuple[Tensor, Tensor, Dim]:
-        """Return the whole part of each place, and the rest by its numerator and denominator, all as i64.
+        """Return the integral part of each position, and the rest by its numerator and denominator, all as i64.
 
-        Without ``shift``, the half is not taken off again.
+        Without ``shift``, 1/2 is not subtracted.
         """
         if not self.centred:
             place, divisor = o * self.numerator, self.denominator
@@ -132,7 +131,7 @@ class _Places:
         place = (o * 2 + 1) * self.numerator
         if not shift:
             return place / divisor, call("mod", place, divisor), divisor
-        above = place + self.denominator  # by one more than the place, so that nothing is below 0
+        above = place + self.denominator  # one more than the position, so that nothing is below 0
         return above / divisor - 1, call("mod", above, divisor), divisor
 
 
@@ -162,11 +161,10 @@ def _fraction(x: Tensor, rest: Tensor, divisor: Dim) -> Tensor:
 
 
 def ratios_of(scale: float | Sequence[float] | None, axes: int) -> tuple[Fraction, ...]:
-    """Return scales as the nearest fractions of not too large numbers.
+    """Return scales as the nearest fractions with small denominators.
 
     Raises:
         TileError: TIL217, there is not a finite one above 0 for each axis.
-
     """
     values = (scale,) * axes if isinstance(scale, int | float) else tuple(scale or ())
     if len(values) != axes or not all(0 < value < math.inf for value in values):

@@ -1,6 +1,6 @@
-"""Regions of images, and windows whose elements lie where tensors say: pixels between pixels, weighted linearly.
+"""Regions of images, and windows at positions given by tensors, with linear interpolation between pixels.
 
-Images are [N, C, H, W], places (y, x) in pixels.
+Images are [N, C, H, W], positions (y, x) in pixels.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ def roi_align(
 
     Shapes: ``x`` is [N, C, H, W], ``regions`` [R, 4], their corners (x0, y0, x1, y1), which are multiplied by
     ``scale``; ``images`` [R], the number of the image of each; the result is [R, C, h, w]. Each of h * w parts has
-    ``samples`` times ``samples`` samples in equal distances, of four pixels each, which "max" compares one by one; with
-    ``samples=0``, of which there is the mean alone, as many along each axis as a part has pixels, rounded up. With
-    ``half_pixel`` the middle of the first pixel lies at 1/2, without at 0, and regions are one pixel large at least. A
-    sample more than a pixel outside of an image is 0. Dtype: that of ``x``; integers give f32. Regions have no
+    ``samples`` times ``samples`` equidistant samples of four pixels each, which "max" compares one by one; with
+    ``samples=0``, for the mean only, the number along each axis is that of the part's pixels, rounded up. With
+    ``half_pixel`` the middle of the first pixel lies at 1/2, otherwise at 0, and regions are at least one pixel large.
+    A sample more than a pixel outside of an image is 0. Dtype: that of ``x``; integers give f32. Regions have no
     gradient.
 
     Raises:
-        TileError: TIL305, a rank is another one; TIL217, ``samples`` is below 0, or there is no such mode.
+        TileError: TIL305, a rank differs; TIL217, ``samples`` is below 0, or there is no such mode.
 
     Source: He et al., "Mask R-CNN", 2017; ONNX' ``RoiAlign``, torchvision's ``roi_align``.
     """
@@ -95,11 +95,11 @@ def roi_pool(
     """Return regions of images in one size: the maximum of the pixels of each of their parts.
 
     Shapes: those of :func:`roi_align`. Corners times ``scale`` are rounded to pixels, halves away from 0, and belong to
-    the region, which has one pixel at least; a pixel that two parts cut belongs to both. Parts outside of the image are
-    0. Dtype: that of ``x``; integers give f32. Regions have no gradient.
+    the region, which has at least one pixel; a pixel that two parts share belongs to both. Parts outside of the image
+    are 0. Dtype: that of ``x``; integers give f32. Regions have no gradient.
 
     Raises:
-        TileError: TIL305, a rank is another one.
+        TileError: TIL305, a rank differs.
 
     Source: Girshick, "Fast R-CNN", 2015; ONNX' ``MaxRoiPool``, torchvision's ``roi_pool``.
     """
@@ -133,16 +133,15 @@ def deform_conv(
     groups: int = 1,
     offset_groups: int = 1,
 ) -> Tensor:
-    """Return a convolution whose taps are moved: those of :func:`tileir.ops.conv`, by an offset for each result.
+    """Return a deformable convolution: :func:`tileir.ops.conv` with its taps moved by an offset for each result.
 
     Shapes: ``x`` is [N, C, H, W], ``w`` [K, C / groups, h, w], ``bias`` [K], the result [N, K, H', W']; ``offset`` is
     [N, D * h * w * 2, H', W'], for each of D ``offset_groups`` of channels and each tap its distances in y and x;
-    ``mask``, [N, D * h * w, H', W'], multiplies the elements. Between pixels they are weighted linearly, and 0 outside.
-    Dtypes promote.
+    ``mask``, [N, D * h * w, H', W'], multiplies the elements. Between pixels, elements are interpolated linearly, and 0
+    outside. Dtypes promote.
 
     Raises:
-        TileError: TIL305, a rank is another one; TIL217, an option is not as said; when it is compiled, TIL310 where
-            sizes do not agree.
+        TileError: TIL305, a rank differs; TIL217, an option is invalid; when compiling, TIL310 if sizes do not agree.
 
     Source: Dai et al., "Deformable convolutional networks", 2017; ONNX' ``DeformConv``, torchvision's
     ``deform_conv2d``.
@@ -197,10 +196,10 @@ def _parts(first: Tensor, last: Tensor, parts: Dim, size: Size) -> Tensor:
 
 
 def _weights(low: Tensor, high: Tensor, parts: Dim, size: Dim, half_pixel: bool) -> Tensor:
-    """Return how much pixels along one axis count in the mean of each part's samples: [R, parts, size].
+    """Return the weights of pixels along one axis in the mean of each part's samples: [R, parts, size].
 
-    A part has a sample for each pixel that it is wide, rounded up. Of those within the image there are no more than two
-    for each of its pixels, which are looked at from the first of them on.
+    A part has a sample for each pixel of its width, rounded up. Within the image there are at most two for each of its
+    pixels, which are visited beginning with the first one.
     """
     (count,) = dims_of(low)
     step = (high - low if half_pixel else tf.max(high - low, 1)) / real(parts)
@@ -217,7 +216,7 @@ def _weights(low: Tensor, high: Tensor, parts: Dim, size: Dim, half_pixel: bool)
 
 
 def _samples(low: Tensor, high: Tensor, parts: Dim, samples: int, half_pixel: bool) -> Tensor:
-    """Return the places of samples along one axis, [R, parts, samples], between the bounds of each region."""
+    """Return the positions of samples along one axis, [R, parts, samples], between the bounds of each region."""
     (count,) = dims_of(low)
     whole = high - low if half_pixel else tf.max(high - low, 1)
     grid = full(low, [1, parts, samples], 0)
@@ -227,7 +226,7 @@ def _samples(low: Tensor, high: Tensor, parts: Dim, samples: int, half_pixel: bo
 
 
 def _sampled(pixels: Tensor, images: Tensor, lines: Sequence[Tensor], mode: str) -> Tensor:
-    """Return the mean or the maximum of samples: [R, C, h, w], by places [R, h, s, 1, 1] and [R, 1, 1, w, s]."""
+    """Return the mean or the maximum of samples: [R, C, h, w], at positions [R, h, s, 1, 1] and [R, 1, 1, w, s]."""
     number, shape = tf.reshape(images, *dims_of(images), 1, 1, 1, 1), broadcast_dims(*lines)
     ends = dims_of(pixels)[2:]
     gone = [tf.logical_or(place < -1, place > size) for place, size in zip(lines, ends, strict=True)]
@@ -252,7 +251,7 @@ def _sampled(pixels: Tensor, images: Tensor, lines: Sequence[Tensor], mode: str)
 
 
 def _moved(windows: Sequence[Window], offset: Tensor) -> list[Tensor]:
-    """Return where the taps of windows lie on each axis, no further outside than where all is 0."""
+    """Return the positions of the taps of windows on each axis, clamped to where all elements are 0."""
     _, _, *taps, _, tall, broad = dims_of(offset)
     grid = full(offset, [1, 1, *taps, tall, broad], 0)
     places = []
@@ -265,7 +264,7 @@ def _moved(windows: Sequence[Window], offset: Tensor) -> list[Tensor]:
 
 
 def _corners(places: Sequence[Tensor]) -> list[tuple[tuple[Tensor, Tensor], ...]]:
-    """Return the pixels around places, one for each axis of each, with their weights along it."""
+    """Return the pixels around positions, one for each axis of each, with their weights along it."""
     sides = []
     for place in places:
         low = tf.floor(place)

@@ -1,7 +1,7 @@
-"""Tensors of other sizes along any axes, by all the conventions of ONNX' ``Resize``.
+"""Resizing of tensors along any axes, by all conventions of ONNX' ``Resize``.
 
-Places are computed in f64 from scales as they are given, so they are those of ONNX' reference; what
-:mod:`tileir.ops.images.interpolation` computes exactly, as PyTorch means it, is a special case but for rounding.
+Positions are computed in f64 from the given scales, as in ONNX' reference; the exact interpolation of
+:mod:`tileir.ops.images.interpolation`, with PyTorch's meaning, is a special case up to rounding.
 """
 
 from __future__ import annotations
@@ -70,25 +70,26 @@ def resize(
 ) -> Tensor:
     """Return ``x`` with other sizes along ``axes``, by default all: ``sizes``, or ``floor(scale * size)``.
 
-    With old size n, new size m and scale s (m / n, if it is not given), result o of an axis lies at a place p of ``x``,
-    which ``coordinates`` tell:
+    With old size n, new size m and scale s (m / n, if it is not given), result o of an axis lies at a position p of
+    ``x``, which ``coordinates`` defines:
 
     - "half_pixel": ``(o + 1/2) / s - 1/2``; "pytorch_half_pixel" likewise, and "half_pixel_symmetric" moved by
-      ``n / 2 * (1 - m / (s * n))``, so that centres meet where m was rounded.
+      ``n / 2 * (1 - m / (s * n))``, so that centres meet if m was rounded.
     - "align_corners": ``o * (n - 1) / (s * n - 1)``; "asymmetric": ``o / s``.
-    - "tf_crop_and_resize": ``(start + o * (end - start) / (s * n - 1)) * (n - 1)``, in the middle where ``s * n`` is 1.
-      ``roi`` holds the starts of all axes, then their ends, in units of the axis; where p lies outside of it, the
+    - "tf_crop_and_resize": ``(start + o * (end - start) / (s * n - 1)) * (n - 1)``, in the middle if ``s * n`` is 1.
+      ``roi`` holds the starts of all axes, then their ends, in units of the axis; if p lies outside of it, the
       result is ``extrapolation_value``.
 
-    "nearest" takes the element that ``nearest`` names (see :func:`tileir.ops.interpolated_take`), "linear" weights two,
-    "cubic" four, with weights as told there. ``antialias`` stretches the weights of both by ``1 / s`` where s is below
-    1. Beyond the ends of an axis its last elements go on, or with ``exclude_outside`` have the weight 0, and the others
-    their share. ``policy`` makes scales of ``sizes`` equal: the least ("not_larger") or the greatest ("not_smaller").
+    "nearest" takes the element that ``nearest`` selects (see :func:`tileir.ops.interpolated_take`), "linear" weights
+    two, "cubic" four, with the weights defined there. ``antialias`` stretches the weights of both by ``1 / s`` if s is
+    below 1. Beyond the ends of an axis its last elements are repeated, or with ``exclude_outside`` have the weight 0,
+    and the others their share. ``policy`` makes scales of ``sizes`` equal: the least ("not_larger") or the greatest
+    ("not_smaller").
 
     Dtype: that of ``x``; "linear" and "cubic" of integers give f32.
 
     Raises:
-        TileError: TIL217, an option is not as said; TIL314, there is no such axis.
+        TileError: TIL217, an option is invalid; TIL314, there is no such axis.
 
     Source: ONNX' ``Resize``.
     """
@@ -122,10 +123,9 @@ class _Line:
         x: The tensor.
         axis: The axis.
         old: Its size.
-        new: That of the result.
-        scale: Their relation, as somebody gave it or not.
-        given: The number that was given.
-
+        new: The size of the result.
+        scale: Their ratio, given or computed.
+        given: The given number.
     """
 
     x: Tensor
@@ -142,13 +142,13 @@ class _Line:
 
     @property
     def reach(self) -> Dim:
-        """An integer that is not below ``1 / scale`` nor 1."""
+        """An integer that is at least ``1 / scale`` and 1."""
         if self.given is not None:
             return dim_like(self.x, -int(-1 // min(self.given, 1.0)))
         return ((self.old + self.new.max(1) - 1) / self.new.max(1)).max(1)
 
     def places(self, coordinates: str, region: tuple[Tensor, Tensor] | None) -> Tensor:
-        """Return where results lie."""
+        """Return the positions of results."""
         o = cast_to(tf.index(full(self.x, [self.new], 0), 0), "f64")
         old = cast_to(self.old, "f64")
         width = old * self.scale
@@ -164,14 +164,14 @@ class _Line:
                 inner = tf.where(width == 1, (end - start) * (old - 1) / 2, o * (end - start) * (old - 1) / spans)
                 return inner + start * (old - 1)
         middle = (o + 0.5) / self.scale
-        if coordinates == "half_pixel_symmetric":  # in the order of ONNX's reference, which decides how ties round
+        if coordinates == "half_pixel_symmetric":  # in the order of ONNX's reference: it decides ties
             middle = old / 2 * (1 - cast_to(self.new, "f64") / width) + middle
         return tf.where(width == 1, -0.5, middle - 0.5) if coordinates == "pytorch_half_pixel" else middle - 0.5
 
 
 @attrs.frozen(repr=False)
 class _Weights:
-    """How results are made of the elements around their places."""
+    """Weights of the elements around positions of results."""
 
     mode: str
     nearest: str
@@ -180,7 +180,7 @@ class _Weights:
     exclude_outside: bool
 
     def applied(self, x: Tensor, line: _Line, at: Tensor) -> Tensor:
-        """Return ``x`` with results at these places along an axis."""
+        """Return ``x`` with results at these positions along an axis."""
         if self.mode == "nearest":
             return take(x, cast_to(nearest_of(at, self.nearest), "i64"), line.axis)
         if self.antialias:
@@ -203,7 +203,7 @@ class _Weights:
         return result
 
     def _weight(self, distance: Tensor, line: _Line, place: Tensor) -> Tensor:
-        """Return the weight of the element at a place, so far from a result."""
+        """Return the weight of the element at a position and this distance from a result."""
         far = tf.abs(distance)
         weight = tf.max(1 - far, 0) if self.mode == "linear" else cubic_weight(far, self.coefficient)
         if not self.exclude_outside:

@@ -1,9 +1,9 @@
-"""Images seen through grids of points: spatial transformers, for any number of spatial axes.
+"""Sampling of images at grids of points: spatial transformers, for any number of spatial axes.
 
 Images are [N, C, D…], grids [N, O…, d], whose last axis holds a point for each result: its coordinates in PyTorch's
 order, that of the innermost spatial axis first. -1 and 1 are the ends of an axis: the centres of its first and last
-elements with ``align_corners``, else their outer edges.
-Source: Jaderberg et al., "Spatial transformer networks", 2015; PyTorch's ``grid_sample`` and ``affine_grid``.
+elements with ``align_corners``, else their outer edges. Source: Jaderberg et al., "Spatial transformer networks", 2015;
+PyTorch's ``grid_sample`` and ``affine_grid``.
 """
 
 from __future__ import annotations
@@ -54,18 +54,17 @@ def grid_sample(
 ) -> Tensor:
     """Return the pixels of images at the points of grids: ``O[n, c, o] = X[n, c, position(grid[n, o])]``.
 
-    A coordinate g of an axis of size S is the position ``(g + 1) / 2 * (S - 1)`` with ``align_corners``, else
-    ``((g + 1) * S - 1) / 2``. "linear" weights the neighbours of a position, 2 on each axis, by their distances, and
-    "nearest" takes one, of two the even one. "cubic" weights 4 on each axis, as :func:`tileir.ops.interpolate` does
-    with its ``coefficient``. Outside of an image there are zeros, or its "border" goes on, or it is mirrored
-    ("reflection"). Linear and cubic sampling have gradients for the grid, too.
+    A coordinate g of an axis of size S is the position ``(g + 1) / 2 * (S - 1)`` with ``align_corners``, else ``((g +
+    1) * S - 1) / 2``. "linear" weights the neighbours of a position, 2 on each axis, by their distances, and "nearest"
+    takes one, of two the even one. "cubic" weights 4 on each axis, as :func:`tileir.ops.interpolate` does with its
+    ``coefficient``. Outside of an image there are zeros, or its "border" is repeated, or it is mirrored ("reflection").
+    Linear and cubic sampling have gradients for the grid, too.
 
-    Shapes: as told above; the result is [N, C, O…]. Dtype: the promoted one; integers give f32.
+    Shapes: as above; the result is [N, C, O…]. Dtype: the promoted one; integers give f32.
 
     Raises:
-        TileError: TIL305, a rank is another one; TIL217, an option is wrong; TIL312 when compiling, the last axis of
-            the grid has not an element for each spatial axis.
-
+        TileError: TIL305, a rank differs; TIL217, an option is wrong; TIL312 when compiling, the last axis of the grid
+            has not an element for each spatial axis.
     """
     chosen(mode, MODES, "mode")
     chosen(padding, PADDINGS, "padding")
@@ -129,9 +128,9 @@ def affine_grid(matrix: Tensor, sizes: Sequence[Size], *, align_corners: bool = 
 def _neighbours(
     place: Tensor, size: Dim, mode: str, padding: str, align_corners: bool, coefficient: float
 ) -> list[tuple[Tensor, Tensor | None]]:
-    """Return the places of the elements around a position on an axis, and their weights; None is 1."""
+    """Return the positions of the elements around a position on an axis, and their weights; None is 1."""
     if mode == "cubic":
-        if padding != "reflection":  # all neighbours of what lies further away are the same
+        if padding != "reflection":  # all neighbours farther away are equal
             place = tf.where(place < -3, -3, tf.where(place > size + 2, size + 2, place))
         low = tf.floor(place)
         taps = (_within(low + offset, size, padding, align_corners) for offset in (-1, 0, 1, 2))
@@ -144,15 +143,15 @@ def _neighbours(
 
 
 def _position(coordinate: Tensor, size: Dim, align_corners: bool) -> Tensor:
-    """Return where a coordinate lies, counted in elements."""
+    """Return the position of a coordinate, in elements."""
     if align_corners:
         return (coordinate + 1) * real(size - 1) / 2
     return ((coordinate + 1) * real(size) - 1) / 2
 
 
 def _within(place: Tensor, size: Dim, padding: str, align_corners: bool) -> Tensor:
-    """Return a position that is inside of an axis, unless there are zeros around it."""
-    if padding == "zeros":  # further away all is zero, too, but infinity has no neighbours
+    """Return a position within an axis, unless there are zeros around it."""
+    if padding == "zeros":  # farther away all is zero, too, but infinity has no neighbours
         return tf.where(place < -2, -2, tf.where(place > size + 1, size + 1, place))
     if padding == "reflection":
         low, span = (0.0, real((size - 1).max(1))) if align_corners else (-0.5, real(size))

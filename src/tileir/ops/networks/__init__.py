@@ -1,1 +1,1 @@
-"""Layers of networks, and what trains them: losses, optimisers, schedules of learning rates."""
+"""Layers of networks, and their training: losses, optimisers, schedules of learning rates."""

@@ -1,7 +1,7 @@
-"""Activations: functions of elements that networks put between their layers.
+"""Activations: elementwise functions between the layers of networks.
 
-All broadcast their arguments and keep the dtype of floats; integers are cast to floats where a formula needs them. What
-is computed of f16 and bf16 is computed in f32, and rounded once.
+All broadcast their arguments and keep the dtype of floats; integers are cast to floats if a formula needs them. For f16
+and bf16 they are computed in f32, and rounded once.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def relu(x: Tensor, *, alpha: Operand = 0, threshold: Operand = 0, max_value: Op
     """Return ``x < threshold ? alpha * (x - threshold) : x``, then at most ``max_value``.
 
     The gradient at the threshold is that of ``x`` for an ``alpha`` or ``threshold``, else 0, and at ``max_value`` it is
-    0, as PyTorch's.
-    Source: PlaidML's ``relu``, of which PyTorch's ``relu``, ``leaky_relu`` and ``relu6`` are special cases.
+    0, as in PyTorch. Source: PlaidML's ``relu``, of which PyTorch's ``relu``, ``leaky_relu`` and ``relu6`` are special
+    cases.
     """
     if _is(alpha, 0) and _is(threshold, 0):
         result = call("relu", x)
@@ -62,11 +62,10 @@ def leaky_relu(x: Tensor, *, negative_slope: Operand = 0.01) -> Tensor:
 def prelu(x: Tensor, weight: Tensor, *, axis: int = 1) -> Tensor:
     """Return ``x > 0 ? x : weight * x`` with one weight for all, or one for each position on ``axis``.
 
-    Shapes: ``weight`` is of rank 0, or a vector of size 1 or that of the axis. Source: He et al. 2015.
+    Shapes: ``weight`` is of rank 0, or a vector of size 1 or of the axis' size. Source: He et al. 2015.
 
     Raises:
         TileError: TIL217, the weight has more axes; TIL314, there is no such axis.
-
     """
     if rank_of(weight) > 1:
         raise mistaken(f"the weight is a scalar or a vector; this one has rank {rank_of(weight)}")
@@ -107,7 +106,6 @@ def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
         TileError: TIL217, another approximation.
 
     Source: Hendrycks and Gimpel 2016, "Gaussian error linear units".
-
     """
     chosen(approximate, ("none", "tanh", "sigmoid"), "approximate")
     if approximate == "sigmoid":
@@ -124,7 +122,7 @@ def sigmoid(x: Tensor) -> Tensor:
 
 @rounded_once
 def log_sigmoid(x: Tensor) -> Tensor:
-    """Return ``log(sigmoid(x))``, which is ``-softplus(-x)`` and neither overflows nor loses small values."""
+    """Return ``log(sigmoid(x))``, computed as ``-softplus(-x)``, which neither overflows nor loses small values."""
     return -softplus(-x)
 
 
@@ -173,7 +171,7 @@ def hard_swish(x: Tensor) -> Tensor:
 
 
 def hard_tanh(x: Tensor, low: Operand = -1, high: Operand = 1) -> Tensor:
-    """Return ``clip(x, low, high)``, with the gradient 0 at the bounds, as PyTorch's."""
+    """Return ``clip(x, low, high)``, with the gradient 0 at the bounds, as in PyTorch."""
     return call("cond", x <= low, low, call("cond", x >= high, high, x))
 
 
@@ -215,7 +213,7 @@ def glu(x: Tensor, *, axis: int = -1) -> Tensor:
 
 
 def _gelu_by_tanh(x: Tensor) -> Tensor:
-    """Return ``x * (1 + tanh(a * x**3 + b * x)) / 2``; in its slope no infinite square meets a derivative of 0."""
+    """Return ``x * (1 + tanh(a * x**3 + b * x)) / 2``; its slope never multiplies an infinite square by 0."""
     cubic, plain = math.sqrt(2 / math.pi) * 0.044715, math.sqrt(2 / math.pi)
     height = call("tanh", x * (x * x * cubic + plain))
     share = height * 0.5 + 0.5

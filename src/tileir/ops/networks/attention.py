@@ -1,7 +1,7 @@
-"""Softmax, and attention: of one head or many, masked, causal, with shared keys, with positions by rotation.
+"""Softmax, and attention: with several heads, masks, causality, shared keys, and rotary positions.
 
-The softmax subtracts the greatest element first, so nothing overflows. That element is a constant to gradients, for
-the result does not depend on it. Scores, exponentials and their sums of f16 and bf16 are f32; results are rounded once.
+The softmax subtracts the greatest element first, so that nothing overflows. The result does not depend on that element,
+so its gradient is stopped. Scores, exponentials and their sums of f16 and bf16 are f32; results are rounded once.
 """
 
 from __future__ import annotations
@@ -40,18 +40,17 @@ from tileir.ops.shared.layouts import Axis, joined, read, written
 from tileir.ops.shared.windows import is_integer
 from tileir.tile.building.recording import mistake
 
-_NOTHING: Final = float("-inf")  # the score of what is not seen
+_NOTHING: Final = float("-inf")  # the score of a hidden key
 
 
 def softmax(x: Tensor, axis: Axes = -1) -> Tensor:
     """Return ``exp(x) / sum(exp(x))`` with the sum over one axis or several.
 
-    Shape: that of ``x``. Dtype: that of ``x``; integers give f32 (f64 where they have 64 bits). Where all elements are
-    minus infinity, or one is infinity, the results are NaN, as in PyTorch.
+    Shape: that of ``x``. Dtype: that of ``x``; integers give f32 (f64 if they have 64 bits). If all elements are minus
+    infinity, or one is infinity, the results are NaN, as in PyTorch.
 
     Raises:
-        TileError: TIL314, there is no such axis; TIL217, one stands there twice.
-
+        TileError: TIL314, there is no such axis; TIL217, one is given twice.
     """
     return narrowed(_softmax(wide(x), axes_of(x, axis)), x)
 
@@ -77,27 +76,25 @@ def scaled_dot_product_attention(
     scale: Operand | None = None,
     softcap: float = 0.0,
 ) -> Tensor:
-    """Return attention: ``softmax(scale * Q K^T + bias) V``, where the softmax is over the keys that a query sees.
+    """Return attention: ``softmax(scale * Q K^T + bias) V``, where the softmax is over the visible keys of a query.
 
     Shapes: ``query`` is [..., H, S, D], ``key`` [..., K, T, D], ``value`` [..., K, T, E] and the result [..., H, S, E];
-    all have as many axes, two or more, and leading ones are equal. H is K or a multiple of it: then H / K neighbouring
-    heads of queries share one of keys and values (grouped-query attention; multi-query for K = 1).
+    all have equally many axes, two or more, and leading ones are equal. H is K or a multiple of it: then H / K
+    neighbouring heads of queries share one of keys and values (grouped-query attention; multi-query for K = 1).
 
     ``mask`` and ``bias`` broadcast with [..., H, S, T]: a query sees the keys where a ``mask`` of bool or integers is
-    not 0, and a mask of floats is added to the scores, as PyTorch's. So is ``bias``, which may be minus infinity. With
-    ``causal``, query s sees keys 0 to s. ``window`` shows as many keys before and behind s, with None all of them.
+    not 0, and a mask of floats is added to the scores, as in PyTorch. So is ``bias``, which may be minus infinity. With
+    ``causal``, query s sees keys 0 to s. ``window`` shows this many keys before and after s, with None all of them.
     There, s counts from ``offset``, a size or an integer for each element of the first axis. Keys from ``lengths`` on,
     an integer for each element of the first axis, are not seen. ``scale`` is by default ``1 / sqrt(D)``. ``softcap``
-    above 0 makes scores x ``softcap * tanh(x / softcap)`` before all that. A query that sees no key gives zeros, and
-    has zero gradients. Values are finite, or results do not matter: whether those come in that a query does not see is
-    open.
+    above 0 first turns scores x into ``softcap * tanh(x / softcap)``. A query that sees no key gives zeros, and has
+    zero gradients. Values have to be finite, because hidden ones may be read.
 
     Sources: Vaswani et al., "Attention is all you need", 2017; Ainslie et al., "GQA", 2023; ONNX' ``Attention``.
 
     Raises:
-        TileError: TIL305, a rank is not as said; TIL217, a window is no pair of numbers from 0 on; when it is compiled,
-            TIL312 where sizes do not agree.
-
+        TileError: TIL305, a rank is wrong; TIL217, a window is no pair of non-negative numbers; when compiling, TIL312
+            if sizes do not agree.
     """
     heads = _heads_of(query, key, value)
     for name, option in (("mask", mask), ("bias", bias), ("scale", scale)):
@@ -129,18 +126,18 @@ def attention(
 ) -> tuple[Tensor, ...]:
     """Return attention with a cache: the result of :func:`scaled_dot_product_attention`, and all keys and values.
 
-    Shapes: as told there, with four axes, [B, H, S, D]; or three, [B, S, H * D], with the numbers of ``heads`` and
-    ``key_heads``. Keys and values come behind ``past_key`` and ``past_value``, [B, K, P, D], and queries count from P
-    on; where ``lengths`` tells how many keys of each example there are, its queries are the last of them. A ``mask``
-    may have fewer keys than there are: the others are not seen.
+    Shapes: as there, with four axes, [B, H, S, D]; or three, [B, S, H * D], with the numbers of ``heads`` and
+    ``key_heads``. Keys and values follow ``past_key`` and ``past_value``, [B, K, P, D], and queries count from P on; if
+    ``lengths`` gives the number of keys of each example, its queries are the last of them. A ``mask`` may have fewer
+    keys than there are: the others are not seen.
 
     ``scores`` asks for a fourth result in the dtype of ``query``, [B, H, S, T]: the "products" times their scale, these
-    "capped", with what is "masked" minus infinity, or the "weights"; or, in f32 or f64, for the logarithms of the
-    "sums" of exponentials, [B, H, S].
+    "capped", with hidden keys "masked" by minus infinity, or the "weights"; or, in f32 or f64, for the logarithms of
+    the "sums" of exponentials, [B, H, S].
 
     Raises:
-        TileError: TIL305, a rank is not as said; TIL217, the past has a key but no value, or a length as well, or
-            numbers of heads are missing or not as said.
+        TileError: TIL305, a rank is wrong; TIL217, the past has a key but no value, or a length as well, or numbers of
+            heads are missing or invalid.
 
     Source: ONNX' ``Attention``.
     """
@@ -176,7 +173,7 @@ _FLAT: Final = 3
 
 
 def _shown(stages: dict[str, Tensor], stage: str, query: Tensor, key: Tensor) -> Tensor:
-    """Return scores of a stage with one axis of heads; their sums are wide."""
+    """Return scores of a stage with one axis of heads; sums keep their wide dtype."""
     sizes = dims_of(query)[:3]
     if stage == "sums":
         return call("reshape", stages[stage], *sizes)
@@ -193,15 +190,14 @@ def by_head(x: Tensor, heads: int) -> Tensor:
 
 @attrs.frozen(repr=False)
 class _Seen:
-    """Which keys queries see by their places alone.
+    """The keys that queries see by their positions alone.
 
     Attributes:
-        causal: Whether those behind a query are hidden.
-        window: How many before and behind it are seen.
-        offset: The place of the first query, or that of each example.
-        lengths: How many keys each example has.
-        masked: How many keys a mask tells of.
-
+        causal: Whether keys after a query are hidden.
+        window: The numbers of visible keys before and after a query.
+        offset: The position of the first query, or that of each example.
+        lengths: The number of keys of each example.
+        masked: The number of keys of a mask.
     """
 
     causal: bool
@@ -244,7 +240,7 @@ class _Seen:
 
 
 def _by_example(numbers: Tensor, scores: Tensor) -> Tensor:
-    """Return integers for each element of the first axis so that they broadcast with scores."""
+    """Return integers for each element of the first axis in a shape that broadcasts with scores."""
     if rank_of(numbers) != 1:
         raise mistake("TIL305", f"offsets and lengths have one axis, not {rank_of(numbers)}")
     return call("reshape", numbers, *dims_of(numbers), *[1] * (rank_of(scores) - 1))
@@ -260,7 +256,7 @@ def _window(window: tuple[int | None, int | None] | None) -> tuple[int | None, i
 def _attended(
     heads: _Heads, seen: _Seen, mask: Tensor | None, bias: Tensor | None, scale: Operand | None, softcap: float
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return attention, and its scores at each stage, with an axis of its own for heads that share keys."""
+    """Return attention, and its scores at each stage, with a separate axis for heads that share keys."""
     query, key, value = heads.query, heads.key, heads.value
     if not softcap >= 0:
         raise mistaken(f"softcap is 0 or above; it was {softcap!r}")
@@ -285,7 +281,7 @@ def _attended(
 
 
 def _masked(scores: Tensor, mask: Tensor) -> Tensor:
-    """Add a mask of floats to scores, or hide them where another one is 0; its dtype decides when it is compiled."""
+    """Add a mask of floats to scores, or hide them where another mask is 0; its dtype decides when compiling."""
     is_float = call("as_like", 0.5, mask) == 0.5
     return call("cond", is_float, scores + mask, call("cond", mask, scores, _NOTHING))
 
@@ -307,15 +303,13 @@ def multi_head_attention(
     """Return attention between ``heads`` projections of queries, keys and values, projected once more.
 
     Shapes: ``query`` is [..., S, E], ``key`` [..., T, E'], ``value`` [..., T, E''], the result [..., S, O]. ``weights``
-    of queries, keys, values and the result are [out, in], as PyTorch's: [H * D, E], [K * D, E'], [K * D', E''] and
-    [O, H * D'], where H is ``heads`` and K ``key_heads``, by default as many. ``biases`` are vectors of these outs.
-    Other options are those of :func:`scaled_dot_product_attention`.
-    Source: Vaswani et al., "Attention is all you need", 2017.
+    of queries, keys, values and the result are [out, in], as in PyTorch: [H * D, E], [K * D, E'], [K * D', E''] and [O,
+    H * D'], where H is ``heads`` and K ``key_heads``, by default H. ``biases`` are vectors of these outs. Other options
+    are those of :func:`scaled_dot_product_attention`. Source: Vaswani et al., "Attention is all you need", 2017.
 
     Raises:
-        TileError: TIL305, a rank is not as said; TIL217, a number of heads is no integer from 1 on; when it is
-            compiled, TIL312 where sizes do not agree.
-
+        TileError: TIL305, a rank is wrong; TIL217, a number of heads is no positive integer; when compiling, TIL312 if
+            sizes do not agree.
     """
     shared = heads if key_heads is None else key_heads
     if not is_integer(heads, 1) or not is_integer(shared, 1):
@@ -332,20 +326,19 @@ def multi_head_attention(
 def rotary_embedding(
     x: Tensor, positions: Tensor | None = None, *, base: float = 10000.0, pairs: str = "halves"
 ) -> Tensor:
-    """Return ``x`` with each pair of features turned by an angle that grows with the position.
+    """Return ``x`` with each pair of features rotated by an angle proportional to the position.
 
     ``(a, b)`` becomes ``(a * cos(t) - b * sin(t), a * sin(t) + b * cos(t))`` with ``t = position * base**(-2 * k / D)``
-    for pair k. A pair is (k, k + D / 2) where ``pairs`` is "halves" (as in LLaMA), (2 * k, 2 * k + 1) where it is
+    for pair k. A pair is (k, k + D / 2) if ``pairs`` is "halves" (as in LLaMA), (2 * k, 2 * k + 1) if it is
     "neighbours" (as published).
 
     Shapes: ``x`` is [..., S, D], D even; ``positions`` broadcasts with [..., S] and is by default 0, 1, …. Dtypes:
-    floats; angles are computed in f32, in f64 for f64.
-    Source: Su et al., "RoFormer: Enhanced transformer with rotary position embedding", 2021.
+    floats; angles are computed in f32, in f64 for f64. Source: Su et al., "RoFormer: Enhanced transformer with rotary
+    position embedding", 2021.
 
     Raises:
         TileError: TIL305, ``x`` has fewer than two axes; TIL217, there are no such pairs, or ``base`` is not above 0;
-            when it is compiled, TIL312 where D is odd.
-
+            when compiling, TIL312 if D is odd.
     """
     kind = chosen(pairs, ("halves", "neighbours"), "pairs")
     if not 0 < base < math.inf:
@@ -379,12 +372,11 @@ def rotary_embedding(
 
 @attrs.frozen(repr=False)
 class _Heads:
-    """Queries, keys and values, and how heads of queries share those of keys.
+    """Queries, keys and values, and the sharing of key heads by query heads.
 
     Attributes:
         batch: The axes before those of heads.
-        heads: The axis of heads of queries, made of heads of keys and sharers, or none.
-
+        heads: The axis of query heads, split into key heads and their sharers, or none.
     """
 
     query: Tensor
@@ -394,9 +386,9 @@ class _Heads:
     heads: tuple[Axis, ...]
 
     def scores(self, *, masked: bool) -> Tensor:
-        """Return the products of queries and keys, wide; heads that share keys have an axis of their own.
+        """Return the wide products of queries and keys; heads that share keys have a separate axis.
 
-        Where they will be ``masked``, gradients that are 0 by the coordinates alone need not be visited.
+        If they will be ``masked``, gradients that are 0 by the coordinates alone need not be visited.
         """
         rows, columns = _axis(self.query, -2, "s"), _axis(self.key, -2, "t")
         features = _axis(self.query, -1, "d")
@@ -408,7 +400,7 @@ class _Heads:
     def weighted(self, weights: Tensor, operands: tuple[Operand | None, ...], *, masked: bool) -> Tensor:
         """Return the sums of the values by these weights, in the dtype of operands, with all heads on one axis again.
 
-        Where weights are ``masked``, values whose weights are 0 by the coordinates alone need not be visited.
+        If weights are ``masked``, values whose weights are 0 by the coordinates alone need not be visited.
         """
         rows, columns = _axis(self.query, -2, "s"), _axis(self.key, -2, "t")
         features = _axis(self.value, -1, "e")
@@ -418,7 +410,7 @@ class _Heads:
             return written(Aggregation.SUM, left * right, (*self.batch, *self.heads, rows, features), like=operands)
 
     def divided(self, x: Tensor) -> Tensor:
-        """Return what broadcasts with scores in the form in which they are, with an axis for heads that share keys."""
+        """Return a tensor that broadcasts with scores in their form, with a separate axis for heads that share keys."""
         sizes = dims_of(x)
         if len(self._split) < 2 or len(sizes) < 3:
             return x
@@ -466,7 +458,7 @@ def _softmax_and_sums(x: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, Tensor]
 
 
 def _softmax_or_zeros(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the softmax over the last axis, zeros where all scores are minus infinity, and the logarithm as there."""
+    """Return the softmax over the last axis, zeros if all scores are minus infinity, and the logarithm of the sum."""
     last = (rank_of(scores) - 1,)
     greatest = _greatest(scores, last)
     exponentials = call("exp", scores - call("cond", greatest == _NOTHING, 0.0, greatest))
@@ -475,7 +467,7 @@ def _softmax_or_zeros(scores: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _greatest(x: Tensor, axes: tuple[int, ...]) -> Tensor:
-    """Return the greatest elements over axes, which keep their places, as constants to gradients."""
+    """Return the greatest elements over axes, which keep size 1, as constants to gradients."""
     return call("stop_gradient", reductions.max(x, axes, keepdims=True))
 
 

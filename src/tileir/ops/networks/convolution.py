@@ -1,22 +1,22 @@
-"""Convolutions of any number of dimensions, transposed ones, and the gradient of their kernels.
+"""Convolutions of any number of dimensions, transposed convolutions, and gradients of their kernels.
 
-Each is one contraction. Points whose element lies in the padding are passed over, so zero padding costs nothing. Where
-channels are apart, in groups, and the innermost axis is spatial and has a stride, transposed convolutions and gradients
-of kernels sort its elements by their residues, with zeros for the padding of that axis: an infinite weight or gradient
-that meets it gives NaN there.
-There is no transform for small kernels (Winograd): it rounds more, and the direct form is the one that is optimised.
+Each is one contraction. Points whose element lies in the padding are passed over, so zero padding costs nothing. If
+channels are in groups, and the innermost axis is spatial and has a stride, transposed convolutions and gradients of
+kernels sort its elements by their residues, with zeros for the padding of that axis: an infinite weight or gradient
+that meets it gives NaN there. There is no transform for small kernels (Winograd): it rounds more, and only the direct
+form is optimised.
 
 ``layout`` names the axes of data and results: ``n`` the batch, which may be missing, ``c`` the channels, ``x`` all
-spatial axes. ``kernel_layout`` names those of kernels: ``c`` the channels of the data, ``k`` those of the result,
-``x`` the spatial axes, ``g`` groups. ``"ncx"`` with ``"kcx"`` is PyTorch's, ``"nxc"`` with ``"xck"`` is TensorFlow's
-and PlaidML's; any other order is possible, too.
+spatial axes. ``kernel_layout`` names those of kernels: ``c`` the channels of the data, ``k`` those of the result, ``x``
+the spatial axes, ``g`` groups. ``"ncx"`` with ``"kcx"`` is PyTorch's, ``"nxc"`` with ``"xck"`` is TensorFlow's and
+PlaidML's; any other order is possible, too.
 
-In groups, each part of the channels has kernels of its own. With a ``g`` in the kernel layout these are an axis, and
-``k`` or ``c`` may be missing: ``"xg"`` is a depthwise kernel. Otherwise ``groups`` says how many there are, and they
-are parts of the axis ``k`` of the kernels (PyTorch, PlaidML's in_K), or of ``c`` with ``groups_in="c"`` (in_C).
+In groups, each part of the channels has its own kernels. With a ``g`` in the kernel layout these are an axis, and ``k``
+or ``c`` may be missing: ``"xg"`` is a depthwise kernel. Otherwise ``groups`` is their number, and they are parts of the
+axis ``k`` of the kernels (PyTorch, PlaidML's in_K), or of ``c`` with ``groups_in="c"`` (in_C).
 
-Sizes that have to agree are compared when the program is compiled (TIL312).
-Sources: Dumoulin and Visin, "A guide to convolution arithmetic for deep learning", 2016; PlaidML's ``convolution``.
+Sizes that have to agree are compared when the program is compiled (TIL312). Sources: Dumoulin and Visin, "A guide to
+convolution arithmetic for deep learning", 2016; PlaidML's ``convolution``.
 """
 
 from __future__ import annotations
@@ -69,14 +69,13 @@ def conv(
     """Return the convolution (that is, the cross-correlation) of ``x`` with the kernels ``w``.
 
     ``O[n, k, o] = bias[k] + sum(X[n, c, (stride * o + dilation * i - before) / data_dilation] * W[k, c, i])`` over c
-    and i, where o and i stand for one index for each spatial axis, and what is no element of ``x`` is 0. How many o
-    there are, and what ``padding`` may be, is told at :func:`tileir.ops.shared.windows.windows_of`.
+    and i, where o and i stand for one index for each spatial axis, and anything that is no element of ``x`` is 0. For
+    the number of o and ``padding``, see :func:`tileir.ops.shared.windows.windows_of`.
 
-    Shapes: layouts and groups as told above; ``bias`` has rank 1. Dtypes promote as in ``X * W``.
+    Shapes: layouts and groups as above; ``bias`` has rank 1. Dtypes promote as in ``X * W``.
 
     Raises:
-        TileError: TIL217, an option or layout is not as said; TIL305, a rank is another one.
-
+        TileError: TIL217, an option or layout is invalid; TIL305, a rank differs.
     """
     data, kernel = layout_of(x, layout, "ncx", "cx"), _kernel_layout(w, kernel_layout)
     _same_space(data, kernel)
@@ -111,20 +110,18 @@ def conv_transpose(
     kernel_layout: str = "kcx",
     groups_in: str = "k",
 ) -> Tensor:
-    """Return the transposed convolution of ``y``: the gradient of :func:`conv` by its data, where ``y`` arrives.
+    """Return the transposed convolution of ``y``: the gradient of :func:`conv` by its data for the cotangent ``y``.
 
-    ``O[n, c, stride * o + dilation * i - before] += Y[n, k, o] * W[k, c, i]``; elements that nothing reaches are 0.
-    The letters are those of the convolution: the channels of ``y`` are ``k``, those of the result ``c``, and ``"kcx"``
-    is PyTorch's layout here, too (there: in, out).
+    ``O[n, c, stride * o + dilation * i - before] += Y[n, k, o] * W[k, c, i]``; elements that nothing reaches are 0. The
+    letters are those of the convolution: the channels of ``y`` are ``k``, those of the result ``c``, and ``"kcx"`` is
+    PyTorch's layout here, too (there: in, out).
 
     Each spatial axis has ``output_size`` elements; by default ``(y - 1) * stride + m - before - after +
-    output_padding`` with ``m = dilation * (kernel - 1) + 1``, or ``y * stride`` where ``padding`` is one of the rules
-    that need no numbers.
+    output_padding`` with ``m = dilation * (kernel - 1) + 1``, or ``y * stride`` if ``padding`` is one of the rules that
+    need no numbers.
 
     Raises:
-        TileError: TIL217, an option or layout is not as said, or both sizes are given; TIL305, a rank is
-            another one.
-
+        TileError: TIL217, an option or layout is invalid, or both sizes are given; TIL305, a rank differs.
     """
     data, kernel = layout_of(y, layout, "ncx", "cx"), _kernel_layout(w, kernel_layout)
     _same_space(data, kernel)
@@ -159,14 +156,13 @@ def conv_weight_gradient(
     kernel_layout: str = "kcx",
     groups_in: str = "k",
 ) -> Tensor:
-    """Return the gradient of :func:`conv` by its kernels, of the given size, where ``dy`` arrives at its result.
+    """Return the gradient of :func:`conv` by its kernels, of the given size, for the cotangent ``dy`` of its result.
 
     ``O[k, c, i] = sum(X[n, c, (stride * o + dilation * i - before) / data_dilation] * DY[n, k, o])`` over n and o;
     options as for the convolution. ``groups`` counts for kernel layouts with ``g``, too.
 
     Raises:
-        TileError: TIL217, an option or layout is not as said; TIL305, a rank is another one.
-
+        TileError: TIL217, an option or layout is invalid; TIL305, a rank differs.
     """
     data = layout_of(x, layout, "ncx", "cx")
     _same_space(data, layout_of(dy, layout, "ncx", "cx"))
@@ -200,14 +196,13 @@ def depthwise_conv(
     layout: str = "ncx",
     kernel_layout: str = "gkx",
 ) -> Tensor:
-    """Return the convolution of each channel with kernels of its own, as many for each as the axis ``k`` has.
+    """Return the convolution of each channel with its own kernels, whose number is the size of axis ``k``.
 
     ``O[n, g * K + k, o] = bias[g * K + k] + sum(X[n, g, stride * o + dilation * i - before] * W[g, k, i])`` over i.
     Other kernel layouts are ``"xgk"`` (TensorFlow's), and ``"gx"`` and ``"xg"`` for one kernel each.
 
     Raises:
-        TileError: TIL217, an option or layout is not as said; TIL305, a rank is another one.
-
+        TileError: TIL217, an option or layout is invalid; TIL305, a rank differs.
     """
     if "g" not in kernel_layout or "c" in kernel_layout:
         raise mistaken(f"the layout of a depthwise kernel has 'g' and no 'c', as in 'gkx'; not {kernel_layout!r}")
@@ -235,8 +230,7 @@ def separable_conv(
     "Xception: Deep learning with depthwise separable convolutions", 2017.
 
     Raises:
-        TileError: TIL217, an option or layout is not as said; TIL305, a rank is another one.
-
+        TileError: TIL217, an option or layout is invalid; TIL305, a rank differs.
     """
     middle = depthwise_conv(
         x, depthwise, stride=stride, padding=padding, dilation=dilation, layout=layout, kernel_layout=kernel_layout
@@ -257,10 +251,9 @@ class _Channels:
 class _Geometry:
     """All axes of a convolution's data, kernels and result, in the order of their layouts.
 
-    Where channels are in groups, and the innermost axis of the data is spatial and has a stride, transposed
-    convolutions and gradients of kernels divide it: its positions ``stride * q + r``, padding included, are read and
-    written as two axes, r and q, so that neighbours in memory are neighbours in the result. The axis that is divided so
-    is that of the window ``strided``.
+    If channels are in groups, and the innermost axis of the data is spatial and has a stride, transposed convolutions
+    and gradients of kernels split it: its positions ``stride * q + r``, padding included, are read and written as two
+    axes, r and q, so that neighbours in memory are neighbours in the result. ``strided`` is the window of that axis.
     """
 
     data: tuple[Axis, ...]
@@ -277,14 +270,14 @@ class _Geometry:
         return written(Aggregation.ASSIGN, value, (*outer, *parts))
 
     def united(self, x: Tensor) -> Tensor:
-        """Return what was written in that form as data."""
+        """Return a result that was written in that form as data."""
         if self.strided is None:
             return x
         outer, whole, parts = self._innermost(x, self.strided)
         return written(Aggregation.ASSIGN, read(x, (*outer, *parts)), (*outer, Axis((whole,), (self.strided.size,))))
 
     def _innermost(self, x: Tensor, window: Window) -> tuple[list[Axis], Polynomial, tuple[Axis, ...]]:
-        """Return the outer axes, where the innermost one is read or written whole, and its parts."""
+        """Return the outer axes, the position on the unsplit innermost axis, and its parts."""
         *outer, rest, quotient = self.data
         sizes = dims_of(x)[: len(outer)]
         axes = [Axis((index_of(x, f"x{axis}"),), (size,)) for axis, size in enumerate(sizes)]
@@ -301,9 +294,9 @@ def _geometry(
     *,
     divides: bool = True,
 ) -> _Geometry:
-    """Return what is read and written where; the data's axes are those of the gradient when it is transposed.
+    """Return the axes to read and write; the data's axes are those of the gradient in a transposed convolution.
 
-    ``divides`` lets the innermost axis be divided.
+    ``divides`` permits splitting the innermost axis.
     """
     numbered = tuple(enumerate(windows))
     output = [index_of(window.count, f"o{axis}") for axis, window in numbered]
@@ -311,7 +304,7 @@ def _geometry(
     joint = tuple(Axis((index_of(size, "n"),), (size,)) for size in batch)
     elements = [Axis((w.element(output[axis], tap[axis]),), (w.size,)) for axis, w in numbered]
     last = windows[-1]
-    apart = not {"k", "c"} <= set(channels.kernel) or "g" in channels.kernel  # else vectors run over the channels
+    apart = not {"k", "c"} <= set(channels.kernel) or "g" in channels.kernel  # otherwise vectors run over the channels
     undilated = last.dilation == last.data_dilation == 1
     divides = divides and apart and data.letters[-1] == "x" and last.stride > 1 and undilated
     if divides:
@@ -330,7 +323,7 @@ def _geometry(
 
 
 def _channels_of(w: Tensor, kernel: Layout, groups: int, groups_in: str) -> _Channels:
-    """Return how groups divide the channels, as the kernels and options have it."""
+    """Return the division of the channels into groups, by the kernels and options."""
     sizes = {letter: kernel.sizes(w, letter)[0] for letter in "gkc" if letter in kernel.letters}
     joined = chosen(groups_in, ("k", "c"), "groups_in")
     if "g" in sizes:
@@ -344,9 +337,9 @@ def _channels_of(w: Tensor, kernel: Layout, groups: int, groups_in: str) -> _Cha
 
 
 def _divided(x: Tensor, sizes: Mapping[str, Dim], joined: str) -> _Channels:
-    """Return the axes of channels from the sizes of a group, of its outputs and its inputs; not all need be there.
+    """Return the axes of channels from the sizes of a group, of its outputs and inputs, any of which may be missing.
 
-    ``joined`` is the axis of the kernels that the groups are part of, or "g".
+    ``joined`` is the axis of the kernels that contains the groups, or "g".
     """
     single = {letter: Axis((index_of(x, letter),), (size,)) for letter, size in sizes.items()}
 

@@ -1,8 +1,8 @@
-"""First values of weights: random numbers whose spread depends on how many inputs and outputs a unit has.
+"""Initial weights: random numbers whose spread depends on the numbers of inputs and outputs of a unit.
 
 Weights have ``inputs`` and ``outputs`` on two axes, by default the last two; all other axes, such as those of the
-window of a convolution, multiply both numbers. PyTorch's layout is ``in_axis=1, out_axis=0``. Each function returns
-the weights, of f32 unless ``dtype`` is given, and the next state.
+window of a convolution, multiply both numbers. PyTorch's layout is ``in_axis=1, out_axis=0``. Each function returns the
+weights, of f32 unless ``dtype`` is given, and the next state.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def he_normal(
 
 
 def _fans(state: Tensor, sizes: Sequence[Size], in_axis: int, out_axis: int) -> tuple[Dim, Dim]:
-    """Return how many inputs and outputs a unit has."""
+    """Return the numbers of inputs and outputs of a unit."""
     first, last = axis_within(len(sizes), in_axis), axis_within(len(sizes), out_axis)
     if first == last:
         raise mistaken(f"inputs and outputs are two axes, not both {first}")

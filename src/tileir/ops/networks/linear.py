@@ -1,4 +1,4 @@
-"""Linear algebra: products of matrices and what is made of their diagonals."""
+"""Linear algebra: products of matrices, diagonals and triangles."""
 
 from __future__ import annotations
 
@@ -36,15 +36,14 @@ from tileir.ops.shared.foundation import (
 def matmul(x: Tensor, y: Tensor) -> Tensor:
     """Return the matrix product over the last two axes, with batches broadcast, as NumPy's ``@``.
 
-    A vector on the left is a row, on the right a column, and that axis is gone in the result. One contraction:
-    ``O[b, i, j] = +(X[b, i, k] * Y[b, k, j])``.
+    A vector on the left is a row, on the right a column, and the result lacks that axis. One contraction: ``O[b, i, j]
+    = +(X[b, i, k] * Y[b, k, j])``.
 
     Dtypes: the promoted one; sums of f16 and bf16 are in f32.
 
     Raises:
-        TileError: TIL305, one has no axes; TIL310, the sizes do not go together (TIL301 or TIL312 where that is
-            known only when compiling).
-
+        TileError: TIL305, one has no axes; TIL310, the sizes do not agree (TIL301 or TIL312 if that is known only when
+            compiling).
     """
     _with_axes(x, 1)
     _with_axes(y, 1)
@@ -57,14 +56,13 @@ def matmul(x: Tensor, y: Tensor) -> Tensor:
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return ``O[b, o] = sum(X[b, i] * W[o, i]) + bias[o]`` over i: a layer with weights [out, in], as PyTorch's.
+    """Return ``O[b, o] = sum(X[b, i] * W[o, i]) + bias[o]`` over i: a layer with weights [out, in], as in PyTorch.
 
     Shapes: ``x`` is [..., in], the result [..., out]. Dtypes: the promoted one; sums of f16 and bf16 are in f32.
 
     Raises:
-        TileError: TIL305, ``x`` has no axes, ``weight`` not two, or ``bias`` not one; TIL310, the sizes do not go
-            together (TIL301 or TIL312 where that is known only when compiling).
-
+        TileError: TIL305, ``x`` has no axes, ``weight`` not two, or ``bias`` not one; TIL310, the sizes do not agree
+            (TIL301 or TIL312 if that is known only when compiling).
     """
     _with_axes(x, 1)
     if rank_of(weight) != 2 or (bias is not None and rank_of(bias) != 1):
@@ -78,12 +76,11 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def dot(x: Tensor, y: Tensor) -> Tensor:
     """Return the sum over the last axis of ``x`` and the last but one of ``y`` (the only one of a vector).
 
-    Unlike :func:`matmul` all other axes stay side by side: those of ``x``, then those of ``y``. A scalar multiplies.
-    Source: NumPy's ``dot``, PlaidML's ``Dot``.
+    Unlike in :func:`matmul`, all other axes are kept: those of ``x``, then those of ``y``. A scalar multiplies. Source:
+    NumPy's ``dot``, PlaidML's ``Dot``.
 
     Raises:
-        TileError: TIL310, the sizes differ (TIL312 where that is known only when compiling).
-
+        TileError: TIL310, the sizes differ (TIL312 if that is known only when compiling).
     """
     if not rank_of(x) or not rank_of(y):
         return x * y
@@ -91,7 +88,7 @@ def dot(x: Tensor, y: Tensor) -> Tensor:
 
 
 def inner(x: Tensor, y: Tensor) -> Tensor:
-    """Return the sum over the last axis of both, with the others side by side; errors as for :func:`dot`."""
+    """Return the sum over the last axis of both; all other axes are kept; errors as for :func:`dot`."""
     if not rank_of(x) or not rank_of(y):
         return x * y
     return tensordot(x, y, ([-1], [-1]))
@@ -117,12 +114,11 @@ def outer(x: Tensor, y: Tensor) -> Tensor:
 def cdist(x: Tensor, y: Tensor, *, order: float = 2) -> Tensor:
     """Return the distance of each row of ``x`` from each of ``y``: the :func:`tileir.ops.norm` of ``x[i] - y[j]``.
 
-    Shapes: [..., M, K] and [..., N, K] give [..., M, N]; leading axes broadcast. Differences are taken element by
-    element, so that the distance of equals is 0, as is its gradient. Integers give f32. Source: PyTorch's ``cdist``.
+    Shapes: [..., M, K] and [..., N, K] give [..., M, N]; leading axes broadcast. Differences are computed element by
+    element, so that the distance of equal rows and its gradient are 0. Integers give f32. Source: PyTorch's ``cdist``.
 
     Raises:
         TileError: TIL305, a tensor has fewer than two axes; TIL217, the order is NaN.
-
     """
     _with_axes(x, 2)
     _with_axes(y, 2)
@@ -135,13 +131,13 @@ def cdist(x: Tensor, y: Tensor, *, order: float = 2) -> Tensor:
 def tensordot(x: Tensor, y: Tensor, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
     """Return the sum over pairs of axes, with the others of ``x``, then those of ``y``.
 
-    ``axes`` are the axes of ``x`` and those of ``y`` that go with them; or the number of the last axes of ``x`` that
-    go with the first of ``y``.
+    ``axes`` are the axes of ``x`` and the corresponding ones of ``y``; or the number of the last axes of ``x`` that are
+    paired with the first of ``y``.
 
     Raises:
-        TileError: TIL217, there are not as many axes of both; TIL314, one does not exist; TIL310, sizes differ
-            (TIL312 where that is known only when compiling).
-
+        TileError: TIL217, the numbers of axes differ; TIL314, one does not exist; TIL310, sizes differ (TIL312 if that
+            is
+            known only when compiling).
     """
     if isinstance(axes, list | tuple):
         pairs = [(axis_of(x, a), axis_of(y, b)) for a, b in _paired(*axes)]
@@ -175,14 +171,14 @@ def gemm(
     transpose_x: bool = False,
     transpose_y: bool = False,
 ) -> Tensor:
-    """Return ``alpha * x' @ y' + beta * c``, where ``'`` transposes a matrix or not; ``c`` is broadcast.
+    """Return ``alpha * x' @ y' + beta * c``, where ``'`` optionally transposes a matrix; ``c`` is broadcast.
 
     Raises:
-        TileError: TIL305, ``x`` or ``y`` is no matrix; TIL310, the sizes do not go together (TIL312 where that is
-            known only when compiling).
+        TileError: TIL305, ``x`` or ``y`` is no matrix; TIL310, the sizes do not agree (TIL312 if that is known only
+            when
+            compiling).
 
     Source: BLAS' ``gemm``, ONNX' ``Gemm``.
-
     """
     for matrix in (x, y):
         if rank_of(matrix) != 2:
@@ -213,7 +209,7 @@ def _is_one(value: Operand) -> bool:
 def kron(x: Tensor, y: Tensor) -> Tensor:
     """Return the Kronecker product: each element of ``x`` times all of ``y``, in blocks.
 
-    The one of lower rank gets axes of size 1 in front. Source: NumPy's ``kron``.
+    The operand of lower rank gets leading axes of size 1. Source: NumPy's ``kron``.
     """
     rank = max(rank_of(x), rank_of(y))
     x, y = (call("reshape", each, *[1] * (rank - rank_of(each)), *dims_of(each)) for each in (x, y))
@@ -230,8 +226,7 @@ def diagonal(x: Tensor, *, offset: int = 0, first: int = 0, second: int = 1) -> 
     Shapes: the other axes, then the diagonal. Source: NumPy's ``diagonal``.
 
     Raises:
-        TileError: TIL314, there is no such axis; TIL217, both are the same.
-
+        TileError: TIL314, there is no such axis; TIL217, both axes are equal.
     """
     if len(axes_of(x, (first, second))) != 2:
         raise mistaken("a diagonal has two axes")
@@ -295,7 +290,7 @@ def triu(x: Tensor, *, offset: int = 0) -> Tensor:
 
 
 def _above(x: Tensor, offset: int) -> Tensor:
-    """Return by how much each element is to the right of the diagonal, in an integer that holds ``offset``, too."""
+    """Return each element's distance to the right of the diagonal, in an integer type that holds ``offset``, too."""
     _with_axes(x, 2)
     distance = call("index", x, rank_of(x) - 1) - call("index", x, rank_of(x) - 2)
     return distance if DType.I32.minimum <= offset <= DType.I32.maximum else cast_to(distance, "i64")
@@ -309,7 +304,7 @@ def _with_axes(x: Tensor, least: int) -> None:
 def eye(x: Operand, rows: Size, columns: Size | None = None, *, offset: int = 0) -> Tensor:
     """Return a matrix of f32 with 1 on its diagonal (moved right by ``offset``) and 0 elsewhere.
 
-    ``x`` only tells the builder: any tensor or dimension of it will do.
+    ``x`` only identifies the builder: any tensor or dimension of it will do.
     """
     sizes: list[Dim] = [dim_like(x, rows), dim_like(x, rows if columns is None else columns)]
     return call("as_f32", call("cmp_eq", _above(_zeros(x, sizes), offset), offset))

@@ -1,8 +1,8 @@
-"""Losses: how far predictions are from targets, and how alike vectors are.
+"""Losses: distances of predictions from targets, and similarities of vectors.
 
-Where a loss has ``reduction``, "none" gives it for each element or example, "sum" their sum and "mean" their mean, as
-tensors without axes. Shapes broadcast where no other is told. Integers take part as floats; of f16 and bf16 all, the
-reduction too, is computed in f32, and rounded once.
+For a loss with ``reduction``, "none" gives it for each element or example, "sum" their sum and "mean" their mean, as
+tensors without axes. Unless stated otherwise, shapes broadcast. Integers are converted to floats; for f16 and bf16,
+everything including the reduction is computed in f32, and rounded once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tileir.ops.shared.positions import widened
 from tileir.tile.building.recording import mistake
 
 REDUCTIONS: Final = ("none", "mean", "sum")
-_LEAST_LOG: Final = -100.0  # the least logarithm that a cross entropy counts, as PyTorch's
+_LEAST_LOG: Final = -100.0  # the least logarithm in a cross entropy, as in PyTorch
 
 
 @rounded_once
@@ -91,7 +91,7 @@ def binary_crossentropy(
 ) -> Tensor:
     """Return ``-weight * (t * log(p) + (1 - t) * log(1 - p))``, reduced; logarithms are at least -100.
 
-    Where a probability is 0 or 1 and the target the other one, the gradient is 0: use
+    If a probability is 0 or 1 and the target the other one, the gradient is 0: use
     :func:`binary_crossentropy_with_logits` to train. Errors: TIL217, another reduction.
     """
     target = target * 1.0
@@ -133,19 +133,17 @@ def cross_entropy(
 ) -> Tensor:
     """Return ``-weight[t] * log_softmax(logits)[t]`` for the class t of each example, reduced.
 
-    Shapes: ``logits`` have an element for each class on ``axis``, which is 0 where there is no other. ``target`` has
-    all other axes and holds classes, as integers; or it has the same axes as ``logits`` and holds a probability for
-    each class, and the loss is ``-sum(weight * target * log_softmax(logits))``. ``weight`` is a vector, an element for
-    each class.
+    Shapes: ``logits`` have an element for each class on ``axis``, which is 0 if there is no other. ``target`` has all
+    other axes and holds classes, as integers; or it has the axes of ``logits`` and holds a probability for each class,
+    and the loss is ``-sum(weight * target * log_softmax(logits))``. ``weight`` is a vector, an element for each class.
 
-    A class that is ``ignore_index``, or that there is not, counts for nothing. ``label_smoothing`` s turns targets into
-    ``(1 - s) * target + s / C``. The mean is that over the weights of the classes; with probabilities, over the
+    The class ``ignore_index`` and classes out of range are ignored. ``label_smoothing`` s turns targets into ``(1 - s)
+    * target + s / C``. The mean is weighted by the weights of the classes; with probabilities, it is that over the
     examples. All as PyTorch's ``cross_entropy``.
 
     Raises:
-        TileError: TIL314, there is no such axis; TIL305, a rank is another one; TIL217, the reduction is another one,
-            or ``label_smoothing`` is not from 0 to 1.
-
+        TileError: TIL314, there is no such axis; TIL305, a rank differs; TIL217, the reduction is unknown, or
+            ``label_smoothing`` is not from 0 to 1.
     """
     place = _class_axis(logits, axis)
     if not 0 <= label_smoothing <= 1:
@@ -190,9 +188,9 @@ def nll_loss(
 def kl_divergence(likelihood: Tensor, target: Tensor, *, log_target: bool = False, reduction: str = "mean") -> Tensor:
     """Return ``target * (log(target) - likelihood)``, reduced: the divergence of a distribution from the target.
 
-    ``likelihood`` holds logarithms of probabilities, and so does ``target`` with ``log_target``. Besides the others
-    there is the reduction "batchmean", the sum divided by the first size, which is the divergence by its definition.
-    As PyTorch's ``kl_div``; a probability of 0 in the target counts for nothing. Errors: TIL217, another reduction.
+    ``likelihood`` holds logarithms of probabilities, and so does ``target`` with ``log_target``. There is a further
+    reduction "batchmean", the sum divided by the first size, which is the divergence by its definition. As PyTorch's
+    ``kl_div``; a probability of 0 in the target is ignored. Errors: TIL217, another reduction.
     """
     chosen(reduction, (*REDUCTIONS, "batchmean"), "reduction")
     if log_target:
@@ -220,7 +218,7 @@ def gaussian_nll_loss(
 ) -> Tensor:
     """Return ``(log(v) + (prediction - target)**2 / v) / 2`` with ``v = max(variance, epsilon)``, reduced.
 
-    The gradient towards the variance is 0 where it is below ``epsilon``. Errors: TIL217, another reduction.
+    The gradient with respect to a variance below ``epsilon`` is 0. Errors: TIL217, another reduction.
     """
     least = call("max", variance, epsilon)
     difference = floating(prediction) - target
@@ -266,12 +264,11 @@ def margin_ranking_loss(
 def cosine_similarity(first: Tensor, second: Tensor, *, axis: int = -1, epsilon: float = 1e-8) -> Tensor:
     """Return ``sum(x * y) / (max(|x|, epsilon) * max(|y|, epsilon))`` with sums and norms over ``axis``.
 
-    Shape: that of the broadcast vectors without the axis. Gradients of zero vectors are 0 towards the norm. Source:
-    PyTorch's ``cosine_similarity``.
+    Shape: that of the broadcast vectors without the axis. Norms of zero vectors have gradients of 0. Source: PyTorch's
+    ``cosine_similarity``.
 
     Raises:
         TileError: TIL314, there is no such axis.
-
     """
     product = first * second
     place = axis_of(product, axis)
@@ -314,13 +311,12 @@ def triplet_margin_loss(
 ) -> Tensor:
     """Return ``max(d(anchor, positive) - d(anchor, negative) + margin, 0)``, reduced, for vectors on the last axis.
 
-    The distance is the norm of that order of ``x - y + epsilon``. With ``swap``, that from the positive to the negative
-    counts where it is the lesser one. Sources: PyTorch's ``triplet_margin_loss``; Balntas et al., "Learning local
-    feature descriptors with triplets and shallow convolutional neural networks", 2016.
+    The distance is the norm of that order of ``x - y + epsilon``. With ``swap``, the distance of the positive from the
+    negative is used if it is the lesser one. Sources: PyTorch's ``triplet_margin_loss``; Balntas et al., "Learning
+    local feature descriptors with triplets and shallow convolutional neural networks", 2016.
 
     Raises:
         TileError: TIL217, another reduction.
-
     """
 
     def distance(x: Tensor, y: Tensor) -> Tensor:
@@ -350,7 +346,7 @@ def _class_axis(x: Tensor, axis: int) -> int:
 
 
 def _picked(likelihood: Tensor, target: Tensor, axis: int) -> Tensor:
-    """Return the element of the class of each example, 0 where there is no such class."""
+    """Return the element of the class of each example, 0 if it is out of range."""
     dims = dims_of(likelihood)
     if rank_of(target) != len(dims) - 1:
         raise mistake(
@@ -364,7 +360,7 @@ def _picked(likelihood: Tensor, target: Tensor, axis: int) -> Tensor:
 def _weights(
     likelihood: Tensor, target: Tensor, weight: Tensor | None, axis: int, ignore_index: int
 ) -> tuple[Tensor, Tensor]:
-    """Return which examples count, and how much each one does."""
+    """Return a mask of the examples that count, and their weights."""
     classes = widened(target)
     counted = call("logical_and", classes >= 0, classes < dims_of(likelihood)[axis])
     if ignore_index >= 0:
@@ -386,7 +382,7 @@ def _vector(weight: Tensor) -> Tensor:
 
 
 def _averaged(loss: Tensor, weights: Tensor, reduction: str) -> Tensor:
-    """Reduce the loss, whose mean is over weights: NaN with a gradient of 0 where nothing counts, as in PyTorch."""
+    """Reduce the loss, with a mean over weights: NaN with a gradient of 0 if nothing counts, as in PyTorch."""
     if reduction != "mean":
         return _reduced(loss, reduction)
     total = reductions.sum(weights)

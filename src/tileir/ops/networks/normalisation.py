@@ -1,8 +1,8 @@
 """Normalisation: shifting and scaling to a mean of 0 and a variance of 1, over batches, layers, groups or windows.
 
-Variances are computed in two passes, from differences to the mean: the sum of squares less the square of the sum
-cancels. All results have the shape of ``x`` and its dtype, or f32 where that is an integer. They are computed in f32 at
-least, weights and biases included, and rounded to f16 or bf16 once.
+Variances are computed in two passes, from differences to the mean, because the sum of squares less the square of the
+sum cancels. All results have the shape of ``x`` and its dtype, or f32 if that is an integer. They are computed in f32
+at least, weights and biases included, and rounded to f16 or bf16 once.
 """
 
 from __future__ import annotations
@@ -50,15 +50,14 @@ def batch_norm(
     """Return ``x`` normalised over all axes but ``axis``, and two statistics: batch normalisation in training.
 
     ``y = (x - mean) / sqrt(variance + epsilon) * weight + bias`` with the mean and the (biased) variance of each
-    channel of this batch. The statistics are these two; or where ``running``, a mean and a variance, is given, the
-    next running ones: ``(1 - momentum) * running + momentum * batch``, with the unbiased variance.
+    channel of this batch. The statistics are these two; or if ``running``, a mean and a variance, is given, the next
+    running ones: ``(1 - momentum) * running + momentum * batch``, with the unbiased variance.
 
-    Shapes: all but ``x`` and ``y`` are vectors with an element for each channel.
-    Source: Ioffe and Szegedy, "Batch normalization", 2015; the running statistics are PyTorch's.
+    Shapes: all but ``x`` and ``y`` are vectors with an element for each channel. Source: Ioffe and Szegedy, "Batch
+    normalization", 2015; the running statistics are PyTorch's.
 
     Raises:
         TileError: TIL314, there is no such axis; TIL305, the rank of a vector is not 1.
-
     """
     channel = axis_of(x, axis)
     others = [other for other in range(rank_of(x)) if other != channel]
@@ -115,12 +114,11 @@ def layer_norm(
 ) -> Tensor:
     """Return ``(x - mean) / sqrt(variance + epsilon) * weight + bias`` with mean and variance over ``axes``.
 
-    Shapes: ``weight`` and ``bias`` have the axes over which is normalised. To normalise over a shape as PyTorch does,
-    give that many last axes: ``axes=(-2, -1)``. Source: Ba, Kiros and Hinton, "Layer normalization", 2016.
+    Shapes: ``weight`` and ``bias`` have the normalised axes. To normalise over a shape as PyTorch does, give its axes:
+    ``axes=(-2, -1)``. Source: Ba, Kiros and Hinton, "Layer normalization", 2016.
 
     Raises:
-        TileError: TIL314, there is no such axis; TIL217, one stands there twice; TIL305, a rank is another one.
-
+        TileError: TIL314, there is no such axis; TIL217, one is given twice; TIL305, a rank differs.
     """
     over = axes_of(x, axes)
     _, centred, variance = moments(x, over)
@@ -149,14 +147,14 @@ def group_norm(
 ) -> Tensor:
     """Return ``x`` with each of the groups of channels of each example normalised.
 
-    The groups are equal parts of axis ``axis``; axis 0 counts the examples. When it is compiled, TIL310 where the
-    channels are no multiple of ``groups``. Shapes: ``weight`` and ``bias`` have an element for each channel.
-    Source: Wu and He, "Group normalization", 2018.
+    The groups are equal parts of axis ``axis``; axis 0 counts the examples. When compiling, TIL310 if the number of
+    channels is no multiple of ``groups``. Shapes: ``weight`` and ``bias`` have an element for each channel. Source: Wu
+    and He, "Group normalization", 2018.
 
     Raises:
-        TileError: TIL314, there is no such axis; TIL217, it is the first one, ``groups`` is no integer from 1 on;
-            TIL305, the rank of a vector is not 1.
-
+        TileError: TIL314, there is no such axis; TIL217, it is the first one, ``groups`` is no positive integer;
+            TIL305,
+            the rank of a vector is not 1.
     """
     channel = axis_of(x, axis)
     if channel == 0 or not is_integer(groups, 1):
@@ -193,13 +191,12 @@ def local_response_norm(
 ) -> Tensor:
     """Return ``x / (k + alpha * mean(x * x))**beta`` with the mean over a window of ``size`` around each element.
 
-    The window lies along ``axes``; it begins ``size // 2`` before the element, and what of it lies outside counts as 0.
+    The window lies along ``axes``; it begins ``size // 2`` before the element, and its parts outside count as 0.
     Source: Krizhevsky, Sutskever and Hinton, "ImageNet classification with deep convolutional neural networks", 2012,
     with the division of PyTorch.
 
     Raises:
-        TileError: TIL314, there is no such axis; TIL217, ``size`` is no integer from 1 on.
-
+        TileError: TIL314, there is no such axis; TIL217, ``size`` is no positive integer.
     """
     if not is_integer(size, 1):
         raise mistaken(f"size is an integer from 1 on; it was {size!r}")
@@ -220,14 +217,13 @@ def mean_variance_norm(
     epsilon: Operand = 1e-9,
     epsilon_mode: str = "inside",
 ) -> Tensor:
-    """Return ``x - mean``, divided by the standard deviation where ``normalise_variance``; both over ``axes``.
+    """Return ``x - mean``, divided by the standard deviation if ``normalise_variance``; both over ``axes``.
 
-    The divisor is ``sqrt(variance + epsilon)`` where ``epsilon_mode`` is "inside", else ``sqrt(variance) + epsilon``
-    with "outside". Source: ``mvn`` of PlaidML and ONNX.
+    The divisor is ``sqrt(variance + epsilon)`` if ``epsilon_mode`` is "inside", or ``sqrt(variance) + epsilon`` with
+    "outside". Source: ``mvn`` of PlaidML and ONNX.
 
     Raises:
-        TileError: TIL314, there is no such axis; TIL217, another mode, or an axis stands there twice.
-
+        TileError: TIL314, there is no such axis; TIL217, another mode, or an axis is given twice.
     """
     mode = chosen(epsilon_mode, ("inside", "outside"), "epsilon_mode")
     _, centred, variance = moments(x, axes_of(x, axes))
@@ -242,7 +238,7 @@ def weight_standardisation(w: Tensor, *, axes: Axes = None, epsilon: Operand = 1
     """Return kernels with mean 0 and variance 1 over ``axes``; by default all but the first, that of the results.
 
     Source: Qiao, Wang, Liu, Shen and Yuille, "Micro-batch training with batch-channel normalization and weight
-    standardization", 2019. Raises TIL314 where there is no such axis.
+    standardization", 2019. Raises TIL314 if there is no such axis.
     """
     over = axes_of(w, tuple(range(1, rank_of(w))) if axes is None else axes)
     return mean_variance_norm(w, axes=over, epsilon=epsilon)
@@ -251,12 +247,11 @@ def weight_standardisation(w: Tensor, *, axes: Axes = None, epsilon: Operand = 1
 def l2_normalise(x: Tensor, *, axes: Axes = -1, epsilon: Operand = 1e-12, epsilon_mode: str = "max") -> Tensor:
     """Return ``x`` divided by its Euclidean norm over ``axes``.
 
-    The divisor is ``max(norm, epsilon)`` where ``epsilon_mode`` is "max" (as in PyTorch's ``normalize``), or
+    The divisor is ``max(norm, epsilon)`` if ``epsilon_mode`` is "max" (as in PyTorch's ``normalize``), or
     ``sqrt(norm**2 + epsilon)`` with "add" (PlaidML's ``l2norm``). The norm of zeros has the gradient 0.
 
     Raises:
-        TileError: TIL314, there is no such axis; TIL217, another mode, or an axis stands there twice.
-
+        TileError: TIL314, there is no such axis; TIL217, another mode, or an axis is given twice.
     """
     mode = chosen(epsilon_mode, ("max", "add"), "epsilon_mode")
     wider = wide(x)
@@ -298,7 +293,7 @@ def _scaled(y: Tensor, weight: Tensor | None, bias: Tensor | None, axes: Sequenc
 
 
 def _placed(x: Tensor, axes: Sequence[int], rank: int) -> Tensor:
-    """Return a tensor so that its axes are these ones of a tensor of ``rank`` axes, up to leading ones of size 1."""
+    """Return a tensor whose axes become ``axes`` of a tensor of ``rank`` axes, without leading axes of size 1."""
     dims = dims_of(x)
     if len(dims) != len(axes):
         raise mistake("TIL305", f"what is given for {len(axes)} axes has as many axes, not {len(dims)}")

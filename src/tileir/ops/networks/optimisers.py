@@ -1,11 +1,11 @@
 """Steps of optimisers: from a parameter, its gradient and the state to the new parameter and the new state.
 
-Each is a formula over elements, so that a step of training and its update are one program; :func:`tileir.stepper` keeps
+Each is a formula over elements, so that a training step and its update are one program; :func:`tileir.stepper` keeps
 parameters and state between calls. State begins with zeros. ``step`` is the number of the step, counted from 1: an
 integer or float without axes. Options are numbers or tensors, such as a learning rate that is an input.
 
-All results have the shape and dtype of what they replace. Everything is computed in 32 bits at least, options such as
-``eps`` included, and each result rounded once, also where parameters or state have 16 bits.
+All results have the shapes and dtypes of the values that they replace. Everything is computed in 32 bits at least,
+options such as ``eps`` included, and each result is rounded once, also if parameters or state have 16 bits.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def momentum(
     ``nesterov`` ``w' = w - lr * (d + momentum * m')``.
 
     Source: Sutskever, Martens, Dahl and Hinton, "On the importance of initialization and momentum in deep learning"
-    (2013), as in PyTorch's ``SGD``; there ``dampening`` spares the first step.
+    (2013), as in PyTorch's ``SGD``, which does not dampen the first step.
     """
     given = w, g, m
     w, g, m = map(wide, given)
@@ -88,9 +88,9 @@ def rmsprop(
 ) -> tuple[Tensor, ...]:
     """Return the parameter and the state after a step of RMSprop: ``(w, s)``, then ``mean`` and ``m`` if given.
 
-    ``s' = alpha * s + (1 - alpha) * d²`` with ``d = g + weight_decay * w``. Given ``mean``, the running mean of the
+    ``s' = alpha * s + (1 - alpha) * d²`` with ``d = g + weight_decay * w``. With ``mean``, the running mean of the
     gradient, the step is centred: ``mean' = alpha * mean + (1 - alpha) * d``, and ``s' - mean'²`` stands for ``s'``
-    below. ``r = d / (sqrt(s') + eps)``; ``w' = w - lr * r``, or given the velocity ``m``, ``m' = momentum * m + r`` and
+    below. ``r = d / (sqrt(s') + eps)``; ``w' = w - lr * r``, or with the velocity ``m``, ``m' = momentum * m + r`` and
     ``w' = w - lr * m'``.
 
     Source: Tieleman and Hinton, "Lecture 6.5" (2012), and Graves, "Generating sequences with recurrent neural networks"
@@ -154,7 +154,7 @@ def adamw(
     eps: Operand = 1e-8,
     weight_decay: Operand = 0.01,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what :func:`adam` does for the bare gradient, with ``lr * weight_decay * w`` taken from the parameter.
+    """Return the results of :func:`adam` for the bare gradient, less ``lr * weight_decay * w`` for the parameter.
 
     Source: Loshchilov and Hutter, "Decoupled weight decay regularization" (2017), as in PyTorch's ``AdamW``.
     """
@@ -175,10 +175,10 @@ def lars(
     trust: Operand = 1e-3,
     eps: Operand = 1e-8,
 ) -> tuple[Tensor, Tensor]:
-    """Return parameter and velocity after a step whose length follows the norm of the parameter.
+    """Return parameter and velocity after a step whose length is proportional to the norm of the parameter.
 
-    ``rate = trust * |w| / (|g| + weight_decay * |w| + eps)``, or 1 where one of both norms is 0;
-    ``m' = momentum * m + lr * rate * (g + weight_decay * w)``, ``w' = w - m'``. The norms are those of whole tensors.
+    ``rate = trust * |w| / (|g| + weight_decay * |w| + eps)``, or 1 if one of both norms is 0; ``m' = momentum * m + lr
+    * rate * (g + weight_decay * w)``, ``w' = w - m'``. The norms are those of whole tensors.
 
     Source: You, Gitman and Ginsburg, "Large batch training of convolutional networks" (2017).
     """
@@ -204,10 +204,10 @@ def lamb(
     eps: Operand = 1e-6,
     weight_decay: Operand = 0.01,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return parameter, first and second moment: a step of Adam as long as the norm of the parameter says.
+    """Return parameter, first and second moment: a step of Adam with a length proportional to the parameter's norm.
 
     ``r`` is the direction of :func:`adamw`, its decay included; ``w' = w - lr * |w| / |r| * r``, with 1 for the ratio
-    where one of both norms is 0.
+    if one of both norms is 0.
 
     Source: You et al., "Large batch optimization for deep learning: training BERT in 76 minutes" (2019).
     """
@@ -234,10 +234,10 @@ def clip_by_norm(g: Tensor, limit: Operand, *, eps: Operand = 1e-6) -> Tensor:
 def clip_by_global_norm(
     gradients: Sequence[Tensor], limit: Operand, *, eps: Operand = 1e-6
 ) -> tuple[tuple[Tensor, ...], Tensor]:
-    """Return gradients scaled together so that their norm is at most ``limit``, and the norm that they had.
+    """Return gradients scaled together so that their norm is at most ``limit``, and their original norm.
 
-    The norm is the root of the sum of the squares of all elements of all tensors; each is multiplied by
-    ``min(1, limit / (norm + eps))``.
+    The norm is the root of the sum of the squares of all elements of all tensors; each is multiplied by ``min(1, limit
+    / (norm + eps))``.
 
     Raises:
         TileError: TIL217, there are no gradients.

@@ -1,9 +1,9 @@
 """Pooling: windows that slide over the spatial axes, each reduced to one value.
 
-Padding never takes part: a maximum does not see it, and an average counts it only where it is told to. ``layout``
-names the axes, as in :mod:`tileir.ops.networks.convolution`: ``x`` all spatial axes, and ``n`` the batch and ``c`` the
-channels, either of which may be missing. How many windows there are, and what ``padding`` may be, is told at
-:func:`tileir.ops.shared.windows.windows_of`; explicit padding is smaller than the window.
+Padding never takes part: a maximum ignores it, and an average counts it only on request. ``layout`` names the axes, as
+in :mod:`tileir.ops.networks.convolution`: ``x`` all spatial axes, and ``n`` the batch and ``c`` the channels, either of
+which may be missing. For the number of windows and ``padding``, see :func:`tileir.ops.shared.windows.windows_of`;
+explicit padding is smaller than the window.
 """
 
 from __future__ import annotations
@@ -89,13 +89,12 @@ def max_pool(
     """Return the greatest element of each window: ``O[n, c, o] = max(X[n, c, stride * o + dilation * i - before])``.
 
     ``stride`` is by default the size of the window. NaN wins. Dtype: that of ``x``. All tied elements get the whole
-    gradient unless ties are split evenly. With ``return_indices`` the places of the maxima follow, as
-    :func:`max_unpool` takes them: row-major numbers along all spatial axes, the least of equal ones; i32, i64 where
-    there are 2^31 elements. There a NaN counts as infinity.
+    gradient unless ties are split evenly. With ``return_indices`` the positions of the maxima follow, as
+    :func:`max_unpool` takes them: row-major numbers along all spatial axes, the least of equal ones; i32, or i64 from
+    2^31 elements on. There a NaN counts as infinity.
 
     Raises:
-        TileError: TIL217, an option or layout is not as said; TIL305, there are too few axes.
-
+        TileError: TIL217, an option or layout is invalid; TIL305, there are too few axes.
     """
     form = layout_of(x, layout, "ncx", "x")
     windows = _windows(x, form, kernel_size, stride, padding, dilation, ceil_mode)
@@ -144,12 +143,11 @@ def average_pool(
 ) -> Tensor:
     """Return the sum of each window divided by the number of its elements; options as for :func:`max_pool`.
 
-    With ``count_include_pad`` the padding counts, too, though not what lies behind it, which a window can reach in
-    ceil mode. Dtype: that of ``x``; integers give f32.
+    With ``count_include_pad`` the padding counts, too, but not elements beyond it, which a window can reach in ceil
+    mode. Dtype: that of ``x``; integers give f32.
 
     Raises:
-        TileError: TIL217, an option or layout is not as said; TIL305, there are too few axes.
-
+        TileError: TIL217, an option or layout is invalid; TIL305, there are too few axes.
     """
     form = layout_of(x, layout, "ncx", "x")
     windows = _windows(x, form, kernel_size, stride, padding, dilation, ceil_mode)
@@ -182,8 +180,7 @@ def lp_pool(
     Dtype: that of ``x``; integers give f32. The gradient of a window of zeros is 0.
 
     Raises:
-        TileError: TIL217, an option or layout is not as said; TIL305, there are too few axes.
-
+        TileError: TIL217, an option or layout is invalid; TIL305, there are too few axes.
     """
     if not norm > 0:
         raise mistaken(f"the norm is above 0; it was {norm!r}")
@@ -202,15 +199,15 @@ def max_unpool(
     padding: Padding = 0,
     output_size: Sizes | None = None,
 ) -> Tensor:
-    """Return zeros with the maxima of :func:`max_pool` put back at their places; of several at one, the last counts.
+    """Return zeros with the maxima of :func:`max_pool` at their original positions; of several at one, the last counts.
 
-    ``x`` and ``indices`` are [N, C, o...]. The spatial sizes of the result are ``output_size``, or those of which
-    windows without dilation have as many: ``(o - 1) * stride + kernel_size - before - after``. Indices outside of them
-    are left out. Dtype: that of ``x``, whose gradient is gathered again.
+    ``x`` and ``indices`` are [N, C, o...]. The spatial sizes of the result are ``output_size``, or those with o windows
+    without dilation: ``(o - 1) * stride + kernel_size - before - after``. Indices outside of them are left out. Dtype:
+    that of ``x``, whose gradient is gathered.
 
     Raises:
-        TileError: TIL217, an option is not as said; TIL305, there are too few axes; TIL312 when compiling, there are
-            not as many indices.
+        TileError: TIL217, an option is invalid; TIL305, there are too few axes; TIL312 when compiling, the number of
+            indices differs.
 
     Source: PyTorch's ``max_unpool2d``, ONNX' ``MaxUnpool``.
     """
@@ -244,8 +241,7 @@ def global_average_pool(x: Tensor, *, layout: str = "ncx") -> Tensor:
     """Return the mean of each channel; the spatial axes stay, with size 1. Integers give f32.
 
     Raises:
-        TileError: TIL217, the layout is not as said; TIL305, there are too few axes.
-
+        TileError: TIL217, the layout is invalid; TIL305, there are too few axes.
     """
     form = layout_of(x, layout, "ncx", "x")
     return narrowed(_whole(Aggregation.SUM, wide(x), form) / real(_product(form.sizes(x, "x"))), x)
@@ -255,11 +251,10 @@ def adaptive_average_pool(x: Tensor, output_size: Sizes, *, layout: str = "ncx")
     """Return the means of ``output_size`` windows on each spatial axis. Integers give f32.
 
     Window o of M on an axis of N elements has those from ``floor(o * N / M)`` to before ``ceil((o + 1) * N / M)``, as
-    PyTorch's: where N is no multiple of M, they differ in size and may overlap.
+    in PyTorch: if N is no multiple of M, they differ in size and may overlap.
 
     Raises:
-        TileError: TIL217, the layout or the number of sizes is not as said; TIL305, there are too few axes.
-
+        TileError: TIL217, the layout or the number of sizes is invalid; TIL305, there are too few axes.
     """
     form = layout_of(x, layout, "ncx", "x")
     total, counts = _adaptive(Aggregation.SUM, wide(x), output_size, form)
@@ -322,7 +317,7 @@ def _pooled(aggregation: Aggregation, x: Tensor, form: Layout, windows: Sequence
 
 
 def _places(x: Tensor, greatest: Tensor, form: Layout, windows: Sequence[Window]) -> Tensor:
-    """Return where the first of the greatest elements of each window is: the last of all, less the most before it."""
+    """Return the position of the first greatest element of each window: the end less the greatest distance to it."""
     source, result, constraints = _slid(x, form, windows)
     elements, maxima = (call("cond", each != each, call("as_like", math.inf, each), each) for each in (x, greatest))
     sizes = form.sizes(x, "x")
@@ -334,7 +329,7 @@ def _places(x: Tensor, greatest: Tensor, form: Layout, windows: Sequence[Window]
 
 
 def _slid(x: Tensor, form: Layout, windows: Sequence[Window]) -> tuple[list[Axis], list[Axis], tuple[Constraint, ...]]:
-    """Return where the taps of windows are read, and where each window is written; and what limits the taps."""
+    """Return the accesses of the taps of windows, those of the results, and constraints on the taps."""
     sizes, output, taps = list(dims_of(x)), indices_of(x, "o"), indices_of(x, "i")
     source = [Axis((place,), (size,)) for place, size in zip(output, sizes, strict=True)]
     result = list(source)
@@ -353,9 +348,9 @@ def _whole(aggregation: Aggregation, x: Tensor, form: Layout) -> Tensor:
 
 
 def _adaptive(aggregation: Aggregation, x: Tensor, output_size: Sizes, form: Layout) -> tuple[Tensor, dict[int, Dim]]:
-    """Return the reduced windows, and how many there are on each spatial axis.
+    """Return the reduced windows, and their number on each spatial axis.
 
-    Element i, of width M, and window o, of width N, have a part of ``N * M`` in common.
+    Element i, of width M, and window o, of width N, share a part of ``N * M``.
     """
     spatial = form.axes("x")
     counts = dict(zip(spatial, sizes_per_axis(x, output_size, len(spatial), "output_size"), strict=True))
@@ -369,7 +364,7 @@ def _adaptive(aggregation: Aggregation, x: Tensor, output_size: Sizes, form: Lay
 
 
 def _counted(total: Tensor, axis: int, window: Window, after: int, *, skip_start: bool) -> Tensor:
-    """Return how many elements the window of each result has on one axis, up to so much padding behind it."""
+    """Return the number of elements in the window of each result on one axis, including up to ``after`` of padding."""
     step = window.dilation
     reach = (window.count + 1) * window.stride + window.kernel * step
     start = position(total, axis, reach) * window.stride - window.before
@@ -378,7 +373,7 @@ def _counted(total: Tensor, axis: int, window: Window, after: int, *, skip_start
         return end - (call("max", start, 0) if skip_start else start)
     end = call("min", (window.size + after - start + (step - 1)) / step, window.kernel)
     taps = end - (call("max", 0 - start, 0) + (step - 1)) / step if skip_start else end
-    return call("max", taps, 1)  # where all lie beside the elements, so does what they are divided by
+    return call("max", taps, 1)  # if all taps are outside of the elements, the dividend is 0, too
 
 
 def _product(factors: Iterable[T]) -> T:

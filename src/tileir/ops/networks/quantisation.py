@@ -1,9 +1,8 @@
-"""Quantisation: floats as integers times a scale, less a zero point, and products of such integers.
+"""Quantisation: floats as integers times a scale, less a zero point, and products of quantised numbers.
 
 ``real = (integer - zero_point) * scale``. Scales and zero points are scalars, or have an element for each position of
-one axis, or for each block of positions, or as many axes as the tensor, and broadcast. Integers are added up in i32, so
-that results are exact; what is rounded goes to the nearest integer, of two to the even one, and stays within the limits
-of its dtype.
+one axis, or for each block of positions, or the rank of the tensor, and broadcast. Integers are added up in i32, so
+that results are exact; rounding is to the nearest integer, of two to the even one, within the limits of the dtype.
 Source: ONNX' ``QuantizeLinear``, ``DequantizeLinear``, ``DynamicQuantizeLinear``, ``MatMulInteger``, ``ConvInteger``,
 ``QLinearMatMul`` and ``QLinearConv``.
 """
@@ -48,14 +47,13 @@ def quantize_linear(
     """Return ``round(x / scale) + zero_point`` in integers, or ``x / scale`` in floats of 8 bits.
 
     A scale of one axis belongs to ``axis``; with ``block_size`` it has as many axes as ``x``, and each of its elements
-    along ``axis`` so many of ``x``. The quotient has the dtype to which ``x`` and the scale are promoted, or
-    ``precision``. ``saturate`` is that of :func:`tileir.ops.cast`, for floats. NaN becomes 0 in
+    along ``axis`` belongs to ``block_size`` elements of ``x``. The quotient has the dtype to which ``x`` and the scale
+    are promoted, or ``precision``. ``saturate`` is that of :func:`tileir.ops.cast`, for floats. NaN becomes 0 in
     integers. Nothing here has a gradient.
 
     Raises:
         TileError: TIL206, there is no such dtype; TIL217, it is neither of integers nor of 8 bits, or ``block_size``
             is below 0; TIL305, a scale has another number of axes; TIL314, there is no such axis.
-
     """
     target, spread = dtype_of(dtype), _Spread(x, axis, block_size)
     quotient = _quotient(x, spread.over(scale), precision)
@@ -89,9 +87,9 @@ def dequantize_linear(
 
 
 def dynamic_quantize_linear(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return ``x`` in u8, and the scale and zero point for which its least and greatest elements, and 0, are in range.
+    """Return ``x`` in u8, and the scale and zero point for a range with 0 and its least and greatest elements.
 
-    ``scale = (max(x, 0) - min(x, 0)) / 255``, and 1 / 255 where all are 0; the zero point is ``round(-min / scale)``.
+    ``scale = (max(x, 0) - min(x, 0)) / 255``, and 1 / 255 if all are 0; the zero point is ``round(-min / scale)``.
     """
     most, least = (tf.max(reductions.max(x), 0), tf.min(reductions.min(x), 0))
     scale = tf.where(most == least, tf.as_like(1, most), most - least) / 255
@@ -110,14 +108,14 @@ def requantize_linear(
 ) -> Tensor:
     """Return ``round(x * scale + zero_point)`` in integers: sums of products as quantised numbers of another scale.
 
-    What is rounded is computed in ``precision``: f64 holds all of i32, f32 is faster on many devices. The scale of a
-    product is ``x_scale * y_scale / scale``; ``axis`` is that along which it or the zero point has elements.
+    The operand of ``round`` is computed in ``precision``: f64 holds all of i32, f32 is faster on many devices. The
+    scale of a product is ``x_scale * y_scale / scale``; ``axis`` is the axis of its or the zero point's elements.
 
     Raises:
         TileError: TIL206, there is no such dtype; TIL217, it is none of integers, or the precision another one;
             TIL305, a scale has another number of axes; TIL314, there is no such axis.
 
-    Source: ONNX' ``QLinearMatMul`` and ``QLinearConv``, which are this of :func:`matmul_integer` and
+    Source: ONNX' ``QLinearMatMul`` and ``QLinearConv``, which requantise :func:`matmul_integer` and
     :func:`conv_integer`.
     """
     target, wide = dtype_of(dtype), chosen(dtype_of(precision), (DType.F32, DType.F64), "precision")
@@ -183,14 +181,14 @@ def conv_integer(
 
 @attrs.frozen(repr=False)
 class _Spread:
-    """How scales and zero points belong to the elements of a tensor: along one axis, or by blocks of so many."""
+    """The alignment of scales and zero points with the elements of a tensor: along one axis, or by blocks."""
 
     x: Tensor
     axis: int
     block: int
 
     def over(self, scale: Tensor) -> Tensor:
-        """Return a scale or zero point so that it broadcasts with the tensor."""
+        """Return a scale or zero point in a shape that broadcasts with the tensor."""
         rank, block = rank_of(scale), integer_of(self.block, "block_size")
         if block < 0:
             raise mistaken(f"block_size is from 0 on, not {block}")

@@ -40,7 +40,7 @@ Activation: TypeAlias = "str | Callable[[Tensor], Tensor]"
 class RecurrentWeights(NamedTuple):
     """The weights of a cell with G gates: ``w_x`` is [G * H, I], ``w_h`` [G * H, H], and biases are [G * H] or None.
 
-    ``peepholes``, [3 * H] or None, multiply the cell state of :func:`lstm` that its gates i, f and o see.
+    ``peepholes``, [3 * H] or None, multiply the cell state in the gates i, f and o of :func:`lstm`.
     """
 
     w_x: Tensor
@@ -56,7 +56,7 @@ def rnn_cell(
     """Return the next state of a simple network: ``tanh(w_x x + b_x + w_h h + b_h)``, or another nonlinearity of that.
 
     A nonlinearity is "tanh", "sigmoid", "relu", "softplus", "softsign", "elu", "hard_sigmoid" or "leaky_relu", or a
-    function of tensors. Its argument is first clipped to magnitudes of at most ``clip``, where that is given.
+    function of tensors. Its argument is first clipped to magnitudes of at most ``clip``, if given.
 
     Raises:
         TileError: TIL217, another nonlinearity, or ``clip`` is not above 0.
@@ -78,10 +78,10 @@ def lstm_cell(
 ) -> tuple[Tensor, Tensor]:
     """Return the next hidden and cell states of long short-term memory.
 
-    With ``i, f, g, o`` the four parts of ``w_x x + b_x + w_h h + b_h``: ``c' = σ(f) c + σ(i) tanh(g)`` and
-    ``h' = σ(o) tanh(c')``. The ``activations`` are those of the gates, of ``g`` and of ``c'``, as the nonlinearity and
-    ``clip`` of :func:`rnn_cell`. With peepholes p, the gates i and f have ``p c`` added, and o has ``p c'``.
-    ``coupled`` forgets what is not put in: ``1 - σ(i)`` takes the place of ``σ(f)``.
+    With ``i, f, g, o`` the four parts of ``w_x x + b_x + w_h h + b_h``: ``c' = σ(f) c + σ(i) tanh(g)`` and ``h' = σ(o)
+    tanh(c')``. The ``activations`` are those of the gates, of ``g`` and of ``c'``, as the nonlinearity and ``clip`` of
+    :func:`rnn_cell`. With peepholes p, the gates i and f have ``p c`` added, and o has ``p c'``. ``coupled`` puts ``1 -
+    σ(i)`` in place of ``σ(f)``.
 
     Raises:
         TileError: TIL217, there are not three activations, one is unknown, or ``clip`` is not above 0.
@@ -132,15 +132,15 @@ def rnn(
     """Return the outputs of layers of :func:`rnn_cell` over time, and their last states.
 
     ``x`` is [T, B, I], or [B, T, I] with ``batch_first``. There are weights for each layer, with ``bidirectional`` for
-    both directions of each in turn; a layer reads what the one before it gives, [T, B, D * H] for D directions, which
-    is also the form of the outputs. With ``reverse`` the lone direction is from the end. States are [L * D, B, H],
-    zeros by default. ``lengths``, [B], tells how many steps each example has: behind these its outputs are 0, and its
-    state stays. Time is a loop that is not unrolled; the inputs of all times are multiplied by ``w_x`` at once before
-    it.
+    both directions of each in turn; a layer reads the outputs of the previous one, [T, B, D * H] for D directions,
+    which is also the form of the result. With ``reverse`` the only direction is from the end. States are [L * D, B, H],
+    zeros by default. ``lengths``, [B], gives the number of steps of each example: after these its outputs are 0, and
+    its state stays. Time is a loop that is not unrolled; the inputs of all times are multiplied by ``w_x`` at once
+    before it.
 
     Raises:
         TileError: TIL217, there are no weights, or not two for each layer of two directions, there is another
-            nonlinearity, or an option is not as said; TIL209, ``x`` has not three axes; TIL305, lengths have not one.
+            nonlinearity, or an option is invalid; TIL209, ``x`` has not three axes; TIL305, lengths have not one.
 
     Source: PyTorch's ``RNN``.
     """
@@ -200,16 +200,15 @@ def gru(
 
 @attrs.frozen(repr=False)
 class _Terms:
-    """What a step adds up: a part of its input for each gate, and products of states with parts of weights.
+    """The terms of a step: a part of its input for each gate, and products of states with parts of weights.
 
     Attributes:
         from_x: The parts of the input, side by side.
         w_h: The weights of states.
         b_h: Their biases.
-        peepholes: Those of long short-term memory.
+        peepholes: The peepholes of long short-term memory.
         size: H.
         turned: Whether the weights are [H, G * H] in place of [G * H, H].
-
     """
 
     from_x: Tensor
@@ -220,11 +219,11 @@ class _Terms:
     turned: bool
 
     def of_x(self, number: int) -> Tensor:
-        """Return what the input adds to a gate."""
+        """Return the contribution of the input to a gate."""
         return _part(self.from_x, number, self.size)
 
     def of_h(self, h: Tensor, first: int = 0, count: int | None = None) -> Tensor:
-        """Return what a state adds to so many gates, by default to all of them."""
+        """Return the contribution of a state to ``count`` gates from ``first`` on, by default to all of them."""
         if count is None:
             return _linear(h, self.w_h, self.b_h, turned=self.turned)
         bias = None if self.b_h is None else _part(self.b_h, first, self.size, count)
@@ -232,18 +231,17 @@ class _Terms:
         return _linear(h, weights, bias)
 
     def seen(self, gate: Tensor, c: Tensor, number: int) -> Tensor:
-        """Return a gate that sees a cell state through its peephole, if it has one."""
+        """Return a gate with the contribution of a cell state through its peephole, if it has one."""
         return gate if self.peepholes is None else gate + _part(wide(self.peepholes), number, self.size) * c
 
 
 @attrs.frozen(repr=False)
 class _Cell(ABC):
-    """A kind of cells: what they make of their terms and states.
+    """A kind of cells: the function from their terms and states to the next states.
 
     Attributes:
         functions: The activations.
-        option: What tells two kinds of one cell apart.
-
+        option: The variant of a kind of cell.
     """
 
     functions: tuple[Callable[[Tensor], Tensor], ...]
@@ -253,7 +251,7 @@ class _Cell(ABC):
 
     @classmethod
     def of(cls, activations: Sequence[Activation], clip: float | None, option: bool = False) -> Self:
-        """Look up activations, which are called on what is clipped."""
+        """Look up activations, and let them clip their arguments."""
         if len(activations) != cls.COUNT:
             raise mistaken(f"this cell has {cls.COUNT} activations, not {len(activations)}")
         if clip is not None and not clip > 0:
@@ -327,7 +325,7 @@ def _once(cell: _Cell, x: Tensor, state: Sequence[Tensor], weights: RecurrentWei
 
 @attrs.frozen(repr=False)
 class _Time:
-    """Directions of time, the place of its axis, and how long it is for each example."""
+    """Directions of time, the position of its axis, and the number of steps of each example."""
 
     bidirectional: bool
     reverse: bool
@@ -377,7 +375,7 @@ def _over_time(
     times, batch = dims_of(x)[:2]
     sizes = [batch, dims_of(weights.w_h)[1]]
     states = [narrowed(full(x, sizes, 0), x, *weights) if state is None else state for state in given]
-    turned = swapaxes(weights.w_h, 0, 1)  # so that no step has to: its products run over neighbours
+    turned = swapaxes(weights.w_h, 0, 1)  # once, so that the products of each step run over neighbours
     optional = (weights.b_h, weights.peepholes, None if lengths is None else tf.reshape(lengths, batch, 1))
     constants = [turned, *(each for each in optional if each is not None)]
     sequences = [from_x] if lengths is None else [from_x, tf.index(full(x, [times], 0), 0)]
@@ -400,7 +398,7 @@ def _over_time(
 
 
 def _linear(x: Tensor, w: Tensor, b: Tensor | None, *, turned: bool = False) -> Tensor:
-    """Return ``w x + b`` over the last axis of ``x``, wide; ``turned`` weights have their axes in the other order."""
+    """Return ``w x + b`` over the last axis of ``x``, wide; ``turned`` weights are transposed."""
     x = wide(x)
     *kept, i = indices_of(x)
     k = index_of(x, "k")
@@ -410,7 +408,7 @@ def _linear(x: Tensor, w: Tensor, b: Tensor | None, *, turned: bool = False) -> 
 
 
 def _part(gates: Tensor, number: int, size: Dim, count: int = 1) -> Tensor:
-    """Return so many gates from this number on, side by side along the last axis."""
+    """Return ``count`` gates from this number on, side by side along the last axis."""
     *kept, h = indices_of(gates)
     element = gates[(*kept, h + size * number)]
     return aggregate(Aggregation.ASSIGN, element, [*kept, h], [*dims_of(gates)[:-1], size * count])

@@ -1,4 +1,4 @@
-"""Sequences with a state of fixed size: causal convolutions, and attention that sums up what it has read.
+"""Sequences with a state of fixed size: causal convolutions, and linear attention.
 
 Source: ONNX' ``CausalConvWithState`` and ``LinearAttention``.
 """
@@ -39,18 +39,17 @@ _RANK: Final = 3
 def causal_conv(
     x: Tensor, w: Tensor, bias: Tensor | None = None, state: Tensor | None = None, *, activation: str = "none"
 ) -> tuple[Tensor, Tensor]:
-    """Return a convolution of each channel with what came before, and the state from which it goes on.
+    """Return a convolution of each channel with earlier elements, and the state to continue it.
 
     ``O[n, c, t] = bias[c] + sum(X[n, c, t + i - (k - 1)] * W[c, 0, i])`` over i, with the ``state`` before the first
-    element, zeros by default; then "silu" of that, where it is the ``activation``.
+    element, zeros by default; then "silu" of that, if it is the ``activation``.
 
     Shapes: ``x`` is [N, C, T], ``w`` [C, 1, k], the state, which is the last k - 1 elements, [N, C, k - 1]. Dtypes
     promote.
 
     Raises:
-        TileError: TIL305, a rank is another one; TIL217, there is no such activation; TIL312 when compiling, sizes do
-            not agree.
-
+        TileError: TIL305, a rank differs; TIL217, there is no such activation; TIL312 when compiling, sizes do not
+            agree.
     """
     if rank_of(x) != _RANK or rank_of(w) != _RANK:
         raise mistake("TIL305", f"signals and kernels have {_RANK} axes, not {rank_of(x)} and {rank_of(w)}")
@@ -84,9 +83,9 @@ def linear_attention(
 ) -> tuple[Tensor, Tensor]:
     """Return attention without a softmax, over a state that sums up keys times values, and the state after it.
 
-    At each time t the state S is first multiplied by ``exp(decay_t)``, along keys, where that is given. With ``beta``
-    it is corrected by what it lacks, by the delta rule: ``v_t`` becomes ``beta_t * (v_t - S^T k_t)``. Then
-    ``k_t v_t^T`` is added, and the result is ``scale * S^T q_t``; the scale is by default ``1 / sqrt(D)``.
+    At each time t the state S is first multiplied by ``exp(decay_t)``, along keys, if given. With ``beta``, the delta
+    rule corrects it: ``v_t`` becomes ``beta_t * (v_t - S^T k_t)``. Then ``k_t v_t^T`` is added, and the result is
+    ``scale * S^T q_t``; the scale is by default ``1 / sqrt(D)``.
 
     Shapes: ``query`` is [B, H, T, D], ``key`` [B, K, T, D], ``value`` [B, K, T, E], the result [B, H, T, E], the state
     [B, K, D, E], zeros by default; H is K or a multiple of it. ``decay`` is [B, K, T, 1] or [B, K, T, D] and ``beta``
@@ -94,8 +93,8 @@ def linear_attention(
     Time is a loop; the state is f32 in it. Dtypes: results have that of ``query``, the state its own.
 
     Raises:
-        TileError: TIL305, a rank is not as said; TIL217, a number of heads is missing; TIL312 when compiling, sizes do
-            not agree.
+        TileError: TIL305, a rank is wrong; TIL217, a number of heads is missing; TIL312 when compiling, sizes do not
+            agree.
 
     Sources: Katharopoulos et al., "Transformers are RNNs", 2020; Yang et al., "Gated delta networks", 2024.
     """
@@ -132,7 +131,7 @@ def linear_attention(
 
 
 def _written(state: Tensor, q: Tensor, k: Tensor, v: Tensor, beta: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return a state with one key and value more, and what a query reads of it."""
+    """Return a state with one more key and value, and the result for a query."""
     if beta is not None:
         v = beta * (v - summed(state * _column(k), -2))
     now = tf.as_like(state + _column(k) * tf.reshape(v, *dims_of(v)[:-1], 1, dims_of(v)[-1]), state)

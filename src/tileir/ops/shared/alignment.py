@@ -1,4 +1,4 @@
-"""Losses of sequences of which nobody said where one meets the other: connectionist temporal classification."""
+"""Losses of sequences with unknown alignment: connectionist temporal classification."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tileir.ops.shared.foundation import (
 )
 from tileir.tile import builder_functions as tf
 
-_IMPOSSIBLE: Final = -1e30  # the logarithm of no probability, of which sums stay finite
+_IMPOSSIBLE: Final = -1e30  # the logarithm of probability 0, chosen so that sums stay finite
 _REDUCTIONS: Final = ("none", "mean", "sum")
 
 
@@ -42,19 +42,20 @@ def ctc_loss(
     zero_infinity: bool = False,
     reduction: str = "mean",
 ) -> Tensor:
-    """Return ``-log`` of the probability of a target: that of all ways to spread it over time, with blanks between.
+    """Return ``-log`` of the probability of a target: the sum over all alignments, with blanks between classes.
 
     Shapes: ``likelihood`` is [T, N, C], logarithms of probabilities of C classes at T times; ``target`` is [N, S],
     integers but no blanks; the lengths are [N], by default T and S, and "none" gives [N]. Dtype: floats of 32 bits at
     least.
 
-    With ``l`` the target with a blank before, between and behind its classes, ``a[j]`` is the probability of all ways
-    that are at ``l[j]`` now: ``a'[j] = p[l[j]] * (a[j] + a[j - 1] + a[j - 2])``, the last where ``l[j]`` is neither a
-    blank nor ``l[j - 2]``. Times are a loop of the program. "mean" divides each loss by the length of its target first.
-    A target that is longer than its time allows has an infinite loss, or 0 with ``zero_infinity``, and no gradient.
+    With ``l`` the target with a blank before, between and after its classes, ``a[j]`` is the probability of all
+    alignments that are at ``l[j]`` now: ``a'[j] = p[l[j]] * (a[j] + a[j - 1] + a[j - 2])``, the last if ``l[j]`` is
+    neither a blank nor ``l[j - 2]``. Times are a loop of the program. "mean" divides each loss by the length of its
+    target first. A target that is too long for its time has an infinite loss, or 0 with ``zero_infinity``, and no
+    gradient.
 
     Raises:
-        TileError: TIL305, a rank is another one; TIL217, another reduction, or ``blank`` is below 0.
+        TileError: TIL305, a rank differs; TIL217, another reduction, or ``blank`` is below 0.
 
     Source: Graves, Fernández, Gomez and Schmidhuber, "Connectionist temporal classification", 2006; PyTorch's
     ``ctc_loss``.
@@ -114,7 +115,7 @@ def _shifted(x: Tensor, by: int, before: Tensor) -> Tensor:
 
 
 def _log_sum(first: Tensor, *others: Tensor) -> Tensor:
-    """Return the logarithm of a sum of exponentials, none of which is infinite."""
+    """Return the logarithm of a sum of exponentials, all of them finite."""
     greatest = first
     for other in others:
         greatest = tf.max(greatest, other)

@@ -1,7 +1,7 @@
 """Checks of the arguments of operations, read from the annotations of their parameters.
 
-:func:`checked` stands between users and the operations of the library, so that a wrong argument is one error at their
-line, whatever the operation would have done with it. Inside the library operations call one another directly.
+:func:`checked` wraps the operations of the library for users, so that a wrong argument is one error at their line.
+Inside the library operations call one another directly.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ _SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "var": ("variance",),
     }
 )
-"""Names of options in NumPy and PyTorch, and what they may be called here."""
+"""Names of options in NumPy and PyTorch, and their names here."""
 
 _TAKEN: Final = frozenset(
     ("approx", "attn_mask", "axes", "axis", "dim", "dims", "eps", "epsilon", "is_causal", "keepdim", "ord")
 )
-"""Those that mean the same here, and are taken; of the others a message tells the name."""
+"""Names with equal meanings, which are accepted; for the others, a message tells the right name."""
 
 _ALIASES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -70,12 +70,12 @@ _ALIASES: Final[Mapping[str, str]] = MappingProxyType(
         "Sizes": "Size | Sequence[Size]",
     }
 )
-"""What the names of types in annotations stand for."""
+"""The types that names in annotations stand for."""
 
 
 @attrs.frozen(repr=False)
 class _Kind:
-    """A kind of values: how to tell them, and what one and several are called, with an entry for each alternative."""
+    """A kind of values: a test, and the words for one and for several values, with an entry for each alternative."""
 
     test: Test
     singular: tuple[str, ...]
@@ -135,11 +135,10 @@ _KINDS: Final[Mapping[str, _Kind]] = MappingProxyType(
 
 
 def checked(name: str, operation: Callable[P, R]) -> Callable[P, R]:
-    """Return ``operation`` under the name by which users call it, with its arguments checked.
+    """Return ``operation`` under its public name, with its arguments checked.
 
-    NumPy's numbers become Python's, so that operations see no others, and names that NumPy and PyTorch have for an
-    option become those here. The result raises TIL217 where an argument is missing, unknown, or not what its annotation
-    says.
+    NumPy's numbers become Python's, so that operations see no others, and option names of NumPy and PyTorch are
+    translated. The result raises TIL217 if an argument is missing, unknown, or not of the annotated kind.
     """
 
     @at_the_call
@@ -160,7 +159,7 @@ def checked(name: str, operation: Callable[P, R]) -> Callable[P, R]:
 
 
 def _check(name: str, operation: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-    """Raise TIL217 for the first argument that the operation does not take."""
+    """Raise TIL217 for the first argument that the operation does not accept."""
     signature = _signature(operation)
     for keyword in kwargs:
         if keyword not in signature.parameters:
@@ -182,7 +181,7 @@ _signature = functools.cache(inspect.signature)
 
 
 def _here(name: str, operation: Callable[..., object], keyword: str, given: Mapping[str, object]) -> str:
-    """Return what an option is called here that somebody gave by the name that it has elsewhere."""
+    """Return the name here of an option that is given by another library's name."""
     known = _signature(operation).parameters
     if keyword in known or keyword not in _TAKEN:
         return keyword
@@ -200,7 +199,7 @@ def _written(signature: inspect.Signature) -> str:
 
 
 def _meant(keyword: str, known: Sequence[str]) -> str:
-    """Return what a message says of an argument that there is not."""
+    """Return the advice of a message for an unknown argument."""
     here = next((name for name in _SPELLINGS.get(keyword, ()) if name in known), None)
     return nearest(keyword, known) if here is None else f"; here it is called {here}"
 
@@ -210,7 +209,7 @@ def _shown(value: object) -> str:
 
 
 def _notes(value: object) -> tuple[str, ...]:
-    """Return what helps whoever passes an array where a tensor belongs."""
+    """Return advice for an array in place of a tensor."""
     array = isinstance(value, np.ndarray)
     return ("arrays are passed to the finished function; declare an input for them",) if array else ()
 
@@ -230,7 +229,7 @@ def _kind(annotation: str) -> _Kind:
 
 
 def _kind_of(node: ast.expr) -> _Kind:
-    """Return what part of an annotation allows; what is not known here allows everything."""
+    """Return the kind of values that part of an annotation allows; unknown parts allow everything."""
     match node:
         case ast.Constant(value=None):
             return _KINDS["None"]

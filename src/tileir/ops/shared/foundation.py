@@ -1,6 +1,6 @@
-"""Building blocks of all operations: axes, sizes, index variables and contractions of tensors at hand.
+"""Building blocks of all operations: axes, sizes, index variables and contractions of tensors.
 
-The one file of the library that knows how the builder works inside. Mistakes are raised at the user's line.
+This is the only file of the library that knows the internals of the builder. Mistakes are raised at the user's line.
 """
 
 from __future__ import annotations
@@ -100,7 +100,6 @@ def rank_of(x: Operand) -> int:
 
     Raises:
         TileError: TIL209, it depends on an input that was declared without dimensions.
-
     """
     if not isinstance(x, Tensor):
         return 0
@@ -128,11 +127,10 @@ def axis_within(rank: int, axis: int) -> int:
 
 
 def axes_of(x: Operand, axes: Axes) -> tuple[int, ...]:
-    """Return axes of ``x`` in ascending order, counted from the front; None are all of them.
+    """Return axes of ``x`` in ascending order, counted from the front; None stands for all of them.
 
     Raises:
-        TileError: TIL217, something is no integer, or an axis stands there twice; TIL314, there is no such axis.
-
+        TileError: TIL217, something is no integer, or an axis is given twice; TIL314, there is no such axis.
     """
     rank = rank_of(x)
     if axes is None:
@@ -164,7 +162,6 @@ def chosen(value: _Choice, choices: Sequence[_Choice], what: str) -> _Choice:
 
     Raises:
         TileError: TIL217, it is another one.
-
     """
     if value not in choices:
         known = ", ".join(repr(choice) for choice in choices)
@@ -200,7 +197,7 @@ def aggregate(
 
 
 def finite(x: Tensor) -> AbstractContextManager[None]:
-    """Return what promises of contractions recorded inside that they read no infinity and no NaN where it matters."""
+    """Return a context in which contractions promise that no infinity or NaN affects their results."""
     return x.recorder.attributed(Attribute("finite"))
 
 
@@ -223,11 +220,10 @@ def tensor_of(x: Operand, value: Operand | bool) -> Tensor:
 
 
 def dtype_of(dtype: DType | str) -> DType:
-    """Return the type that a name such as ``"i32"`` stands for.
+    """Return the type with a name such as ``"i32"``.
 
     Raises:
         TileError: TIL206, there is no such type.
-
     """
     try:
         return DType(dtype)
@@ -241,7 +237,7 @@ def cast_to(x: Operand, dtype: DType | str) -> Tensor:
 
 
 def broadcast_dims(*operands: Operand) -> tuple[Dim, ...]:
-    """Return the sizes that the operands have when they are broadcast together."""
+    """Return the common broadcast sizes of the operands."""
     return broadcast([dims_of(operand) for operand in operands])
 
 
@@ -266,13 +262,12 @@ def expand(x: Tensor, sizes: Sequence[Size]) -> Tensor:
 
 
 def broadcast_index(index: Index, dim: Dim, size: Dim) -> tuple[Polynomial | int, tuple[Constraint, ...]]:
-    """Return where to read an axis of size ``dim`` whose broadcast has ``size``, and the constraint that checks both.
+    """Return the index for an axis of size ``dim`` that is broadcast to ``size``, and the constraint that checks both.
 
     The axis is read at 0 if it has size 1, which may be known only when compiling, and else at ``index``.
 
     Raises:
-        TileError: TIL310, both are known, and do not go together.
-
+        TileError: TIL310, both are known, and do not agree.
     """
     if dim == size:
         return index, ()
@@ -285,11 +280,10 @@ def broadcast_index(index: Index, dim: Dim, size: Dim) -> tuple[Polynomial | int
 
 
 def equal_sizes(index: Polynomial, left: Dim, right: Dim) -> tuple[Constraint, ...]:
-    """Return the constraint that makes two sizes over which ``index`` runs equal: none if they are written alike.
+    """Return the constraint that two sizes over which ``index`` runs are equal: none if they are written alike.
 
     Raises:
         TileError: TIL310, both are known, and differ; when compiling it would be TIL312.
-
     """
     if left == right:
         return ()
@@ -299,11 +293,10 @@ def equal_sizes(index: Polynomial, left: Dim, right: Dim) -> tuple[Constraint, .
 
 
 def inside(position: Dim, size: Dim) -> Dim:
-    """Return a position of an axis, from 0 on, with a check that the axis of this size has it.
+    """Return a position of an axis, from 0 on, with a check that it is below the size.
 
     Raises:
-        TileError: TIL314, it has not, where that is known before compiling; when compiling it is TIL312.
-
+        TileError: TIL314, it is not, if that is known before compiling; when compiling it is TIL312.
     """
     if position.value is not None and size.value is not None:
         if position.value >= size.value:
@@ -315,7 +308,7 @@ def inside(position: Dim, size: Dim) -> Dim:
 def full(x: Operand, sizes: Sequence[Size], value: Operand | bool, dtype: DType | str | None = None) -> Tensor:
     """Return a tensor of ``sizes`` whose elements are all ``value``, for the builder of ``x``.
 
-    A literal has the dtype that it has by itself, i32, f32 or bool, unless ``dtype`` is given.
+    A literal has its natural dtype, i32, f32 or bool, unless ``dtype`` is given.
     """
     scalar = tensor_of(x, value) if dtype is None else cast_to(tensor_of(x, value), dtype)
     return expand(scalar, sizes) if sizes else scalar
@@ -324,47 +317,47 @@ def full(x: Operand, sizes: Sequence[Size], value: Operand | bool, dtype: DType 
 def like(x: Tensor, value: Operand | bool) -> Tensor:
     """Return ``value``, a number or tensor, broadcast with ``x``; a number takes the dtype of ``x``.
 
-    It is a choice whose condition is always true, so it costs no memory and has no gradient towards ``x``.
+    It is a choice whose condition is always true, so it costs no memory and ``x`` gets no gradient.
     """
     return call("cond", call("as_bool", tensor_of(x, 1)), tensor_of(x, value), x)
 
 
 def position(x: Operand, axis: int, reach: Size) -> Tensor:
-    """Return the coordinate of each element along an axis: in i64 where ``reach`` does not fit in i32, else in i32.
+    """Return the coordinate of each element along an axis: in i64 if ``reach`` does not fit in i32, else in i32.
 
     Args:
         x: A tensor.
         axis: The axis, counted from the front.
-        reach: The greatest magnitude of what is computed from the coordinates.
+        reach: The greatest magnitude of numbers computed from the coordinates.
     """
     return call("index", x, axis, reach)
 
 
 def real(dim: Size) -> Dim | float:
-    """Return a size as a float that is known when compiling: what a mean divides by, so that integers give floats."""
+    """Return a size as a float that is known when compiling, so that division of integers by it gives floats."""
     return dim * dim_of(dim.recorder, 1.0) if isinstance(dim, Dim) else float(dim)
 
 
 def floating(x: Operand) -> Tensor:
-    """Return a tensor as one of floats: integers, whose differences would wrap around, become f32 or f64."""
+    """Return a tensor as floats: integers, whose differences would wrap around, become f32 or f64."""
     return x * 1.0 if isinstance(x, Tensor) else call("mul", x, 1.0)
 
 
 def wide(x: Tensor) -> Tensor:
-    """Return a tensor as one of floats of 32 bits at least, in which sums and squares neither overflow nor wrap."""
+    """Return a tensor as floats of 32 bits at least, in which sums and squares neither overflow nor wrap."""
     return call("widen", floating(x))
 
 
 def wide_together(*tensors: Tensor) -> list[Tensor]:
-    """Return tensors as ones of the float dtype to which they are promoted, of 32 bits at least."""
+    """Return tensors in the float dtype to which they are promoted, of 32 bits at least."""
     one = functools.reduce(operator.mul, [call("as_like", 1, wide(tensor)) for tensor in tensors])
     return [call("as_like", tensor, one) for tensor in tensors]
 
 
 def narrowed(value: Tensor, *operands: object) -> Tensor:
-    """Return what was computed from wide operands in the float dtype to which these are promoted.
+    """Return the result of a wide computation in the float dtype to which its operands are promoted.
 
-    All that are no tensors take no part.
+    Operands that are not tensors are ignored.
     """
     tensors = [operand for operand in operands if isinstance(operand, Tensor)]
     if not tensors:
@@ -374,9 +367,9 @@ def narrowed(value: Tensor, *operands: object) -> Tensor:
 
 
 def rounded_once(operation: Callable[_P, Tensor]) -> Callable[_P, Tensor]:
-    """Let an operation of floats compute in 32 bits at least, and round what it returns to its own dtype, once.
+    """Let an operation of floats compute in 32 bits at least, and round its result to its own dtype once.
 
-    All tensors among its arguments come as :func:`wide` ones; the dtype of the result is that to which they are
+    All tensors among its arguments are passed through :func:`wide`; the dtype of the result is that to which they are
     promoted, or the float that goes with an integer.
     """
 
@@ -390,7 +383,7 @@ def rounded_once(operation: Callable[_P, Tensor]) -> Callable[_P, Tensor]:
 
 
 def promoted(value: Tensor, *operands: object) -> Tensor:
-    """Return what was computed from operands, widened where they are floats, in the dtype to which these are promoted.
+    """Return the result of a computation on widened floats in the dtype to which its operands are promoted.
 
     Integers stay integers. Numbers take part, as they do beside tensors; all else does not.
     """

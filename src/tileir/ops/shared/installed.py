@@ -9,16 +9,15 @@ from tileir.core.extensions import EXTENSIONS, Kind
 
 
 def operation_called(name: str, known: Collection[str]) -> Callable[..., object]:
-    """Return the operation of that name which a distribution offers.
+    """Return the operation of that name in an installed distribution.
 
     Args:
-        name: What was asked for.
+        name: The requested name.
         known: The names of tileir's own operations, for the message.
 
     Raises:
         AttributeError: There is none.
         BackendError: TIL811 or TIL812, it cannot be loaded.
-
     """
     if name.startswith("_") or name not in EXTENSIONS.entries(Kind.OPERATION):
         offered = () if name.startswith("_") else EXTENSIONS.names(Kind.OPERATION)
@@ -27,5 +26,5 @@ def operation_called(name: str, known: Collection[str]) -> Callable[..., object]
 
 
 def wrong_operation(offer: object) -> str | None:
-    """Return why something cannot serve as an operation; None where it can."""
+    """Return the reason why something cannot serve as an operation; None if it can."""
     return None if callable(offer) else f"is a {type(offer).__name__}, not a function over tensors"

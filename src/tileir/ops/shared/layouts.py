@@ -1,4 +1,4 @@
-"""Layouts: which axes of a tensor are batch, channels and space, said by letters; and axes made of several."""
+"""Layouts: letters for the batch, channel and spatial axes of a tensor; and axes composed of several."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ SPACE: Final = "x"
 
 @attrs.frozen
 class Axis:
-    """Place of an axis that is read or written: one, or several that it is made of, the last the innermost.
+    """Position on an axis that is read or written: a single axis, or several parts, the last the innermost.
 
-    Where it is read its places become one; where it is written each is an axis, and a reshape joins them afterwards.
+    When it is read, its parts become one position; when it is written, each is an axis, and a reshape joins them
+    afterwards.
     """
 
     places: tuple[Polynomial, ...]
@@ -68,14 +69,14 @@ class Axis:
 
 
 def joined(*axes: Axis) -> Axis:
-    """Return the one axis that is made of these, the last the innermost."""
+    """Return the axis composed of these, the last the innermost."""
     return Axis(
         tuple(place for axis in axes for place in axis.places), tuple(size for axis in axes for size in axis.sizes)
     )
 
 
 def read(x: Tensor, axes: Sequence[Axis]) -> Combined:
-    """Return the element of ``x`` at these axes; when it is compiled, TIL312 where one has another size."""
+    """Return the element of ``x`` at these axes; when compiling, TIL312 if a size differs."""
     sizes = dims_of(x)
     constraints = (c for axis, size in zip(axes, sizes, strict=True) for c in axis.within(size))
     element: Combined = x[tuple(axis.place for axis in axes)]
@@ -85,7 +86,7 @@ def read(x: Tensor, axes: Sequence[Axis]) -> Combined:
 def written(
     aggregation: Aggregation, value: Combined, axes: Sequence[Axis], *, like: Sequence[Operand | None] = ()
 ) -> Tensor:
-    """Return what ``value`` is aggregated to at these axes, in the dtype to which operands ``like`` it are promoted."""
+    """Return the aggregate of ``value`` at these axes, in the dtype to which the operands ``like`` are promoted."""
     places = [place for axis in axes for place in axis.places]
     sizes = [size for axis in axes for size in axis.sizes]
     result = narrowed(aggregate(aggregation, value, places, sizes), *like)
@@ -113,7 +114,7 @@ class Layout:
         return tuple(dims[axis] for axis in self.axes(letter))
 
     def arranged(self, parts: Mapping[str, Sequence[T]]) -> tuple[T, ...]:
-        """Return what is given for each letter, in the order of the letters."""
+        """Return the entries for each letter, in the order of the letters."""
         order = dict.fromkeys(self.letters)
         return tuple(part for letter in order for part in parts[letter])
 
@@ -134,7 +135,7 @@ def layout_of(tensor: Tensor, layout: str, letters: str, needed: str) -> Layout:
 
 
 def beside(vector: Tensor, layout: Layout) -> Tensor:
-    """Return a tensor of rank 1, an element for each channel, so that it broadcasts with one in this layout."""
+    """Return a vector with an element for each channel in a shape that broadcasts with tensors of this layout."""
     if rank_of(vector) != 1:
         raise mistake("TIL305", f"what is given for each channel has rank 1, not {rank_of(vector)}")
     behind = len(layout.letters) - 1 - layout.axes("c")[0]

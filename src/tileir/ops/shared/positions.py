@@ -1,4 +1,4 @@
-"""Positions along axes as numbers of rows and elements, which gathers and scatters count by."""
+"""Positions along axes as row and element numbers for gathers and scatters."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from tileir.tile import builder_functions as tf
 
 
 def without_gaps(x: Tensor, axes: Sequence[int]) -> Tensor:
-    """Return ``x`` with an element of 0 along those ``axes`` that have none, which positions outside can point to."""
+    """Return ``x`` with an element of 0 along empty axes among ``axes``, to which positions outside can point."""
     sizes = [size.max(1) if axis in axes else size for axis, size in enumerate(dims_of(x))]
     return resized(x, sizes)
 
 
 def resized(x: Tensor, sizes: Sequence[Dim]) -> Tensor:
-    """Return the first elements along each axis, so many as ``sizes`` say, and 0 where there are none."""
+    """Return ``x`` with other sizes: its first elements along each axis, and 0 beyond its ends."""
     if list(sizes) == list(dims_of(x)):
         return x
     indices = indices_of(x)
@@ -78,16 +78,15 @@ def is_inside(indices: Tensor, size: Dim) -> Tensor:
 
 
 def widened(indices: Tensor) -> Tensor:
-    """Return integers of at least 32 bits, which sizes fit in; floats are refused when compiling."""
+    """Return integers of at least 32 bits, which can hold sizes; floats are refused when compiling."""
     return call("bit_or", indices, tf.cast(tensor_of(indices, 0), "i32"))
 
 
 def coordinates_of(indices: Tensor, depth: int | None, most: int) -> list[Tensor]:
-    """Return the parts of points, which the last axis of ``indices`` holds: one tensor for each coordinate.
+    """Return the coordinates of points along the last axis of ``indices``: one tensor for each coordinate.
 
     Raises:
         TileError: TIL217, the number of coordinates is not known, or not from 1 to ``most``.
-
     """
     sizes = dims_of(indices)
     if not sizes:
@@ -103,7 +102,7 @@ def coordinates_of(indices: Tensor, depth: int | None, most: int) -> list[Tensor
 
 
 def row_numbers(rows: Tensor, sizes: Sequence[Dim], behind: int) -> Tensor:
-    """Return the row-major number of each element of a tensor of ``sizes``, with so many axes of size 1 behind them."""
+    """Return the row-major number of each element of a tensor of ``sizes``, with ``behind`` further axes of size 1."""
     number = None
     for axis, size in enumerate(sizes):
         own = [size if place == axis else 1 for place in range(len(sizes) + behind)]
@@ -118,5 +117,5 @@ def coordinates(rows: Tensor, sizes: Sequence[Size], axis: int) -> Tensor:
 
 
 def next_number(number: Tensor | None, size: Dim, part: Tensor) -> Tensor:
-    """Return the row-major number of an element, whose coordinates came one by one, with one coordinate more."""
+    """Return the row-major number of an element after one more coordinate."""
     return part if number is None else number * size + part

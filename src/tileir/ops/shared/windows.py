@@ -1,10 +1,10 @@
-"""Windows that slide over axes: how many there are, and which element each of their taps meets.
+"""Windows that slide over axes: their number, and the element of each of their taps.
 
-With the effective size ``n = data_dilation * (size - 1) + 1`` of an axis and the effective size
-``m = dilation * (kernel - 1) + 1`` of a window, there are ``(n + before + after - m) // stride + 1`` windows, and tap
-``i`` of window ``o`` meets element ``(stride * o + dilation * i - before) / data_dilation``; where that is no element,
-the tap does not take part. The rules are those of PlaidML, and in ceil mode PyTorch's: a window that would begin in
-the padding at the end is left out.
+With the effective size ``n = data_dilation * (size - 1) + 1`` of an axis and the effective size ``m = dilation *
+(kernel - 1) + 1`` of a window, there are ``(n + before + after - m) // stride + 1`` windows, and tap ``i`` of window
+``o`` meets element ``(stride * o + dilation * i - before) / data_dilation``; if that is no element, the tap does not
+take part. The rules are those of PlaidML, and in ceil mode PyTorch's: a window that would begin in the padding at the
+end is left out.
 """
 
 from __future__ import annotations
@@ -28,14 +28,13 @@ class Window:
     """Movement of a window over one axis.
 
     Attributes:
-        size: How many elements the axis has.
-        kernel: How many taps the window has.
-        stride: How far one window is from the next one.
-        dilation: How far one tap is from the next one.
-        data_dilation: How far one element is from the next one; between them are zeros.
-        before: How many elements of padding come before the first one.
-        count: How many windows there are.
-
+        size: The number of elements of the axis.
+        kernel: The number of taps of the window.
+        stride: The distance between windows.
+        dilation: The distance between taps.
+        data_dilation: The distance between elements, with zeros in between.
+        before: The number of elements of padding before the first one.
+        count: The number of windows.
     """
 
     size: Dim
@@ -47,7 +46,7 @@ class Window:
     count: Dim
 
     def element(self, window: Polynomial, tap: Polynomial) -> Polynomial:
-        """Return which element a tap of a window meets; one behind all where every tap meets what is between them."""
+        """Return the element that a tap of a window meets; one beyond all if no tap ever meets an element."""
         common = math.gcd(self.stride, self.dilation, self.data_dilation)
         if self.before.value is not None and self.before.value % common:
             return window + tap + self.size
@@ -65,8 +64,7 @@ def per_axis(value: PerAxis, axes: int, name: str, least: int = 1) -> tuple[int,
     """Return one integer for each axis, from one for all or a sequence of them.
 
     Raises:
-        TileError: TIL217, there are more or fewer than axes, or one is no integer from ``least`` on.
-
+        TileError: TIL217, their number is not that of the axes, or one is no integer from ``least`` on.
     """
     values = (value,) * axes if isinstance(value, int) else tuple(value)
     if len(values) != axes or not all(is_integer(number, least) for number in values):
@@ -83,8 +81,7 @@ def sizes_per_axis(x: Tensor, value: Sizes, axes: int, name: str) -> tuple[Dim, 
     """Return one size for each axis, from one for all or a sequence of them.
 
     Raises:
-        TileError: TIL217, there are more or fewer than axes.
-
+        TileError: TIL217, their number is not that of the axes.
     """
     values = (value,) * axes if isinstance(value, Dim | int) else tuple(value)
     if len(values) != axes:
@@ -102,15 +99,14 @@ def windows_of(
     data_dilation: PerAxis = 1,
     ceil_mode: bool = False,
 ) -> tuple[Window, ...]:
-    """Return how windows slide over axes of the given sizes.
+    """Return the windows that slide over axes of the given sizes.
 
-    ``padding`` is a number, or one for each axis, or one pair (before, after) for each axis; or ``"valid"``, which is
-    none; or ``"same_upper"`` (also ``"same"``) or ``"same_lower"``, as much as makes ``ceil(n / stride)`` windows, of
-    which an odd one comes after or before the elements. ``ceil_mode`` rounds the number of windows up.
+    ``padding`` is a number, or one for each axis, or one pair (before, after) for each axis; or ``"valid"`` for no
+    padding; or ``"same_upper"`` (also ``"same"``) or ``"same_lower"`` for ``ceil(n / stride)`` windows, with an odd
+    element of padding after or before the elements. ``ceil_mode`` rounds the number of windows up.
 
     Raises:
-        TileError: TIL217, an option is not as said.
-
+        TileError: TIL217, an option is invalid.
     """
     axes = len(sizes)
     rule, pads = _padding(padding, axes)
@@ -160,11 +156,10 @@ def transposed_windows_of(
     output_padding: PerAxis,
     sizes: Sequence[Dim] | None,
 ) -> tuple[Window, ...]:
-    """Return windows of which there are ``counts``, over axes of the given sizes, or those that follow from options.
+    """Return ``counts`` windows over axes of the given sizes, or those that follow from options.
 
     Raises:
-        TileError: TIL217, an option is not as said, or both sizes are given.
-
+        TileError: TIL217, an option is invalid, or both sizes are given.
     """
     axes = len(counts)
     rule, pads = _padding(padding, axes)
@@ -184,7 +179,7 @@ def transposed_windows_of(
 
 
 def _padding(padding: Padding, axes: int) -> tuple[str, tuple[tuple[int, int], ...]]:
-    """Return the rule by which padding is found, and what goes before and after each axis if that is explicit."""
+    """Return the rule for padding, and the padding before and after each axis if that is explicit."""
     if isinstance(padding, str):
         if padding in _SAME:
             return padding, ((0, 0),) * axes
@@ -199,11 +194,10 @@ def _padding(padding: Padding, axes: int) -> tuple[str, tuple[tuple[int, int], .
 
 
 def explicit_padding(padding: Padding, axes: int) -> tuple[tuple[int, int], ...] | None:
-    """Return what goes before and after each axis, or None where that follows from sizes.
+    """Return the padding before and after each axis, or None if it follows from sizes.
 
     Raises:
-        TileError: TIL217, the padding is not as said.
-
+        TileError: TIL217, the padding is invalid.
     """
     rule, pads = _padding(padding, axes)
     return pads if rule == "explicit" else None

@@ -1,1 +1,1 @@
-"""Signals: spectra, windows and filters of time."""
+"""Signals: spectra, windows and mel filters."""

@@ -1,8 +1,8 @@
-"""Spectra of signals: Fourier transforms, the windows that they look through, and filters of mel frequencies.
+"""Spectra of signals: Fourier transforms, window functions, and mel filters.
 
-Complex numbers are an axis of two, the real and the imaginary part, behind all others. A transform is one contraction
-with a matrix of turns, whose angles are whole parts of a circle, so its time grows with the square of the length.
-Source: ONNX' ``DFT``, ``STFT``, ``HannWindow`` and its like, and ``MelWeightMatrix``.
+Complex numbers are a last axis of two, the real and the imaginary part. A transform is one contraction with a matrix of
+rotations by multiples of ``2 pi / N``, so its time grows with the square of the length. Source: ONNX' ``DFT``,
+``STFT``, ``HannWindow`` and its like, and ``MelWeightMatrix``.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def cosine_window(
 ) -> Tensor:
     """Return a window: ``a0 - a1 cos(t) + a2 cos(2 t) - …`` with ``t = 2 pi n / N`` for each n below ``size``.
 
-    N is the size, or one less where the window is not ``periodic`` but symmetric. The coefficients are those of "hann",
-    "hamming" (0.54 and 0.46; ONNX has 25 / 46 and 21 / 46) and "blackman", or numbers. ``x`` only tells the builder:
-    any tensor or dimension of it will do. What is computed in f64 is rounded once.
+    N is the size, or one less if the window is not ``periodic`` but symmetric. The coefficients are those of "hann",
+    "hamming" (0.54 and 0.46; ONNX has 25 / 46 and 21 / 46) and "blackman", or numbers. ``x`` only identifies the
+    builder: any tensor or dimension of it will do. The window is computed in f64 and rounded once.
 
     Raises:
         TileError: TIL217, there is no such window, or no coefficient; TIL206, there is no such dtype.
@@ -88,15 +88,14 @@ def dft(
 ) -> Tensor:
     """Return the discrete Fourier transform along an axis: ``Y[k] = sum(X[n] * exp(-2 pi i k n / N))`` over n.
 
-    Shapes: the last axis of ``x`` has the real part alone, or both; that of the result both. ``axis`` gets N elements,
-    ``length`` or as many as it has; what ``x`` has more is left out, and what it has less is 0. ``onesided`` leaves out
-    the conjugates of what comes before, all from ``N / 2 + 1`` on. The ``inverse`` has the opposite angle, and is
+    Shapes: the last axis of ``x`` has the real part alone, or both; that of the result both. N is ``length``, by
+    default the size of ``axis``; further elements of ``x`` are left out, and missing ones are 0. ``onesided`` leaves
+    out the conjugates of earlier elements, all from ``N / 2 + 1`` on. The ``inverse`` has the opposite angle, and is
     divided by N; with ``onesided`` it is that of half a spectrum, which is real: the last axis has one element then,
     and N is by default twice the size less 2. Dtype: that of ``x``; integers give f32.
 
     Raises:
         TileError: TIL314, there is no such axis; TIL217, it is the last one.
-
     """
     place, rank = axis_of(x, axis), rank_of(x)
     if place == rank - 1:
@@ -130,13 +129,12 @@ def stft(
     """Return the Fourier transforms of parts of signals, which begin every ``step`` elements.
 
     Shapes: ``x`` is [B, T, 1] or [B, T, 2], ``window`` [N], which multiplies each part, and the result [B, F, K, 2]
-    with ``F = (T - N) / step + 1`` parts and K = N elements each, or N / 2 + 1 where it is ``onesided``. N is the size
-    of the window, or ``length``. Dtype: that of ``x``; integers give f32.
+    with ``F = (T - N) / step + 1`` parts and K = N elements each, or N / 2 + 1 if it is ``onesided``. N is the size of
+    the window, or ``length``. Dtype: that of ``x``; integers give f32.
 
     Raises:
-        TileError: TIL305, a rank is another one; TIL217, the step is no integer from 1 on, or there is neither window
-            nor length.
-
+        TileError: TIL305, a rank differs; TIL217, the step is no positive integer, or there is neither window nor
+            length.
     """
     if rank_of(x) != _SIGNALS or (window is not None and rank_of(window) != 1):
         raise mistake("TIL305", f"signals have {_SIGNALS} axes, batch, time and parts, and a window has one")
@@ -170,12 +168,12 @@ def mel_weight_matrix(
 ) -> Tensor:
     """Return filters of mel frequencies for half a spectrum, [dft_length / 2 + 1, bins]: triangles of height 1.
 
-    Between the frequencies ``low`` and ``high``, in Hertz, lie the corners of ``bins`` triangles in equal steps of mel,
-    ``2595 log10(1 + f / 700)``; they are moved to the element of the spectrum below. ``x`` only tells the builder.
+    The corners of ``bins`` triangles lie between the frequencies ``low`` and ``high``, in Hertz, in equal steps of mel,
+    ``2595 log10(1 + f / 700)``; they are moved to the next lower element of the spectrum. ``x`` only identifies the
+    builder.
 
     Raises:
         TileError: TIL217, a number is not positive, or ``high`` not above ``low``; TIL206, there is no such dtype.
-
     """
     for name, number in (("bins", bins), ("dft_length", dft_length), ("sample_rate", sample_rate)):
         if integer_of(number, name) < 1:
@@ -202,13 +200,13 @@ _SIGNALS: Final = 3
 
 
 def _turn(number: Tensor, parts: Dim) -> tuple[Tensor, Tensor]:
-    """Return cosine and sine of so many parts of a circle, in f64."""
+    """Return cosine and sine of ``number / parts`` of a circle, in f64."""
     angle = cast_to(call("mod", cast_to(number, "i64"), parts), "f64") * (2 * math.pi) / cast_to(parts, "f64")
     return tf.cos(angle), tf.sin(angle)
 
 
 def _turns(x: Tensor, sizes: tuple[Dim, Dim, Dim, Dim], count: Dim, inverse: bool) -> Tensor:
-    """Return by what part a of element n is multiplied for part b of element k: [K, N, A, B], in f64."""
+    """Return the factor between part a of element n and part b of element k: [K, N, A, B], in f64."""
     grid = full(tensor_of(x, 0), sizes, 0)
     k, n, a, b = (cast_to(tf.index(grid, axis), "i64") for axis in range(4))
     cosine, sine = _turn(k * n, count)

@@ -1,7 +1,7 @@
 """Bessel functions of the orders 0 and 1.
 
-Near 0 they are Chebyshev series in the square of their argument, far out series in its inverse.
-Source: NIST Digital Library of Mathematical Functions, 10.6 and 10.29 for gradients, 10.17 and 10.40 far out.
+Near 0 they are Chebyshev series in the square of their argument, far from 0 series in its inverse. Source: NIST Digital
+Library of Mathematical Functions, 10.6 and 10.29 for gradients, 10.17 and 10.40 far from 0.
 """
 # ruff: noqa: A004  NumPy's names
 
@@ -146,7 +146,7 @@ def _grown(y: Tensor, x: Tensor, far: Tensor) -> Tensor:
 
 
 def _ratio(y: Tensor, x: Tensor, at_zero: float) -> Tensor:
-    """Return ``y / x``, and a number where x is 0."""
+    """Return ``y / x``, and ``at_zero`` where x is 0."""
     zero = x == 0
     return call("cond", zero, at_zero, y / call("cond", zero, 1, x))
 
@@ -156,7 +156,7 @@ def _signed(y: Tensor, x: Tensor) -> Tensor:
 
 
 def _near(x: Tensor, limit: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return where a positive argument is below a limit, the argument there, and the one elsewhere; else the limit."""
+    """Return a mask of arguments up to a limit, and the arguments clamped to at most and to at least the limit."""
     near = x <= limit
     return near, call("cond", near, x, limit), call("cond", near, limit, x)
 
@@ -164,8 +164,8 @@ def _near(x: Tensor, limit: float) -> tuple[Tensor, Tensor, Tensor]:
 def _wave(x: Tensor, cosine: tuple[float, ...], sine: tuple[float, ...], order: int, *, second: bool) -> Tensor:
     """Return a Bessel function for x from 8 on: ``√(2 / πx) (P cos χ - Q sin χ)`` of the first kind.
 
-    That of the second kind has ``P sin χ + Q cos χ``. Sine and cosine of ``χ = x - (2 order + 1) π / 4`` are made of
-    those of x, which loses nothing.
+    That of the second kind has ``P sin χ + Q cos χ``. Sine and cosine of ``χ = x - (2 order + 1) π / 4`` are computed
+    from those of x without loss.
     """
     inverse = 8 / x
     t = 2 * inverse * inverse - 1
@@ -241,7 +241,7 @@ def _k1(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _scaled(parts: tuple[Tensor, Tensor], x: Tensor, near: int = 0, far: int = 0) -> Tensor:
-    """Return one of two values, by whether x is at most 2, the one or the other times ``exp`` of x or -x."""
+    """Return the first value, if ``near`` times exp(x), for x up to 2; else the second, if ``far`` times exp(-x)."""
     first, second = parts
     if near:
         first = first * exp(x)

@@ -19,7 +19,7 @@ __all__ = ["erfc", "erfcx", "erfinv", "log_ndtr", "ndtri"]
 _SLOPE: Final = 2 / math.sqrt(math.pi)
 """The derivative of erf at 0."""
 _BORDER: Final = 0.5
-"""From where on 1 - erf(x) would lose digits."""
+"""Bound above which 1 - erf(x) would lose digits."""
 _CENTRE: Final = 0.425
 _TAIL: Final = (1.6, 5.0, 27.5)
 """Bounds of ``√-log p`` in tails of the normal distribution."""
@@ -27,7 +27,7 @@ _TAIL: Final = (1.6, 5.0, 27.5)
 
 @rounded_once
 def erfc(x: Operand) -> Tensor:
-    """Return ``1 - erf(x)``, with all digits where that is small, too."""
+    """Return ``1 - erf(x)``, with full precision also where that is small."""
     x = floating(x)
     far = x > _BORDER
     y = call("cond", far, _erfcx_of_positive(call("cond", far, x, 1)) * _bell(x), 1 - erf(x))
@@ -51,7 +51,7 @@ def log_ndtr(x: Operand) -> Tensor:
     left = log(_erfcx_of_positive(call("cond", below, scaled, 1)) * 0.5) - scaled * scaled
     half = erfc(-scaled) * -0.5
     one = half + 1
-    # log1p: what rounding took off the sum is put back
+    # log1p: restores the rounding error of the sum
     right = log(one) + (half - (one - 1)) / one
     y = call("cond", below, left, right)
     slope = math.sqrt(2 / math.pi) / _erfcx(scaled)
@@ -60,7 +60,7 @@ def log_ndtr(x: Operand) -> Tensor:
 
 @rounded_once
 def erfinv(y: Operand) -> Tensor:
-    """Return the number whose ``erf`` is ``y``: infinite for 1 and -1, NaN for what lies beyond."""
+    """Return the number whose ``erf`` is ``y``: infinite for 1 and -1, NaN beyond."""
     y = floating(y)
     x = _quantile(y * 0.5, (1 - abs(y)) * 0.5) * math.sqrt(0.5)
     return override_gradient(x, (y, upstream(x) * exp(x * x) * (1 / _SLOPE)))
@@ -75,7 +75,7 @@ def ndtri(p: Operand) -> Tensor:
 
 
 def _bell(x: Tensor) -> Tensor:
-    """Return ``exp(-x²)``, by the exact square of the first bits of x, so that no digit is lost far out."""
+    """Return ``exp(-x²)``, by the exact square of the first bits of x, so that no digit is lost for large x."""
     short = round(x * 16) * (1 / 16)
     far = abs(x) < 32
     return call("cond", far, exp(-short * short) * exp((short - x) * (short + x)), exp(-abs(x)) * 0)

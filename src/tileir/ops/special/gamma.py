@@ -1,6 +1,6 @@
 """The gamma function: its logarithm, the derivatives of that, and Hurwitz' zeta function.
 
-Arguments are shifted by recurrences to where asymptotic series hold, and reflected where they are negative. Sources:
+Arguments are shifted by recurrences into the range of asymptotic series, and reflected if they are negative. Sources:
 Abramowitz and Stegun 1964, "Handbook of mathematical functions", chapter 6; NIST Digital Library of Mathematical
 Functions, 5.11, 5.15 and 25.11.
 """
@@ -32,7 +32,7 @@ from tileir.tile.builder_functions import abs, ceil, floor, log, override_gradie
 __all__ = ["digamma", "lgamma", "polygamma", "zeta"]
 
 _FAR: Final = 10
-"""From where on asymptotic series of few terms have all digits of f64."""
+"""Bound above which asymptotic series of few terms have all digits of f64."""
 
 _BERNOULLI: Final = (
     1 / 6,
@@ -63,7 +63,7 @@ def lgamma(x: Operand) -> Tensor:
 
 @rounded_once
 def digamma(x: Operand) -> Tensor:
-    """Return the derivative of ``lgamma``: NaN at negative integers, and infinite at 0, against the sign of that."""
+    """Return the derivative of ``lgamma``: NaN at negative integers, infinite at 0 with the zero's opposite sign."""
     x = floating(x)
     y = _digamma(x)
     return override_gradient(y, (x, upstream(y) * _zeta(2, x)))
@@ -74,8 +74,7 @@ def polygamma(n: int, x: Operand) -> Tensor:
     """Return the derivative of ``digamma`` of order ``n``, which is at least 0: ``(-1)**(n + 1) n! zeta(n + 1, x)``.
 
     Raises:
-        TileError: TIL217, ``n`` is no integer, or a negative one.
-
+        TileError: TIL217, ``n`` is no integer, or negative.
     """
     if n < 0:
         raise mistaken(f"the order of polygamma is at least 0, not {n}")
@@ -91,8 +90,8 @@ def polygamma(n: int, x: Operand) -> Tensor:
 def zeta(s: Operand, q: Operand) -> Tensor:
     """Return Hurwitz' zeta function, the sum of ``(q + k)**-s`` for ``k`` from 0 on.
 
-    It is infinite where ``s`` is 1, and where ``q`` is 0 or a negative integer, and NaN for lesser ``s`` and for powers
-    of negative numbers that are not real. The gradient by ``s`` is none.
+    It is infinite if ``s`` is 1, and if ``q`` is 0 or a negative integer, and NaN for lesser ``s`` and for powers of
+    negative numbers that are not real. There is no gradient with respect to ``s``.
     """
     q = floating(q if isinstance(q, Tensor) else call("as_like", q, floating(s)))
     s = call("as_like", s, q)

@@ -1,6 +1,6 @@
 """Orthogonal polynomials, by the recurrences of Abramowitz and Stegun 1964, 22.7: a loop to the highest degree.
 
-Degrees are tensors, whose elements may differ, or numbers, and count as integers, towards 0; of a negative degree the
+Degrees are numbers or tensors, whose elements may differ, and are truncated to integers; for a negative degree the
 polynomial is 0. There are no derivatives.
 """
 # ruff: noqa: A004  NumPy's names
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 Step: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-"""Step of a recurrence: from a degree, x, and the polynomials of the two degrees before to the next polynomial."""
+"""Step of a recurrence: from a degree, x, and the polynomials of the two previous degrees to the next polynomial."""
 
 
 @rounded_once
