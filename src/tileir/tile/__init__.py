@@ -1,1 +1,1 @@
-"""The Tile language: what the user wrote, with symbolic dimensions, and dtypes only in signatures."""
+"""The Tile language: programs of users, with symbolic dimensions, and dtypes only in signatures."""

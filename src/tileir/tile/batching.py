@@ -1,8 +1,8 @@
-"""A function of one example as a function of several: an index that every statement carries along.
+"""Batching: from a function of one example to a function of several, with a further index in every statement.
 
-Contractions get one index variable more, expressions an axis in front, and functions with axes of their own have these
-moved: the arithmetic for each example is that of the function, to the bit where sums are not regrouped. Derivatives are
-those of each example, those by what all examples share, too.
+Contractions get one more index variable, expressions a leading axis, and functions with axis arguments have these
+moved: the arithmetic for each example is that of the function, to the bit if sums are not regrouped. Derivatives are
+those of each example, also with respect to values that all examples share.
 """
 
 from __future__ import annotations
@@ -34,20 +34,19 @@ def batched(
 
     Args:
         function: A function of one example.
-        axes: For each input where the examples lie in its argument, counted from the end where it is negative; None for
+        axes: For each input, the axis of the examples in its argument, counted from the end if it is negative; None for
             an input that all examples share. An input with examples has declared dimensions.
-        out_axes: Where the examples lie in each result, or in all of them. A result that is the same for all examples
+        out_axes: The axis of the examples in each result, or in all of them. A result that is equal for all examples
             is repeated, or may have None.
-        name: The dimension of the examples; another one is chosen where the function uses it.
+        name: The dimension of the examples; another name is chosen if the function uses it.
 
     Returns:
-        A function of the same names, whose inputs and outputs have one axis more.
+        A function of the same names, whose inputs and outputs have one more axis.
 
     Raises:
         VerifyError: The function breaks a rule.
         TileError: TIL220, it cannot be computed for several examples, or axes do not fit; an input that has examples
             is declared without sizes, or sizes are computed from it.
-
     """
     verify(function)
     _check(function, axes)
@@ -58,7 +57,7 @@ def batched(
     while True:
         try:
             made = _attempt(function, axes, results, example, plan)
-        except TileError:  # what was not known yet may be why
+        except TileError:  # later findings may avoid the error
             if plan.settled():
                 raise
             continue
@@ -69,7 +68,7 @@ def batched(
 def _attempt(
     function: Function, axes: Sequence[int | None], results: Sequence[int | None], example: Name, plan: Plan
 ) -> Function:
-    """Return the function as far as what is found out on the way was known before."""
+    """Return the batched function, which is valid if the attempt made no new findings."""
     recorder = Recorder()
     recorder.names.add(example.name, *_dims(function))
     recorder.dims[example.name] = None
@@ -91,7 +90,7 @@ def _attempt(
 
 
 def _declared(output: Output, axis: int | None, example: Name, known: AbstractSet[str]) -> Output:
-    """Return the declaration of a result, with an axis of examples where it has one; sizes if of dimensions alone."""
+    """Return the declaration of a result, with its axis of examples, if any; with sizes only if they are dimensions."""
     dims = output.dims
     names = {node.name for dim in dims or () for node in walk(dim) if isinstance(node, Name)}
     if dims is None or not names <= known:
@@ -139,7 +138,7 @@ def _out_axes(function: Function, given: int | Sequence[int | None] | None) -> l
 
 
 def _input(body: Body, parameter: Input, axis: int | None, example: Name) -> Part:
-    """Declare an input, with an axis of examples where it has one."""
+    """Declare an input, with its axis of examples, if any."""
     recorder, dims = body.recorder, parameter.dims
     for dim in named(parameter):
         recorder.dims[dim.name] = None
@@ -156,7 +155,7 @@ def _input(body: Body, parameter: Input, axis: int | None, example: Name) -> Par
 
 
 def _output(body: Body, output: Output, axis: int | None, steps: Mapping[str, Step], taken: Sequence[str]) -> str:
-    """Return the reference of a result, whose examples lie along ``axis``, under the name of the output."""
+    """Return the reference of a result with examples along ``axis``, under the name of the output."""
     layout, recorder = body.layout, body.recorder
     layout.span = output.span
     part = body.part(Name(output.name, span=output.span))

@@ -1,4 +1,4 @@
-"""Build Tile functions in Python.
+"""Builder of Tile functions in Python.
 
 >>> from tileir.tile.builder import FunctionBuilder
 >>> f = FunctionBuilder()
@@ -10,10 +10,10 @@
 >>> C[i, j] += A[i, k] * B[k, j]
 >>> function = f.build(C)
 
-A contraction is written onto a declared tensor: ``C[i] += …`` sums, ``*=`` multiplies, ``C[i] >= …``
-and ``C[i] <= …`` (as statements) keep the greatest and least value, and ``C[i] = …`` assigns.
-Operators on whole tensors, and the functions of :mod:`tileir.tile.builder_functions`, work on
-elements. What one line did wrong raises :class:`tileir.core.errors.TileError` at that line.
+A contraction is written onto a declared tensor: ``C[i] += …`` sums, ``*=`` multiplies, ``C[i] >= …`` and ``C[i] <= …``
+(as statements) keep the greatest and least value, and ``C[i] = …`` assigns. Operators on whole tensors, and the
+functions of :mod:`tileir.tile.builder_functions`, are elementwise. A mistake raises
+:class:`tileir.core.errors.TileError` at its line.
 """
 
 from __future__ import annotations
@@ -56,17 +56,16 @@ class FunctionBuilder:
     """Records one function. Statements keep the order in which they were written."""
 
     _recorder: Recorder = attrs.field(factory=Recorder, init=False)
-    _results: dict[str, Output] = attrs.field(factory=dict, init=False)  # what is declared, by reference
+    _results: dict[str, Output] = attrs.field(factory=dict, init=False)  # declarations, by reference
 
     def input(self, name: str, *dims: str | Dim | int, dtype: DType | str | None = None) -> Tensor:
         """Declare an input: of any rank without ``dims``, else with a name or a number for each axis.
 
-        A dimension that comes again, here or in another input, means the same size. Without a ``dtype``, arguments may
+        A dimension that occurs again, here or in another input, means the same size. Without a ``dtype``, arguments may
         have any.
 
         Raises:
             TileError: TIL211, something is no name; TIL212, a size is negative; TIL206, there is no such dtype.
-
         """
         return self._input(name, tuple(self._dimension(dim) for dim in dims) if dims else None, dtype)
 
@@ -75,11 +74,10 @@ class FunctionBuilder:
         return self._input(name, (), dtype)
 
     def result(self, tensor: Tensor, *sizes: Dim | int, dtype: DType | str | None = None) -> Tensor:
-        """Declare the sizes of a tensor, if any are given, and the dtype of it, which are checked where it is a result.
+        """Declare the sizes, if any, and the dtype of a tensor, which are checked if it is a result.
 
         Raises:
             TileError: TIL205, it is no tensor; TIL215, something is no size; TIL206, there is no such dtype.
-
         """
         recorder = self._recorder
         if not isinstance(tensor, Tensor):
@@ -92,7 +90,7 @@ class FunctionBuilder:
     def integer(self, name: str) -> Dim:
         """Declare an input that is an integer of rank 0, for sizes: its value is known when the function is compiled.
 
-        For another value the function is compiled again; :func:`tileir.jit` does so by itself.
+        For another value the function is compiled again; :func:`tileir.jit` does so automatically.
         """
         self._input(name, ())
         return Dim(Name(name, span=call_site()), self._recorder)
@@ -100,11 +98,10 @@ class FunctionBuilder:
     def constant(self, value: Array | np.generic | bool | int | float, name: str | None = None) -> Tensor:
         """Make an array, whose elements are copied, or a number a constant of the program.
 
-        A number adapts to what it meets, as literals do; an array keeps its dtype. A ``name`` is kept by the text.
+        A number adapts to other operands, as literals do; an array keeps its dtype. The text keeps a ``name``.
 
         Raises:
             TileError: TIL215, this is neither an array nor a number; TIL702, no dtype of tileir has its elements.
-
         """
         recorder = self._recorder
         recorder.check_open()
@@ -128,11 +125,10 @@ class FunctionBuilder:
         return Index(IndexName(name), self._recorder)
 
     def indices(self, names: str) -> tuple[Index, ...]:
-        """Make index variables from names with blanks between them; equal names would be one variable.
+        """Make index variables from names separated by blanks; equal names would be one variable.
 
         Raises:
-            TileError: TIL211, something is no name; TIL202, a name stands there twice.
-
+            TileError: TIL211, something is no name; TIL202, a name occurs twice.
         """
         split = names.split()
         for position, name in enumerate(split):
@@ -193,14 +189,13 @@ class FunctionBuilder:
         return self._recorder.attributed(Attribute(name, parameters, span=call_site()))
 
     def at(self, place: str) -> AbstractContextManager[None]:
-        """Return a context in which what is recorded has a place of the caller's own, such as ``node '/layer1/conv'``.
+        """Return a context in which statements get a place of the caller's own, such as ``node '/layer1/conv'``.
 
-        Errors and warnings name it instead of a line of Python, and kernels are called after it. Blanks around it
-        are dropped.
+        Errors and warnings name it instead of a line of Python, and kernels are named after it. Blanks around it are
+        dropped.
 
         Raises:
-            TileError: TIL211, no line can hold it.
-
+            TileError: TIL211, it does not fit in a line.
         """
         check_tensor_name(place)
         place = place.strip()
@@ -216,8 +211,7 @@ class FunctionBuilder:
 
         Raises:
             TileError: No output, or one that was never defined; or the builder is finished.
-            VerifyError: The function breaks a rule that no single line broke.
-
+            VerifyError: The function breaks a rule that no single line breaks.
         """
         recorder = self._recorder
         recorder.check_open()
@@ -275,7 +269,6 @@ def declared_dtype(dtype: DType | str | None) -> DType | None:
 
     Raises:
         TileError: TIL206, there is none of that name.
-
     """
     try:
         return None if dtype is None else DType(dtype)
@@ -284,7 +277,7 @@ def declared_dtype(dtype: DType | str | None) -> DType | None:
 
 
 def _no_output(value: object) -> TileError:
-    """Build the error for what is no tensor, to be raised by the caller."""
+    """Build the error for an output that is no tensor, to be raised by the caller."""
     element = isinstance(value, Combined)
     advice = "write an element onto one, as in C[i] += X[i]" if element else _NAMED
     return mistake("TIL205", f"an output is a tensor; {advice}")

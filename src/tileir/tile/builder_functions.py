@@ -1,7 +1,7 @@
 """The functions of Tile for the Python builder, under their names in Tile.
 
-All work on elements and broadcast, unless they say otherwise. At least one argument is a tensor or a
-dimension. Some names hide Python's, so import the module: ``from tileir.tile import builder_functions as tf``.
+All are elementwise and broadcast, unless stated otherwise. At least one argument is a tensor or a dimension. Some names
+hide Python's, so import the module: ``from tileir.tile import builder_functions as tf``.
 """
 # ruff: noqa: A001
 
@@ -39,7 +39,7 @@ class Binary(Protocol):
 
 
 def unary(name: str, meaning: str, word: str = "", module: str = __name__) -> Unary:
-    """Return the function that Tile calls ``word``, or as Python does, with a docstring."""
+    """Return the function that Tile calls ``word``, or by its Python name, with a docstring."""
 
     def function(x: Operand) -> Tensor:
         return call(word or name, x)
@@ -49,7 +49,7 @@ def unary(name: str, meaning: str, word: str = "", module: str = __name__) -> Un
 
 
 def binary(name: str, meaning: str, word: str = "", module: str = __name__) -> Binary:
-    """Do the same for a function of two operands."""
+    """Return a function of two operands, as :func:`unary` does."""
 
     def function(x: Operand, y: Operand) -> Tensor:
         return call(word or name, x, y)
@@ -70,8 +70,8 @@ def where(condition: Operand, then: Operand, otherwise: Operand) -> Tensor: ...
 def where(condition: Operand | Combined, then: Operand | Access, otherwise: Operand | None = None) -> Tensor | Combined:
     """Return ``condition ? then : otherwise``.
 
-    Inside a contraction the condition is ``A[i] == B[j]``, ``then`` is an element, and where the
-    condition is false the contraction gets 0.
+    Inside a contraction the condition is ``A[i] == B[j]``, ``then`` is an element, and the contraction gets 0 if the
+    condition is false.
     """
     if isinstance(condition, Combined):
         if otherwise is not None:
@@ -91,7 +91,7 @@ def cast(x: Operand, dtype: DType | str) -> Tensor:
 
 
 def expect(x: Operand, dtype: DType | str) -> Tensor:
-    """Return ``x``, whose dtype this is; another one is an error where dtypes are known, and a number adapts."""
+    """Return ``x`` with a check that this is its dtype, which takes place when dtypes are known; a number adapts."""
     try:
         return call(f"expect_{DType(dtype).value}", x)
     except ValueError:
@@ -145,12 +145,12 @@ def shape(x: Tensor) -> Tensor:
 
 
 def size(x: Tensor, axis: int) -> Tensor:
-    """Return how many elements ``x`` has along an axis: a constant, of which sizes can be made."""
+    """Return the number of elements of ``x`` along an axis: a constant that may occur in sizes."""
     return call("size", x, axis)
 
 
 def expect_sizes(x: Operand, *sizes: Dim | int) -> Tensor:
-    """Return ``x``, which has these sizes; another shape is an error where shapes are known."""
+    """Return ``x`` with a check of its sizes, which takes place when shapes are known."""
     return call("expect_sizes", x, *sizes)
 
 
@@ -160,7 +160,7 @@ def reshape(x: Tensor, *sizes: Dim | int) -> Tensor:
 
 
 def argsort(x: Tensor, axis: int, descending: bool = False, count: Dim | int | None = None) -> Tensor:
-    """Return where the elements of ``x`` stand along ``axis``, in order: all of them, or the first ``count``.
+    """Return the positions of the elements of ``x`` in sorted order along ``axis``: all, or the first ``count``.
 
     The order is stable, and NaN is greater than all numbers.
     """
@@ -174,7 +174,7 @@ def gather(data: Tensor, indices: Tensor) -> Tensor:
 
 
 def scatter(updates: Tensor, indices: Tensor, like: Tensor) -> Tensor:
-    """Add ``updates`` up at ``indices`` of the first axis of zeros; only the first size of ``like`` counts."""
+    """Add up ``updates`` at ``indices`` of the first axis of zeros; only the first size of ``like`` counts."""
     return call("scatter", updates, indices, like)
 
 
@@ -189,12 +189,12 @@ def scatter_last(updates: Tensor, indices: Tensor, like: Tensor) -> Tensor:
 
 
 def scatter_max(updates: Tensor, indices: Tensor, like: Tensor) -> Tensor:
-    """Return the greatest of the updates at each of ``indices``; the least number of the dtype where there is none."""
+    """Return the greatest of the updates at each of ``indices``; the least number of the dtype if there is none."""
     return call("scatter_max", updates, indices, like)
 
 
 def scatter_min(updates: Tensor, indices: Tensor, like: Tensor) -> Tensor:
-    """Return the least of the updates at each of ``indices``; the greatest number of the dtype where there is none."""
+    """Return the least of the updates at each of ``indices``; the greatest number of the dtype if there is none."""
     return call("scatter_min", updates, indices, like)
 
 
@@ -219,15 +219,15 @@ def binary_crossentropy(prediction: Tensor, target: Operand, scale: Operand) -> 
 
 
 def override_gradient(y: Tensor, *pairs: tuple[Tensor, Operand]) -> Tensor:
-    """Return ``y``; going backward, each pair (x, g) says that x gets the gradient g, and nothing else gets any.
+    """Return ``y``; in backward passes, each pair (x, g) gives x the gradient g, and nothing else gets any.
 
-    ``g`` broadcasts to the shape of x, and may be made of ``upstream(y)``, the gradient that arrives at y.
+    ``g`` broadcasts to the shape of x, and may depend on ``upstream(y)``, the gradient of y.
     """
     return call("override_gradient", y, *(part for pair in pairs for part in pair))
 
 
 def upstream(y: Tensor) -> Tensor:
-    """Return what arrives at ``y`` when going backward: a placeholder for the gradients that an override of y gives."""
+    """Return the gradient of ``y`` in backward passes: a placeholder for the gradients of an override of y."""
     return call("upstream", y)
 
 
@@ -239,7 +239,7 @@ checkpoint = unary(
 
 
 def reverse_grad(x: Tensor, scale: Operand) -> Tensor:
-    """Return ``x``, whose gradient is multiplied by ``-scale``."""
+    """Return ``x``, with its gradient multiplied by ``-scale``."""
     return call("reverse_grad", x, scale)
 
 
@@ -254,11 +254,10 @@ def reduce(combine: Combine | str, x: Tensor, *axes: int) -> tuple[Tensor, ...]:
     Args:
         combine: One of :class:`tileir.core.combines.Combine`, or its name, such as ``"argmax"``.
         x: A tensor of any dtype that the combine takes.
-        axes: What is reduced; none for all axes.
+        axes: The axes to reduce; none for all axes.
 
     Raises:
         TileError: TIL215, there is no such combine.
-
     """
     names = [each.value for each in Combine]
     name = combine.value if isinstance(combine, Combine) else combine
@@ -294,9 +293,9 @@ def vjp(y: Tensor | Sequence[Tensor], cotangent: Operand | Sequence[Operand], x:
 def vjp(
     y: Tensor | Sequence[Tensor], cotangent: Operand | Sequence[Operand], /, *xs: Tensor
 ) -> Tensor | tuple[Tensor, ...]:
-    """Return what ``cotangent`` at ``y`` comes to at each of ``xs``: the transposed Jacobian times it.
+    """Return the gradient of ``y`` with the given ``cotangent`` by each of ``xs``: the transposed Jacobian times it.
 
-    Where ``y`` is several tensors there is a cotangent for each; it broadcasts to the shape of its tensor.
+    If ``y`` is several tensors there is a cotangent for each; it broadcasts to the shape of its tensor.
     """
     return _derivatives("vjp", (_tuple_of(y), _tuple_of(cotangent, xs)), xs)
 
@@ -310,10 +309,10 @@ def jvp(
 def jvp(
     y: Tensor | Sequence[Tensor], x: Tensor | Sequence[Tensor], tangent: Operand | Sequence[Operand]
 ) -> Tensor | tuple[Tensor, ...]:
-    """Return how ``y`` moves when ``x`` moves along ``tangent``: the Jacobian times it.
+    """Return the tangent of ``y`` for the ``tangent`` of ``x``: the Jacobian times it.
 
-    Where ``x`` is several tensors there is a tangent for each; it broadcasts to the shape of its tensor. The result
-    is one tensor for each ``y``.
+    If ``x`` is several tensors there is a tangent for each; it broadcasts to the shape of its tensor. The result is one
+    tensor for each ``y``.
     """
     arguments = (_tuple_of(x), _tuple_of(tangent, x))
     result = call("jvp", _tuple_of(y), *arguments)
@@ -327,7 +326,7 @@ def _derivatives(function: str, arguments: tuple[Operand, ...], xs: tuple[Tensor
 
 
 def _tuple_of(values: Operand | Sequence[Operand], beside: Operand | Sequence[Operand] = ()) -> Operand:
-    """Return several values as one tuple, and one as it is; ``beside`` tells the builder where all are numbers."""
+    """Return several values as one tuple, and one as it is; ``beside`` identifies the builder if all are numbers."""
     if isinstance(values, Tensor | Dim | int | float):
         return values
     given: object = values  # by a caller who may not check types

@@ -15,8 +15,7 @@ class Differentiated:
 
     Attributes:
         function: All inputs of the other one, then ``seeds``; its outputs are the derivatives.
-        seeds: The inputs that cotangents or tangents come in by, in the order of what they go with.
-
+        seeds: The inputs for cotangents or tangents, in the order of their values.
     """
 
     function: Function
@@ -60,7 +59,7 @@ def jvp(function: Function, wrt: Sequence[str], of: Sequence[str], *, even_ties:
 
 
 def _like_inputs(function: Function, wrt: Sequence[str], results: Sequence[str]) -> list[Output]:
-    """Return gradients, which are declared as what they are taken with respect to is."""
+    """Return gradients with the declarations of the inputs that they belong to."""
     declared = {each.name: each for each in function.inputs if each.dtype is not None}
     found = [declared.get(name) for name in wrt]
     return [
@@ -82,13 +81,13 @@ def _names(function: Function) -> NameScope:
 
 
 def _sources(function: Function, wrt: Sequence[str]) -> tuple[Name, ...]:
-    """Return inputs by name; faults of theirs are shown where they are declared."""
+    """Return inputs by name; their faults are shown at their declarations."""
     spans = {tensor.name: tensor.span for tensor in function.inputs}
     return tuple(Name(name, span=spans[name]) for name in wrt)
 
 
 def _results(function: Function, of: Sequence[str]) -> Expr:
-    """Return outputs by name, which faults are shown at, too."""
+    """Return outputs by name, where faults are shown, too."""
     spans = {output.name: output.span for output in function.outputs}
     return _tuple(Name(name, span=spans[name]) for name in of)
 
@@ -108,7 +107,7 @@ def _extended(
     *,
     even_ties: bool,
 ) -> Function:
-    """Append ``call``, which gives the ``outputs``, and let the ``seeds`` come in."""
+    """Append ``call``, which returns the ``outputs``, and declare the ``seeds`` as inputs."""
     attributes = (Attribute("ties", ("even",)),) if even_ties else ()
     return Function(
         (*function.inputs, *seeds),

@@ -1,4 +1,4 @@
-"""Nodes of a Tile function: what the user wrote. Operands are names; spans take no part in equality."""
+"""Nodes of a Tile function, as the user wrote it. Operands are names; equality ignores spans."""
 
 from __future__ import annotations
 
@@ -126,10 +126,10 @@ class Call(Node):
 
 
 Expr: TypeAlias = IntLiteral | FloatLiteral | Name | IndexName | Unary | Binary | Conditional | Call
-"""Expressions and index polynomials share their nodes; the verifier says which may stand where."""
+"""Expressions and index polynomials share their nodes; the verifier restricts their contents."""
 
 Size: TypeAlias = Name | IntLiteral
-"""The size of an axis that is declared: a dimension that is named, or a number."""
+"""The declared size of an axis: a named dimension, or a number."""
 
 
 @attrs.frozen(cache_hash=True, repr=False)
@@ -143,7 +143,7 @@ class Attribute(Node):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Input(Node):
-    """A parameter: any rank when ``dims`` is None, else a name or a number for each axis; any dtype without one."""
+    """A parameter: of any rank if ``dims`` is None, else with a name or a number for each axis; any dtype if None."""
 
     name: str
     dims: tuple[Size, ...] | None = None
@@ -153,7 +153,7 @@ class Input(Node):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Output(Node):
-    """A result, by the name of its tensor, which is checked to have the sizes ``dims`` and the dtype, if any."""
+    """A result, by the name of its tensor, with a check of the sizes ``dims`` and the dtype, if any."""
 
     name: str
     dims: tuple[Expr, ...] | None = attrs.field(default=None, metadata=ADDED)
@@ -215,9 +215,9 @@ class Contraction(Node):
 class Scan(Node):
     """``name = scan (carries; sequences; constants) count times reverse function … ;``.
 
-    ``step`` is a function of its own, which reads nothing but its inputs: the carries, a slice of each sequence and
-    the constants, in this order. Its outputs are the new carries, and then what a step puts out. ``count`` may be
-    missing where there are sequences.
+    ``step`` is a function of its own, which reads nothing but its inputs: the carries, a slice of each sequence and the
+    constants, in this order. Its outputs are the new carries, and then the outputs of the step. ``count`` may be
+    missing if there are sequences.
     """
 
     name: str
@@ -238,7 +238,7 @@ class Scan(Node):
 
     @property
     def functions(self) -> tuple[Function, ...]:
-        """The functions that stand in it."""
+        """The functions in it."""
         return (self.step,)
 
 
@@ -266,12 +266,12 @@ class While(Node):
 
     @property
     def functions(self) -> tuple[Function, ...]:
-        """The functions that stand in it."""
+        """The functions in it."""
         return (self.condition, self.step)
 
 
 def _bits(value: ArrayValue | bool | int | float) -> object:
-    """Return what tells numbers apart as their bits do: -0.0 is not 0.0, 1 is not 1.0 or true, and nan is nan."""
+    """Return a key that distinguishes numbers by their bits: -0.0 is not 0.0, 1 is not 1.0 or true, and nan is nan."""
     return value if isinstance(value, ArrayValue) else (type(value).__name__, repr(value))
 
 
@@ -279,8 +279,8 @@ def _bits(value: ArrayValue | bool | int | float) -> object:
 class Constant(Node):
     """``constant name[dims…] = value;``: a tensor whose elements are part of the program.
 
-    An array has a dtype; a number has none and adapts, as a number that is passed does. Dimensions are sizes of the
-    array, as those of an input are sizes of its argument.
+    An array has a dtype; a number has none and adapts, as a number argument does. Dimensions are sizes of the array, as
+    those of an input are sizes of its argument.
     """
 
     name: str
@@ -310,19 +310,18 @@ class Function(ShownProgram, Whole):
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
-        """Warnings of legal but unlikely code, for all shapes; :func:`tileir.warnings_of` takes types, too."""
+        """Warnings about legal but unlikely code, for all shapes; :func:`tileir.warnings_of` takes types, too."""
         from tileir.tile.checks.unused import warnings_for_all_shapes  # it imports this module
 
         return warnings_for_all_shapes(self)
 
     def returning(self, *names: str) -> Function:
-        """Return the function that has these outputs alone, in this order, and the statements that they need.
+        """Return the function with only these outputs, in this order, and the statements that they need.
 
-        It has all inputs. What was there to fail for the sake of other outputs is gone with them.
+        It has all inputs. Assertions for other outputs are removed.
 
         Raises:
             ArgumentError: TIL710, a name is that of no output, or given twice, or there is none.
-
         """
         from tileir.tile.results import returning  # it imports this module
 
@@ -331,20 +330,20 @@ class Function(ShownProgram, Whole):
     def graph(self) -> nx.DiGraph[str]:
         """Return a frozen networkx graph of inputs and statements, linked to the statements that read them.
 
-        :mod:`tileir.core.graphs.frozen` tells the attributes.
+        :mod:`tileir.core.graphs.frozen` describes the attributes.
         """
         from tileir.tile.dataflow import dataflow  # it imports this module
 
         return dataflow(self)
 
     def summary(self) -> str:
-        """Return inputs, outputs, and how many statements there are."""
+        """Return a line with inputs, outputs and the number of statements."""
         names = call_of("", [each.name for each in self.inputs], [each.name for each in self.outputs])
         return f"{names}: {counted(len(self.statements), 'statement')}"
 
 
 def tuple_name(first: str) -> str:
-    """Return the name of a tuple that is taken apart, by that of its first part."""
+    """Return the name of a tuple that is unpacked, by that of its first part."""
     return f"({first})"
 
 
@@ -354,10 +353,10 @@ def part_of(group: str, place: int, span: Span | None = None) -> Call:
 
 
 def parts(statements: Sequence[Statement], position: int) -> tuple[Assignment, ...]:
-    """Return the statements behind a tuple that take it apart; none where it is not written ``(Y, Z) = value;``."""
+    """Return the statements that unpack a tuple; none if it is not written ``(Y, Z) = value;``."""
     group = statements[position].name
     if not group.startswith("(") or not isinstance(statements[position], Assignment | Scan | While):
-        return ()  # of most statements the name tells
+        return ()  # most statements differ in their names
     found: list[Assignment] = []
     for statement in statements[position + 1 :]:
         if not isinstance(statement, Assignment) or statement.attributes:
@@ -369,7 +368,7 @@ def parts(statements: Sequence[Statement], position: int) -> tuple[Assignment, .
 
 
 def member(value: Expr) -> Expr:
-    """Return the part of a tuple that stands there, if ``value`` is ``element(tuple(…), k)``; else itself."""
+    """Return the part of a tuple at that position, if ``value`` is ``element(tuple(…), k)``; else itself."""
     match value:
         case Call("element", (Call("tuple", members), IntLiteral(place))) if place < len(members):
             return members[place]

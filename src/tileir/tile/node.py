@@ -28,7 +28,7 @@ class Whole(Node, ShownWhole):
     __slots__ = ()
 
     def __call__(self, *operands: Operand) -> Any:
-        """Compute it of tensors of a builder: its statements become part of the function that is being built.
+        """Compute it from tensors of a builder: its statements become part of the function that is being built.
 
         Args:
             operands: One for each input, in order: tensors of a builder, or numbers and dimensions for inputs of rank
@@ -38,9 +38,9 @@ class Whole(Node, ShownWhole):
             Its output, a tensor of the builder, or a tuple of several.
 
         Raises:
-            TileError: TIL215, there is no tensor of a builder among them, but arrays; TIL705, not as many operands as
-                inputs; TIL305, an operand of another rank; TIL317, one of another size than is declared.
-
+            TileError: TIL215, there are only arrays and no tensor of a builder among them; TIL705, the numbers of
+                operands
+                and inputs differ; TIL305, an operand of another rank; TIL317, one of another size than is declared.
         """
         from tileir.tile.building.inlining import called  # it imports the nodes
 

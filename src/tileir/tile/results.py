@@ -1,4 +1,4 @@
-"""Results of a function chosen among its outputs, with the statements that they need."""
+"""Selection of results of a function, with the statements that they need."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tileir.tile.ir import Function
 
 
 def returning(function: Function, names: tuple[str, ...]) -> Function:
-    """Return the function that has some outputs alone, in this order; :meth:`tileir.Function.returning` tells more."""
+    """Return the function with only some outputs, in this order; see :meth:`tileir.Function.returning`."""
     outputs = {output.name: output for output in function.outputs}
     unknown = [name for name in names if name not in outputs]
     if unknown:

@@ -27,7 +27,7 @@ from tileir.tile.ir import (
 
 
 class Role(enum.Enum):
-    """Role of an expression, which says what it may hold."""
+    """Role of an expression, which restricts its contents."""
 
     VALUE = "value"  # elementwise: tensors, dimensions, numbers, functions
     CONSTANT = "constant"  # a size or a bound: known when compiling
@@ -56,7 +56,7 @@ def walk(root: Expr) -> Iterator[Expr]:
 
 
 def walk_known(root: Expr) -> Iterator[Expr]:
-    """Yield what :func:`walk` yields, but for tensors of which only sizes are asked for."""
+    """Yield the nodes of :func:`walk`, except for tensors in requests for their sizes only."""
     pending = [root]
     while pending:
         node = pending.pop()
@@ -67,7 +67,7 @@ def walk_known(root: Expr) -> Iterator[Expr]:
 
 
 def walk_with_depth(root: Expr) -> Iterator[tuple[Expr, int]]:
-    """Yield what :func:`walk` yields, with the depth of each node; that of ``root`` is 1."""
+    """Yield the nodes of :func:`walk`, with the depth of each; that of ``root`` is 1."""
     pending = [(root, 1)]
     while pending:
         node, depth = pending.pop()
@@ -104,7 +104,7 @@ def expressions(statement: Statement) -> Iterator[tuple[Role, Expr]]:
 
 
 def names_read(statement: Statement) -> Iterator[str]:
-    """Yield what a statement reads, tensors and dimensions; one may come several times."""
+    """Yield the tensors and dimensions that a statement reads; one may come several times."""
     if isinstance(statement, Contraction):
         yield from (access.tensor for access in statement.inputs)
         if statement.default is not None:
@@ -114,7 +114,7 @@ def names_read(statement: Statement) -> Iterator[str]:
 
 
 def asserts(statement: Statement) -> bool:
-    """Return whether a statement is there to fail, not for its value."""
+    """Return whether a statement is an assertion."""
     calls = (node for _, root in expressions(statement) for node in walk(root) if isinstance(node, Call))
     return any(call.function == "match" or call.function.startswith(("assert_", "expect_")) for call in calls)
 
@@ -129,12 +129,12 @@ _ALIASES: Final = frozenset(
 
 
 def is_alias(function: str) -> bool:
-    """Return whether the result of a function may be its first argument itself: derivatives by one are by the other."""
+    """Return whether a function may return its first argument, so that derivatives by one are by the other."""
     return function in _ALIASES or function.startswith(("as_", "expect_"))
 
 
 def differentiated_by(function: Function) -> set[str]:
-    """Return the names by which a function takes derivatives, and others that these may stand for."""
+    """Return the names by which a function takes derivatives, and others that these may be aliases of."""
     values = {each.name: each.value for each in function.statements if isinstance(each, Assignment)}
     calls = (node for value in values.values() for node in walk(value) if isinstance(node, Call))
     pending = [source for call in calls for source in call.arguments[_SOURCES.get(call.function, slice(0))]]
@@ -179,7 +179,7 @@ def named(declaration: Input | Constant) -> Iterator[Name]:
 
 
 def result_sizes(function: Function) -> Iterator[Expr]:
-    """Yield the sizes that results are declared to have, in the order of the text."""
+    """Yield the declared sizes of results, in the order of the text."""
     for output in function.outputs:
         yield from output.dims or ()
 

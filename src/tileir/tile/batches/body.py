@@ -1,4 +1,4 @@
-"""The values of one function for several examples: its names, and the expressions that are made of them."""
+"""The values of one function for several examples: its names, and expressions of them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ from tileir.tile.traversal import LEAVES, is_alias, walk
 
 @attrs.define(eq=False, repr=False)
 class Plan:
-    """Findings about a function while it is computed for several examples, which is done until all is known.
+    """Findings about a function during batching, which is repeated until nothing changes.
 
     Attributes:
         forced: Names whose values are repeated for each example, since each needs a derivative of its own by them.
-        carries: For each scan, which of its carries differ among examples.
+        carries: For each scan, flags of the carries that differ among examples.
         steps: The plans of the steps of its scans.
-        changed: Whether something was found out since it was last asked for.
-
+        changed: Whether there were new findings since the last query.
     """
 
     forced: set[str] = attrs.field(factory=set)
@@ -38,7 +37,7 @@ class Plan:
         return self.steps.setdefault(name, Plan())
 
     def settled(self) -> bool:
-        """Return whether nothing was found out since this was asked last, here or in a step."""
+        """Return whether there were no new findings since the last call, here or in a step."""
         pending, settled = [self], True
         while pending:
             plan = pending.pop()
@@ -53,12 +52,11 @@ class Body:
     """Values of the names of a function.
 
     Attributes:
-        layout: Where statements go.
-        plan: What is known from earlier tries.
+        layout: The destination of statements.
+        plan: Findings of earlier attempts.
         values: Tensors and tuples, by name.
         sizes: Dimensions, by name.
-        definitions: What was assigned to names, as it was written.
-
+        definitions: The original values of assigned names.
     """
 
     layout: Layout
@@ -73,7 +71,7 @@ class Body:
         return self.layout.recorder
 
     def value(self, expr: Expr) -> Value:
-        """Record an expression, whose depth is bounded; a name alone is what it stands for."""
+        """Record an expression, whose depth is bounded; a single name is replaced by its value."""
         if isinstance(expr, Name) and expr.name in self.values:
             return self.values[expr.name]
         if isinstance(expr, Call) and expr.function in CALLS:
@@ -91,7 +89,6 @@ class Body:
 
         Raises:
             TileError: TIL309, it is a tuple or a stream of random numbers.
-
         """
         value = self.value(expr)
         if not isinstance(value, Part):
@@ -101,7 +98,7 @@ class Body:
         return value
 
     def parts(self, expr: Expr) -> list[Part]:
-        """Record an expression, and return the tensors that it is or consists of."""
+        """Record an expression, and return its tensors."""
         return list(self.flat(self.value(expr), expr.span))
 
     def flat(self, value: Value, span: Span | None) -> Iterator[Part]:
@@ -125,14 +122,13 @@ class Body:
         """Return a size, bound, polynomial or other argument that is known when compiling.
 
         Raises:
-            TileError: TIL220, it depends on something that differs among examples.
-
+            TileError: TIL220, it depends on a value that differs among examples.
         """
         measured = self._measured(expr)
         return substitute(measured, self._known(measured))
 
     def _measured(self, expr: Expr) -> Expr:
-        """Return a constant with the sizes of tensors that it asks for."""
+        """Return a constant with the sizes of tensors in place of their names."""
         if isinstance(expr, LEAVES):
             return expr
         if isinstance(expr, Call) and expr.function == SIZE:
@@ -154,7 +150,7 @@ class Body:
         return known
 
     def force(self, expr: Expr) -> None:
-        """Have the value of an expression repeated for each example where it is defined, next time."""
+        """Repeat the value of an expression for each example at its definition, in the next attempt."""
         pending = [expr]
         while pending:
             match pending.pop():
@@ -183,7 +179,7 @@ class Body:
                     pending += arguments
 
     def _lifted(self, expr: Expr, leaves: dict[str, Part]) -> Expr:
-        """Return an elementwise expression over tensors of the batched function, which ``leaves`` gets."""
+        """Return an elementwise expression over tensors of the batched function, which are added to ``leaves``."""
         match expr:
             case IntLiteral() | FloatLiteral() | IndexName():
                 return expr
@@ -212,7 +208,7 @@ class Body:
             yield self._lifted(argument, leaves) if place < first else self.constant(argument)
 
     def _aligned(self, leaves: Mapping[str, Part], batched: list[Part]) -> tuple[int, dict[str, Expr]]:
-        """Return where the examples of an elementwise result lie, and what to read for operands of fewer axes."""
+        """Return the axis of the examples in an elementwise result, and replacements for operands of fewer axes."""
         ranks = {name: self.layout.rank(leaf) for name, leaf in leaves.items()}
         rank, axis = max(ranks.values()), batched[0].axis or 0
         alike = all(leaf.axis == axis and ranks[leaf.tensor.reference] == rank for leaf in batched)

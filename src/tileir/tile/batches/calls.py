@@ -1,4 +1,4 @@
-"""Calls of functions for several examples: those whose shapes are their own affair, and those that differentiate."""
+"""Calls of functions for several examples: functions with shape rules of their own, and derivatives."""
 
 from __future__ import annotations
 
@@ -95,13 +95,13 @@ def _simple_reduce(body: Body, call: Call) -> Value:
 
 
 def _reduce(combine: Combine, body: Body, call: Call) -> Value:
-    """Record a tuple reduction: axes are counted behind that of the examples, and all axes are named."""
+    """Record a tuple reduction with explicit axes, counted without that of the examples."""
     layout = body.layout
     part, axes = layout.front(body.part(call.arguments[0])), _constants(body, call, 1)
     if part.axis is None:
         return _grouped(body, attrs.evolve(call, arguments=(part.name, *axes)), [None] * combine.components)
     rank = layout.rank(part)
-    if rank == 0:  # an element each, of one axis then
+    if rank == 0:  # reduce a scalar along an axis of size 1
         part, rank = layout.padded(part, 1), 1
     axes = axes or tuple(map(IntLiteral, range(rank)))
     axes = tuple(_shifted(axis, rank) for axis in axes)
@@ -109,7 +109,7 @@ def _reduce(combine: Combine, body: Body, call: Call) -> Value:
 
 
 def _grouped(body: Body, call: Call, axes: Sequence[int | None]) -> Value:
-    """Record a call that makes a tuple of as many parts as there are ``axes``; of one, it makes that itself."""
+    """Record a call that returns a tuple with a part for each of ``axes``; a single part is returned itself."""
     made = body.recorded(call)
     if len(axes) == 1:
         return Part(made, axes[0])
@@ -153,7 +153,7 @@ def _joined(body: Body, part: Part, rows: Expr, rest: Sequence[Expr]) -> Expr:
 
 
 def _rows_of_all(body: Body, indices: Part, rows: Expr) -> Expr:
-    """Return indices into the rows of all examples; those outside of an example are its first or last row."""
+    """Return indices into the rows of all examples; those outside of an example are clamped to its rows."""
     last = Dim(rows, body.recorder) - 1
     wide = computed("as_i64", indices.tensor)
     kept = computed("max", computed("min", wide, last), 0)
@@ -162,7 +162,7 @@ def _rows_of_all(body: Body, indices: Part, rows: Expr) -> Expr:
 
 
 def _scatter(how: Aggregation, body: Body, call: Call) -> Value:
-    """Record a scatter; ``like`` has the rows that are written onto where updates are assigned, else their number."""
+    """Record a scatter; ``like`` has the rows to update if updates are assigned, otherwise only their number."""
     layout = body.layout
     updates, indices, like = map(body.part, call.arguments)
     overwritten = how is Aggregation.ASSIGN
@@ -183,7 +183,7 @@ def _scatter(how: Aggregation, body: Body, call: Call) -> Value:
 
 
 def _prng_step(body: Body, call: Call) -> Value:
-    """Record a step of random numbers; states of examples are stepped one after the other, each as if alone."""
+    """Record a step of random numbers; states of examples are stepped one after the other, as if each were alone."""
     state, sizes = body.layout.front(body.part(call.arguments[0])), _constants(body, call, 1)
     if state.axis is None:
         return _recorded(body, call, None, state.name, *sizes)
@@ -233,7 +233,7 @@ def _binary_crossentropy(body: Body, call: Call) -> Value:
 
 
 def _override_gradient(body: Body, call: Call) -> Value:
-    """Record an override; what goes on to a tensor that all examples share is the sum of what they give."""
+    """Record an override; the gradient of a tensor that all examples share is the sum of their gradients."""
     layout = body.layout
     value, *others = map(body.part, call.arguments)
     if len(others) % 2:
@@ -256,7 +256,7 @@ def _override_gradient(body: Body, call: Call) -> Value:
 
 
 def _forced(body: Body, expr: Expr, parts: Sequence[Part]) -> list[Part]:
-    """Return the tensors of an expression, each repeated for all examples that share it, where it is defined."""
+    """Return the tensors of an expression; shared ones are repeated for all examples at their definition."""
     if any(part.axis is None for part in parts):
         body.force(expr)
     return [body.layout.spread(part) for part in parts]
@@ -269,7 +269,7 @@ def _packed(parts: Sequence[Part]) -> Expr:
 
 
 def _gradient(body: Body, call: Call) -> Value:
-    """Record a gradient: those of examples do not meet where what is differentiated by is their own."""
+    """Record a gradient: those of examples are independent if each has its own tensor to differentiate by."""
     results = body.parts(call.arguments[0])
     differ = any(part.axis is not None for part in results)
     wanted = _wanted(body, call.arguments[1:], differ=differ)
@@ -278,7 +278,7 @@ def _gradient(body: Body, call: Call) -> Value:
 
 
 def _wanted(body: Body, exprs: Sequence[Expr], *, differ: bool) -> list[Part]:
-    """Return what is differentiated by: where derivatives ``differ`` among examples, a tensor of each example."""
+    """Return the tensors to differentiate by: if derivatives ``differ`` among examples, one for each example."""
     found = [(expr, body.parts(expr)) for expr in exprs]
     return [part for expr, parts in found for part in (_forced(body, expr, parts) if differ else parts)]
 
@@ -312,7 +312,7 @@ def _jvp(body: Body, call: Call) -> Value:
 
 
 def _like(form: Value, parts: Iterator[Part], reference: str | None = None) -> Value:
-    """Return ``parts`` in tuples nested as ``form`` is."""
+    """Return ``parts`` in tuples nested like ``form``."""
     if not isinstance(form, Group):
         return next(parts)
     return Group(tuple(_like(item, parts) for item in form.items), reference)
@@ -353,4 +353,4 @@ CALLS: Final[Mapping[str, Callable[[Body, Call], Value]]] = MappingProxyType(
         "jvp": _jvp,
     }
 )
-"""Batched forms of functions that are no operations on elements, by name."""
+"""Batched forms of functions that are not elementwise, by name."""

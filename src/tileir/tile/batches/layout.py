@@ -1,4 +1,4 @@
-"""Values of a function for several examples: where the axis of the examples stands, and how it is moved there."""
+"""Values of a function for several examples: the position of the axis of examples, and its moves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tileir.tile.traversal import index_names
 
 @attrs.frozen
 class Part:
-    """A tensor, and the axis along which the examples lie; None where it is the same for all of them."""
+    """A tensor, and the axis of the examples; None if it is equal for all of them."""
 
     tensor: Tensor
     axis: int | None = None
@@ -29,7 +29,7 @@ class Part:
 
 @attrs.frozen
 class Group:
-    """A tuple of values, and the statement that makes it, where that is one."""
+    """A tuple of values, and its statement, if there is one."""
 
     items: tuple[Value, ...]
     reference: str | None = None
@@ -48,14 +48,13 @@ Value: TypeAlias = Part | Group | Stream
 
 @attrs.define(eq=False, repr=False)
 class Layout:
-    """Moves the axis of the examples. Each move of a tensor is recorded once.
+    """Mover of the axis of examples. Each move of a tensor is recorded once.
 
     Attributes:
-        recorder: Where statements go.
-        size: How many examples there are.
-        stem: What the index variable of the examples is called, unless that is taken.
-        span: The statement that is being computed.
-
+        recorder: The destination of statements.
+        size: The number of examples.
+        stem: The preferred name of the examples' index variable.
+        span: The current statement.
     """
 
     recorder: Recorder
@@ -65,7 +64,7 @@ class Layout:
     _made: dict[tuple[str, str, int | None, int], Part] = attrs.field(factory=dict, init=False)
 
     def refused(self, message: str, span: Span | None = None) -> TileError:
-        """Build the error for what cannot be computed for several examples, to be raised by the caller."""
+        """Build the error for a statement that cannot be batched, to be raised by the caller."""
         return self.fault("TIL220", message, span)
 
     def fault(self, code: str, message: str, span: Span | None = None) -> TileError:
@@ -94,14 +93,14 @@ class Layout:
         return known if part.axis is None else known - 1
 
     def helper(self, body: Expr | Declared, axis: int | None = 0) -> Part:
-        """Record a statement that only moves elements: attributes are for what the user wrote."""
+        """Record a statement that only moves elements; it gets no attributes, which are for statements of users."""
         reference = self.recorder.record(body)
         step = self.recorder.steps[reference]
         step.attributes, step.span = (), self.span
         return Part(Tensor(self.recorder, reference), axis)
 
     def spread(self, part: Part) -> Part:
-        """Return a tensor with an axis of examples: one that all share is repeated."""
+        """Return a tensor with an axis of examples: a shared one is repeated."""
         if part.axis is not None:
             return part
         return self._once("spread", part, 0, lambda: self._assigned(part, 0))
@@ -126,7 +125,7 @@ class Layout:
         return self._once("padded", part, rank, lambda: self.helper(ir.Call("reshape", (part.name, *sizes))))
 
     def like(self, part: Part, other: Part) -> Part:
-        """Return what broadcasts to ``other`` for each example in a form that does so for all of them at once."""
+        """Return a tensor that broadcasts to ``other`` for each example in a form that does so for all at once."""
         if other.axis is None or (part.axis is None and other.axis == 0):
             return part
         if other.axis > 0:  # right-aligned axes would meet that of the examples
@@ -134,7 +133,7 @@ class Layout:
         return self.padded(part, self.rank(other))
 
     def index(self, *exprs: Expr) -> IndexName:
-        """Return an index variable for the examples, which no other one among ``exprs`` is."""
+        """Return an index variable for the examples that is not among ``exprs``."""
         used = NameScope.of(index.name for expr in exprs for index in index_names(expr))
         return IndexName(used.fresh(self.stem))
 
@@ -183,5 +182,5 @@ def _axes(rank: int) -> list[Expr]:
 
 
 def inserted(items: Sequence[Expr], place: int, item: Expr) -> list[Expr]:
-    """Return ``items`` with one more at a place."""
+    """Return ``items`` with one more at a position."""
     return [*items[:place], item, *items[place:]]

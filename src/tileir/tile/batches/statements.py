@@ -1,4 +1,4 @@
-"""Statements for several examples: contractions carry an index along, scans an axis of their carries."""
+"""Statements for several examples: contractions get a further index, scans an axis of their carries."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tileir.tile.traversal import walk
 
 
 def run(body: Body, function: Function, *, named: bool = True) -> None:
-    """Record the statements of a function; ``named`` where they keep their names."""
+    """Record the statements of a function; ``named`` keeps their names."""
     recorder = body.recorder
     names = {each.name: recorder.names.fresh(each.name) for each in function.statements if named}
     for statement in function.statements:
@@ -72,7 +72,7 @@ def _value(body: Body, statement: Statement) -> Value:
 
 
 def _name(recorder: Recorder, statement: Statement, name: str, value: Value) -> None:
-    """Give the name of a statement to what it recorded, unless that has one: then it is an alias."""
+    """Give a recorded value the name of its statement, unless it has one, which makes the statement an alias."""
     match value:
         case Part(tensor=tensor):
             reference: str | None = tensor.reference
@@ -106,7 +106,7 @@ def _constant(body: Body, statement: Constant) -> Part:
 
 
 def _contraction(body: Body, statement: Contraction) -> Part:
-    """Record a contraction: of operands that differ among examples each point reads those of one example."""
+    """Record a contraction: each point reads the elements of one example from operands that differ among examples."""
     layout = body.layout
     parts = [body.part(Name(access.tensor, span=access.span)) for access in statement.inputs]
     default = None if statement.default is None else body.part(statement.default)
@@ -165,7 +165,7 @@ def _started(
     sequences: Sequence[Part],
     constants: Sequence[Part],
 ) -> list[Part]:
-    """Return the carries before the first step; those that come to differ among examples are repeated."""
+    """Return the carries before the first step; those that will differ among examples are repeated."""
     layout, started = body.layout, list(carries)
     flags = body.plan.carries.setdefault(statement.name, [False] * len(carries))
     for place, part in enumerate(carries):
@@ -196,7 +196,7 @@ def _results(recorder: Recorder, results: Sequence[Tensor], axes: Sequence[int |
 
 
 def _while(body: Body, statement: While) -> Value:
-    """Record a loop that runs while its condition holds for any example; the others keep their carries."""
+    """Record a loop that runs as long as its condition holds for any example; the others keep their carries."""
     carries, constants = ([body.part(name) for name in names] for names in (statement.carries, statement.constants))
     carries = _started(body, statement, carries, (), constants)
     loop = _While(body, statement, [*(part.axis for part in carries), *(part.axis for part in constants)])
@@ -232,8 +232,7 @@ class _While:
     Attributes:
         body: The function around it.
         loop: The loop.
-        given: Where the examples lie in what both are passed.
-
+        given: The axes of the examples in the arguments of both.
     """
 
     body: Body
@@ -241,19 +240,19 @@ class _While:
     given: Sequence[int | None]
 
     def condition(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Record whether the condition holds for any example."""
+        """Record the test that the condition holds for any example."""
         layout, parts = self.inside(tensors)
         asked = self.asked(layout, parts, named=True)
         if asked.axis is None:
             return [asked.tensor]
         flags = self.body.plan.carries[self.loop.name]
-        if not all(flags):  # where examples stop at different steps, all that they hold differs
+        if not all(flags):  # if examples stop at different steps, all their carries differ
             flags[:] = [True] * len(flags)
             self.body.plan.changed = True
         return [layout.contracted(Aggregation.MAX, [], [], asked, [layout.index()], None).tensor]
 
     def step(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Record a step, which leaves the carries of examples as they are for which the condition does not hold."""
+        """Record a step, which keeps the carries of examples whose condition does not hold."""
         layout, parts = self.inside(tensors)
         plan, flags = self.body.plan, self.body.plan.carries[self.loop.name]
         asked = self.asked(layout, parts, named=False)
@@ -270,7 +269,7 @@ class _While:
         return [part.tensor for part in made]
 
     def inside(self, tensors: Sequence[Tensor]) -> tuple[Layout, list[Part]]:
-        """Return what one of the functions is passed."""
+        """Return the layout and the arguments of one of the functions."""
         parts = list(map(Part, tensors, self.given))
         return _layout(self.body.layout, tensors[0].recorder, parts), parts
 
@@ -288,9 +287,8 @@ class _Step:
     Attributes:
         body: The function around it.
         scan: The scan.
-        given: Where the examples lie in what a step is passed.
-        axes: Where they lie in what it returns, when it was recorded.
-
+        given: The axes of the examples in the arguments of a step.
+        axes: The axes of the examples in its results, after it is recorded.
     """
 
     body: Body
@@ -299,7 +297,7 @@ class _Step:
     axes: list[int | None] = attrs.field(factory=list, init=False)
 
     def record(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Record the step, and what its outputs are."""
+        """Record the step, and the axes of its outputs."""
         plan, name = self.body.plan, self.scan.name
         parts = list(map(Part, tensors, self.given))
         layout = _layout(self.body.layout, tensors[0].recorder, parts)
@@ -315,7 +313,7 @@ class _Step:
 
 
 def _layout(around: Layout, recorder: Recorder, parts: Sequence[Part]) -> Layout:
-    """Return the layout inside of a step, where the number of examples is a size of what it is passed."""
+    """Return the layout inside of a step, where the number of examples is a size of its arguments."""
     sizes = (part.tensor.dims[part.axis].expr for part in parts if part.axis is not None)
     return Layout(recorder, next(sizes, around.size), around.stem)
 
@@ -333,7 +331,7 @@ def _stepped(layout: Layout, plan: Plan, step: Function, parts: Sequence[Part], 
 
 
 def _expected(body: Body, part: Part, declared: Input | Output) -> Part:
-    """Return what an input or output of a step is, as it is declared: its dtype and sizes are checked."""
+    """Return an input or output of a step after checks of its declared dtype and sizes."""
     if declared.dtype is not None:
         part = Part(body.recorded(Call(f"expect_{declared.dtype.value}", (part.name,), span=declared.span)), part.axis)
     dims = declared.dims or ()
@@ -347,7 +345,7 @@ def _expected(body: Body, part: Part, declared: Input | Output) -> Part:
 
 
 def _bind(body: Body, dims: Iterable[Size], sizes: Iterable[Dim]) -> None:
-    """Let sizes of what a step is passed stand for its dimensions; those of one name have to be equal."""
+    """Bind the dimensions of a step to sizes of its arguments; those of one name have to be equal."""
     for name, size in zip(dims, sizes, strict=True):
         if isinstance(name, IntLiteral):
             continue
@@ -361,7 +359,7 @@ def _bind(body: Body, dims: Iterable[Size], sizes: Iterable[Dim]) -> None:
 
 
 def _adapts(recorder: Recorder, part: Part) -> bool:
-    """Return whether a tensor may be a number without a dtype, which takes that of what it meets."""
+    """Return whether a tensor may be a number without a dtype, which adapts to other operands."""
     pending = [part.tensor.reference]
     while pending:
         name = pending.pop()
@@ -393,9 +391,9 @@ def _adapted(
     operands: tuple[Sequence[Part], Sequence[Part]],
     numbers: Sequence[int],
 ) -> list[Part]:
-    """Return carries, where ``numbers`` have the dtype that steps make of them: it is that of the first steps' results.
+    """Return carries; ``numbers`` among them get the dtype of the results of a first step.
 
-    Nothing else is taken of these steps, so nothing is computed for them.
+    Nothing else is read of these steps, so they are not computed.
     """
     layout = body.layout
     sequences, constants = operands
@@ -414,7 +412,7 @@ def _adapted(
 
 
 def _slice(layout: Layout, part: Part) -> Part:
-    """Return the first element of a sequence, whose examples lie behind the steps."""
+    """Return the first element of a sequence, in which the axis of examples follows that of steps."""
     sizes = [dim.expr for dim in part.tensor.dims[1:]]
     rest: list[Expr] = [IndexName(f"x{axis}") for axis in range(len(sizes))]
     axis = None if part.axis is None else 0

@@ -1,1 +1,1 @@
-"""The parts of the Python builder; :mod:`tileir.tile.builder` is its public face."""
+"""The parts of the Python builder; :mod:`tileir.tile.builder` is its public interface."""

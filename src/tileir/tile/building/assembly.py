@@ -1,4 +1,4 @@
-"""Recorded steps to a function: drop what nothing reads, nest what is read once, name the rest."""
+"""Assembly of recorded steps into a function: drop unread values, nest values that are read once, name the rest."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tileir.tile.ir import (
 )
 from tileir.tile.traversal import walk
 
-_MOST_NODES: Final = 12  # of an expression that is nested into another; longer ones are hard to read
+_MOST_NODES: Final = 12  # of an expression nested into another one; longer expressions are hard to read
 
 
 def assemble(
@@ -54,7 +54,7 @@ def assemble(
     steps, reads = _live(recorder, (*outputs, *sized))
     values = Counter(name for inside, _ in reads for name in inside)
     others = {*outputs, *sized, *(name for _, others in reads for name in others)}
-    exprs: dict[str, Expr] = {}  # what to read instead of a reference
+    exprs: dict[str, Expr] = {}  # replacements of references
     statements: list[Statement] = []
     for step in steps:
         body = step.body if isinstance(step.body, Declared) else substitute(step.body, exprs)
@@ -126,9 +126,9 @@ def _renamed(reference: str, replacements: Mapping[str, Expr]) -> str:
 
 
 def _live(recorder: Recorder, outputs: Sequence[str]) -> tuple[list[Step], list[tuple[list[str], list[str]]]]:
-    """Return the steps that an output needs, directly or not, and those that are named or marked, or that assert.
+    """Return the steps that an output needs, directly or not, and those that are named, marked or assertions.
 
-    With them come the names that each reads: in elementwise values, and elsewhere.
+    Each comes with the names that it reads: in elementwise values, and elsewhere.
     """
     reads: dict[str, tuple[list[str], list[str]]] = {}
 

@@ -1,4 +1,4 @@
-"""Tensors and sizes of a function around, read by the one inside: they become inputs of that."""
+"""Captures: tensors and sizes of a surrounding function become inputs of the function that reads them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def inner_trace(around: Recorder) -> Trace | None:
 
 
 def declare(inner: Recorder, name: str, sizes: Sizes | None, dtype: DType | None = None) -> str:
-    """Declare an input of a function inside; equal sizes around it are one dimension inside, numbers stay numbers."""
+    """Declare an input of an inner function; equal sizes around it are one dimension inside, numbers stay numbers."""
     span = call_site()
     inner.dtypes[name] = dtype
     if sizes is None:
@@ -49,7 +49,7 @@ def declare(inner: Recorder, name: str, sizes: Sizes | None, dtype: DType | None
 
 
 def captured(inner: Recorder, home: Recorder, reference: str) -> str:
-    """Return the input that a tensor of a function around is inside, which is declared when it is read first."""
+    """Return the input for a tensor of a surrounding function, which is declared when it is first read."""
     around = inner.around
     assert around is not None
     if around is not home:
@@ -64,7 +64,7 @@ def captured(inner: Recorder, home: Recorder, reference: str) -> str:
 
 
 def captured_size(inner: Recorder, home: Recorder, expr: Expr) -> Expr:
-    """Return a size of a function around as that of tensors inside, one of which is captured if none has it."""
+    """Return a size of a surrounding function as that of inner tensors, one of which is captured if none has it."""
     around = inner.around
     assert around is not None
     if around is not home:

@@ -1,4 +1,4 @@
-"""Elements of tensors, how a contraction combines them, and how it aggregates them."""
+"""Elements of tensors, their combination and their aggregation in a contraction."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Combined(Recorded):
     constraints: tuple[ir.Constraint, ...] = ()
 
     def given(self, *constraints: ir.Constraint) -> Combined:
-        """Return the same, restricted to the index points where all ``constraints`` hold, too."""
+        """Return the combination at the index points where all ``constraints`` hold, too."""
         for constraint in constraints:
             if not isinstance(constraint, ir.Constraint):
                 raise mistake("TIL215", "a constraint is written p < bound, and means 0 <= p < bound")
@@ -96,7 +96,7 @@ class Access(Combined):
         contract(self, Aggregation.MIN, value)
 
     def assign(self, value: Combined) -> None:
-        """Write the one ``value`` of this element of a tensor that is not defined yet."""
+        """Write the only ``value`` of this element of a tensor that is not defined yet."""
         contract(self, Aggregation.ASSIGN, value)
 
     def _aggregated(self, aggregation: Aggregation, value: Combined) -> Aggregated:
@@ -120,7 +120,7 @@ class Aggregated(Access):
 
 @attrs.frozen(eq=False)
 class Written:
-    """Result of the statements ``C[i] >= …`` and ``C[i] <= …``; nothing can be done with it."""
+    """Result of the statements ``C[i] >= …`` and ``C[i] <= …``, which has no use."""
 
     def __bool__(self) -> NoReturn:
         raise mistake("TIL215", "this defined a tensor and is no comparison; Python chains those, so use parentheses")
@@ -130,8 +130,7 @@ def contract(target: Access, aggregation: Aggregation, value: object) -> None:
     """Record the contraction that defines the tensor of ``target``.
 
     Raises:
-        TileError: It is defined already, or ``value`` is nothing that a contraction can read.
-
+        TileError: It is defined already, or a contraction cannot read ``value``.
     """
     recorder = target.recorder
     recorder.check_open()
@@ -190,7 +189,6 @@ def combined_of(recorder: Recorder, value: object) -> Combined:
 
     Raises:
         TileError: It is something else, or belongs to another builder.
-
     """
     if isinstance(value, Combined):
         same(recorder, value.recorder)

@@ -1,4 +1,4 @@
-"""The dtypes of tensors, found when they are asked for, as far as those of inputs were declared."""
+"""The dtypes of tensors, found on demand, as far as those of inputs are declared."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tileir.tile.ir import (
 from tileir.tile.traversal import walk
 
 Kind: TypeAlias = DType | Literal["integer", "float"] | None
-"""A dtype; the kind of a number, which adapts to what it meets; or None where nobody said it."""
+"""A dtype; the kind of a number, which adapts to other operands; or None if it is unknown."""
 
 _FIRST = frozenset(
     (
@@ -55,7 +55,7 @@ _FIRST = frozenset(
         "expect_sizes",
     )
 )
-"""Functions whose result has the dtype of their first argument; others of unknown dtype are left out."""
+"""Functions whose result has the dtype of their first argument; functions without a row are unknown."""
 
 
 _FIXED: Final[Mapping[str, Kind]] = MappingProxyType(
@@ -71,9 +71,9 @@ _FIXED: Final[Mapping[str, Kind]] = MappingProxyType(
 
 
 def dtype_of(recorder: Recorder, reference: str) -> DType | None:
-    """Return the dtype of the tensor with this reference, or None where it depends on an input without one.
+    """Return the dtype of the tensor with this reference, or None if it depends on an input without one.
 
-    What is made of literals alone has the dtype that it has as a result. Each statement is looked at once.
+    Expressions of literals alone have their natural dtype as a result. Each statement is visited once.
     """
     known = recorder.dtypes
     pending = [] if reference in known else [reference]
@@ -115,7 +115,7 @@ def _of(recorder: Recorder, body: Expr | Contraction | Scan | While | Constant) 
         case Constant(value=value):
             return DType.BOOL if isinstance(value, bool) else "float" if isinstance(value, float) else "integer"
         case Scan() | While():
-            carries = body.carries  # a scan with several results is a tuple, whose parts are looked up by themselves
+            carries = body.carries  # a scan with several results is a tuple, whose parts are looked up separately
             return recorder.dtypes.get(carries[0].name) if len(carries) == len(body.step.outputs) == 1 else None
         case IntLiteral():
             return "integer"
@@ -142,7 +142,7 @@ def _contracted(recorder: Recorder, body: Contraction) -> Kind:
     try:
         return contraction_types(body.aggregation, body.combination, [k for k in kinds if k is not None]).result
     except TileError:
-        return None  # which the verifier reports
+        return None  # the verifier reports it
 
 
 def _called(recorder: Recorder, call: Call) -> Kind:
@@ -181,7 +181,7 @@ def _called(recorder: Recorder, call: Call) -> Kind:
 
 
 def _element(recorder: Recorder, call: Call) -> Kind:
-    """Return the dtype of a part of a tuple, where that is a carry of a loop, or a derivative."""
+    """Return the dtype of a part of a tuple, if that is a carry of a loop, or a derivative."""
     match call.arguments:
         case (Name(name=name) as group, IntLiteral(value=place)):
             step = recorder.steps.get(name)
@@ -197,7 +197,7 @@ def _element(recorder: Recorder, call: Call) -> Kind:
 
 
 def _counted(recorder: Recorder, call: Call) -> Kind:
-    """Return the dtype of coordinates where the size of their axis, and how far they reach, are numbers."""
+    """Return the dtype of coordinates if the size and reach of their axis are numbers."""
     match call.arguments:
         case (Name(name=name), axis, *others):
             place, more = _integer(axis), [_integer(each) for each in others if call.function == "index"]
@@ -222,12 +222,12 @@ def _integer(expr: Expr) -> int | None:
 
 
 def _derivative(kind: Kind) -> Kind:
-    """Return the dtype of derivatives by a tensor, or of its tangents: f32 where its own has 8 bits."""
+    """Return the dtype of derivatives by a tensor, or of its tangents: f32 if its own has 8 bits."""
     return DType.F32 if isinstance(kind, DType) and kind.is_float and kind.bits == 8 else kind
 
 
 def _applied(op: Op, kinds: Sequence[Kind]) -> Kind:
-    """Return what typed inference makes of an operation on operands of these kinds, or None where it refuses it."""
+    """Return the inferred dtype of an operation on operands of these kinds, or None if inference refuses it."""
     if op.info.compares:
         return DType.BOOL
     operands = kinds[1:] if op is Op.COND else kinds

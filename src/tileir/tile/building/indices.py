@@ -46,17 +46,16 @@ from tileir.tile.traversal import children, index_names, walk
 
 
 def evaluated(recorder: Recorder, expr: Expr, sizes: Mapping[str, int]) -> int:
-    """Return the integer that a size is.
+    """Return the value of a size.
 
     Args:
-        recorder: Where it was made.
+        recorder: The builder of the size.
         expr: The size.
         sizes: The sizes of dimensions, and the values of inputs that are integers, by name.
 
     Raises:
         TileError: TIL306, a size that is needed is not given; TIL308, something is divided by 0; TIL312 or TIL301, the
-            sizes break what the program demands of them; TIL215, one that is given is no integer.
-
+            sizes break a condition of the program; TIL215, one that is given is no integer.
     """
     known = {name: _given(name, value) for name, value in sizes.items()}
     needed = _statements(recorder, expr)
@@ -67,7 +66,7 @@ def evaluated(recorder: Recorder, expr: Expr, sizes: Mapping[str, int]) -> int:
 
 
 def _statements(recorder: Recorder, expr: Expr) -> set[str]:
-    """Return the statements that an expression is made of, directly or not."""
+    """Return the statements on which an expression depends, directly or not."""
     found: set[str] = set()
     pending = [expr]
     while pending:
@@ -147,17 +146,17 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., int]]] = MappingProxyType(
 
 
 _LARGE_DIM: Final = 32  # nodes from which on a size gets a statement of its own
-_LARGE_POLYNOMIAL: Final = 1000  # nodes: more than anybody writes
+_LARGE_POLYNOMIAL: Final = 1000  # nodes: more than users write
 
 
 @attrs.frozen(repr=False, eq=False)
 class Dim(Placed):
-    """A size that is known when compiling: a dimension of an input, or arithmetic over such.
+    """A size that is known when compiling: a dimension of an input, or arithmetic over dimensions.
 
-    In a builder ``/`` and ``//`` both are Tile's division, which truncates, and ``%`` is its remainder; two are equal
-    when they were written alike, and they have no order and no truth value, for they have no value yet. In a Python
-    function that is traced for arrays operators mean what they mean for Python's integers, and where the value is asked
-    for, by a comparison or ``range``, it is the size of the array: the trace holds for that size then.
+    In a builder ``/`` and ``//`` both are Tile's division, which truncates, and ``%`` is its remainder; two sizes are
+    equal if they were written alike, and they have no order and no truth value, because they have no value yet. In a
+    Python function that is traced for arrays operators have the meaning of those on Python's integers, and where the
+    value is needed, by a comparison or ``range``, it is the size of the array: the trace holds for that size then.
     """
 
     own_expr: Expr
@@ -180,12 +179,12 @@ class Dim(Placed):
 
     @property
     def text(self) -> str:
-        """The size as a short text: its name, or the integer that it is."""
+        """The size as a short text: its name or its value."""
         return self.own_expr.name if isinstance(self.own_expr, Name) else "…" if self.value is None else str(self.value)
 
     @property
     def value(self) -> int | None:
-        """The integer that it is, where the program says so: a literal, or arithmetic over literals."""
+        """The value, if the program determines it: a literal, or arithmetic over literals."""
         match self.own_expr:
             case IntLiteral(value=value):
                 return value
@@ -195,12 +194,12 @@ class Dim(Placed):
                 return None
 
     def at(self, sizes: Mapping[str, int]) -> int:
-        """Return the integer that it is for these sizes of dimensions, and values of inputs that are integers, by name.
+        """Return the value for these sizes of dimensions, and values of inputs that are integers, by name.
 
         Raises:
-            TileError: TIL306, one that it is made of is not given; TIL308, something is divided by 0; TIL301 or TIL312,
-                the sizes break what the program demands of them; TIL215, one that is given is no integer.
-
+            TileError: TIL306, a required one is not given; TIL308, something is divided by 0; TIL301 or TIL312, the
+                sizes break
+                a condition of the program; TIL215, one that is given is no integer.
         """
         return evaluated(self.recorder, self.expr, sizes)
 
@@ -217,7 +216,7 @@ class Dim(Placed):
         return dim_of(self.recorder, other)._binary(kind, self)
 
     def _quotient(self, kind: str, other: Dim | int) -> Dim:
-        """Return a quotient rounded down or its remainder: Tile's, corrected where an operand may be negative."""
+        """Return a quotient rounded down or its remainder: Tile's, corrected if an operand may be negative."""
         if not _is_size(other):
             return NotImplemented  # type: ignore[no-any-return]
         by = dim_of(self.recorder, other)
@@ -247,8 +246,7 @@ class Dim(Placed):
         """Return the value: that of literals, or for the arrays that a Python function is traced for.
 
         Raises:
-            TileError: TIL215, nobody knows it yet.
-
+            TileError: TIL215, it is not known yet.
         """
         if self.value is not None:
             return self.value
@@ -296,7 +294,7 @@ class Dim(Placed):
         return self._counted_by(operator.pow, other)
 
     def _counted(self, apply: Callable[[Any, Any], Any], other: object) -> Any:
-        """Return what Python's integers give, for the arrays that a function is traced for."""
+        """Return the result of Python's integers, for the arrays that a function is traced for."""
         if not self.recorder.means_numpy or not _is_size(other):
             return NotImplemented
         return apply(self.known(), other.known() if isinstance(other, Dim) else other)
@@ -371,7 +369,7 @@ class Dim(Placed):
         raise mistake("TIL205", "a dimension has no elements; only tensors take indices")
 
     def _grown(self, expr: Expr, other: int) -> Dim:
-        """Return the size ``expr``; a large one becomes a statement, so that using it often stays cheap."""
+        """Return the size ``expr``; a large one becomes a statement, so that frequent use remains cheap."""
         size = self.size + other + 1
         if size <= _LARGE_DIM:
             return Dim(expr, self.recorder, size)
@@ -385,7 +383,7 @@ def _captured(active: Recorder, home: Recorder, expr: Expr) -> Expr:
 
 
 def _folded(operation: BinaryOperator | str, left: Dim, right: Dim) -> Dim | None:
-    """Return the result of arithmetic over literals, or the operand that a 0 or 1 leaves as it is."""
+    """Return the result of arithmetic over literals, or the operand that a 0 or 1 leaves unchanged."""
     fold = _FOLDS.get(operation)
     if left.value is not None and right.value is not None and fold is not None:
         value = None if operation in _DIVISIONS and right.value == 0 else fold(left.value, right.value)
@@ -407,7 +405,7 @@ _FOLDS: Final[Mapping[BinaryOperator | str, Callable[[int, int], int]]] = Mappin
         "min": min,
     }
 )
-_MOST_FACTORS: Final = 8  # of powers of sizes that stay symbolic
+_MOST_FACTORS: Final = 8  # of powers of sizes that remain symbolic
 _NEUTRAL: Final = {
     (BinaryOperator.ADD, 0), (BinaryOperator.SUB, 0), (BinaryOperator.MUL, 1), (BinaryOperator.DIV, 1)
 }  # fmt: skip
@@ -416,12 +414,12 @@ _DIVISIONS: Final = {BinaryOperator.DIV, "mod"}
 
 
 def _is_size(value: object) -> bool:
-    """Return whether ``value`` may be an operand of a dimension; the operator of anything else knows what to do."""
+    """Return whether ``value`` may be an operand of a dimension; otherwise its own operator takes over."""
     return not isinstance(value, Recorded | np.ndarray | list | tuple) or isinstance(value, Dim)
 
 
 def is_natural(expr: Expr) -> bool:
-    """Return whether a size is plainly no negative integer."""
+    """Return whether a size is obviously not negative."""
     return all(
         not isinstance(node, Unary) and getattr(node, "operator", None) is not BinaryOperator.SUB for node in walk(expr)
     )
@@ -436,7 +434,7 @@ _KNOWN: Final[Mapping[BinaryOperator | str, Callable[[int, int], int]]] = Mappin
 def value_for_arrays(recorder: Recorder, expr: Expr) -> int | float | None:
     """Return the value of a size for the arrays that a function, or the one around it, is traced for.
 
-    The trace keeps the sizes that decide it.
+    The trace records the sizes that determine it.
     """
     trace = recorder.trace
 
@@ -520,8 +518,7 @@ def size_of(recorder: Recorder, value: object) -> Expr:
     """Return a dimension or integer as the expression of a size.
 
     Raises:
-        TileError: It is something else, a float among it, or belongs to another builder.
-
+        TileError: It is something else, for example a float, or belongs to another builder.
     """
     expr = dim_of(recorder, value).expr
     if any(isinstance(node, FloatLiteral) for node in walk(expr)):
@@ -533,8 +530,8 @@ def size_of(recorder: Recorder, value: object) -> Expr:
 class Polynomial(Recorded):
     """An affine expression over index variables, at least one of them.
 
-    ``/`` and ``//`` both divide exactly: a point where the quotient is no integer is skipped.
-    ``p < bound`` is the constraint ``0 <= p < bound``.
+    ``/`` and ``//`` both divide exactly: a point where the quotient is no integer is skipped. ``p < bound`` is the
+    constraint ``0 <= p < bound``.
     """
 
     expr: Expr
@@ -633,11 +630,10 @@ def _refuse_index(value: object, message: str) -> None:
 
 
 def polynomial_of(recorder: Recorder, value: object) -> Polynomial:
-    """Return what stands between the brackets of a tensor as a polynomial, which may be constant then.
+    """Return an index between the brackets of a tensor as a polynomial, which may be constant.
 
     Raises:
         TileError: It is no index, dimension or integer, or belongs to another builder.
-
     """
     if isinstance(value, Polynomial):
         same(recorder, value.recorder)
@@ -654,5 +650,5 @@ def polynomial_of(recorder: Recorder, value: object) -> Polynomial:
 
 
 def _placed(expr: Expr) -> Expr:
-    """Give a bare name the line where it is used; what is computed has the line of its operator."""
+    """Give a bare name the line of its use; computed values have the line of their operator."""
     return type(expr)(expr.name, span=call_site()) if isinstance(expr, Name | IndexName) else expr

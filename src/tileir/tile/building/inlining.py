@@ -1,4 +1,4 @@
-"""Functions called by functions that are being built: their statements, on tensors of the builder."""
+"""Inlining of functions that are called in a builder: their statements, on tensors of the builder."""
 
 from __future__ import annotations
 
@@ -42,9 +42,8 @@ class Expansion:
     """Expansion of a statement ``name = word(operands…);``.
 
     Attributes:
-        tensors: Which operands, counted from 0, are tensors, each by its name; the others are sizes and numbers.
+        tensors: The operands, counted from 0, that are tensors, each by its name; the others are sizes and numbers.
         make: Computes it.
-
     """
 
     tensors: frozenset[int]
@@ -61,17 +60,16 @@ def inline(
 
     Args:
         function: A function; its dimensions become those of the operands.
-        operands: What it is called with: tensors, or numbers and dimensions for inputs of rank 0.
-        expansions: What stands for calls of words that Tile does not know, each a statement of its own.
-        name: What errors call the function.
+        operands: The arguments: tensors, or numbers and dimensions for inputs of rank 0.
+        expansions: Replacements for calls of words that Tile does not know, each a statement of its own.
+        name: The name of the function in errors.
 
     Returns:
         Its outputs.
 
     Raises:
-        TileError: TIL705, not as many operands as inputs; TIL305, an operand of another rank; TIL317, one of another
-            size than is declared.
-
+        TileError: TIL705, the numbers of operands and inputs differ; TIL305, an operand of another rank; TIL317, one of
+            another size than is declared.
     """
     if len(operands) != len(function.inputs):
         message = f"{name} has {len(function.inputs)} inputs, but is called with {len(operands)} operands"
@@ -91,12 +89,12 @@ def inline(
 
 
 def at_its_place(span: Span | None) -> AbstractContextManager[None]:
-    """Return a context for what stands in a function that was called: it keeps its place, which names the call."""
+    """Return a context in which nodes of a called function keep their place, which names the call."""
     return nullcontext() if span is None or span.caller is None else held_at(span)
 
 
 def called_from(node: T, call: Span | None) -> T:
-    """Return a node whose places, and those of what is in it, are of a function that was called at another one."""
+    """Return a node whose places, also of its children, are those of a function called at another place."""
     moved: object = node
     if call is None:
         return node
@@ -112,7 +110,7 @@ def called_from(node: T, call: Span | None) -> T:
 
 @at_the_call
 def called(function: Function, operands: tuple[Operand, ...]) -> Tensor | tuple[Tensor, ...]:
-    """Return what a call of a function gives on tensors of a builder; see :meth:`tileir.Function.__call__`."""
+    """Return the results of a call of a function on tensors of a builder; see :meth:`tileir.Function.__call__`."""
     if not any(isinstance(operand, Tensor | Dim) for operand in operands):
         message = (
             "a program that is called becomes part of a function that is being built, and takes tensors of a builder; "
@@ -120,21 +118,21 @@ def called(function: Function, operands: tuple[Operand, ...]) -> Tensor | tuple[
         )
         raise mistake("TIL215", message)
     moved = called_from(function, call_site())
-    results = inline(attrs.evolve(moved, inputs=function.inputs), *operands)  # operands are wrong at the caller's line
+    results = inline(attrs.evolve(moved, inputs=function.inputs), *operands)  # wrong operands: the caller's line
     return results[0] if len(results) == 1 else results
 
 
 @attrs.define(eq=False, repr=False)
 class Inlining:
-    """One call: what stands for each name of the function."""
+    """One call: replacements of the names of the function."""
 
     recorder: Recorder
     expansions: Mapping[str, Expansion] = _NOTHING
     names: dict[str, Expr] = attrs.field(factory=dict, init=False)
-    sizes: dict[str, Expr] = attrs.field(factory=dict, init=False)  # as operands say them, by dimension
+    sizes: dict[str, Expr] = attrs.field(factory=dict, init=False)  # from the operands, by dimension
 
     def bind(self, parameter: Input, operand: Operand) -> None:
-        """Let an operand stand for an input, and its sizes for the dimensions; sizes of one name have to be equal."""
+        """Bind an input to an operand, and its dimensions to sizes of the operand, equal ones for one name."""
         value = value_of(self.recorder, operand)
         if parameter.dtype is not None:
             value = self.expected(parameter.dtype, value)
@@ -160,37 +158,37 @@ class Inlining:
             self.names[parameter.name] = self.sized(value, wanted)
 
     def keep(self, name: str, operand: Operand) -> None:
-        """Check what is declared of a tensor also where nothing reads it."""
+        """Check the declaration of a tensor even if nothing reads it."""
         value = self.names[name]
         if isinstance(operand, Tensor) and isinstance(value, Name) and value.name != operand.reference:
             self.recorder.kept.add(value.name)
 
     def separate(self, name: str) -> None:
-        """Let an input be a value of its own, so that derivatives by it know no other way to its operand."""
+        """Make an input a value of its own, so that derivatives by it do not reach its operand by other paths."""
         span = call_site()
         product = Binary(BinaryOperator.MUL, self.names[name], IntLiteral(1, span=span), span=span)
         self.names[name] = self.checked(product)
 
     def measured(self, value: Expr, rank: int) -> Sizes:
-        """Return sizes that nobody declared, as those of a tensor that should have so many axes."""
+        """Return undeclared sizes, as those of a tensor of this rank."""
         span = call_site()
         calls = (Call(SIZE, (value, IntLiteral(axis, span=span)), span=span) for axis in range(rank))
         return tuple(Dim(self.checked(each), self.recorder) for each in calls)
 
     def expected(self, dtype: DType, value: Expr) -> Expr:
-        """Return a value whose dtype is checked where types are known."""
+        """Return a value with a check of its dtype, which takes place when types are known."""
         return self.checked(Call(f"expect_{dtype.value}", (value,), span=call_site()))
 
     def sized(self, value: Expr, sizes: tuple[Expr, ...]) -> Expr:
-        """Return a value whose sizes are checked where they are known."""
+        """Return a value with a check of its sizes, which takes place when they are known."""
         return self.checked(Call("expect_sizes", (value, *sizes), span=call_site()))
 
     def checked(self, value: Expr) -> Expr:
-        """Return what reads the result of an expression, as of a call that checks."""
+        """Return a reference to the result of an expression, such as a call that checks."""
         return Name(self.recorder.record(value), span=call_site())
 
     def result(self, output: Output) -> Tensor:
-        """Return a result, which is as its function declares it."""
+        """Return a result with checks of its declaration."""
         tensor = self.tensor(output.name)
         value = value_of(self.recorder, tensor)
         if output.dtype is not None:
@@ -202,7 +200,7 @@ class Inlining:
         return Tensor(self.recorder, value.name) if isinstance(value, Name) else tensor
 
     def bind_dims(self, pairs: Iterable[tuple[Name, Dim]]) -> None:
-        """Let sizes stand for dimensions."""
+        """Bind dimensions to sizes."""
         for dim, size in pairs:
             known = self.sizes.setdefault(dim.name, size.expr)
             if known != size.expr:
@@ -211,29 +209,29 @@ class Inlining:
                 continue
             value = self.names[dim.name] = self.plain(size)
             if known != size.expr and isinstance(value, Name):
-                self.recorder.kept.add(value.name)  # also where nothing reads the size
+                self.recorder.kept.add(value.name)  # even if nothing reads the size
 
     def plain(self, size: Dim) -> Expr:
-        """Return a size as index polynomials may hold it: arithmetic becomes a statement."""
+        """Return a size in a form for index polynomials: arithmetic becomes a statement."""
         if size.value is not None or isinstance(size.expr, Name):
             return size.expr
         return Name(self.recorder.record(size.expr), span=call_site())
 
     def take(self, statement: Statement) -> Expr:
-        """Record a statement with its attributes, and keep and return what reads its result."""
+        """Record a statement with its attributes, and keep and return a reference to its result."""
         with ExitStack() as marks:
             for attribute in statement.attributes:
                 marks.enter_context(self.recorder.attributed(attribute))
             value = self.names[statement.name] = self.recorded(statement)
         step = self.recorder.steps.get(value.name) if isinstance(value, Name) else None
-        if step is not None and not statement.name.startswith("("):  # as tuples that are taken apart do
+        if step is not None and not statement.name.startswith("("):  # as unpacked tuples do
             step.stem = statement.name
         if step is not None and asserts(statement):
             self.recorder.kept.add(step.reference)
         return value
 
     def recorded(self, statement: Statement) -> Expr:
-        """Record a statement, and return what reads its result."""
+        """Record a statement, and return a reference to its result."""
         if isinstance(statement, Constant):
             sizes = (Dim(IntLiteral(size, span=call_site()), self.recorder) for size in statement.shape)
             dims = zip(statement.dims or (), sizes, strict=statement.dims is not None)
@@ -254,7 +252,7 @@ class Inlining:
         return Name(reference, span=call_site())
 
     def expanded(self, call: Call) -> Tensor:
-        """Return what an expansion makes of the operands of a call."""
+        """Return the result of an expansion for the operands of a call."""
         expansion = self.expansions[call.function]
         operands: list[Tensor | Dim] = []
         for place, operand in enumerate(call.arguments):
@@ -267,7 +265,7 @@ class Inlining:
         return expansion.make(operands)
 
     def contraction(self, statement: Contraction) -> Contraction:
-        """Return a contraction of what stands for its names."""
+        """Return a contraction of the replacements of its names."""
         return attrs.evolve(
             statement,
             name="",
@@ -290,7 +288,7 @@ class Inlining:
         )
 
     def loop(self, statement: Scan | While) -> Scan | While:
-        """Return a loop that passes what stands for its operands."""
+        """Return a loop with its operands replaced."""
         return with_operands(attrs.evolve(statement, name="", attributes=()), self.name, self.names)
 
     def all(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
@@ -302,11 +300,11 @@ class Inlining:
         return tuple(simplified(self.recorder, size).expr for size in self.all(sizes))
 
     def name(self, operand: Name) -> Name:
-        """Return what stands for an operand that has to be a tensor."""
+        """Return the replacement of an operand that has to be a tensor."""
         return Name(self.tensor(operand.name).reference, span=operand.span)
 
     def tensor(self, name: str) -> Tensor:
-        """Return what stands for a name as a tensor: a number becomes a statement."""
+        """Return the replacement of a name as a tensor: a number becomes a statement."""
         expr = self.names[name]
         if isinstance(expr, Name) and (expr.name in self.recorder.steps or expr.name in self.recorder.sizes):
             return Tensor(self.recorder, expr.name)

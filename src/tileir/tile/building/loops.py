@@ -1,4 +1,4 @@
-"""Loops that run while something holds: condition and step, each recorded by a builder of its own."""
+"""While loops: condition and step, each recorded by a builder of its own."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ def while_loop(
     carries: Sequence[Operand],
     constants: Sequence[Operand] = (),
 ) -> tuple[Tensor, ...]:
-    """Run ``step`` as long as ``condition`` holds, as a loop whose number of steps only running tells.
+    """Run ``step`` as long as ``condition`` holds, as a loop whose number of steps is known only at run time.
 
     Both are called once, with tensors of a function of their own: the carries and the constants, in this order.
     ``condition`` returns one bool, and ``step`` a new value for each carry, of the same dtype and shape. A
-    :class:`tileir.tile.ir.Function` with such inputs and outputs will do as well. There are no derivatives through the
+    :class:`tileir.tile.ir.Function` with these inputs and outputs will do as well. There are no derivatives through the
     loop.
 
     Args:
         condition: Whether there is a further step.
-        step: What one step computes. Both read nothing but what they are passed.
+        step: The function of one step. Both functions read only their arguments.
         carries: The values before the first step; at least one.
-        constants: What every step reads as it is.
+        constants: Values that every step reads.
 
     Returns:
-        The carries after the last step; as they are where the condition does not hold at first.
+        The carries after the last step; unchanged if the condition does not hold at first.
 
     Raises:
-        TileError: TIL218, a function does not go with what is passed to it, or there are no carries; TIL216, one uses
-            a tensor of the function around it.
-
+        TileError: TIL218, a function does not match its arguments, or there are no carries; TIL216, one uses a tensor
+            of
+            the function around it.
     """
     given = (*carries, *constants)
     if not carries:

@@ -1,4 +1,4 @@
-"""Record of one builder so far: the only mutable state of the builder's objects."""
+"""Record of one builder: the only mutable state of the builder's objects."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def mistake(code: str, message: str, *notes: str) -> TileError:
 
 
 Declared: TypeAlias = Contraction | Scan | While | Constant
-"""What is a statement of its own, and no expression that could be nested into another one."""
+"""Statements that are no expressions, and so cannot be nested."""
 
 
 @attrs.define(eq=False, repr=False)
 class Step:
     """One statement. Without a ``name`` it goes by its ``reference``, which no text can spell.
 
-    A name that it gets for being written begins with ``stem``.
+    When it is written, its name begins with ``stem``.
     """
 
     reference: str
@@ -66,7 +66,7 @@ class Step:
 
 @attrs.frozen
 class Target:
-    """Declaration of a tensor that its contraction has still to define."""
+    """Declaration of a tensor that a contraction has yet to define."""
 
     sizes: tuple[Expr, ...]
     default: str | None  # by reference
@@ -75,7 +75,7 @@ class Target:
 
 
 class _Inside(threading.local):
-    """Mark of a thread that is inside an operation of the library, whose own code means Tile's operators."""
+    """Flag of a thread that is inside an operation of the library, whose own code means Tile's operators."""
 
     operation = False
 
@@ -84,7 +84,7 @@ INSIDE: Final = _Inside()
 
 
 class _Active(threading.local):
-    """Recorder of the innermost Python function that this thread traces, where there is one around it."""
+    """Recorder of the innermost Python function that this thread traces, if it is nested."""
 
     recorder: Recorder | None = None
 
@@ -93,20 +93,19 @@ ACTIVE: Final = _Active()
 
 
 def here(home: Recorder) -> Recorder:
-    """Return the recorder of the function that is being traced inside that of a tensor, or else its own."""
+    """Return the recorder of the traced function inside that of a tensor, or else its own."""
     active = ACTIVE.recorder
     return home if active is None or active is home or not _stands_in(active, home) else active
 
 
 @attrs.define(eq=False)
 class Trace:
-    """The Python function that a recorder records, in which operators and comparisons mean NumPy's.
+    """The Python function that a recorder records, with NumPy's operators and comparisons.
 
     Attributes:
-        name: What the function is called.
+        name: The name of the function.
         sizes: The sizes of the arrays that it is traced for, by dimension; without arrays there are none.
-        assumed: Those of them that the function asked for: what was recorded holds for these sizes only.
-
+        assumed: The sizes that the function asked for: the trace holds for these sizes only.
     """
 
     name: str
@@ -116,7 +115,7 @@ class Trace:
 
 @attrs.define(eq=False)
 class Recorder:
-    """The inputs and statements of one function, in order; that of a step knows the one ``around`` its scan."""
+    """The inputs and statements of one function, in order; a step knows the recorder ``around`` its scan."""
 
     around: Recorder | None = None
     trace: Trace | None = None
@@ -125,20 +124,20 @@ class Recorder:
     steps: dict[str, Step] = attrs.field(factory=dict, init=False)  # by reference
     targets: dict[str, Target] = attrs.field(factory=dict, init=False)  # by reference
     names: NameScope = attrs.field(factory=NameScope, init=False)
-    ranks: dict[str, int] = attrs.field(factory=dict, init=False)  # by reference, where it is known
+    ranks: dict[str, int] = attrs.field(factory=dict, init=False)  # by reference, if it is known
     sizes: dict[str, tuple[Dim, ...] | None] = attrs.field(factory=dict, init=False)  # as far as they were asked for
     dtypes: dict[str, DType | Literal["integer", "float"] | None] = attrs.field(factory=dict, init=False)  # likewise
     constants: dict[ArrayValue, str] = attrs.field(factory=dict, init=False)  # references of arrays
     outside: dict[str, Expr] = attrs.field(factory=dict, init=False)  # dimensions, as sizes around a step
     captured: dict[str, str] = attrs.field(factory=dict, init=False)  # inputs, by the references around a step
-    kept: set[str] = attrs.field(factory=set, init=False)  # references of what is there to fail, not for its value
+    kept: set[str] = attrs.field(factory=set, init=False)  # references of assertions, which have no other use
     finished: bool = attrs.field(default=False, init=False)
     _attributes: list[Attribute] = attrs.field(factory=list, init=False)
     _count: int = attrs.field(default=0, init=False)
 
     @property
     def means_numpy(self) -> bool:
-        """True where an operator means what it means for arrays."""
+        """True if operators have their meaning for arrays."""
         return self.trace is not None and not INSIDE.operation
 
     def check_open(self) -> None:
@@ -157,7 +156,7 @@ class Recorder:
         self.names.add(name)
 
     def record(self, body: Expr | Declared, name: str | None = None) -> str:
-        """Append a statement and return how expressions refer to its result."""
+        """Append a statement and return the reference to its result."""
         self.check_open()
         reference = f"\n{self._count}" if name is None else name
         self._count += 1
@@ -165,13 +164,13 @@ class Recorder:
         return reference
 
     def made(self) -> tuple[str, ...]:
-        """Return where the last statement stands, for errors about tensors that outlive their function."""
+        """Return the place of the last statement, for errors about tensors that outlive their function."""
         span = next((step.span for step in reversed(self.steps.values()) if step.span is not None), None)
         return () if span is None else (f"its last statement is {span.source.name}:{span.line}: {span.text:.60}",)
 
     @contextmanager
     def attributed(self, attribute: Attribute) -> Iterator[None]:
-        """Put ``attribute`` in front of each statement that is recorded inside."""
+        """Add ``attribute`` to each statement that is recorded inside."""
         self._attributes.append(attribute)
         try:
             yield
@@ -187,13 +186,13 @@ def _no_name(name: object, rule: str) -> TileError:
 
 
 def check_tensor_name(name: object) -> None:
-    """Refuse what no text can spell as a tensor or dimension."""
+    """Refuse a name that no text can spell as a tensor or dimension."""
     if not isinstance(name, str) or not is_tensor_name(name):
         raise _no_name(name, f"one is a text of 1 to {MAX_NAME} characters, all of which can be printed")
 
 
 def check_index_name(name: object) -> None:
-    """Refuse what no text can spell as an index variable."""
+    """Refuse a name that no text can spell as an index variable."""
     if not isinstance(name, str) or not is_index_name(name):
         raise _no_name(name, "one of an index or attribute has letters, digits and _, and begins with no digit")
 
@@ -231,7 +230,7 @@ def named(reference: str) -> Name:
 class Recorded:
     """Base of the objects of a builder.
 
-    An operator between two kinds of them that the left one does not know is left to the right one. NumPy's functions
+    An operator between two kinds of them that the left one does not support is left to the right one. NumPy's functions
     are those of :mod:`tileir.numpy`.
     """
 
@@ -241,7 +240,7 @@ class Recorded:
         methods_at_the_call(cls)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> object:
-        """Compute NumPy's elementwise functions, operators of arrays on the left among them."""
+        """Compute NumPy's elementwise functions, also for operators with arrays on the left."""
         return array_function("ufunc")(ufunc, method, *inputs, **options)
 
     def __array_function__(
@@ -257,14 +256,14 @@ class Recorded:
 
 
 class Placed(Recorded):
-    """Base of what a function holds and functions inside of it may read: tensors and sizes."""
+    """Base of objects of a function that inner functions may read: tensors and sizes."""
 
     __slots__ = ()
     home: Recorder
 
     @property
     def recorder(self) -> Recorder:
-        """The function that is being built: that of the object, or one inside of it, which reads the object."""
+        """The function that is being built: that of the object, or an inner one that reads the object."""
         return here(self.home)
 
     def __copy__(self) -> Self:
@@ -274,13 +273,13 @@ class Placed(Recorded):
         return self
 
     def _seen(self, own: S, captured: Callable[[Recorder, Recorder, S], S]) -> S:
-        """Return how the function that is being built refers to what is ``own`` at home."""
+        """Return the reference to ``own`` in the function that is being built."""
         active = here(self.home)
         return own if active is self.home else captured(active, self.home, own)
 
 
 def array_function(name: str) -> Any:
-    """Return a function of :mod:`tileir.numpy`, which is built on operations and thus loaded when it is needed."""
+    """Return a function of :mod:`tileir.numpy`, which is built on operations and thus loaded on demand."""
     return getattr(importlib.import_module("tileir.numpy"), name)
 
 
@@ -296,7 +295,7 @@ def foreign(value: object) -> TileError:
 
 @contextmanager
 def tracing(recorder: Recorder) -> Iterator[None]:
-    """Let tensors of functions around be read by what is recorded inside."""
+    """Let the statements recorded inside read tensors of surrounding functions."""
     before, ACTIVE.recorder = ACTIVE.recorder, recorder
     try:
         yield

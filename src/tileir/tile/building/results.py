@@ -1,4 +1,4 @@
-"""Tensors that contractions define: declared first, or made by the contraction itself."""
+"""Results of contractions: declared first, or made by the contraction itself."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ class ContractionOptions(TypedDict, total=False):
 
 
 def declared(recorder: Recorder, sizes: Sizes, default: Tensor | None = None, no_defract: bool = False) -> Target:
-    """Return what is declared of the result of a contraction.
+    """Return the declaration of the result of a contraction.
 
     Raises:
         TileError: Something is no size, or the default is no tensor of as many axes.
-
     """
     recorder.check_open()
     exprs = tuple(size_of(recorder, size) for size in sizes)
@@ -54,8 +53,7 @@ def contraction(
     """Aggregate ``value`` into a new tensor of the given sizes, at the given output indices.
 
     Raises:
-        TileError: What a single line can do wrong in a contraction.
-
+        TileError: A mistake of a single contraction.
     """
     name = options.get("name")
     target = declared(recorder, sizes, options.get("default"), options.get("no_defract", False))

@@ -1,4 +1,4 @@
-"""Scans: a step that is recorded by a builder of its own, and what the loop over it makes."""
+"""Scans: a step that is recorded by a builder of its own, and the results of the loop over it."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ def scan(
     """Run ``step`` for each element along the first axis of ``sequences``, as a loop that is not unrolled.
 
     ``step`` is called once, with tensors of a function of its own: the carries, a slice of each sequence, and the
-    constants, in this order. It returns a new value for each carry, of the same dtype and shape, and then what it
-    puts out. A :class:`tileir.tile.ir.Function` with such inputs and outputs will do as well.
+    constants, in this order. It returns a new value for each carry, of the same dtype and shape, and then its outputs.
+    A :class:`tileir.tile.ir.Function` with these inputs and outputs will do as well.
 
     Args:
-        step: What one step computes. It reads nothing but what it is passed.
+        step: The function of one step. It reads only its arguments.
         carries: The values before the first step.
         sequences: Tensors that are read along their first axis.
-        constants: What every step reads as it is.
-        count: How many steps there are; needed only without sequences.
+        constants: Values that every step reads.
+        count: The number of steps; needed only without sequences.
         reverse: Whether the last element comes first.
 
     Returns:
-        The carries after the last step, and then what the steps put out, stacked along a new first axis.
+        The carries after the last step, and then the outputs of the steps, stacked along a new first axis.
 
     Raises:
-        TileError: TIL218, the step does not go with what is passed to it, or nothing says how many steps there are;
-            TIL216, the step uses a tensor of the function around it.
-
+        TileError: TIL218, the step does not match its arguments, or the number of steps is unknown; TIL216, the step
+            uses
+            a tensor of the function around it.
     """
     given = (*carries, *sequences, *constants)
     recorder = recorder_of(given)
@@ -77,7 +77,6 @@ def step_of(passed: Passed, step: Step) -> tuple[ir.Function, list[Sizes | None]
 
     Raises:
         TileError: TIL218, it is a function with another number of inputs than is passed; TIL215, it returns no tensors.
-
     """
     if isinstance(step, ir.Function):
         return step, _unknown_sizes(step, len(passed.names))
@@ -88,8 +87,8 @@ def step_of(passed: Passed, step: Step) -> tuple[ir.Function, list[Sizes | None]
 class Passed:
     """Operands of a loop: the recorder around it, operands by name with their sizes, and the first axis of results.
 
-    Functions that are traced may read tensors around: these are ``captured``, and inputs behind the others. ``dtypes``
-    are those of the results of a step that was recorded, None where nobody said them.
+    Functions that are traced may read surrounding tensors: these are ``captured``, as inputs after the others.
+    ``dtypes`` are those of the results of a recorded step, None if they are unknown.
     """
 
     recorder: Recorder
@@ -105,7 +104,7 @@ class Passed:
     def of(
         cls, recorder: Recorder, names: list[ir.Name], carries: int, sequences: int, count: Dim | int | None
     ) -> Passed:
-        """Look up the sizes of what is passed."""
+        """Look up the sizes of the operands."""
         sizes = [sizes_of(recorder, name.name) for name in names]
         first = sizes[carries] if sequences else None
         steps = first[0] if first else None
@@ -135,7 +134,7 @@ class Passed:
             return self._finished(inner, returned)
 
     def _finished(self, inner: Recorder, returned: Tensor | Sequence[Tensor]) -> tuple[ir.Function, list[Sizes | None]]:
-        """Return the function whose results are what a step returned, and their sizes around it."""
+        """Return the function of a step's results, and their sizes around it."""
         dims = inner.outside
         outputs = returned if isinstance(returned, tuple | list) else (returned,)
         references: list[str] = []
@@ -154,9 +153,9 @@ class Passed:
         return function, made
 
     def _outside(self, inner: Recorder, sizes: Sizes | None, dims: dict[str, ir.Expr]) -> Sizes | None:
-        """Return sizes inside the step as those around it; None where they are made of something else than inputs.
+        """Return sizes inside the step as those around it; None if they depend on something else than inputs.
 
-        ``dims`` says what sizes inside are outside. Large ones are statements inside, and become some outside.
+        ``dims`` maps sizes inside to those outside. Large ones are statements on both sides.
         """
         if sizes is None:
             return None
@@ -186,7 +185,7 @@ def named(recorder: Recorder, operand: Operand) -> ir.Name:
 
 
 def _input_names(step: Callable[..., object], count: int, carries: int, sequences: int) -> list[str]:
-    """Return names for the inputs of a step: those of its parameters where it has so many, with a capital."""
+    """Return names for the inputs of a step: those of its parameters, if their number fits, with a capital."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     try:
         parameters = [name for name, p in inspect.signature(step).parameters.items() if p.kind in kinds]

@@ -1,4 +1,4 @@
-"""The sizes of tensors, found when they are asked for: from a statement back to what declared its operands."""
+"""The sizes of tensors, found on demand: from a statement back to the declarations of its operands."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _STATE_WORDS: Final = 4  # of a random state
 
 
 def sizes_of(recorder: Recorder, reference: str) -> Sizes | None:
-    """Return the sizes of the tensor with this reference, or None where an input was declared without.
+    """Return the sizes of the tensor with this reference, or None if an input was declared without.
 
-    Each statement is looked at once, and only when the sizes of it, or of what reads it, are asked for.
+    Each statement is visited once, and only when its sizes, or those of its users, are asked for.
     """
     known = recorder.sizes
     pending = [] if reference in known else [reference]
@@ -41,7 +41,7 @@ def sizes_of(recorder: Recorder, reference: str) -> Sizes | None:
 
 
 def broadcast(shapes: Sequence[Sizes]) -> Sizes:
-    """Return the sizes of an elementwise result, right-aligned; what does not fit is left to typed inference."""
+    """Return the sizes of an elementwise result, right-aligned; typed inference reports shapes that do not fit."""
     longest = max(shapes, key=len)
     result = list(longest)
     for shape in shapes:
@@ -52,7 +52,7 @@ def broadcast(shapes: Sequence[Sizes]) -> Sizes:
 
 
 def wider(left: Dim, right: Dim) -> Dim:
-    """Return the size of two axes that are broadcast: ``broadcast(N, M)``, where nothing simpler is known to be it."""
+    """Return the size of two broadcast axes: ``broadcast(N, M)``, unless one of them is obviously the result."""
     if left.expr == right.expr or right.value == 1:
         return left
     if left.value == 1 or left.expr in _parts(right):
@@ -71,7 +71,7 @@ def _parts(dim: Dim) -> tuple[Expr, ...]:
 
 
 def _operands(recorder: Recorder, reference: str) -> Iterator[str]:
-    """Yield the tensors whose sizes decide about those of a statement."""
+    """Yield the tensors whose sizes determine those of a statement."""
     step = recorder.steps.get(reference)
     if step is None or isinstance(step.body, Contraction | Scan | While | Constant):
         return
@@ -84,7 +84,7 @@ def _operands(recorder: Recorder, reference: str) -> Iterator[str]:
 
 
 def _carry(recorder: Recorder, body: Expr) -> str | None:
-    """Return the tensor that a loop begins with, where an expression is what became of it."""
+    """Return the initial value of a carry if an expression is its final value."""
     match body:
         case Call(function="element", arguments=(Name(name=name), IntLiteral(value=place))):
             step = recorder.steps.get(name)
@@ -95,7 +95,7 @@ def _carry(recorder: Recorder, body: Expr) -> str | None:
 
 
 def _sizes(recorder: Recorder, reference: str) -> Sizes | None:
-    """Return the sizes of a declared tensor, or of a statement, those of whose operands are known."""
+    """Return the sizes of a declared tensor, or of a statement whose operands have known sizes."""
     step = recorder.steps.get(reference)
     if step is None:
         return _dims(recorder, recorder.targets[reference].sizes)
@@ -103,7 +103,7 @@ def _sizes(recorder: Recorder, reference: str) -> Sizes | None:
     if isinstance(body, Contraction):
         return _dims(recorder, body.sizes)
     if isinstance(body, Scan | While):
-        return None  # a tuple; parts that Python made have their sizes from the beginning
+        return None  # a tuple; parts made in Python have their sizes from the beginning
     if isinstance(body, Constant):
         return tuple(_literal(recorder, size) for size in body.shape)
     return _of(recorder, body)
@@ -112,7 +112,7 @@ def _sizes(recorder: Recorder, reference: str) -> Sizes | None:
 def _of(recorder: Recorder, expr: Expr) -> Sizes | None:
     """Return the sizes of an expression whose tensors are known: numbers and dimensions have none.
 
-    Written functions nest expressions that Python records one by one, by no more levels than texts may have.
+    Functions in texts nest expressions that Python records one by one, to a bounded depth.
     """
     if isinstance(expr, Name):
         return () if expr.name in recorder.dims else recorder.sizes[expr.name]
@@ -140,7 +140,7 @@ def _like_the_first(recorder: Recorder, call: Call) -> Sizes | None:
 
 
 def _derivative(recorder: Recorder, call: Call) -> Sizes | None:
-    """Return the sizes of the one tensor that something is differentiated by; for several there are no sizes."""
+    """Return the sizes of the only tensor that a call differentiates by; None for several."""
     by = call.arguments[_MEMBERS[call.function] :]
     return _of(recorder, by[0]) if len(by) == 1 else None
 
@@ -150,7 +150,7 @@ def _given(recorder: Recorder, call: Call) -> Sizes | None:
 
 
 def _argsort(recorder: Recorder, call: Call) -> Sizes | None:
-    """Return the sizes of what is sorted, along the axis as many as are asked for."""
+    """Return the sizes of the sorted tensor, with the requested number of elements along the axis."""
     sizes = _of(recorder, call.arguments[0])
     match call.arguments[1:]:
         case (IntLiteral(value=axis), _, count) if sizes is not None:
@@ -192,7 +192,7 @@ def _element(recorder: Recorder, call: Call) -> Sizes | None:
 
 
 def _reduced(recorder: Recorder, group: Expr) -> Sizes | None:
-    """Return the sizes of a component of a state, which lacks the axes that were reduced."""
+    """Return the sizes of a component of a state, which lacks the reduced axes."""
     if isinstance(group, Name) and group.name in recorder.steps:
         body = recorder.steps[group.name].body
         group = body if isinstance(body, Call) else group
@@ -205,7 +205,7 @@ def _reduced(recorder: Recorder, group: Expr) -> Sizes | None:
 
 
 def members(recorder: Recorder, group: Expr) -> tuple[Expr, ...]:
-    """Return values that have the sizes of the parts of a tuple, and but for f8 their dtypes; none where unknown."""
+    """Return values with the sizes, and except for f8 the dtypes, of the parts of a tuple; none if unknown."""
     while True:
         step = recorder.steps.get(group.name) if isinstance(group, Name) else None
         body = group if step is None else step.body
@@ -215,7 +215,7 @@ def members(recorder: Recorder, group: Expr) -> tuple[Expr, ...]:
             return body.arguments[_MEMBERS[body.function] :]
         if body.function != "jvp":
             break
-        group = body.arguments[0]  # what it differentiates has the structure of its result
+        group = body.arguments[0]  # the differentiated value has the structure of its result
     return ()
 
 
@@ -224,7 +224,7 @@ def _literal(recorder: Recorder, size: int) -> Dim:
 
 
 _MEMBERS: Final[Mapping[str, int]] = MappingProxyType({"tuple": 0, "gradient": 1, "vjp": 2})
-"""From which argument on the parts of a tuple are like the arguments of the function that makes it."""
+"""First argument of functions whose tuple has parts like their arguments."""
 
 _ROWS: Final[Mapping[str, Callable[[Recorder, Call], Sizes | None]]] = MappingProxyType(
     {

@@ -35,7 +35,7 @@ Key: TypeAlias = Any
 
 
 class _Method:
-    """A method that :mod:`tileir.numpy` has, as a function of the tensor and what else it is called with."""
+    """A method of :mod:`tileir.numpy`, as a function of the tensor and its other arguments."""
 
     def __init__(self, word: str = "") -> None:
         self.name = word
@@ -52,9 +52,9 @@ class _Method:
 class Tensor(Placed):
     """A tensor of the function that is being built, with the operators, methods and functions of NumPy's arrays.
 
-    All operators work on elements, ``==`` and ``!=`` too; hashing is by identity. In a function that
+    All operators are elementwise, ``==`` and ``!=`` too; hashing is by identity. In a function that
     :class:`tileir.FunctionBuilder` builds, ``/`` of integers truncates towards zero, and ``%`` has the sign of the
-    dividend, as in Tile's text; in a Python function that is traced both mean what they mean for arrays.
+    dividend, as in Tile's text; in a Python function that is traced both have their meaning for arrays.
     """
 
     home: Recorder = attrs.field(repr=False)
@@ -87,7 +87,7 @@ class Tensor(Placed):
 
     @property
     def shape(self) -> tuple[Dim | int, ...]:
-        """The sizes, as integers where the program says them."""
+        """The sizes, as integers if the program determines them."""
         return tuple(size if size.value is None else size.value for size in self.dims)
 
     @property
@@ -141,7 +141,7 @@ class Tensor(Placed):
 
     @property
     def at(self) -> Any:
-        """Places of elements, for copies in which they are others: ``x.at[key].set(y)``, ``add``, ``max``, ``min``."""
+        """Indexing for updated copies: ``x.at[key].set(y)``, ``add``, ``max``, ``min``."""
         return array_function("method")("at", self)()
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
@@ -210,7 +210,7 @@ class Tensor(Placed):
     __hash__ = object.__hash__
 
     def _meant(self, own: Callable[..., Tensor], name: str, *operands: Operand) -> Tensor:
-        """Return what NumPy's operator gives in a Python function that is traced, else what Tile's own gives."""
+        """Return the result of NumPy's operator in a Python function that is traced, else that of Tile's."""
         if self.recorder.means_numpy:
             found: Tensor = array_function(name)(*operands)
             return found
@@ -298,7 +298,7 @@ Operand: TypeAlias = Tensor | Dim | int | float
 
 
 def _operated(recorder: Recorder, kind: BinaryOperator, left: Operand, right: Operand) -> Tensor:
-    """Return what an operator gives; in a Python function that is traced, what NumPy's gives."""
+    """Return the result of an operator; in a Python function that is traced, that of NumPy's."""
     if recorder.means_numpy:
         kind, left, right = array_function("operands")(recorder, kind, left, right)
     return computed(recorder, ir.Binary(kind, value_of(recorder, left), value_of(recorder, right), span=call_site()))

@@ -1,1 +1,1 @@
-"""The rules of Tile functions: what each name is, what a statement may hold, and what is worth a warning."""
+"""The rules of Tile functions: the kinds of names, the contents of statements, and warnings."""

@@ -1,6 +1,6 @@
-"""Inputs of a Tile function that can only be integers, whatever their dtypes turn out to be.
+"""Inputs of a Tile function that must be integers, regardless of inferred dtypes.
 
-Inputs of a Tile function from which sizes are computed, so that their values must be known when compiling.
+Inputs from which sizes are computed must have values that are known when compiling.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _in_constant_arguments(root: Expr) -> Iterator[str]:
 
 
 def _passed_on(statement: Scan | While) -> Iterator[str]:
-    """Yield what a loop passes to its functions as an input of this kind."""
+    """Yield the operands that a loop passes to its functions as an input of this kind."""
     for function in statement.functions:
         inside = sizing_inputs(function)
         pairs = zip(function.inputs, statement.operands, strict=False)  # before verification lengths may differ
@@ -85,13 +85,13 @@ _ALIKE: Final[Mapping[str, slice]] = MappingProxyType(
         **dict.fromkeys(("expect_sizes", *(f"expect_{dtype.value}" for dtype in DType)), slice(1)),
     }
 )
-"""The arguments that are integers where the result is one, since floats would have made it a float."""
+"""The arguments that are integers if the result is an integer, since floats would have made it a float."""
 
 
 def integers(function: Function) -> frozenset[str]:
-    """Return the inputs that are indices, states of random numbers or sizes, or that arithmetic makes such of.
+    """Return the inputs that are indices, states of random numbers or sizes, or from which these are computed.
 
-    So are those that are declared to be no floats. Others may turn out to be integers as well.
+    Inputs with declared dtypes that are not floats are among them. Others may turn out to be integers as well.
     """
     found = set(sizing_inputs(function))
     found.update(each.name for each in function.inputs if each.dtype is not None and not each.dtype.is_float)
@@ -101,7 +101,7 @@ def integers(function: Function) -> frozenset[str]:
 
 
 def _integers(statement: Statement, *, is_integer: bool) -> Iterator[str]:
-    """Yield what a statement reads that has to be integers; ``is_integer`` where its own value has to be one."""
+    """Yield the operands of a statement that have to be integers; ``is_integer`` says so of its own value."""
     match statement:
         case Assignment(value=value):
             yield from _in_expression(value, is_integer=is_integer)

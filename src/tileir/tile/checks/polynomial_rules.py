@@ -1,4 +1,4 @@
-"""Rules for index polynomials: what they may hold, and when they are affine."""
+"""Rules for index polynomials: their contents, and when they are affine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tileir.tile.traversal import children
 
 
 def has_index(polynomial: Expr) -> bool:
-    """Return whether an index variable takes part in ``polynomial``, whose depth is bounded."""
+    """Return whether ``polynomial``, whose depth is bounded, contains an index variable."""
     match polynomial:
         case IndexName():
             return True
@@ -39,7 +39,7 @@ def has_index(polynomial: Expr) -> bool:
 
 
 def in_polynomial(node: Expr) -> bool:
-    """Return whether a node, whatever its operands are, can stand in an index polynomial."""
+    """Return whether a node can occur in an index polynomial, regardless of its operands."""
     match node:
         case IntLiteral() | Name() | IndexName():
             return True
@@ -65,7 +65,7 @@ def check_affine(node: Expr) -> Iterator[Diagnostic]:
 
 
 def _nonlinear(node: Binary) -> Iterator[Diagnostic]:
-    """Yield what is wrong with one operator: a product of indices, a divisor that is none, or a fraction cut off."""
+    """Yield the fault of one operator: a product of indices, an invalid divisor, or a truncated fraction."""
     if node.operator is BinaryOperator.MUL and has_index(node.lhs) and has_index(node.rhs):
         yield Diagnostic("TIL402", "a product of index variables is not affine; one factor must be constant", node.span)
     elif node.operator is BinaryOperator.DIV and has_index(node.rhs):
@@ -78,7 +78,7 @@ def _nonlinear(node: Binary) -> Iterator[Diagnostic]:
 
 
 def _cuts(dividend: Expr, divisor: Expr) -> bool:
-    """Return whether a quotient of two literals has a remainder: nobody writes 1 / 2 for 0."""
+    """Return whether a quotient of two literals has a remainder: 1 / 2 is not meant to be 0."""
     if isinstance(dividend, Unary):
         dividend = dividend.operand
     return isinstance(dividend, IntLiteral) and isinstance(divisor, IntLiteral) and dividend.value % divisor.value != 0

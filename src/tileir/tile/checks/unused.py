@@ -1,4 +1,4 @@
-"""Warnings about a Tile function that hold for all shapes: what no result depends on, and indices that cancel out."""
+"""Warnings about a Tile function that hold for all shapes: unused values, and indices that cancel out."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tileir.tile.traversal import (
 )
 
 ATTRIBUTES: Final = frozenset({"allow", "finite", "pid", "shard", "ties"})
-"""Attributes that mean something."""
+"""Attributes with a meaning."""
 
 ALLOW: Final = "allow"
 """The attribute that silences warnings of its statement: ``[[allow(TIL232)]]``."""
@@ -53,7 +53,7 @@ def warnings_for_all_shapes(function: Function) -> tuple[Diagnostic, ...]:
 def in_order(diagnostics: Iterable[Diagnostic], *, every: bool = False) -> tuple[Diagnostic, ...]:
     """Return diagnostics in the order of the text, each once.
 
-    What the operation library wrote is its own affair: it is left out, unless ``every`` asks for it.
+    Those about statements of the operation library are left out, unless ``every`` asks for them.
     """
     told = (d for d in diagnostics if every or d.span is None or not d.span.by_library)
     once = {(d.code, d.message, d.span and (d.span.start, d.span.stop)): d for d in told}
@@ -66,10 +66,10 @@ def allowed(attributes: Iterable[Attribute]) -> frozenset[str]:
 
 
 def _found(function: Function, kept: AbstractSet[str]) -> Iterator[Diagnostic]:
-    """Yield the warnings about a function and the steps in it; nobody can leave out the inputs ``kept``."""
+    """Yield the warnings about a function and the steps in it; the inputs ``kept`` cannot be left out."""
     needed = needed_names(function)
     yield from _unused_inputs(function.inputs, function.statements, needed, kept)
-    taken: set[str] = set()  # parts of tuples, not all of which have to be read
+    taken: set[str] = set()  # parts of tuples, some of which may be unread
     for position, statement in enumerate(function.statements):
         silenced = allowed(statement.attributes)
         members = [part.name for part in parts(function.statements, position)]
@@ -102,7 +102,7 @@ def _unknown_attributes(statement: Statement) -> Iterator[Diagnostic]:
 
 
 def needed_names(function: Function, *, asserting: bool = True) -> set[str]:
-    """Return the names on which some output depends or, if they count as well, something that is there to fail."""
+    """Return the names on which some output depends or, if ``asserting``, an assertion."""
     needed = {output.name for output in function.outputs}
     needed.update(node.name for root in result_sizes(function) for node in walk(root) if isinstance(node, Name))
     for statement in reversed(function.statements):
@@ -123,7 +123,7 @@ def defined(statement: Statement) -> Iterator[str]:
 def _unused_inputs(
     inputs: Iterable[Input], statements: Iterable[Statement], needed: AbstractSet[str], kept: AbstractSet[str]
 ) -> Iterator[Diagnostic]:
-    """Yield inputs that give neither elements nor a size that no other tensor in use has, too."""
+    """Yield inputs that provide neither elements nor a size that no other tensor in use has."""
     inputs = tuple(inputs)
     read = [each for each in inputs if each.name in needed]
     sized = {dim.name for each in read for dim in named(each)}
@@ -146,7 +146,7 @@ def _cancelled(statement: Contraction) -> Iterator[Diagnostic]:
 
 
 def _coefficient(root: Expr, index: str) -> Fraction | None:
-    """Return the coefficient of an index, with a number of its own for each size; None for what is not affine."""
+    """Return the coefficient of an index, with a distinct number for each size; None if it is not affine."""
     at = [_value(root, index, Fraction(value)) for value in (0, 1)]
     return None if at[0] is None or at[1] is None else at[1] - at[0]
 

@@ -1,10 +1,7 @@
-"""The rules of a Tile function that hold for all shapes. One check for each rule; all faults at once.
+"""Verifier of Tile functions: the rules that hold for all shapes. One check for each rule; all faults at once.
 
-Rules for scans: what is passed to the step, and what it gives back.
-
-What a constant may be, and the dimensions that it names.
-
-Scope of a function: each name as a dimension, a constant or a tensor, with its definition and its rank.
+It checks the arguments and results of steps, constants and their dimensions, and the scope of a function: each name is
+a dimension, a constant or a tensor, with its definition and its rank.
 """
 
 from __future__ import annotations
@@ -63,11 +60,11 @@ from tileir.tile.traversal import (
 
 
 class Kind(enum.Enum):
-    """Kind of thing that a name stands for."""
+    """Kind of a name."""
 
     DIMENSION = "dimension"  # a size of an input or of a constant array
     CONSTANT = "constant"  # a constant without axes, or assigned from dimensions and numbers: also a tensor of rank 0
-    SCALAR = "scalar"  # an input that may be an integer of rank 0, or what is assigned from such: a constant on demand
+    SCALAR = "scalar"  # an input that may be an integer of rank 0, or assigned from these: a constant on demand
     TENSOR = "tensor"
 
     __hash__ = object.__hash__
@@ -75,9 +72,9 @@ class Kind(enum.Enum):
 
 @attrs.frozen
 class Definition:
-    """Place at which a name is defined.
+    """Definition of a name.
 
-    ``position`` counts statements, and is -1 for the inputs. ``rank`` is None where only shapes can tell.
+    ``position`` counts statements, and is -1 for the inputs. ``rank`` is None if it depends on shapes.
     """
 
     kind: Kind
@@ -87,19 +84,19 @@ class Definition:
 
 
 NO_CALLEES: Final[Mapping[str, Function | None]] = MappingProxyType({})
-"""No function to call but the builtins."""
+"""Callees of a function that may call only builtins."""
 
 
 @attrs.frozen
 class Scope:
-    """The first definition of each name, in program order, and the functions beside it that it may call."""
+    """The first definition of each name, in program order, and further functions that may be called."""
 
     definitions: dict[str, Definition]
     callees: Mapping[str, Function | None] = NO_CALLEES
 
     @classmethod
     def of(cls, function: Function, callees: Mapping[str, Function | None] = NO_CALLEES) -> Scope:
-        """Collect the definitions of a function, which may break any rule but that of depth."""
+        """Collect the definitions of a function, which may break any rule except that of depth."""
         scope = cls({}, callees)
         for parameter in function.inputs:
             rank = None if parameter.dims is None else len(parameter.dims)
@@ -114,12 +111,12 @@ class Scope:
         return scope
 
     def is_tensor(self, name: str) -> bool:
-        """Return whether ``name`` is defined, and no constant whatever the caller passes."""
+        """Return whether ``name`` is defined, and certainly no constant."""
         definition = self.definitions.get(name)
         return definition is not None and definition.kind is Kind.TENSOR
 
     def kind(self, expr: Expr) -> Kind:
-        """Return what ``expr`` makes of a name: a constant where all is known when compiling that it reads."""
+        """Return the kind of a name with the value ``expr``: a constant if it reads only constants."""
         found = Kind.CONSTANT
         for node in walk_known(expr):
             if isinstance(node, Name):
@@ -131,13 +128,13 @@ class Scope:
             elif isinstance(node, Call):
                 function = builtin(node.function)
                 if node.function in self.callees:
-                    found = Kind.SCALAR  # which is for the function to say
+                    found = Kind.SCALAR  # the function decides
                 elif function is None or not function.folds:
                     return Kind.TENSOR
         return found
 
     def unknown(self, expr: Expr) -> Iterator[Name | Call]:
-        """Yield the names and calls below ``expr`` that only running tells; undefined ones are not among them."""
+        """Yield the names and calls below ``expr`` that are known only at run time, except undefined names."""
         for node in walk_known(expr):
             if isinstance(node, Name) and self.is_tensor(node.name):
                 yield node
@@ -147,7 +144,7 @@ class Scope:
                     yield node
 
     def rank(self, expr: Expr) -> int | None:
-        """Return the rank of an elementwise expression, or None where only shapes can tell."""
+        """Return the rank of an elementwise expression, or None if it depends on shapes."""
         match expr:
             case Name(name=name):
                 definition = self.definitions.get(name)
@@ -212,7 +209,7 @@ class Scope:
 
 
 def check_scan(statement: Scan, scope: Scope) -> Iterator[Diagnostic]:
-    """Yield what is wrong with a scan, its step itself left out."""
+    """Yield the faults of a scan, except those of its step."""
     where, step, given = statement.name_span or statement.span, statement.step, statement.operands
     if statement.count is None and not statement.sequences:
         message = f"{statement.name!r} has no sequences, so say how many steps there are: scan(…) N times function"
@@ -230,7 +227,7 @@ def check_scan(statement: Scan, scope: Scope) -> Iterator[Diagnostic]:
 
 
 def check_while(statement: While, scope: Scope) -> Iterator[Diagnostic]:
-    """Yield what is wrong with a loop that runs while something holds, its functions themselves left out."""
+    """Yield the faults of a while loop, except those of its functions."""
     where, given, carries = statement.name_span or statement.span, statement.operands, statement.carries
     if not carries:
         message = f"{statement.name!r} has no carries, so its condition would never change"
@@ -254,7 +251,7 @@ def check_while(statement: While, scope: Scope) -> Iterator[Diagnostic]:
 def _check_operands(
     changing: tuple[Name, ...], given: tuple[Name, ...], step: Function, scope: Scope
 ) -> Iterator[Diagnostic]:
-    """Check that sizes are computed from nothing that changes, and that what is passed are tensors."""
+    """Check that no sizes are computed from values that change, and that operands are tensors."""
     sizing = sizing_inputs(step)
     for operand, parameter in zip(changing, step.inputs, strict=False):
         if parameter.name in sizing:
@@ -269,12 +266,12 @@ def _check_operands(
 
 
 def count_of(number: int, one: str, many: str) -> str:
-    """Return a number with what is counted."""
+    """Return a number with the counted noun."""
     return f"{number} {one if number == 1 else many}"
 
 
 def check_constant_arrays(function: Function, scope: Scope) -> Iterator[Diagnostic]:
-    """Check that numbers fit 64 bits, and that constants name one dimension for each axis, of one size all over."""
+    """Check that numbers fit 64 bits, and that constants name one dimension for each axis, with consistent sizes."""
     sizes: dict[str, tuple[int, str]] = {}
     for statement in function.statements:
         if not isinstance(statement, Constant):
@@ -305,9 +302,9 @@ def check_constant_arrays(function: Function, scope: Scope) -> Iterator[Diagnost
 
 @attrs.frozen
 class Nodes:
-    """The nodes of all expressions by kind, with where their expressions stand, in the order of the text.
+    """The nodes of all expressions by kind, with the roles of their expressions, in the order of the text.
 
-    A name comes with the position of its statement, too; the sizes of results stand behind all statements.
+    A name comes with the position of its statement, too; the sizes of results come after all statements.
     """
 
     names: list[tuple[int, Role, Name]] = attrs.field(factory=list)
@@ -330,7 +327,7 @@ def collect(function: Function) -> Nodes:
 
 
 def _collect(nodes: Nodes, position: int, place: Role, root: Expr, span: Span | None) -> None:
-    measured: set[int] = set()  # names of tensors of which only a size is asked for
+    measured: set[int] = set()  # names of tensors in requests for their sizes only
     for count, (node, depth) in enumerate(walk_with_depth(root)):
         if isinstance(node, Name):
             nodes.names.append((position, Role.VALUE if id(node) in measured else place, node))
@@ -356,15 +353,14 @@ def check_depth(nodes: Nodes) -> Iterator[Diagnostic]:
 
 @attrs.frozen
 class Checked:
-    """A function with what every check asks of it; its scope has the functions that it may call.
+    """A function with the inputs of all checks; its scope has the functions that it may call.
 
     Attributes:
         function: The function.
         scope: Its names.
         nodes: Its expressions.
         around: Names that are known around a step.
-        unread: Names that may be defined by what could not be read: statements, or the header.
-
+        unread: Names that unreadable parts may define: statements, or the header.
     """
 
     function: Function
@@ -385,11 +381,10 @@ def verify(function: Function) -> None:
 
 
 def refuse(faults: Iterator[Diagnostic]) -> None:
-    """Raise what is wrong, if anything is.
+    """Raise the faults, if there are any.
 
     Raises:
         VerifyError: One diagnostic for each fault, in the order of the text.
-
     """
     found = list(islice(faults, MAX_FAULTS))
     if found:
@@ -400,7 +395,7 @@ def refuse(faults: Iterator[Diagnostic]) -> None:
 def faults_beside(
     function: Function, unread: AbstractSet[str] = frozenset(), callees: Mapping[str, Function | None] = NO_CALLEES
 ) -> Iterator[Diagnostic]:
-    """Yield what is wrong with a function beside statements that could not be read, which may define ``unread``.
+    """Yield faults of a function beside statements that could not be read, which may define ``unread``.
 
     ``callees`` are functions that it may call beside the builtins; None stands for one that could not be read.
     """
@@ -414,7 +409,7 @@ def _faults(
     unread: AbstractSet[str],
     callees: Mapping[str, Function | None],
 ) -> Iterator[Diagnostic]:
-    """Yield what is wrong with a function inside so many scans, and with the steps of its own."""
+    """Yield the faults of a function inside ``scans`` scans, and of its own steps."""
     nodes = collect(function)
     too_deep = list(islice(check_depth(nodes), MAX_FAULTS))
     if too_deep:  # the other checks may recurse
@@ -465,7 +460,7 @@ def check_numbers(checked: Checked) -> Iterator[Diagnostic]:
 
 
 def check_inputs(checked: Checked) -> Iterator[Diagnostic]:
-    """Check that inputs have names of their own; a dimension may come again, and means the same size then."""
+    """Check that inputs have distinct names; a repeated dimension means the same size."""
     tensors: set[str] = set()
     for parameter in checked.function.inputs:
         if parameter.name in tensors:
@@ -533,7 +528,7 @@ def check_outputs(checked: Checked) -> Iterator[Diagnostic]:
 
 
 def check_tensors(checked: Checked) -> Iterator[Diagnostic]:
-    """Check that what a contraction reads, and what it falls back to, are tensors."""
+    """Check that the operands and the default of a contraction are tensors."""
     for statement in _contractions(checked.function):
         named = [(access.tensor, access.span) for access in statement.inputs]
         if statement.default is not None:
@@ -545,7 +540,7 @@ def check_tensors(checked: Checked) -> Iterator[Diagnostic]:
 
 
 def check_scans_and_constants(checked: Checked) -> Iterator[Diagnostic]:
-    """Check that scans say how many steps they have and pass these what they take, and what constants are."""
+    """Check the numbers of steps and the arguments of loops, and constants."""
     yield from check_constant_arrays(checked.function, checked.scope)
     for statement in checked.function.statements:
         if isinstance(statement, Scan):
@@ -592,7 +587,7 @@ def check_calls(checked: Checked) -> Iterator[Diagnostic]:
 
 
 def _call_of(name: str, callee: Function | None, call: Call) -> Iterator[Diagnostic]:
-    """Check that a function of the text, or one that it imports, gets as many arguments as it has inputs."""
+    """Check that a function of the text, or an imported one, gets as many arguments as it has inputs."""
     if callee is not None and len(call.arguments) != len(callee.inputs):
         takes = count_of(len(callee.inputs), "argument", "arguments")
         message = f"{name!r} takes {takes}, not {len(call.arguments)}"
@@ -613,7 +608,7 @@ def check_tuples(checked: Checked) -> Iterator[Diagnostic]:
 
 
 def check_index_places(checked: Checked) -> Iterator[Diagnostic]:
-    """Check that index variables stand in index polynomials only."""
+    """Check that index variables occur in index polynomials only."""
     for place, index in checked.nodes.indices:
         if place is not Role.POLYNOMIAL:
             message = f"{index.name!r} is an index variable, which stands only in index polynomials"
@@ -641,7 +636,7 @@ def check_index_counts(checked: Checked) -> Iterator[Diagnostic]:
 
 
 def check_ranks(checked: Checked) -> Iterator[Diagnostic]:
-    """Check that a tensor is read with as many indices as it has dimensions, and a default has its target's."""
+    """Check that a tensor is read with as many indices as it has dimensions, and a default has its target's rank."""
     definitions = checked.scope.definitions.items()
     ranks = {name: definition.rank for name, definition in definitions if definition.kind is not Kind.DIMENSION}
     for statement in _contractions(checked.function):
@@ -661,7 +656,7 @@ def check_ranks(checked: Checked) -> Iterator[Diagnostic]:
 
 
 def check_inputs_of_combinations(checked: Checked) -> Iterator[Diagnostic]:
-    """Check that a contraction reads as many tensors as its combination combines."""
+    """Check that a contraction reads as many tensors as its combination needs."""
     for statement in _contractions(checked.function):
         count, arity = len(statement.inputs), statement.combination.arity
         if count != arity:
@@ -670,7 +665,7 @@ def check_inputs_of_combinations(checked: Checked) -> Iterator[Diagnostic]:
 
 
 def check_index_bounds(checked: Checked) -> Iterator[Diagnostic]:
-    """Check that every index variable of a constraint takes part in reading or writing a tensor."""
+    """Check that every index variable of a constraint occurs in an access to a tensor."""
     for statement in _contractions(checked.function):
         if not statement.constraints:
             continue
@@ -718,7 +713,7 @@ def _tensor_name(name: str, span: Span | None) -> Iterator[Diagnostic]:
 
 
 def _names(checked: Checked) -> Iterator[tuple[int, Role, str, Span | None]]:
-    """Yield every use of a tensor or dimension: position of its statement, where in it, name and place."""
+    """Yield every use of a tensor or dimension: position of its statement, role, name and place."""
     for position, place, node in checked.nodes.names:
         yield position, place, node.name, node.span
     for position, statement in enumerate(checked.function.statements):

@@ -1,4 +1,4 @@
-"""Constants: their names and dimensions, and the numbers, elements or digests that say what they are."""
+"""Constants: their names and dimensions, and their values as numbers, elements or digests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_DIGITS: Final = len(str(MAX_INTEGER))
 
 @attrs.frozen(repr=False)
 class _Bits:
-    """An element of a float array by the bits that it has."""
+    """An element of a float array, given by its bits."""
 
     pattern: int
 

@@ -1,4 +1,4 @@
-"""Contractions: what they write, how they aggregate and combine, their constraints and options."""
+"""Contractions: their targets, aggregations, combinations, constraints and options."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tileir.tile.text.lexer import INDEX, NAME, Cursor
 A = TypeVar("A")
 
 TENSOR: Final = "a tensor name, which begins with a capital letter or '#',"
-"""What to call the name of a tensor where one is expected."""
+"""Description of the name of a tensor in errors."""
 
 _AGGREGATION_FORMS: Final = "an aggregation: +(…), *(…), >(…), <(…) or =(…)"
 
@@ -29,7 +29,7 @@ class ContractionParser:
     expressions: ExpressionParser
 
     def read(self, name: Token, attributes: tuple[Attribute, ...], start: int) -> Contraction:
-        """Read what stands behind the name: ``[indices : sizes] = aggregation(inputs), constraints options``."""
+        """Read the text after the name: ``[indices : sizes] = aggregation(inputs), constraints options``."""
         cursor = self.cursor
         indices, sizes = self._target()
         aggregation = self._aggregation()
@@ -129,13 +129,13 @@ class ContractionParser:
         return no_defract, default
 
     def augmented(self) -> tuple[str, ...]:
-        """Say how to write what other languages write as ``O += …``."""
+        """Return advice for ``O += …`` of other languages."""
         sign = self.cursor.token.kind
         return (f"an aggregation is written O[i : N] = {sign}(A[i, j]);",) if sign in AGGREGATIONS else ()
 
 
 def combined(cursor: lexing.Cursor, access: Callable[[], A]) -> tuple[Combination, tuple[A, ...]]:
-    """Read what a contraction combines: one access or more, and the signs between them."""
+    """Read the operands of a contraction: one access or more, and the signs between them."""
     accesses = [access()]
     combination = COMBINATIONS.get(cursor.token.kind, Combination.NONE)
     if combination is not Combination.NONE:
@@ -151,7 +151,7 @@ def combined(cursor: lexing.Cursor, access: Callable[[], A]) -> tuple[Combinatio
 
 
 def _after_inputs(combination: Combination) -> tuple[str, str]:
-    """Say what may follow the inputs of a contraction, and what to do about anything else."""
+    """Return the tokens that may follow the inputs of a contraction, and advice for anything else."""
     match combination:
         case Combination.NONE:
             return "'+', '*', '==' or ')'", "any other operation goes into a statement of its own"

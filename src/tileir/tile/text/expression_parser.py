@@ -35,7 +35,7 @@ from tileir.tile.text.grammar import (
 from tileir.tile.text.lexer import INDEX, NAME, Cursor
 
 Read: TypeAlias = tuple[Expr, int]
-"""An expression, and how deep it is nested."""
+"""An expression, and its depth."""
 _DOUBLED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "&": "there is no operator '&&'; write logical_and(a, b)",
@@ -97,7 +97,7 @@ class ExpressionParser(Pratt[Read]):
         self.cursor.report(message, self.cursor.here)
 
     def operand(self) -> Read:
-        """Read signs, a name, a number, a call, or what stands between parentheses."""
+        """Read signs, a name, a number, a call, or an expression in parentheses."""
         cursor = self.cursor
         token = cursor.token
         match token.kind:
@@ -173,7 +173,7 @@ class ExpressionParser(Pratt[Read]):
         cursor.advance()
         if cursor.at(")"):
             raise cursor.refuse("a function has one argument at least")
-        arguments = [self.climb(CONDITIONAL_RANK)]  # with as few frames of the stack as can be
+        arguments = [self.climb(CONDITIONAL_RANK)]  # with as few stack frames as possible
         while cursor.skip(","):
             arguments.append(self.climb(CONDITIONAL_RANK))
         if cursor.at(";") and name.text != "scan" and meant(name.text, ("scan",)):
@@ -187,7 +187,7 @@ class ExpressionParser(Pratt[Read]):
         self.cursor.report(message, self.cursor.span_of(token), "TIL214")
 
     def _above(self, *operands: Read) -> int:
-        """Return how deep a node with these operands is nested."""
+        """Return the depth of a node with these operands."""
         height = 1 + max([height for _, height in operands])
         if height > MAX_DEPTH:
             raise self.too_deep()

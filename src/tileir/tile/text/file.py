@@ -1,4 +1,4 @@
-"""Functions of one text, by their names, and what the text imports."""
+"""Functions of one text, by their names, and its imports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tileir.tile.ir import Function
 
 @attrs.frozen
 class Definition:
-    """A function, and its name where it has one; ``span`` is that of the name, or of a function without."""
+    """A function, and its name if it has one; ``span`` is that of the name, or of a function without one."""
 
     name: str | None
     function: Function
@@ -20,12 +20,11 @@ class Import:
     """``import function as name from "path";``, for one function.
 
     Attributes:
-        function: What it is called in the file at ``path``.
-        name: What it is called here.
+        function: Its name in the file at ``path``.
+        name: Its name here.
         path: The file: ``folder/file.tile`` beside this one, or ``package:folder/file.tile``.
         span: The place of the function.
         path_span: The place of the path.
-
     """
 
     function: str

@@ -1,4 +1,4 @@
-"""Grammar that lexer, parser, printer and verifier share: words, spelling of names, ranks of operators, limits."""
+"""Grammar shared by lexer, parser, printer and verifier: words, spelling of names, ranks of operators, limits."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from tileir.core.text.pratt import Infix, Operators, Side
 from tileir.tile.ir import BinaryOperator
 
 MAX_DEPTH: Final = 200
-"""How deep expressions may nest, so that a walk over one may be recursive."""
+"""Greatest depth of expressions, so that walks over them may be recursive."""
 MAX_NODES: Final = 2**18
-"""How many nodes an expression may have; one that shares nodes counts them as often as it reads them."""
+"""Greatest number of nodes of an expression, in which shared nodes count once for each use."""
 MAX_INTEGER: Final = 2**64 - 1
-"""The greatest integer that a literal may be."""
+"""Greatest integer literal."""
 MAX_SCANS: Final = 8
-"""How deep scans may stand inside one another."""
+"""Greatest depth of nested scans."""
 MAX_NAME: Final = 1000
-"""Most characters of a name."""
+"""Greatest number of characters of a name."""
 LONGEST_CONSTANT: Final = 256
-"""Elements of a constant array that a printed text holds; of a longer one it has the digest."""
+"""Greatest number of elements of a constant array in a printed text; longer ones are printed as digests."""
 DIGEST: Final = "sha256_"
-"""What stands in front of the digest of an array."""
+"""Prefix of the digest of an array."""
 
 RESERVED: Final = frozenset({"function", "polynomial", "expression", "contraction", "default", "no_defract"})
-"""The lower-case words that are no index names unless a ``$`` stands in front of them."""
+"""The lower-case words that are no index names unless they begin with a ``$``."""
 
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*'?")
 _PLAIN_TENSOR: Final = re.compile(r"[A-Z][A-Za-z0-9_]*'?")
@@ -36,7 +36,7 @@ _PLAIN_INDEX: Final = re.compile(r"[a-z][A-Za-z0-9_]*")
 
 
 def is_tensor_name(name: str) -> bool:
-    """Return whether a text can spell ``name`` as a tensor or dimension: any that can be printed, if not empty."""
+    """Return whether a text can spell ``name`` as a tensor or dimension: any printable text that is not empty."""
     return name.isprintable() and 0 < len(name) <= MAX_NAME
 
 
@@ -46,20 +46,20 @@ def is_index_name(name: str) -> bool:
 
 
 def spell_tensor(name: str) -> str:
-    """Return ``name`` as a text writes a tensor or dimension: with ``#`` unless it starts with a capital, or quoted."""
+    """Return the spelling of a tensor or dimension: with ``#`` unless it starts with a capital, or quoted."""
     if _PLAIN_TENSOR.fullmatch(name):
         return name
     return f"#{name}" if _WORD.fullmatch(name) else quoted(name)
 
 
 def quoted(name: str) -> str:
-    """Return ``name`` between quotes, where a backslash stands in front of quotes and backslashes."""
+    """Return ``name`` in quotes, with a backslash before quotes and backslashes."""
     escaped = name.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
 def spell_index(name: str) -> str:
-    """Return ``name`` as a text writes an index: with ``$`` unless it starts in lower case and is not reserved."""
+    """Return the spelling of an index: with ``$`` unless it starts in lower case and is not reserved."""
     return name if _PLAIN_INDEX.fullmatch(name) and name not in RESERVED else f"${name}"
 
 
@@ -90,8 +90,9 @@ OPERATORS: Final = Operators(
     ),
     CONDITIONAL_RANK,
 )
-"""How tightly each infix operator binds. ``^ | &`` are looser than comparisons, and ``^`` is loosest; ``a < b < c`` is
-an error. All others associate to the left."""
+"""Precedences of infix operators. ``^ | &`` bind weaker than comparisons, and ``^`` is weakest; ``a < b < c`` is an
+error. All others associate to the left.
+"""
 
 POLYNOMIAL_OPERATORS: Final = (BinaryOperator.ADD, BinaryOperator.SUB, BinaryOperator.MUL, BinaryOperator.DIV)
 """The infix operators of index polynomials."""

@@ -1,6 +1,6 @@
-"""Characters to tokens. Lazy, so that a hostile text costs no more than the part that is read.
+"""Lexer of Tile text. It is lazy, so that a hostile text costs no more than the part that is read.
 
-A place in the tokens of a Tile text, and what is passed over after a fault.
+A cursor at the tokens skips to the end of a statement or header after a fault.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ INTEGER: Final = "integer"
 FLOAT: Final = "float"
 
 
-# Neighbouring characters that no token has make one fault; so does a whole name that begins with _.
+# Adjacent characters outside of all tokens make one fault; so does a whole name that begins with _.
 _UNKNOWN: Final = r"""_[A-Za-z0-9_']* | [^_ \t\r\nA-Za-z0-9#$"+\-*/<>=&|^~?:,;()\[\]{}]+ | [#$"]"""
 _QUOTED: Final = r'"(?:[^"\\\n]|\\["\\])*"'
 _ESCAPED: Final = re.compile(r"\\(.)")
@@ -42,7 +42,7 @@ _TOKEN: Final = re.compile(
     """,
     re.VERBOSE,
 )
-# What recovery passes over: everything up to the end of a statement or of the function.
+# Text skipped by recovery: everything up to the end of a statement or of the function.
 _REST: Final = re.compile(rf"""(?:[^;}}/"]|/(?!/)|//[^\n]*|{_QUOTED}|")*+""")
 _REST_OF_HEADER: Final = re.compile(rf"""(?:[^{{/"]|/(?!/)|//[^\n]*|{_QUOTED}|")*+""")
 _SKIPPED: Final = re.compile(
@@ -60,7 +60,7 @@ class Lexer(lexing.Lexer):
 
     @classmethod
     def of(cls, source: Source, faults: Faults) -> Lexer:
-        """Return what reads the tokens of a text; characters that belong to none are reported as TIL101."""
+        """Return a lexer for a text; characters outside of all tokens are reported as TIL101."""
         return cls(source, faults, _TOKEN, "TIL101", _advice)
 
     def next(self) -> Token:
@@ -79,7 +79,7 @@ class Lexer(lexing.Lexer):
                 return token
 
     def _quoted(self, token: Token) -> Token:
-        """Return the name between quotes; one that cannot be is reported, and stays."""
+        """Return the name in quotes; an invalid one is reported and kept."""
         name = _ESCAPED.sub(r"\1", token.text[1:-1])
         if not is_tensor_name(name):
             message = f"a name has 1 to {MAX_NAME} characters, all of which can be printed"
@@ -87,11 +87,11 @@ class Lexer(lexing.Lexer):
         return Token(NAME, name or "_", token.start, token.stop)
 
     def skip_statement(self, start: int) -> None:
-        """Pass over what stands between ``start`` and the next ``;`` or ``}``; report unknown characters there."""
+        """Skip the text between ``start`` and the next ``;`` or ``}``; report unknown characters there."""
         self._skip(_REST, start)
 
     def skip_header(self, start: int) -> None:
-        """Pass over what stands between ``start`` and the next ``{``; report unknown characters there."""
+        """Skip the text between ``start`` and the next ``{``; report unknown characters there."""
         self._skip(_REST_OF_HEADER, start)
 
     def _skip(self, pattern: re.Pattern[str], start: int) -> None:
@@ -105,7 +105,7 @@ class Lexer(lexing.Lexer):
 
 
 def _advice(word: str) -> str:
-    """Say what to write instead of a word that no token begins with."""
+    """Return advice for a word that begins no token."""
     first = word[0]
     match first:
         case "_":
@@ -128,18 +128,18 @@ def _advice(word: str) -> str:
 
 @attrs.define(eq=False, repr=False)
 class Cursor(lexing.Cursor):
-    """The token that is looked at, and where the one before it stopped."""
+    """The current token, and the end of the previous one."""
 
     word_kind = INDEX
     lexer = Lexer.of
     tokens: Lexer
 
     def recover(self) -> None:
-        """Pass over the rest of a statement: look at the next ``;`` or ``}``."""
+        """Skip the rest of a statement, to the next ``;`` or ``}``."""
         self.tokens.skip_statement(self.token.start)
         self.token = self.tokens.next()
 
     def recover_header(self) -> None:
-        """Pass over the rest of a function's header: look at the next ``{``."""
+        """Skip the rest of a function's header, to the next ``{``."""
         self.tokens.skip_header(self.token.start)
         self.token = self.tokens.next()

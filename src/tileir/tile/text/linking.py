@@ -1,6 +1,6 @@
-"""Functions of a text as one program: what each may call, which of them the program is, and none that calls itself.
+"""Functions of a text as one program: the scopes of calls, the choice of the program, and the check for recursion.
 
-Functions of a text that call each other, as functions without calls: what is called stands where it is called.
+The result has no calls of functions: callees are inlined.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from tileir.tile.text.file import Definition, File
 from tileir.tile.traversal import LEAVES, called, dimensions, named, walk
 
 MAX_STATEMENTS: Final = 2**20
-"""Most statements that a function may come to, with those of all functions that it calls."""
+"""Greatest number of statements of a function, with those of all functions that it calls."""
 
 
 def without_calls(function: Function, callees: Mapping[str, Function]) -> Function:
-    """Return a function that computes the same without calling others; itself where it calls none.
+    """Return an equivalent function without calls of others; itself if it has none.
 
     Args:
         function: A function that follows the rules.
         callees: The functions that it may call, by name, which themselves call no others.
 
     Raises:
-        TileError: A call does not fit its function, as :func:`tileir.tile.building.inlining.inline` tells; TIL103,
-            it comes to too many statements.
-
+        TileError: A call does not match its function, as in :func:`tileir.tile.building.inlining.inline`; TIL103, it
+            has
+            too many statements.
     """
     if not any(call.function in callees for call in called(function)):
         return function
@@ -74,12 +74,12 @@ def without_calls(function: Function, callees: Mapping[str, Function]) -> Functi
 
 @attrs.define(eq=False, repr=False)
 class _Calling(Inlining):
-    """A function that is recorded as it stands, but for its calls."""
+    """A function that is recorded unchanged, except for its calls."""
 
     callees: Mapping[str, Function] = attrs.field(kw_only=True)
 
     def declare(self, function: Function) -> None:
-        """Declare inputs, and take the names of all that is defined."""
+        """Declare inputs, and claim the names of all definitions."""
         recorder = self.recorder
         for parameter in function.inputs:
             name = parameter.name
@@ -94,7 +94,7 @@ class _Calling(Inlining):
             recorder.names.add(each.name)
 
     def know(self, declaration: Input | Constant) -> None:
-        """Let dimensions stand for themselves."""
+        """Map dimensions to themselves."""
         for dim in named(declaration):
             self.recorder.dims[dim.name] = None
             self.names[dim.name] = self.sizes[dim.name] = Name(dim.name)
@@ -106,20 +106,20 @@ class _Calling(Inlining):
             self.recorder.steps[value.name].name = statement.name
 
     def output(self, output: Output) -> Output:
-        """Return a result in terms of what was recorded."""
+        """Return a result in terms of the recorded statements."""
         value = self.names[output.name]
         reference = value.name if isinstance(value, Name) else self.recorder.record(value)
         dims = None if output.dims is None else self.all(output.dims)
         return attrs.evolve(output, name=reference, dims=dims)
 
     def recorded(self, statement: Statement) -> Expr:
-        """Record a statement without its calls, and return what reads its result."""
+        """Record a statement without its calls, and return a reference to its result."""
         match statement:
             case Assignment(value=value):
                 value = self.computed(substitute(value, self.names))
                 step = self.recorder.steps.get(value.name) if isinstance(value, Name) else None
                 if (step is not None and step.name is None) or (isinstance(value, Call) and value.function == "tuple"):
-                    return value  # what a call gave
+                    return value  # the result of a call
                 return Name(self.recorder.record(value), span=statement.span)
             case Constant():
                 self.know(statement)
@@ -135,14 +135,14 @@ class _Calling(Inlining):
                 return super().recorded(statement)
 
     def computed(self, expr: Expr) -> Expr:
-        """Return an expression with the results of calls instead of these."""
+        """Return an expression with calls replaced by their results."""
         if isinstance(expr, LEAVES):
             return expr
         expr = schema.with_operands(expr, tuple(map(self.computed, schema.operands(expr))))
         return self.result_of(expr) if isinstance(expr, Call) and expr.function in self.callees else member(expr)
 
     def result_of(self, call: Call) -> Expr:
-        """Return what a call gives: a tensor by its name, or a tuple of several."""
+        """Return the result of a call: a tensor by its name, or a tuple of several."""
         callee = self.callees[call.function]
         with held_at(call.span):
             results = inline(called_from(callee, call.span), *map(self.operand, call.arguments), name=call.function)
@@ -162,7 +162,7 @@ class _Calling(Inlining):
 
 @attrs.frozen(eq=False)
 class Unit:
-    """A function with those that it may call, each by the name that it has for them."""
+    """A function with those that it may call, each by its name there."""
 
     name: str
     function: Function
@@ -174,22 +174,21 @@ class Unit:
 
 
 def units_of(file: File, scope: dict[str, Unit]) -> tuple[Unit, ...]:
-    """Return the functions of a file, which may call what is in ``scope``; they themselves come to be in it."""
+    """Return the functions of a file, which may call those in ``scope``, and add them to it."""
     units = tuple(Unit(each.name or "", each.function, scope) for each in file.definitions)
     scope.update((unit.name, unit) for unit in reversed(units) if unit.name)
     return units
 
 
 def program_of(file: File, scope: dict[str, Unit], entry: str | None) -> Function:
-    """Return the function that a text means, without calls: that called ``entry``, that without a name, or the last.
+    """Return the program of a text without calls: the function ``entry``, that without a name, or the last one.
 
-    ``scope`` has what it imports.
+    ``scope`` has its imports.
 
     Raises:
         VerifyError: A function breaks a rule, or calls itself.
         ArgumentError: TIL206, there is no such entry.
-        TileError: A call does not fit its function.
-
+        TileError: A call does not match its function.
     """
     units = units_of(file, scope)
     found = _chosen(file.definitions, units, entry)
@@ -207,22 +206,21 @@ def program_of(file: File, scope: dict[str, Unit], entry: str | None) -> Functio
 
 
 def check(file: File, units: Sequence[Unit]) -> None:
-    """Check the functions of a file, but for their calling themselves.
+    """Check the functions of a file, except for recursion.
 
     Raises:
-        VerifyError: One breaks a rule, or has a name that it cannot have.
-
+        VerifyError: One breaks a rule, or has an invalid name.
     """
     refuse(chain(name_faults(file), *(faults_beside(each.function, callees=signatures(each)) for each in units)))
 
 
 def signatures(unit: Unit) -> Mapping[str, Function]:
-    """Return what is known of the functions that one may call."""
+    """Return the functions that one may call."""
     return {name: each.function for name, each in unit.scope.items()}
 
 
 def name_faults(file: File) -> Iterator[Diagnostic]:
-    """Yield what is wrong with the names of functions: one that stands for two of them, or for a builtin."""
+    """Yield faults of the names of functions: a name that stands for two of them, or for a builtin."""
     known: dict[str, Span | None] = {}
     named: list[tuple[str | None, Span | None]] = [(each.name, each.span) for each in file.imports]
     named += [(each.name, each.span) for each in file.definitions]
@@ -242,11 +240,11 @@ def name_faults(file: File) -> Iterator[Diagnostic]:
 
 
 WORDS: Final = frozenset({"scan", "while", "constant"})
-"""Words that statements begin with, or that follow their ``=``."""
+"""Words that begin statements, or follow their ``=``."""
 
 
 def _chosen(definitions: Sequence[Definition], units: Sequence[Unit], entry: str | None) -> Unit:
-    """Return the function that a text means."""
+    """Return the function that is the program of a text."""
     if entry is None:
         unnamed = (unit for unit in units if not unit.name)
         return next(unnamed, units[-1])
@@ -261,11 +259,10 @@ def _chosen(definitions: Sequence[Definition], units: Sequence[Unit], entry: str
 
 
 def _callees_first(units: Sequence[Unit]) -> list[Unit]:
-    """Return functions and all that they call, each behind those that it calls itself.
+    """Return functions and all that they call, each after its callees.
 
     Raises:
         VerifyError: TIL229, a function calls itself.
-
     """
     order: list[Unit] = []
     done: set[Unit] = set()
@@ -286,7 +283,7 @@ def _callees_first(units: Sequence[Unit]) -> list[Unit]:
 
 
 def _cycle(call: Call, callee: Unit, path: Sequence[Unit]) -> Diagnostic:
-    """Build the error for a call that closes a circle."""
+    """Build the error for a call that closes a cycle."""
     circle = [*path[path.index(callee) :], callee]
     names = " -> ".join(unit.name for unit in circle[:_MOST_NAMED])
     long = "" if len(circle) <= _MOST_NAMED else " -> …"

@@ -1,4 +1,4 @@
-"""Text to a Tile function. All faults are reported at once: recovery is at ``;`` and ``}``."""
+"""Parser of Tile functions. All faults are reported at once: recovery is at ``;`` and ``}``."""
 
 from __future__ import annotations
 
@@ -65,9 +65,8 @@ class Folder:
 
     Attributes:
         root: The folder.
-        prefix: What errors put before the names of files.
-        is_installed: Whether it is that of a package, which installers may make of links.
-
+        prefix: The prefix of file names in errors.
+        is_installed: Whether it is that of a package, which installers may build from links.
     """
 
     root: Traversable
@@ -84,7 +83,6 @@ class Folder:
 
         Raises:
             TileError: TIL230, there is none, or a link leads out of the folder.
-
         """
         name = self.prefix + "/".join(parts)
         inside = reduce(truediv, parts[:-1], self.root)
@@ -104,7 +102,7 @@ class Folder:
 
 @attrs.frozen
 class Found:
-    """A file that was read: what tells it from others, what errors call it, its text, and the folder that it is in."""
+    """A file that was read: its identity, its name in errors, its text, and its folder."""
 
     key: str
     name: str
@@ -113,18 +111,17 @@ class Found:
 
 
 def imported(file: File, folder: Folder | None, read: Callable[[str, str], File]) -> Mapping[str, Unit]:
-    """Return the functions that a text imports, by the names that it has for them.
+    """Return the functions that a text imports, by their names there.
 
     Args:
-        file: What was read of the text.
-        folder: The folder that it is in; None for a text that is in none.
-        read: Reads a text, with what errors call it.
+        file: The parsed text.
+        folder: Its folder; None for a text without one.
+        read: Reads a text, given its name in errors.
 
     Raises:
         TileError: TIL230, something is not there.
         ParseError: The text of a file is wrong.
         VerifyError: A function in a file breaks a rule.
-
     """
     scope: dict[str, Unit] = {}
     files: dict[str, tuple[File, tuple[Unit, ...], Import]] = {}
@@ -190,7 +187,7 @@ def _found(each: Import, folder: Folder | None) -> Found:
 
 
 def _package(name: str, parts: Sequence[str], span: Span) -> Folder:
-    """Return the folder of a package that has a file, if one of its folders does; no code of the package is run."""
+    """Return the folder of a package that contains a file, if one does; no code of the package is run."""
     from importlib import resources, util  # few programs import anything
 
     try:
@@ -219,26 +216,25 @@ def parse(
     entry: str | None = None,
     folder: Path | None = None,
 ) -> Function:
-    """Read ``function (inputs) -> (outputs) { statements }`` and verify it; ``name`` stands in errors.
+    """Read ``function (inputs) -> (outputs) { statements }`` and verify it; ``name`` appears in errors.
 
-    A text may have several functions, ``function word(inputs) -> (outputs) { … }``, which call each other. What it
-    means is one of them, in which the others stand where they were called.
+    A text may have several functions, ``function word(inputs) -> (outputs) { … }``, which call each other. One of them
+    is the program, into which the others are inlined.
 
     Args:
         text: The program.
-        name: What to call the text in errors.
-        arrays: What the text may name by digests alone, as printed programs name their long constants.
-        entry: The name of the function that the program is; by default the one without a name, or else the last one.
-        folder: The folder that the text is in, for files that it imports.
+        name: The name of the text in errors.
+        arrays: Arrays that the text may name by digests alone, as printed programs name their long constants.
+        entry: The name of the function that is the program; by default the one without a name, or else the last one.
+        folder: The folder of the text, for files that it imports.
 
     Raises:
-        ParseError: The text does not follow the grammar; one diagnostic for each fault, and for each rule that is
-            broken by what could be read.
+        ParseError: The text does not follow the grammar; one diagnostic for each fault, and for each rule that the
+            readable parts break.
         VerifyError: The program breaks a rule; one diagnostic for each fault. TIL229, a function calls itself.
         ArgumentError: TIL206, there is no function called ``entry``.
-        TileError: TIL702, tileir has no such arrays; TIL230, what is imported is not there; a call does not fit its
+        TileError: TIL702, tileir does not support an array; TIL230, an import does not exist; a call does not match its
             function.
-
     """
     values = (array if isinstance(array, ArrayValue) else ArrayValue.of(array) for array in arrays)
     known = {value.digest: value for value in values}
@@ -256,7 +252,7 @@ def _file(text: str, name: str, arrays: Mapping[str, ArrayValue]) -> File:
     unread = Unread()
 
     def beside(file: File, known: Sequence[Span]) -> Iterator[Diagnostic]:
-        """Check the rules; a statement with a fault of its text has been told of."""
+        """Check the rules, except for statements with a fault of their text, which is reported."""
         callees: dict[str, Function | None] = dict.fromkeys(each.name for each in file.imports)
         callees.update((each.name, each.function) for each in file.definitions if each.name is not None)
         for definition in file.definitions:
@@ -281,11 +277,10 @@ def _innermost(spans: Sequence[Span], place: Span) -> Span | None:
 
 
 def parse_unverified(text: str, name: str = "<text>") -> Function:
-    """Read a function of which only the grammar is checked, since it calls what Tile does not know.
+    """Read a function and check only its grammar, since it calls functions that Tile does not know.
 
     Raises:
         ParseError: The text does not follow the grammar.
-
     """
     return _read(text, name, _Parser.function)
 
@@ -322,13 +317,13 @@ def parse_contraction(text: str, name: str = "<text>") -> Contraction:
 
 @attrs.define(eq=False, repr=False)
 class Unread:
-    """Names in statements and headers that were passed over, which they may define."""
+    """Names in skipped statements and headers, which they may define."""
 
     names: set[str] = attrs.field(factory=set)
 
     def add(self, text: str) -> None:
-        """Remember the names in a text that was passed over."""
-        self.names.add("")  # what it was to be, nobody can know
+        """Add the names in a skipped text."""
+        self.names.add("")  # its intended name is unknown
         self.names.update(_NAME.findall(text), _NAME.findall(text.upper()), _QUOTED.findall(text))
 
 
@@ -364,10 +359,10 @@ class _Parser:
     contractions: ContractionParser
     constants: ConstantParser
     unread: Unread
-    scans: int = 0  # around what is read
+    scans: int = 0  # around the current text
 
     def wrapped(self, keyword: str, read: Callable[[], T]) -> T:
-        """Read something that may have ``keyword`` in front and ``;`` behind."""
+        """Read something with an optional ``keyword`` before and ``;`` after it."""
         self.cursor.skip(keyword)
         result = read()
         self.cursor.skip(";")
@@ -383,7 +378,7 @@ class _Parser:
         return self._function(self._unnamed)
 
     def file(self) -> File:
-        """Read functions, which may have names, and what is imported for them."""
+        """Read functions, which may have names, and their imports."""
         cursor = self.cursor
         imports: list[Import] = []
         while cursor.at_word("import"):
@@ -434,7 +429,7 @@ class _Parser:
         return Definition(found[0].text, function, self.cursor.span_of(found[0]))
 
     def _word(self, what: str) -> Token:
-        """Read a word that may stand in front of the arguments of a call."""
+        """Read a word that may precede the arguments of a call."""
         cursor = self.cursor
         quoted = cursor.here.text.startswith('"')
         if quoted or not (cursor.at(NAME) or cursor.at(INDEX)) or not is_index_name(cursor.token.text):
@@ -460,7 +455,7 @@ class _Parser:
         return Function(inputs, outputs, statements, span=cursor.span_from(start))
 
     def _statements(self) -> tuple[Statement, ...]:
-        """Read ``{ statements }``; where one is faulty, those after it are read all the same."""
+        """Read ``{ statements }``; after a faulty one, reading continues."""
         cursor = self.cursor
         cursor.expect("{")
         statements: list[Statement] = []
@@ -476,7 +471,7 @@ class _Parser:
         return tuple(statements)
 
     def _end_of_statements(self) -> None:
-        """Read ``}``; where the text ends before it, what was read is checked all the same."""
+        """Read ``}``; if the text ends before it, the statements are checked nevertheless."""
         try:
             self.cursor.expect("}")
         except AbandonError:
@@ -513,7 +508,7 @@ class _Parser:
         return Output(name.text, dims, dtype, span=cursor.span_from(name.start))
 
     def _dtype(self) -> DType | None:
-        """Read the ``: f32`` of a signature, which may be missing."""
+        """Read the optional ``: f32`` of a signature."""
         cursor = self.cursor
         if not cursor.skip(":"):
             return None
@@ -524,7 +519,7 @@ class _Parser:
         return DTYPES[word]
 
     def _statement(self) -> Sequence[Statement]:
-        """Read a statement, which may be several: one for each part of what it computes."""
+        """Read a statement, which may become several: one for each part of its value."""
         cursor = self.cursor
         start = cursor.token.start
         attributes = []
@@ -548,7 +543,7 @@ class _Parser:
         return (statement,)
 
     def _in_parts(self, attributes: tuple[Attribute, ...], start: int) -> Sequence[Statement]:
-        """Read ``(name, name…) = value;``: a tuple, which is called after its first part, and its parts."""
+        """Read ``(name, name…) = value;``: a tuple, which is named after its first part, and its parts."""
         cursor = self.cursor
         cursor.advance()
         names = cursor.list(lambda: cursor.expect(NAME, TENSOR))
@@ -566,7 +561,7 @@ class _Parser:
         )
 
     def _assigned(self, name: Token, attributes: tuple[Attribute, ...], start: int) -> Assignment | Scan | While:
-        """Read what stands behind ``=``."""
+        """Read the text after ``=``."""
         cursor = self.cursor
         if cursor.at_word("scan"):
             return self._scan(name, attributes, start)
@@ -612,7 +607,7 @@ class _Parser:
         return While(name.text, carries, constants, condition, step, attributes, span=span, name_span=where)
 
     def _inside(self, form: str) -> _Parser:
-        """Read the word of a loop and the ``(`` behind it, and return what reads the functions in it."""
+        """Read the word of a loop and the following ``(``, and return a parser for its functions."""
         cursor = self.cursor
         cursor.advance()
         cursor.expect("(", f"'(', as in {form}")
@@ -622,7 +617,7 @@ class _Parser:
         return attrs.evolve(self, scans=self.scans + 1)
 
     def _passed(self) -> tuple[tuple[tuple[Name, ...], tuple[Name, ...], tuple[Name, ...]], Expr | None, bool]:
-        """Read what a scan passes to its step, how often and in which direction."""
+        """Read the operands, the number of steps and the direction of a scan."""
         cursor = self.cursor
         carries = self._operands()
         sequences = self._operands() if cursor.skip(";") else ()
@@ -636,7 +631,7 @@ class _Parser:
         return (carries, sequences, constants), count, cursor.skip_word("reverse")
 
     def _operands(self) -> tuple[Name, ...]:
-        """Read names with commas between them, or none."""
+        """Read names separated by commas, or none."""
         cursor = self.cursor
         return () if cursor.at(";") or cursor.at(")") else cursor.list(self._operand)
 
@@ -645,7 +640,7 @@ class _Parser:
         return Name(name.text, span=self.cursor.span_of(name))
 
     def _end_of_statement(self) -> None:
-        """Take the ``;``. Where a line was plainly meant to be ended by one, report it and go on."""
+        """Read ``;``. If it is obviously missing at the end of a line, report that and continue."""
         cursor = self.cursor
         if cursor.skip(";"):
             return

@@ -1,6 +1,6 @@
-"""A Tile function as canonical text, which parses back to an equal function.
+"""Printer of Tile functions: canonical text, which parses back to an equal function.
 
-Constants as text: short arrays by their elements, which read back to the bit, and long ones by their digests.
+Constants are printed exactly: short arrays by their elements, and long ones by their digests.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ from tileir.tile.text.grammar import (
 
 _COLUMNS: Final = 96
 _DIGITS: Final = 17
-"""As many decimal digits tell any two floats apart."""
+"""Number of decimal digits that distinguish all floats."""
 
 
 def value_text(value: ArrayValue | bool | int | float, longest: int = LONGEST_CONSTANT) -> str:
-    """Return what stands behind the ``=`` of a constant; arrays of more than ``longest`` elements as their digest."""
+    """Return the text of a constant's value; arrays of more than ``longest`` elements as their digest."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
@@ -90,7 +90,7 @@ def _elements(value: ArrayValue) -> Iterator[str]:
 
 
 def _float_text(value: float, dtype: DType) -> str:
-    """Return the shortest decimal that is rounded to ``value``, which is one of ``dtype``."""
+    """Return the shortest decimal that rounds to ``value``, which is one of ``dtype``."""
     if not math.isfinite(value):
         return str(value)
     for digits in range(1, _DIGITS + 1):
@@ -106,16 +106,16 @@ _COMBINATION_SIGNS: Final = {combination: sign for sign, combination in COMBINAT
 
 
 def to_text(function: Function) -> str:
-    """Return the canonical text of a verified function; parentheses only where they are needed.
+    """Return the canonical text of a verified function, with as few parentheses as possible.
 
-    Of constant arrays of more than 256 elements the text has the digests: :func:`tileir.parse` reads it where it is
-    passed these arrays.
+    Constant arrays of more than 256 elements are printed as digests: to read the text, pass these arrays to
+    :func:`tileir.parse`.
     """
     return _function(function) + "\n"
 
 
 def _function(function: Function, before: str = "") -> str:
-    """Return the text of a function, with what stands ``before`` it, and without an end of its last line."""
+    """Return the text of a function, preceded by ``before``, and without the end of its last line."""
     writer = Writer()
     inputs = [_input(parameter) for parameter in function.inputs]
     outputs = [_input(output) for output in function.outputs]
@@ -138,7 +138,7 @@ def _function(function: Function, before: str = "") -> str:
 
 
 def node_text(node: Node) -> str:
-    """Return the text of any node, which a text of a function has where the node stands."""
+    """Return the text of any node, as it appears in the text of a function."""
     match node:
         case Function():
             return to_text(node)
@@ -164,7 +164,7 @@ def statement_text(statement: Statement) -> str:
 
 
 def _statement(statement: Statement, taken: Sequence[Statement] = ()) -> str:
-    """Return a statement, or the tuple that it makes with those that take this apart."""
+    """Return a statement, or the tuple that it makes with the statements that unpack it."""
     attributes = "".join(f"{_attribute(attribute)} " for attribute in statement.attributes)
     names = ", ".join(spell_tensor(part.name) for part in taken)
     target = f"({names})" if taken else spell_tensor(statement.name)
@@ -273,7 +273,7 @@ def _while(statement: While, target: str) -> str:
 
 
 def _inputs(statement: Contraction) -> str:
-    """Return what stands between the parentheses of an aggregation."""
+    """Return the text between the parentheses of an aggregation."""
     accesses = [_access(access) for access in statement.inputs]
     match statement.combination:
         case Combination.NONE:
