@@ -1,7 +1,7 @@
 """NumPy's functions on tensors of a program, by their names and with their arguments.
 
-Tensors find these by NumPy's own protocols, so that ``numpy.exp(x)`` and ``x.sum(axis=0)`` work in functions that are
-traced and beside a builder; called without a tensor, a function of this module is NumPy's.
+Tensors find these by NumPy's own protocols, so that ``numpy.exp(x)`` and ``x.sum(axis=0)`` work in traced functions and
+in builders; called without a tensor, a function of this module is NumPy's.
 
 >>> import numpy as np
 >>> import tileir

@@ -28,17 +28,17 @@ FUNCTIONS: Final[dict[str, Body]] = {}
 """Functions of NumPy and of the array API standard on tensors, by name; those of modules as ``linalg.norm``."""
 
 REFUSED: Final[dict[str, str]] = {}
-"""Advice for functions that tensors cannot have, by name."""
+"""Advice for functions that are not available for tensors, by name."""
 
 METHODS: Final[dict[str, str]] = {"T": "transpose", "conj": "conjugate"}
 """Methods and attributes of arrays that are functions of another name."""
 
 
 def named(*names: str, tensors: int | None = None) -> Callable[[B], B]:
-    """Enter a function under these names: its arrays become constants, NumPy's numbers Python's.
+    """Register a function under these names: its arrays become constants, NumPy's numbers Python's.
 
-    Only the first so many arguments are ``tensors``, if that is given: arrays among the others, which are settings such
-    as shapes, become lists.
+    If ``tensors`` is given, only this many leading arguments are tensors: arrays among the others, which are settings
+    such as shapes, become lists.
     """
 
     def enter(body: B) -> B:
@@ -51,17 +51,17 @@ def named(*names: str, tensors: int | None = None) -> Callable[[B], B]:
 
 
 def entered(rows: Mapping[str, Body], tensors: int | None = None) -> None:
-    """Enter functions by name, or by several names with blanks between them."""
+    """Register functions by name, or by several names separated by blanks."""
     for names, body in rows.items():
         named(*names.split(), tensors=tensors)(body)
 
 
 _PLACED: Final = frozenset(("at", "take", "take_along_axis"))
-"""Functions of positions, whose dtype does not meet that of the elements."""
+"""Functions of positions, whose dtype does not affect that of the elements."""
 
 
 def _adapted(name: str, body: Body, tensors: int | None) -> Body:
-    """Return a function of tensors as users call it; without any tensor it is NumPy's own."""
+    """Return a function of tensors in the form for users; without any tensor it is NumPy's own."""
 
     @functools.wraps(body)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -112,7 +112,7 @@ def _recorders(values: Iterable[object]) -> Iterator[Recorder]:
 
 
 def _operand(recorder: Recorder, value: object) -> object:
-    """Return an argument as operations take it."""
+    """Return an argument in the form for operations."""
     if isinstance(value, np.ndarray):
         if value.dtype == object:
             raise mistake("TIL215", "an array of objects holds tensors; join these with numpy.stack or concatenate")
@@ -136,7 +136,7 @@ def _setting(value: object) -> object:
 
 
 def alike(operands: list[Any]) -> list[Any]:
-    """Return operands whose integers are all signed where some are: of a dtype that holds the values of both."""
+    """Return operands with all integers signed if some are: in a dtype that holds the values of both."""
     kinds = {kind for each in _tensors(operands) if (kind := dtype_of(each.recorder, each.reference)) is not None}
     if len(kinds) < 2:
         return operands
@@ -169,10 +169,10 @@ def _widened(value: Any, dtype: DType) -> Any:
 
 
 def operands(recorder: Recorder, kind: BinaryOperator, left: Any, right: Any) -> tuple[BinaryOperator, Any, Any]:
-    """Return what Tile's operator takes to mean NumPy's.
+    """Return the operator and operands with which Tile computes NumPy's result.
 
-    Booleans are added by ``|`` and multiplied by ``&``. Integers of which only one is unsigned become signed ones that
-    hold the values of both. Lists are arrays, and numbers that no element can equal are compared as what they are.
+    Booleans are added by ``|`` and multiplied by ``&``. Of a signed and an unsigned integer, both become signed, in a
+    dtype that holds the values of both. Lists are arrays, and numbers outside of a dtype's range are compared by value.
     """
     left, right = (_array(recorder, each) for each in (left, right))
     first, second = (
@@ -197,7 +197,7 @@ _COMPARES: Final = frozenset(each for each in BinaryOperator if each.name.starts
 
 
 def _array(recorder: Recorder, value: Any) -> Any:
-    """Return an operand, of which lists and arrays are tensors."""
+    """Return an operand with lists and arrays as tensors."""
     if isinstance(value, list | tuple):
         if next(_recorders(value), None) is not None:
             raise mistake("TIL215", f"a {type(value).__name__} of tensors is no operand; join them with numpy.stack")
@@ -211,7 +211,7 @@ def like_array(x: Any, value: Any) -> Tensor:
 
 
 def _comparable(left: Any, right: Any) -> tuple[Any, Any]:
-    """Return operands of a comparison, of which no integer is outside of the dtype of the other."""
+    """Return operands of a comparison with equal results and no integer outside of the dtype of the other."""
     tensor, number = (left, right) if type(right) is int else (right, left)
     dtype = dtype_of(tensor.recorder, tensor.reference) if isinstance(tensor, Tensor) else None
     if dtype is None or not dtype.is_integer or dtype.minimum <= number <= dtype.maximum:
@@ -256,7 +256,7 @@ def _operated(apply: Body, *inputs: object) -> object:
 
 
 def ufunc(function: np.ufunc, method: str, *inputs: object, **options: object) -> object:
-    """Compute a function of NumPy's elementwise kind, or what its methods make of it."""
+    """Compute an elementwise function of NumPy, or one of its methods."""
     name = function.__name__
     if method == "__call__":
         given = _as_asked(function, inputs, options) if options else inputs
@@ -268,7 +268,7 @@ def ufunc(function: np.ufunc, method: str, *inputs: object, **options: object) -
 
 
 def _as_asked(function: np.ufunc, inputs: Sequence[object], options: dict[str, Any]) -> Sequence[object]:
-    """Return inputs in the dtype that was asked for, and take what is no matter for tensors out of the options."""
+    """Return inputs in the requested dtype, and remove options that do not affect tensors."""
     for word in ("casting", "order", "subok"):
         options.pop(word, None)
     if all(each is None for each in options.get("out", ())):
@@ -321,7 +321,7 @@ def function(called: Any, args: tuple[object, ...], kwargs: Mapping[str, object]
 
 @functools.cache
 def _placed_words(called: Any, name: str) -> tuple[str, ...]:
-    """Return the parameters of NumPy's function in order, with "" for those that the function here has by name, too."""
+    """Return the parameters of NumPy's function in order, with "" for those that the function here also has by name."""
     theirs = list(inspect.signature(called).parameters)
     ours = inspect.signature(inspect.unwrap(_found(name))).parameters.values()
     named = {each.name for each in ours if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)}
@@ -339,7 +339,7 @@ def _found(name: str) -> Body:
 
 
 def refused(name: str) -> TileError:
-    """Build the error for a function that tensors do not have."""
+    """Build the error for a function that is not available for tensors."""
     advice = REFUSED.get(name)
     if advice is None:
         advice = "tensors do not have it; compute it on arrays before, or write a contraction"
@@ -347,13 +347,13 @@ def refused(name: str) -> TileError:
 
 
 def method(name: str, tensor: Tensor | None) -> Body:
-    """Return a method of a tensor; of none, the function."""
+    """Return a method of a tensor; without a tensor, the function."""
     body = FUNCTIONS[METHODS.get(name, name)]
     return body if tensor is None else functools.partial(body, tensor)
 
 
 def missing(name: str) -> str:
-    """Return what to say of an attribute that tensors lack."""
+    """Return advice for a missing attribute of tensors."""
     values = ("numpy", "item", "tolist", "data", "tobytes", "cpu", "detach")
     if name in values:
         return ": it has no values; run the function for those"
@@ -365,11 +365,10 @@ def missing(name: str) -> str:
 
 
 def element_type(dtype: Any) -> DType:
-    """Return the dtype that NumPy, Python or tileir call so.
+    """Return the dtype for a name or type of NumPy, Python or tileir.
 
     Raises:
         TileError: TIL206, tileir has none of that name.
-
     """
     if isinstance(dtype, DType):
         return dtype

@@ -20,12 +20,12 @@ from tileir.tile.building.tensors import Operand, Tensor, call, constant_of, div
 
 
 def known_dtype(x: Operand) -> DType | None:
-    """Return the dtype of a tensor where it is known while the function is built."""
+    """Return the dtype of a tensor if it is known while the function is built."""
     return dtype_of(x.recorder, x.reference) if isinstance(x, Tensor) else None
 
 
 def product(multiply: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Return a product of sums, which of booleans is whether any of the terms holds."""
+    """Return a sum of products; for booleans, it is the disjunction of the terms."""
 
     @functools.wraps(multiply)
     def product(*operands: Any, **options: Any) -> Tensor:
@@ -38,7 +38,7 @@ def product(multiply: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 @named("divide", "true_divide")
 def divide(x: Operand, y: Operand) -> Tensor:
-    """Return a quotient in floats: of integers in f32, or f64 beside those of 64 bits."""
+    """Return a quotient in floats: that of integers in f32, or f64 beside 64-bit integers."""
     kinds = [known_dtype(each) for each in (x, y)]
     if any(kind is not None and kind.is_float for kind in kinds) or any(isinstance(each, float) for each in (x, y)):
         return quotient(x, y)
@@ -72,7 +72,7 @@ def _power(x: Tensor, exponent: int) -> Tensor:
 
 
 def _integer_power(x: Operand, exponent: Tensor, kind: DType) -> Tensor:
-    """Multiply the squares for which exponents have a bit; where these are negative, the result is 0."""
+    """Multiply the squares for the bits of exponents; for negative exponents, the result is 0."""
     square = promoted(tensor_of(exponent, x), x, exponent)
     found = ops.ones_like(square + exponent)
     for bit in range(kind.bits - kind.is_signed):
@@ -146,7 +146,7 @@ def signbit(x: Tensor) -> Tensor:
 
 @named("copysign")
 def copysign(x: Operand, y: Operand) -> Tensor:
-    """Return the magnitude of ``x`` with the sign of ``y``, which zeros have too, as a float."""
+    """Return the magnitude of ``x`` with the sign of ``y``, also of zeros, as a float."""
     x = floating(x) if isinstance(x, Tensor) else x
     if not isinstance(y, Tensor):
         return ops.copysign(x, math.copysign(1, y) if isinstance(y, int | float) else y)
@@ -156,7 +156,7 @@ def copysign(x: Operand, y: Operand) -> Tensor:
 
 @named("arctan2", "atan2")
 def arctan2(y: Operand, x: Operand) -> Tensor:
-    """Return the angle of a point in radians, whose sign is that of ``y``; zeros have signs, too."""
+    """Return the angle of a point in radians, with the sign of ``y``; zeros have signs, too."""
     both = floating(call("add", x, y))
     down, across = (call("as_like", each, both) for each in (y, x))
     angle = ops.atan2(down, across)
@@ -167,7 +167,7 @@ def arctan2(y: Operand, x: Operand) -> Tensor:
 
 @named("nextafter")
 def nextafter(x: Operand, y: Operand) -> Tensor:
-    """Return the float behind ``x`` in the direction of ``y``, which has no derivative."""
+    """Return the next float after ``x`` in the direction of ``y``, which has no derivative."""
     both = floating(call("add", x, y))
     start, end = (call("as_like", each, both) for each in (x, y))
     kind = known_dtype(start)
@@ -182,7 +182,7 @@ def nextafter(x: Operand, y: Operand) -> Tensor:
 
 @named("view", tensors=1)
 def view(x: Tensor, dtype: Any) -> Tensor:
-    """Return the bits of elements as numbers of another dtype of as many bits."""
+    """Return the bits of elements as numbers of another dtype with as many bits."""
     return ops.bit_cast(x, element_type(dtype))
 
 
@@ -194,7 +194,7 @@ def sign(x: Tensor) -> Tensor:
 
 @named("round", "around")
 def round_to(x: Tensor, decimals: int = 0) -> Tensor:
-    """Return the nearest number with so many decimals, the even one of two."""
+    """Return the nearest number with ``decimals`` decimals, the even one of two."""
     kind = known_dtype(x)
     if kind is not None and not kind.is_float and decimals >= 0:
         return x
@@ -227,7 +227,7 @@ def modf(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _of_numbers(operation: Callable[[Operand, Operand], Tensor]) -> Callable[[Operand, Operand], Tensor]:
-    """Return an operation of two values of which one is the result where the other is NaN."""
+    """Return an operation of two values whose result is the other operand if one is NaN."""
 
     def either(x: Operand, y: Operand) -> Tensor:
         return ops.where(ops.not_equal(x, x), y, ops.where(ops.not_equal(y, y), x, operation(x, y)))
@@ -259,11 +259,11 @@ _ALSO: Final[Mapping[str, str]] = MappingProxyType(
         "right_shift": "bitwise_right_shift",
     }
 )
-"""Other names of functions that Python has operators for."""
+"""Other names of functions for which Python has operators."""
 
 _MAYBE_FLOATS: Final = (None, *(each for each in DType if each.is_float))
 _OTHER: Final = ("absolute", "divide", "floor_divide", "matmul", "power", "remainder")
-"""Those whose functions mean NumPy's wherever they stand."""
+"""Functions that have NumPy's meaning in every context."""
 
 entered(
     {

@@ -1,4 +1,4 @@
-"""Places of tensors: NumPy's keys, and copies in which the elements at some are others."""
+"""Indexing of tensors: NumPy's keys, and updated copies."""
 
 from __future__ import annotations
 
@@ -25,13 +25,12 @@ _UPDATES: Final = ("set", "add", "multiply", "min", "max", "get")
 
 @at_the_call
 def indexed(x: Tensor, key: object) -> Tensor:
-    """Return ``x[key]`` as NumPy has it: positions, slices, ``None``, ``...``, and arrays or tensors of positions.
+    """Return ``x[key]`` as in NumPy: positions, slices, ``None``, ``...``, and arrays or tensors of positions.
 
-    Positions of tensors that are outside of their axis are those at its end.
+    Positions in tensors are clamped to their axis.
 
     Raises:
         TileError: TIL215, a mask whose number of elements is not known; as for :func:`tileir.ops.slice`.
-
     """
     inside, INSIDE.operation = INSIDE.operation, True
     try:
@@ -65,7 +64,7 @@ def _indexed(x: Tensor, given: Sequence[Part]) -> Tensor:
 
 
 def _counted_from_the_front(x: Tensor, parts: Sequence[Part]) -> Sequence[Part]:
-    """Return parts of which sizes that may be negative count from the front: in traced functions they are integers."""
+    """Return parts in which possibly negative sizes count from the front: in traced functions they are integers."""
     if x.recorder.trace is None or not any(_has_sizes(part) for part in parts):
         return parts
     complete = _complete(x, parts)
@@ -80,7 +79,7 @@ def _has_sizes(part: Part) -> bool:
 
 
 def _shifted(part: Any, size: Dim) -> Any:
-    """Return a position or bound, plus the size of its axis where it is negative."""
+    """Return a position or bound, plus the size of its axis if it is negative."""
     if isinstance(part, builtins.slice):
         least = -1 if isinstance(part.step, int) and part.step < 0 else 0  # a bound before all positions
         usual = isinstance(part.stop, Dim) and least == 0 and part.stop.expr == (size - 1).expr
@@ -96,7 +95,7 @@ def _at_least(bound: Any, least: int) -> Any:
 
 
 def _from_the_front(x: Tensor, part: Any, size: Dim) -> Tensor:
-    """Return positions of which negative ones, which count from the end, are none any more."""
+    """Return positions with negative ones, which count from the end, replaced."""
     if not isinstance(part, Tensor):
         return ops.full(x, (), part + size if isinstance(part, int) and part < 0 else part, dtype="i32")
     kind = known_dtype(part)
@@ -183,14 +182,14 @@ def _complete(x: Tensor, parts: Sequence[Part]) -> list[Part]:
 
 @named("at")
 def at(x: Tensor) -> Places:
-    """Return the places of a tensor."""
+    """Return the indexer of a tensor for updated copies."""
     return Places(x)
 
 
 @methods_at_the_call
 @attrs.frozen(eq=False, repr=False)
 class Places:
-    """Places of a tensor: ``x.at[key]``."""
+    """Indexer of a tensor: ``x.at[key]``."""
 
     tensor: Tensor
 
@@ -201,7 +200,7 @@ class Places:
 @methods_at_the_call
 @attrs.frozen(eq=False, repr=False)
 class Chosen:
-    """Elements of a tensor, for copies in which they are others. Where places are repeated, the last value stays."""
+    """Elements of a tensor to replace in copies. If positions are repeated, the last value wins."""
 
     tensor: Tensor
     key: object
@@ -215,7 +214,7 @@ class Chosen:
         return self._updated("set", value)
 
     def add(self, value: Operand) -> Tensor:
-        """Return the tensor with values added there, all of them where a place is repeated."""
+        """Return the tensor with values added there, all of them if a position is repeated."""
         return self._updated("add", value)
 
     def multiply(self, value: Operand) -> Tensor:
@@ -234,7 +233,7 @@ class Chosen:
         raise AttributeError(f"places have no {name!r}{nearest(name, _UPDATES)}")
 
     def _updated(self, mode: str, value: Any) -> Tensor:
-        """Scatter values to the numbers that the places have in the order of elements."""
+        """Scatter values to the row-major numbers of the positions."""
         x = self.tensor
         inside, INSIDE.operation = INSIDE.operation, True
         try:

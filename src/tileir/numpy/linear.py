@@ -19,16 +19,15 @@ from tileir.tile.building.tensors import Operand, Tensor, call
 
 @named("linalg.solve")
 def solve(a: Tensor, b: Tensor) -> Tensor:
-    """Return ``x`` with ``a @ x == b``, by Gauss and Jordan's elimination with the greatest pivot of each column.
+    """Return ``x`` with ``a @ x == b``, by Gauss-Jordan elimination with the greatest pivot of each column.
 
     Args:
-        a: Square matrices, [..., N, N]; of singular ones the result has infinities or NaN, where NumPy raises.
+        a: Square matrices, [..., N, N]; for singular ones the result has infinities or NaN, where NumPy raises.
         b: One vector, [N], or matrices, [..., N, M].
-
     """
     a = _square(a)
     right = ops.expand_dims(b, -1) if b.rank == 1 else b
-    product = floating(ops.matmul(a, right))  # which has the sizes and dtype of the result
+    product = floating(ops.matmul(a, right))  # with the sizes and dtype of the result
     wide = ops.broadcast_to(call("as_like", right, product), product.dims)
     square = ops.broadcast_to(call("as_like", a, product), (*product.dims[:-2], *a.dims[-2:]))
 
@@ -76,7 +75,7 @@ def determinant(x: Tensor) -> Tensor:
 
 
 def _pivots(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the pivots of an elimination, and 1, or -1 where rows were swapped, along a new first axis."""
+    """Return the pivots of an elimination, and 1, or -1 if rows were swapped, along a new first axis."""
     x = _square(x)
 
     def step(left: Tensor, row: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -92,10 +91,10 @@ def _pivots(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class _Pivot(NamedTuple):
-    """The element that a step of an elimination divides by: the greatest of a column from the step's row on."""
+    """The divisor of a step of an elimination: the greatest element of a column from the step's row on."""
 
     row: Tensor
-    place: Tensor  # [..., 1, 1], the row that it stands in
+    place: Tensor  # [..., 1, 1], its row
     rows: Tensor  # [N, 1], the number of each row
     columns: Tensor  # [1, N]
     value: Tensor  # [..., 1, 1]
@@ -117,7 +116,7 @@ class _Pivot(NamedTuple):
 
     @property
     def below(self) -> Tensor:
-        """Mask of the rows that come later, [N, 1]."""
+        """Mask of the later rows, [N, 1]."""
         return ops.greater(self.rows, self.row)
 
     def column(self, matrix: Tensor) -> Tensor:
@@ -129,7 +128,7 @@ class _Pivot(NamedTuple):
         return ops.sum(ops.where(self.here, matrix, 0.0), -2, keepdims=True)
 
     def swapped(self, matrix: Tensor) -> Tensor:
-        """Return a matrix whose row of the step is that of the pivot, and the other way round."""
+        """Return a matrix with the rows of the step and of the pivot swapped."""
         there = ops.equal(self.rows, self.place)
         pivot = ops.sum(ops.where(there, matrix, 0.0), -2, keepdims=True)
         return ops.where(self.here, pivot, ops.where(there, self.row_of(matrix), matrix))
@@ -139,7 +138,7 @@ class _Pivot(NamedTuple):
 def cholesky(x: Tensor, *, upper: bool = False) -> Tensor:
     """Return lower triangles ``L`` with ``L @ L.mT == x`` of positive definite matrices, [..., N, N], or ``L.mT``.
 
-    Only the lower triangles of ``x`` are read; of a matrix that is not positive definite the result has NaN.
+    Only the lower triangles of ``x`` are read; for a matrix that is not positive definite the result has NaN.
     """
     x = _square(x)
 
@@ -159,7 +158,7 @@ def _rows(x: Tensor) -> Tensor:
 
 
 def _square(x: Tensor) -> Tensor:
-    """Return matrices whose rows and columns are as many, which is checked where sizes are known."""
+    """Return square matrices, which is checked if sizes are known."""
     if x.rank < 2:
         raise mistaken(f"a matrix has two axes at least, and this tensor has {x.rank}")
     size = x.dims[-2].call("match", x.dims[-1])
@@ -246,7 +245,7 @@ def cross(x: Tensor, y: Tensor, axis: int = -1) -> Tensor:
 
 @named("linalg.norm")
 def norm(x: Tensor, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Tensor:  # noqa: A002  NumPy's name
-    """Return norms of vectors, or of matrices where two axes are given."""
+    """Return norms of vectors, or of matrices if two axes are given."""
     places = axes_of(x, axis)
     if ord is None:
         return ops.norm(x, places, keepdims=keepdims)

@@ -29,8 +29,7 @@ def namespace(version: str | None = None) -> SimpleNamespace:
     """Return the functions, dtypes and constants of the array API standard.
 
     Raises:
-        ValueError: Another version than those up to 2024.12.
-
+        ValueError: The version is unknown or later than 2024.12.
     """
     if version is not None and version > "2024.12":
         raise ValueError(f"the array API is supported up to version 2024.12, not {version}")
@@ -46,10 +45,10 @@ def namespace(version: str | None = None) -> SimpleNamespace:
 
 
 class _About:
-    """Capabilities of the functions, as the standard asks for them: arrays have no device while a program is built."""
+    """Capabilities of the functions, in the form of the standard: arrays have no device while a program is built."""
 
     def capabilities(self) -> dict[str, Any]:
-        """Return what is offered: neither masks as keys nor sizes that depend on values."""
+        """Return the capabilities: neither masks as keys nor sizes that depend on values."""
         return {"boolean indexing": False, "data-dependent shapes": False, "max dimensions": None}
 
     def default_device(self) -> None:
@@ -60,12 +59,12 @@ class _About:
         return [None]
 
     def default_dtypes(self, *, device: None = None) -> dict[str, np.dtype[Any]]:  # noqa: ARG002  the standard's
-        """Return the dtypes of results that are made of none: NumPy's."""
+        """Return the dtypes of results without tensor arguments: NumPy's."""
         names = {"real floating": "f8", "complex floating": "c16", "integral": "i8", "indexing": "i8"}
         return {kind: np.dtype(name) for kind, name in names.items()}
 
     def dtypes(self, *, device: None = None, kind: Any = None) -> dict[str, np.dtype[Any]]:  # noqa: ARG002
-        """Return the dtypes of the standard that are offered, maybe those of some kinds."""
+        """Return the available dtypes of the standard, optionally of some kinds."""
         standard = {each.numpy.name: each.numpy for each in DType if each.numpy.name in _STANDARD}
         return {name: each for name, each in standard.items() if kind is None or np.isdtype(each, kind)}
 

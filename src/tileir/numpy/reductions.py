@@ -20,7 +20,7 @@ def _kept(x: Tensor) -> Tensor:
 
 
 def summable(x: Tensor) -> Tensor:
-    """Return integers of less than 32 bits in 32, so that sums and products of many fit, as the array API has it."""
+    """Return integers below 32 bits in 32 bits, so that sums and products of many fit, as in the array API."""
     kind = known_dtype(x)
     if kind is None or kind.is_float or kind.is_bool or kind.bits >= DType.I32.bits:
         return x
@@ -33,7 +33,7 @@ def _reduction(
     join: Callable[..., Tensor],
     widened: Callable[[Tensor], Tensor] = _kept,
 ) -> Any:
-    """Return a reduction with NumPy's arguments; ``neutral`` is what elements that are left out count as."""
+    """Return a reduction with NumPy's arguments; ``neutral`` stands for masked elements."""
 
     def reduce(
         a: Tensor,
@@ -91,7 +91,7 @@ def _running(operation: Callable[..., Tensor]) -> Any:
 
 def _standard_running(operation: Callable[..., Tensor], start: int) -> Any:
     def run(x: Tensor, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Tensor:
-        """Reduce up to each position of an axis, maybe from the neutral element on."""
+        """Reduce up to each position of an axis, optionally beginning with the neutral element."""
         if axis is None and x.rank != 1:
             raise mistaken("an axis has to be given for tensors of more than one")
         place = axes_of(x, -1 if axis is None else axis)[0]
@@ -104,7 +104,7 @@ def _standard_running(operation: Callable[..., Tensor], start: int) -> Any:
 
 def _without_nan(reduce: Callable[..., Tensor], fill: Operand) -> Any:
     def reduced(a: Tensor, axis: Axis = None, **options: Any) -> Tensor:
-        """Reduce the elements that are no NaN."""
+        """Reduce the elements that are not NaN."""
         return reduce(ops.where(ops.isnan(a), fill, a), axis, **options)
 
     return reduced
@@ -112,7 +112,7 @@ def _without_nan(reduce: Callable[..., Tensor], fill: Operand) -> Any:
 
 def _where_numbers(reduce: Callable[..., Tensor]) -> Any:
     def reduced(a: Tensor, axis: Axis = None, **options: Any) -> Tensor:
-        """Reduce the elements that are no NaN."""
+        """Reduce the elements that are not NaN."""
         return reduce(a, axis, where=~ops.isnan(a), **options)
 
     return reduced
@@ -182,7 +182,7 @@ def percentile(a: Tensor, q: Any, axis: int | None = None, **options: Any) -> Te
 
 def _place(operation: Callable[..., Tensor]) -> Any:
     def position(a: Tensor, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
-        """Return where the first extreme element of an axis stands, or of all elements in order."""
+        """Return the position of the first extreme element of an axis, or of all elements in order."""
         return operation(a, axis, keepdims=keepdims)
 
     return position
@@ -198,7 +198,7 @@ def _sorted(operation: Callable[..., Tensor]) -> Any:
 
 @named("diff")
 def diff(a: Tensor, n: int = 1, axis: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
-    """Return differences of neighbours, ``n`` times, of what stands before and behind, too."""
+    """Return differences of neighbours, ``n`` times, including elements before and after."""
     parts = [each for each in (prepend, a, append) if each is not None]
     whole = ops.concatenate(parts, axis) if len(parts) > 1 else a
     if known_dtype(whole) is not DType.BOOL:
@@ -208,13 +208,13 @@ def diff(a: Tensor, n: int = 1, axis: int = -1, prepend: Tensor | None = None, a
 
 @named("searchsorted")
 def searchsorted(a: Tensor, v: Tensor, side: str = "left", sorter: Tensor | None = None) -> Tensor:
-    """Return where values belong in a vector that is sorted, or that ``sorter`` sorts."""
+    """Return the positions of values in a vector that is sorted, or that ``sorter`` sorts."""
     return ops.searchsorted(a if sorter is None else ops.take(a, sorter), v, right=side == "right")
 
 
 @named("digitize")
 def digitize(x: Tensor, bins: Tensor, right: bool = False) -> Tensor:
-    """Return into which of the ascending intervals values fall."""
+    """Return the numbers of the ascending intervals that contain values."""
     return ops.searchsorted(bins, x, right=not right)
 
 

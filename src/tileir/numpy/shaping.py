@@ -1,4 +1,4 @@
-"""Functions of NumPy that move elements: shapes, joins, padding, windows and places, on tensors."""
+"""Functions of NumPy that move elements: shapes, joins, padding, windows and positions, on tensors."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def matrix_transpose(x: Tensor) -> Tensor:
 
 @named("moveaxis", tensors=1)
 def moveaxis(x: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
-    """Return ``x`` with some axes at other places, and all others in order."""
+    """Return ``x`` with some axes moved, and all others in order."""
     start, end = ([each] if isinstance(each, int) else list(each) for each in (source, destination))
     from_, to = ([axis_within(x.rank, axis) for axis in each] for each in (start, end))
     if len(from_) != len(to):
@@ -107,7 +107,7 @@ def broadcast_arrays(*arrays: Tensor) -> tuple[Tensor, ...]:
 
 @named("concatenate", "concat")
 def concatenate(arrays: Sequence[Tensor], axis: int | None = 0) -> Tensor:
-    """Return tensors one behind the other along an axis; without one, all elements in order."""
+    """Return tensors one after the other along an axis; without one, all elements in order."""
     if axis is None:
         return ops.concatenate([ravel(each) for each in arrays])
     return ops.concatenate(list(arrays), axis)
@@ -172,7 +172,7 @@ def split(x: Tensor, parts: Any, axis: int = 0) -> list[Tensor]:
 
 @named("array_split", tensors=1)
 def array_split(x: Tensor, parts: Any, axis: int = 0) -> list[Tensor]:
-    """Return parts of an axis, of which the first ones are longer by one where it cannot be divided evenly."""
+    """Return parts of an axis, the first ones longer by one if it cannot be divided evenly."""
     if not isinstance(parts, int):
         return split(x, parts, axis)
     least, longer = divmod(x.dims[axis].known(), parts)
@@ -205,7 +205,7 @@ def flip(x: Tensor, axis: Any = None) -> Tensor:
 
 @named("roll", tensors=1)
 def roll(x: Tensor, shift: Any, axis: Any = None) -> Tensor:
-    """Return ``x`` with positions moved around."""
+    """Return ``x`` with positions shifted cyclically."""
     if axis is None:
         return ops.reshape(ops.roll(ravel(x), shift, 0), *x.dims)
     return ops.roll(x, shift, axis)
@@ -213,7 +213,7 @@ def roll(x: Tensor, shift: Any, axis: Any = None) -> Tensor:
 
 @named("pad", tensors=1)
 def pad(x: Tensor, pad_width: Any, mode: str = "constant", *, constant_values: Operand = 0) -> Tensor:
-    """Return ``x`` with a border: of a value, or of what the mode says."""
+    """Return ``x`` with a border of a value, or by one of the other modes."""
     modes = ("constant", "edge", "reflect", "symmetric", "wrap")
     if mode not in modes:
         raise mistaken(f"mode is one of {', '.join(modes)}, not {mode!r}")
@@ -239,7 +239,7 @@ def meshgrid(*vectors: Tensor, indexing: str = "xy") -> list[Tensor]:
 
 @named("append")
 def append(x: Tensor, values: Any, axis: int | None = None) -> Tensor:
-    """Return ``x`` with others behind it."""
+    """Return ``x`` followed by further values."""
     return concatenate([x, like_array(x, values)], axis)
 
 
@@ -306,7 +306,7 @@ def sliding_window_view(x: Tensor, window_shape: Any, axis: Any = None) -> Tenso
 
 
 def _is_longer(x: Tensor, y: Tensor) -> bool:
-    """Return whether a vector is the longer one, as far as that is known while the function is built."""
+    """Return whether a vector is certainly the longer one while the function is built."""
     long, short = (value_for_arrays(each.recorder, each.dims[0].expr) for each in (x, y))
     return long is not None and short is not None and long > short
 

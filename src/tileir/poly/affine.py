@@ -12,8 +12,8 @@ Rational: TypeAlias = int | Fraction
 
 
 def exact(value: Rational) -> Rational:
-    """Return ``value`` in canonical form: an int where it is integral, else a Fraction."""
-    if type(value) is int:  # nearly always, and far cheaper than asking the abstract class behind Fraction
+    """Return ``value`` in canonical form: an int if it is integral, else a Fraction."""
+    if type(value) is int:  # nearly always, and far cheaper than the check of the abstract class behind Fraction
         return value
     if isinstance(value, Fraction) and value.denominator == 1:
         return value.numerator
@@ -54,7 +54,7 @@ class Affine(Shown):
 
     @property
     def is_constant(self) -> bool:
-        """True if no index takes part."""
+        """True if it contains no index."""
         return not self.terms
 
     @property
@@ -64,11 +64,11 @@ class Affine(Shown):
 
     @property
     def is_never_integral(self) -> bool:
-        """True if the offset alone makes a fraction of the value at every integer point."""
+        """True if no integer point has an integral value because the offset alone is fractional."""
         return type(self.offset) is not int and all(type(c) is int for _, c in self.terms)
 
     def coefficient(self, name: str) -> Rational:
-        """Return the coefficient of index ``name``; 0 when it takes no part."""
+        """Return the coefficient of index ``name``; 0 if it does not occur."""
         for index, coefficient in self.terms:
             if index == name:
                 return coefficient
@@ -139,7 +139,7 @@ class Affine(Shown):
         return Affine.of(kept, offset)
 
     def rename(self, names: Mapping[str, str]) -> Affine:
-        """Rename indices; two that get one name are added."""
+        """Rename indices; coefficients of indices that get equal names are added."""
         if not any(i in names for i, _ in self.terms):
             return self
         total: dict[str, Rational] = {}
@@ -170,7 +170,7 @@ class Affine(Shown):
 
 
 def movement(access: Iterable[Affine], strides: Iterable[int], index: str) -> int:
-    """Return how many elements an integral access moves when ``index`` grows by one."""
+    """Return the number of elements that an integral access moves when ``index`` grows by one."""
     steps = ((term, stride) for affine, stride in zip(access, strides, strict=True) for term in affine.terms)
     return sum(int(coefficient) * stride for (name, coefficient), stride in steps if name == index)
 

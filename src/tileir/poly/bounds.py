@@ -1,12 +1,11 @@
 """From a contraction's accesses and constraints to its domain: the entry of this package.
 
-A *valid point* binds every index to an integer such that every access polynomial is an integer in
-``[0, size)``, and every polynomial of a constraint an integer in ``[0, bound)``. :func:`solve` returns the
-same points in coordinates that are easy to loop over.
+A *valid point* binds every index to an integer such that every access polynomial is an integer in ``[0, size)``, and
+every polynomial of a constraint an integer in ``[0, bound)``. :func:`solve` returns the same points in coordinates that
+are easy to loop over.
 
-From rational accesses to integral ones: change of basis for the output, and defractionalisation.
-
-Both steps keep the set of valid index points, each point exactly once; only the coordinates change.
+Rational accesses become integral by a change of basis for the output, and by defractionalisation. Both steps keep the
+set of valid index points, each point exactly once; only the coordinates change.
 """
 
 from __future__ import annotations
@@ -51,11 +50,11 @@ def solve(
     constraints: Sequence[tuple[Affine, int]] = (),
     reduce: bool = True,
 ) -> Domain | None:
-    """Return the domain of a contraction; None when it has no valid point.
+    """Return the domain of a contraction; None if it has no valid point.
 
-    The aggregate is then empty everywhere, which is no error: shapes decide it, and a program should work for all
-    shapes. Only a constraint that is false and uses no index is refused. An index of constraints alone counts as any
-    other: each of its values is a point, so that a sum has a term for it.
+    The aggregate is then empty everywhere, which is no error: shapes determine it, and a program should work for all
+    shapes. Only a constraint that is false and uses no index is refused. An index that occurs only in constraints
+    counts as any other: each of its values is a point, so that a sum has a term for it.
 
     Args:
         accesses: The polynomials of the output, then those of each input; rational coefficients.
@@ -67,7 +66,6 @@ def solve(
     Raises:
         TileError: TIL401, an index has no bounds; TIL404, a constraint without indices is false; TIL405, a number does
             not fit in 64 bits.
-
     """
     return _solved(
         tuple(map(tuple, accesses)),
@@ -77,14 +75,14 @@ def solve(
     )
 
 
-@lru_cache(maxsize=1024)  # inference asks first, then lowering; and steps of a formula, again and again, for borders
+@lru_cache(maxsize=1024)  # inference asks first, then lowering; and steps of a formula, repeatedly, for borders
 def _solved(
     accesses: tuple[tuple[Affine, ...], ...],
     sizes: tuple[tuple[int, ...], ...],
     constraints: tuple[tuple[Affine, int], ...],
     reduce: bool,
 ) -> Domain | None:
-    """Return what :func:`solve` returns."""
+    """Return the result of :func:`solve`."""
     polynomials = [*(p for access in accesses for p in access), *(p for p, _ in constraints)]
     names = tuple(sorted({i for polynomial in polynomials for i, _ in polynomial.terms}))
     faults = tuple(_faults(accesses, constraints))
@@ -105,7 +103,7 @@ def _solved(
 def constraint_only_indices(
     accesses: Iterable[Iterable[Affine]], constraints: Iterable[tuple[Affine, int]]
 ) -> tuple[str, ...]:
-    """Return the indices that stand in constraints but in no access, sorted."""
+    """Return the indices that occur in constraints but in no access, sorted."""
     used = {i for access in accesses for polynomial in access for i, _ in polynomial.terms}
     return tuple(sorted({i for polynomial, _ in constraints for i, _ in polynomial.terms} - used))
 
@@ -113,10 +111,10 @@ def constraint_only_indices(
 def unbounded_indices(
     accesses: Iterable[Iterable[Affine]], constraints: Iterable[tuple[Affine, int]] = ()
 ) -> tuple[str, ...]:
-    """Return indices that need a bound of their own before every index is confined, sorted; () when all are.
+    """Return indices that need a bound of their own before every index is confined, sorted; () if all are.
 
-    All conditions limit their polynomial from both sides, so the indices are confined exactly if the
-    polynomials determine them, whatever the sizes are.
+    All conditions limit their polynomial from both sides, so the indices are confined exactly if the polynomials
+    determine them, regardless of the sizes.
     """
     polynomials = [*(p for access in accesses for p in access), *(p for p, _ in constraints)]
     names = sorted({i for p in polynomials for i, _ in p.terms})
@@ -128,7 +126,7 @@ def unbounded_indices(
 
 
 def _faults(accesses: Sequence[Sequence[Affine]], constraints: Sequence[tuple[Affine, int]]) -> Iterable[Diagnostic]:
-    """Say what is wrong with a contraction whatever the sizes are."""
+    """Yield faults of a contraction that do not depend on sizes."""
     for name in unbounded_indices(accesses, constraints):
         yield Diagnostic(
             "TIL401",
@@ -187,7 +185,7 @@ _MOST_RESIDUES: Final = 16  # of an index; the search for a good order of more t
 class Reduced:
     """Accesses and constraints, integral in new indices ``names`` that may be any integers.
 
-    Where all constraints hold, the original indices are integers too.
+    If all constraints hold, the original indices are integers too.
     """
 
     names: tuple[str, ...]
@@ -207,11 +205,11 @@ def rewrite(
     *,
     change_basis: bool,
 ) -> Reduced | None:
-    """Return the problem in integral coordinates; None when no index point gives integral accesses.
+    """Return the problem in integral coordinates; None if no index point gives integral accesses.
 
-    With ``change_basis`` the output polynomials become indices of their own, ``v0``, ``v1`` and so on, filled up by
-    the constraints of least range. Fractions are then removed by a split of every index into a residue and a
-    quotient. The constraints must have full column rank in ``names``.
+    With ``change_basis`` the output polynomials become indices of their own, ``v0``, ``v1`` and so on, completed by the
+    constraints of least range. Fractions are then removed by a split of every index into a residue and a quotient. The
+    constraints must have full column rank in ``names``.
     """
     old = _basis(names, accesses[0], constraints) if change_basis else {name: Affine.index(name) for name in names}
     new = tuple(f"v{k}" for k in range(len(names))) if change_basis else tuple(names)
@@ -233,7 +231,7 @@ def rewrite(
 def _basis(names: Sequence[str], output: Sequence[Affine], constraints: Sequence[RangeConstraint]) -> dict[str, Affine]:
     """Express each index by new ones: the polynomials of the output, then those of the constraints of least range.
 
-    The sort is stable, so that among equal ranges the order of declaration decides.
+    The sort is stable, so that the order of declaration decides among equal ranges.
     """
     ordered = sorted(constraints, key=lambda constraint: constraint.bound)
     candidates = [*output, *(constraint.polynomial for constraint in ordered)]
@@ -260,7 +258,7 @@ def _split(
 
     Every point of the coset is ``origin + Σ residue_j · basis[j] + Σ step_j · period_j · basis[j][j] · axis_j`` in
     exactly one way with ``0 <= residue_j < period_j``, since the basis is triangular. Other multiples of a row of the
-    basis serve as well; :func:`_residue_row` says which is best.
+    basis serve as well; :func:`_residue_row` chooses the best one.
     """
     replacements = {name: Affine.index(f"{name}_0") for name in names if name not in involved}
     residues: list[RangeConstraint] = []
@@ -290,11 +288,11 @@ class _Residues:
 
 
 def _residue_row(k: int, involved: Sequence[str], points: Coset, constraints: Sequence[RangeConstraint]) -> _Residues:
-    """Return how to count residues of index k so that indices take the fewest steps, and move the fewest constraints.
+    """Return the order of residues of index k with the fewest steps of indices and the fewest moved constraints.
 
-    A factor that has no divisor in common with the period visits the same residues in another order, and so does a
-    shift. The residues 0, 1, 2 of ``3*x + 2*i`` ask for i = 0, 2, 1; with 0, 2, 1 in their place i < 3 is the residue
-    itself, and needs no steps of its own, of which only every second one would be valid.
+    A factor that is coprime to the period visits the same residues in another order, and so does a shift. The residues
+    0, 1, 2 of ``3*x + 2*i`` need i = 0, 2, 1; with 0, 2, 1 in their place i < 3 is the residue itself, and needs no
+    steps of its own, of which only every second one would be valid.
     """
     row, period = points.basis[k], points.periods[k]
     first = _Residues(tuple(row))
@@ -313,7 +311,7 @@ def _residue_row(k: int, involved: Sequence[str], points: Coset, constraints: Se
 
 
 def _moves(residues: _Residues, involved: Sequence[str], constraints: Sequence[RangeConstraint]) -> int:
-    """Return how many constraints the residue moves."""
+    """Return the number of constraints that the residue moves."""
     row = tuple(zip(involved, residues.row, strict=True))
     return sum(1 for c in constraints if sum(c.polynomial.coefficient(name) * x for name, x in row) != 0)
 
@@ -351,7 +349,7 @@ def _single_limits(
 
 
 def _steps(residues: _Residues, period: int, limits: Sequence[_Limit]) -> int:
-    """Return how many combinations of steps the limits leave, each of which is valid for some residue."""
+    """Return the number of combinations of steps within the limits, each of which is valid for some residue."""
     total = 1
     for limit in limits:
         starts = [limit.origin + (r + residues.shift) * residues.row[limit.position] for r in range(period)]

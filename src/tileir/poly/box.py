@@ -1,8 +1,8 @@
 """The tightest box around the integer points of a system of constraints.
 
-Ordinary systems never meet the simplex algorithm: limits follow by interval propagation, and each is proved exact
-by a witness, an integer point that reaches it. Only where no witness is found at once does integer
-programming decide. Indices that no row links are treated apart, so the cost grows with the number of rows.
+Ordinary systems never need the simplex algorithm: limits follow by interval propagation, and each is proved exact by a
+witness, an integer point that reaches it. Only if no witness is found at once, integer programming decides. Indices
+that no row links are treated separately, so the cost grows with the number of rows.
 """
 
 from __future__ import annotations
@@ -26,14 +26,13 @@ class Bounded:
 
 
 def enclose(given: System) -> Bounded | None:
-    """Return the box of the integer points, or None when there are none.
+    """Return the box of the integer points, or None if there are none.
 
-    Each limit is reached by a point, unless an integer program ran out of its budget: then the limit is
-    that of a relaxation, which is still sound.
+    Each limit is reached by a point, unless an integer program exceeded its budget: then the limit is that of a
+    relaxation, which is still sound.
 
     Raises:
         ValueError: The system does not confine every index.
-
     """
     box = dict(given.box)
     rows = propagate(box, given.rows)
@@ -50,11 +49,10 @@ def enclose(given: System) -> Bounded | None:
 
 
 def feasible(given: System) -> bool | None:
-    """Return whether the system has an integer point; None when an integer program ran out of its budget.
+    """Return whether the system has an integer point; None if an integer program exceeded its budget.
 
     Raises:
         ValueError: The system does not confine every index.
-
     """
     box = dict(given.box)
     rows = propagate(box, given.rows)
@@ -77,7 +75,7 @@ def feasible(given: System) -> bool | None:
 def propagate(box: dict[str, Span], rows: Sequence[Row]) -> tuple[Row, ...] | None:
     """Narrow ``box`` in place by each row in turn, for a bounded number of rounds.
 
-    Return the rows that the box does not imply; None when the system is found to be empty.
+    Return the rows that the box does not imply; None if the system is found to be empty.
     """
     if any(low is not None and high is not None and low > high for low, high in box.values()):
         return None
@@ -99,7 +97,7 @@ def propagate(box: dict[str, Span], rows: Sequence[Row]) -> tuple[Row, ...] | No
 
 
 class _Effect(enum.Enum):
-    """What one row did to a box."""
+    """Effect of one row on a box."""
 
     EMPTY = "no point is left"
     IMPLIED = "every point of the box satisfies the row"
@@ -108,7 +106,7 @@ class _Effect(enum.Enum):
 
 
 def _narrow(box: dict[str, Span], row: Row) -> _Effect:
-    """Narrow the spans of a row's indices by what the others can contribute at most."""
+    """Narrow the spans of a row's indices by the greatest contributions of the others."""
     least, open_least, greatest, open_greatest = _extent(row, box)
     low, high = row.low, row.high
     low_holds = low is None or (open_least == 0 and least >= low)
@@ -196,7 +194,7 @@ def _components(rows: Sequence[Row]) -> list[tuple[tuple[str, ...], tuple[Row, .
 
 
 def _sharpen(box: dict[str, Span], names: Sequence[str], rows: Sequence[Row], budget: Budget) -> bool:
-    """Make the spans of one component exact in place; False when it has no integer point."""
+    """Make the spans of one component exact in place; False if it has no integer point."""
     witnesses: list[Mapping[str, int]] = []
     for end, sign in ((0, 1), (1, -1)):
         for name in names:
@@ -219,7 +217,7 @@ def _sharpen(box: dict[str, Span], names: Sequence[str], rows: Sequence[Row], bu
 
 
 def _minimum(objective: Terms, rows: Sequence[Row], box: Mapping[str, Span], budget: Budget) -> Optimum | None:
-    """Solve one integer program out of a budget that several share."""
+    """Solve one integer program out of a shared budget."""
     share = budget.share()
     optimum = minimise(objective, rows, box, share)
     budget.left += max(0, share.left)
@@ -229,7 +227,7 @@ def _minimum(objective: Terms, rows: Sequence[Row], box: Mapping[str, Span], bud
 def _dive(box: dict[str, Span], rows: Sequence[Row], end: int) -> Mapping[str, int] | None:
     """Look for an integer point by fixing one index after the other, if possible at ``end`` of its span.
 
-    None when that fails; ``box`` is changed.
+    None if that fails; ``box`` is changed.
     """
     live = propagate(box, rows)
     for name in tuple(box):
@@ -242,7 +240,7 @@ def _dive(box: dict[str, Span], rows: Sequence[Row], end: int) -> Mapping[str, i
 
 
 def _fix(box: dict[str, Span], rows: Sequence[Row], name: str, end: int) -> tuple[Row, ...] | None:
-    """Set an index to one end of its span in place; return the rows that remain, or None when no end will do."""
+    """Set an index to one end of its span in place; return the remaining rows, or None if neither end will do."""
     for value in dict.fromkeys((box[name][end], box[name][1 - end])):
         if value is not None:
             trial = box | {name: (value, value)}

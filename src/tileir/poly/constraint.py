@@ -1,4 +1,4 @@
-"""Range constraints ``0 <= polynomial < bound``: gathering, merging of parallel ones, integer rows."""
+"""Range constraints ``0 <= polynomial < bound``: gathering, merging of parallel constraints, integer rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Terms: TypeAlias = tuple[tuple[str, int], ...]
 """Integral terms of a linear form, sorted by index, without zeros."""
 
 Span: TypeAlias = tuple[int | None, int | None]
-"""Least and greatest value, both included; None where there is no limit."""
+"""Least and greatest value, both included; None if there is no limit."""
 
 
 @attrs.frozen(cache_hash=True, repr=False)
@@ -47,11 +47,11 @@ def gather(
 
 
 def intersect(first: RangeConstraint, second: RangeConstraint) -> RangeConstraint | None:
-    """Return the one constraint that holds where two parallel ones do; None where that is nowhere.
+    """Return the constraint that is the conjunction of two parallel ones; None if it never holds.
 
-    Nothing is assumed of the indices: they range over the rationals. Each constraint confines the linear
-    form ``second - second.offset`` to an arithmetic progression, and two progressions meet in a third.
-    The result has the orientation of ``second``.
+    Nothing is assumed about the indices: they range over the rationals. Each constraint confines the linear form
+    ``second - second.offset`` to an arithmetic progression, and two progressions meet in a third. The result has the
+    orientation of ``second``.
     """
     if first.bound <= 0 or second.bound <= 0:
         return None
@@ -82,7 +82,7 @@ def _progression(ratio: Fraction, constraint: RangeConstraint) -> tuple[Fraction
 
 
 def merge(constraints: Iterable[RangeConstraint]) -> tuple[RangeConstraint, ...] | None:
-    """Merge constraints that are parallel or opposed, and drop constants that hold; None where no point is left."""
+    """Merge constraints that are parallel or opposed, and drop constants that hold; None if no point is left."""
     merged: dict[tuple[tuple[str, Rational], ...], RangeConstraint] = {}
     for constraint in constraints:
         if constraint.polynomial.is_constant:
@@ -126,7 +126,7 @@ def system(
     """Normalise ``0 <= polynomial < bound`` (a bound of None is none) for integral polynomials and indices.
 
     Spans start from ``box``; parallel rows are intersected; limits are rounded inwards after division by the greatest
-    common divisor. None says that some constraint, or pair of parallel ones, holds nowhere.
+    common divisor. None says that some constraint, or pair of parallel constraints, never holds.
     """
     spans: dict[Terms, Span] = {((name, 1),): (None, None) for name in names}
     if box is not None:

@@ -24,8 +24,8 @@ _MOST_CONSTRAINTS = 64  # elimination may square their number at each step
 def covers(domain: Domain, sizes: Sequence[int], output: int = 0) -> bool:
     """Return whether every element of tensor number ``output``, of extents ``sizes``, is reached by a valid point.
 
-    Exact where the axes share no index, no constraint involves output indices alone, and :func:`always_hit` is exact;
-    where axes share indices it is exact if elements are reached once at most.
+    Exact if the axes share no index, no constraint involves output indices alone, and :func:`always_hit` is exact; if
+    axes share indices it is exact if elements are reached at most once.
     """
     polynomials = domain.accesses[output]
     used = {i: None for polynomial in polynomials for i in polynomial.indices}
@@ -40,8 +40,8 @@ def covers(domain: Domain, sizes: Sequence[int], output: int = 0) -> bool:
 def filled_box(domain: Domain, output: int = 0) -> Box | None:
     """Return the box of the elements of tensor number ``output`` that valid points reach, if it is one.
 
-    That is decided where each axis is a constant, or one index with coefficient 1 or -1 that no other axis has. None
-    is for anything else.
+    That is decided if each axis is a constant, or one index with coefficient 1 or -1 that no other axis has; otherwise
+    the result is None.
     """
     polynomials = domain.accesses[output]
     used = [i for polynomial in polynomials for i in polynomial.indices]
@@ -70,8 +70,8 @@ def boxes_cover(boxes: Sequence[Box], sizes: Sequence[int]) -> bool:
 def _fills(polynomial: Affine, size: int, ranges: Mapping[str, int]) -> bool:
     """Return whether the polynomial takes every value in [0, size) over the box: a mixed-radix argument.
 
-    Sums of multiples have no gap exactly if each step, taken from the smallest, is at most one more than
-    what the smaller ones reach.
+    Sums of multiples have no gap exactly if each step, in ascending order, is at most one more than the reach of the
+    smaller ones.
     """
     reach = 0
     for step, extent in sorted((abs(int(c)), ranges[i]) for i, c in polynomial.terms):
@@ -87,9 +87,9 @@ def always_hit(domain: Domain, indices: Iterable[str], given: Sequence[Affine] =
 
     Points at which one of the affines ``given``, over ``indices``, is below 0 do not count.
 
-    The others are eliminated one by one by Fourier's and Motzkin's method, with the "dark shadow" of W. Pugh, "The
-    Omega test" (1991), which keeps only points that surely have an integer above them. Exact as
-    long as one of the coefficients in each pair of limits is 1 or -1.
+    The others are eliminated one by one by the Fourier-Motzkin method, with the "dark shadow" of W. Pugh, "The Omega
+    test" (1991), which keeps only points that certainly have an integer above them. Exact as long as one of the
+    coefficients in each pair of limits is 1 or -1.
     """
     ranges = dict(domain.ranges)
     kept = frozenset(indices)
@@ -106,12 +106,12 @@ def always_hit(domain: Domain, indices: Iterable[str], given: Sequence[Affine] =
 
 
 def _follows(constraint: Affine, given: Iterable[Affine], ranges: Mapping[str, int]) -> bool:
-    """Return whether one of ``given``, all of which are >= 0, alone implies that a constraint is; False if in doubt."""
+    """Return whether a constraint >= 0 follows from one of ``given``, all of which are >= 0; False if in doubt."""
     return any((constraint - known).bounds(ranges)[0] >= 0 for known in given)
 
 
 def _pairs(constraints: Iterable[Affine], name: str) -> int:
-    """Return how many constraints the elimination of an index makes."""
+    """Return the number of constraints that the elimination of an index makes."""
     signs = [c.coefficient(name) > 0 for c in constraints if c.coefficient(name) != 0]
     return (1 + sum(signs)) * (1 + len(signs) - sum(signs))
 
@@ -136,10 +136,10 @@ def _without(name: str, extent: int, constraints: Sequence[Affine]) -> Iterable[
 def eliminated(
     name: str, extent: int, constraints: Sequence[Affine], ranges: Mapping[str, int]
 ) -> tuple[Affine, ...] | None:
-    """Return what is >= 0 exactly where an index in [0, extent) has a value that satisfies all ``constraints >= 0``.
+    """Return affines >= 0 exactly where an index in [0, extent) has a value that satisfies all ``constraints >= 0``.
 
-    Constraints that hold in all of the box of ``ranges`` are left out. None is for what is not decided: two limits
-    whose coefficients are not 1 or -1 may have no integer between them.
+    Constraints that hold in all of the box of ``ranges`` are left out. None if that is not decided: two limits whose
+    coefficients are not 1 or -1 may have no integer between them.
     """
     index = Affine.index(name)
     lower = [index, *(c for c in constraints if c.coefficient(name) > 0)]
@@ -168,8 +168,8 @@ def tightened(constraint: Affine) -> Affine:
 def injective(polynomials: Sequence[Affine], ranges: Mapping[str, int], constraints: Sequence[Affine] = ()) -> bool:
     """Return whether no two points of the box that satisfy all ``constraints >= 0`` give equal polynomials.
 
-    Two such points differ by a vector of the polynomials' integer kernel. Integer programs look for one that
-    leads from a point of the set to another; the answer is exact unless one of them runs out of its budget.
+    Two such points differ by a vector of the polynomials' integer kernel. Integer programs look for a vector that leads
+    from a point of the set to another; the answer is exact unless one of them exceeds its budget.
     """
     names = tuple(ranges)
     basis = kernel([[int(p.coefficient(name)) for name in names] for p in polynomials], len(names))
@@ -197,8 +197,8 @@ def injective(polynomials: Sequence[Affine], ranges: Mapping[str, int], constrai
 def _no_move(moves: Mapping[str, Affine], confined: Sequence[tuple[Affine, int]], ends: Sequence[Affine]) -> bool:
     """Return whether it is proved that every move but zero breaks a constraint.
 
-    A move and its opposite are equally possible, so it is enough to ask for each index in turn whether it
-    can be the first one that moves, upwards.
+    A move and its opposite are equally possible, so it is enough to test for each index in turn whether it can be the
+    first one that moves, upwards.
     """
     conditions: list[tuple[Affine, int | None]] = [*confined, *((end, None) for end in ends)]
     names = sorted({i for form, _ in conditions for i in form.indices})

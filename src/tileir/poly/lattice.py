@@ -93,10 +93,10 @@ def kernel(rows: Sequence[Sequence[int]], width: int) -> IntegerRows:
 
 
 def inverse(matrix: Sequence[Sequence[Rational]]) -> RationalRows | None:
-    """Return the inverse of a square rational matrix; None when it is singular.
+    """Return the inverse of a square rational matrix; None if it is singular.
 
-    Works without fractions (E. Bareiss, "Sylvester's identity and multistep integer-preserving Gaussian
-    elimination", 1968): after each step all pivots found so far have the same value.
+    Works without fractions (E. Bareiss, "Sylvester's identity and multistep integer-preserving Gaussian elimination",
+    1968): after each step all pivots found so far have the same value.
     """
     size = len(matrix)
     scales = [common_denominator((row,)) for row in matrix]
@@ -186,10 +186,10 @@ class Coset:
 
 
 def integral_points(rows: Sequence[Sequence[Rational]], offsets: Sequence[Rational]) -> Coset | None:
-    """Return all rational ``v`` for which every ``rows[k] · v + offsets[k]`` is integral; None when there is none.
+    """Return all rational ``v`` for which every ``rows[k] · v + offsets[k]`` is integral; None if there is none.
 
-    ``rows`` must have full column rank. The offset is treated as one more coordinate, which leads: a solution
-    exists exactly if that coordinate can be 1, and the first row of the dual basis then holds the solution.
+    ``rows`` must have full column rank. The offset is treated as an additional leading coordinate: a solution exists
+    exactly if that coordinate can be 1, and the first row of the dual basis then holds the solution.
     """
     unit = (1, *(0 for _ in rows[0]))
     extended = dual([unit, *((offset, *row) for offset, row in zip(offsets, rows, strict=True))])
@@ -202,7 +202,7 @@ def integral_points(rows: Sequence[Sequence[Rational]], offsets: Sequence[Ration
 
 
 def meet(start: int, step: int, other_start: int, other_step: int) -> tuple[int, int] | None:
-    """Return (start, step) of the integers in two progressions with positive steps, or None when they are disjoint.
+    """Return (start, step) of the integers in two progressions with positive steps, or None if they are disjoint.
 
     The Chinese remainder theorem for moduli that need not be coprime; the start lies in [0, step).
     """

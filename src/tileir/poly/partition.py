@@ -1,7 +1,7 @@
-"""Residues apart: a domain of whose points a residue makes many invalid becomes one domain for each residue.
+"""Partition by residues: a domain in which a residue makes many points invalid becomes a domain for each residue.
 
-What an output of ``2*y + j`` gathers depends on whether it is even or odd: for a window of three there are two
-steps in one case and one in the other, and a single box has two for both.
+The terms of an output of ``2*y + j`` depend on its parity: for a window of three there are two steps in one case and
+one in the other, and a single box has two for both.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from tileir.poly.constraint import system
 _MOST_RESIDUES: Final = 8
 _MOST_PARTS: Final = 16
 _SHARE: Final = 0.8
-"""Parts must have at most this share of the points of the box."""
+"""Greatest ratio of the points of all parts to those of the box."""
 
 
 def partition(domain: Domain) -> tuple[Domain, ...]:
-    """Return domains whose points are together those of ``domain``, and no two of which write the same element.
+    """Return domains that together have the points of ``domain``, and write disjoint elements.
 
-    Each fixes some residues of the output. ``domain`` itself is the only one where that saves little.
+    Each fixes some residues of the output. ``domain`` itself is the only one if that saves little.
     """
     ranges = dict(domain.ranges)
     residues = [name for name, _ in domain.ranges if _matters(domain, name, ranges)]
@@ -41,21 +41,21 @@ def partition(domain: Domain) -> tuple[Domain, ...]:
 
 
 def _matters(domain: Domain, name: str, ranges: Mapping[str, int]) -> bool:
-    """Return whether elements of the output tell the value of an index that decides which terms they have."""
+    """Return whether elements of the output determine an index that decides which terms they have."""
     written = {i for polynomial in domain.accesses[0] for i in polynomial.indices}
     tested = any(name in c.indices and written.isdisjoint(set(c.indices) - {name}) for c in domain.constraints)
     return tested and ranges[name] <= _MOST_RESIDUES and any(_tells(p, name, ranges[name]) for p in domain.accesses[0])
 
 
 def _tells(polynomial: Affine, name: str, size: int) -> bool:
-    """Return whether the steps of all other indices are multiples of more than ``name`` reaches."""
+    """Return whether a polynomial determines ``name``: other steps are multiples of its step times its size."""
     step = abs(int(polynomial.coefficient(name)))
     others = [abs(int(c)) for i, c in polynomial.terms if i != name]
     return step > 0 and all(c % (step * size) == 0 for c in others)
 
 
 def _fixed(domain: Domain, values: Mapping[str, int]) -> Domain | None:
-    """Return the part of the domain in which some indices have these values; None where it is empty."""
+    """Return the part of the domain in which some indices have these values; None if it is empty."""
     accesses = tuple(tuple(p.substitute(values) for p in access) for access in domain.accesses)
     left = [(name, size) for name, size in domain.ranges if name not in values]
     conditions: list[tuple[Affine, int | None]] = [(Affine.index(name), size) for name, size in left]

@@ -1,4 +1,4 @@
-"""Affine expressions from the tokens of any text that has them."""
+"""Reader of affine expressions from the tokens of any language."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ def read_affine(cursor: Cursor, number: str, integer: Callable[[], int], name: C
     """Read ``constant ± coefficient*index ± …`` in any order.
 
     Args:
-        cursor: Where to read.
-        number: The kind of the tokens that numbers are.
-        integer: Reads one of these.
+        cursor: The cursor.
+        number: The kind of number tokens.
+        integer: Reads a number.
         name: Reads the name of an index.
-
     """
     coefficients: dict[str, Rational] = {}
     offset: Rational = 0

@@ -1,10 +1,9 @@
 """Exact integer linear programming: a bounded dual simplex over the rationals, with branch and bound.
 
-The tableau holds integers over one common denominator and is pivoted without fractions (J. Edmonds, "Systems
-of distinct representatives and linear algebra", 1967). Since every index is confined from both sides, each
-non-basic variable can sit at whichever of its limits suits the objective, so the first tableau is dual feasible for
-any objective and there is no first phase (Chvátal, "Linear Programming", chapters 8 and 10). Bland's rule
-excludes cycles.
+The tableau holds integers over one common denominator and is pivoted without fractions (J. Edmonds, "Systems of
+distinct representatives and linear algebra", 1967). Since every index is confined from both sides, each non-basic
+variable can be set to the limit that suits the objective, so the first tableau is dual feasible for any objective and
+there is no first phase (Chvátal, "Linear Programming", chapters 8 and 10). Bland's rule excludes cycles.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class Budget:
     left: int = _WORK
 
     def share(self) -> Budget:
-        """Set a part aside for one search; what it does not use should be given back."""
+        """Set a part aside for one search; the search should give back the rest."""
         part = self.left // 4
         self.left -= part
         return Budget(part)
@@ -34,8 +33,7 @@ class Budget:
 class Optimum:
     """The least value of an objective, with a point that reaches it.
 
-    Without a point the search ended early: ``value`` is then a lower bound only, and it is not known
-    whether there is any integer point.
+    Without a point the search ended early: ``value`` is then a lower bound only, and there may be no integer point.
     """
 
     value: int
@@ -51,11 +49,10 @@ def minimise(
         objective: The linear form to minimise; its indices are keys of ``box``.
         rows: Constraints on the indices.
         box: The span of every index.
-        budget: Work that may be done, and is taken from it.
+        budget: The permitted work, from which the work is subtracted.
 
     Raises:
         ValueError: The spans and rows that have two limits do not confine every index.
-
     """
     names = tuple(box)
     rows = tuple(rows)
@@ -175,7 +172,7 @@ class _Tableau:
     def optimise(self, budget: Budget) -> bool:
         """Take dual simplex steps until no limit is violated or the budget ends, and set ``floor``.
 
-        False says that there is no solution. The budget pays for the first look as well.
+        False says that there is no solution. The budget pays for the first test as well.
         """
         cost = len(self.matrix) * len(self.nonbasic)
         while True:
@@ -228,7 +225,7 @@ class _Tableau:
         return left < right or (left == right and self.nonbasic[candidate[2]] < self.nonbasic[best[2]])
 
     def values(self) -> list[int]:
-        """Return the values of the variables by number, rounded down where they are fractional."""
+        """Return the values of the variables by number, rounded down if they are fractional."""
         values = [0] * len(self.low)
         for variable, value in zip(self.nonbasic, self.at, strict=True):
             values[variable] = value
@@ -237,7 +234,7 @@ class _Tableau:
         return values
 
     def branches(self) -> tuple[_Tableau, _Tableau] | None:
-        """Split at the fractional index of the narrowest span; the nearer side comes last. None when there is none."""
+        """Split at the fractional index of the narrowest span; the nearer side comes last. None if there is none."""
         found: tuple[int, int, int] | None = None  # index, value rounded down, numerator of the rest
         width: int | None = None
         for r, variable in enumerate(self.basic):

@@ -82,9 +82,8 @@ def resize(
 
     "nearest" takes the element that ``nearest`` selects (see :func:`tileir.ops.interpolated_take`), "linear" weights
     two, "cubic" four, with the weights defined there. ``antialias`` stretches the weights of both by ``1 / s`` if s is
-    below 1. Beyond the ends of an axis its last elements are repeated, or with ``exclude_outside`` have the weight 0,
-    and the others their share. ``policy`` makes scales of ``sizes`` equal: the least ("not_larger") or the greatest
-    ("not_smaller").
+    below 1. Beyond the ends of an axis its last elements go on, or with ``exclude_outside`` have the weight 0, and the
+    others their share. ``policy`` makes scales of ``sizes`` equal: the least ("not_larger") or most ("not_smaller").
 
     Dtype: that of ``x``; "linear" and "cubic" of integers give f32.
 
